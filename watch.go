@@ -1,7 +1,5 @@
 package memproxy
 
-import "time"
-
 // A Watch compares what agents remember before and after a run that cannot be
 // made to pause. It is not for concurrent use.
 //
@@ -53,24 +51,4 @@ type Change struct {
 	Before, After string
 	// Stamp is the provenance found beside the new text, unverified, or nil.
 	Stamp *Stamp
-}
-
-// A Pause is a run that ended in a pause, answered by now or not.
-type Pause struct {
-	Run, Agent, Conversation string
-	// Since is when it began.
-	Since time.Time
-	// Open is false for what cannot be one that waits.
-	Open bool
-	// Lost is set where the backend does not say in which conversation the run
-	// took place, nor whether it ended.
-	Lost bool
-}
-
-// A Recovery is the turn that answers a pause.
-type Recovery interface {
-	Turn
-	// Since is when the pause began, as the backend tells once the turn is
-	// prepared; the zero time where it does not.
-	Since() time.Time
 }

@@ -159,7 +159,9 @@ func (s *App) Listen() error {
 	}
 	s.sayWhoReviews()
 	for _, p := range s.proxies {
-		p.Start() // before anybody asks: what was left open holds its agents
+		if err := p.Runs().Resettle(s.clock()); err != nil { // before anybody asks: what was left open holds its agents
+			s.log.Error("the journal of runs cannot be read", "error", err)
+		}
 	}
 	for _, l := range s.listeners {
 		l.bounded = face.Bound(l.ln, face.ListenOptions{

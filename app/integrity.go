@@ -29,7 +29,7 @@ func (s *App) newCustodian() *integrity.Custodian {
 		Traits: traitsOf,
 		Turns: func(backend string) integrity.Turns {
 			if p := s.proxyOf(backend); p != nil {
-				return p
+				return p.Runs()
 			}
 			return nil
 		},

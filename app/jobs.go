@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/upkeep"
 	"github.com/memproxy/memproxy/upkeep/holds"
@@ -63,7 +65,25 @@ func (s *App) startJobs() {
 	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
 		s.jobs.Start(job)
 	}
+	s.jobs.Start(runsJob(s.cfg.Backends, s.proxies))
 	s.keepBaseline()
+}
+
+// runsJob settles the runs of agents that broke off, of all backends.
+func runsJob(backends []config.Backend, proxies []*proxy.Proxy) upkeep.Job {
+	every := proxy.DefaultReconcile
+	for _, b := range backends {
+		if d := b.Reconcile.Time(); d > 0 {
+			every = min(every, d)
+		}
+	}
+	return upkeep.Job{Name: "runs", Every: every, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, now time.Time) error {
+		var err error
+		for _, p := range proxies {
+			err = errors.Join(err, p.Runs().Once(ctx, now))
+		}
+		return err
+	}}
 }
 
 func (s *App) holdKeeper() *holds.Keeper {

@@ -36,7 +36,7 @@ func startCompensating(t *testing.T, agent string) *lettaRig {
 // journalled are the runs that wait to be settled.
 func (l *lettaRig) journalled() []string {
 	l.t.Helper()
-	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*"))
+	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json"))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -1,18 +1,19 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/internal/ring"
 )
-
-// sweeping is lettaConf with unanswered pauses looked for all the time.
-var sweeping = strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", reconcile: 10ms`, 1)
 
 // direct sends a message past the sidecar.
 func (l *lettaRig) direct(body string) string {
@@ -31,14 +32,49 @@ func (l *lettaRig) asked(body string) (status int, answer string) {
 	return w.Code, w.Body.String()
 }
 
-// abandoned leaves the server as a crash in mid-turn does: in a pause that
-// memproxy asked for.
-func (l *lettaRig) abandoned(script string) {
+// cut is a server whose connections break off at one request of a run: the next
+// one, after how many.
+type cut struct {
+	http.Handler
+	after atomic.Int32
+}
+
+func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") && c.after.Add(-1) == -1 {
+		panic(http.ErrAbortHandler)
+	}
+	c.Handler.ServeHTTP(w, r)
+}
+
+// startCut starts a sidecar before a server that can be cut off.
+func startCut(t *testing.T, agent, conf string) (*lettaRig, *cut) {
+	t.Helper()
+	c := &cut{}
+	c.after.Store(-1 << 20)
+	return startLettaWith(t, agent, conf, func(h http.Handler) http.Handler { c.Handler = h; return c }), c
+}
+
+// breaks has a turn break off before its request of a number, from 0.
+func (l *lettaRig) breaks(c *cut, request int32, script string) {
 	l.t.Helper()
-	if a := l.direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"},{"name":"conversation_search"}]}`, script)); !strings.Contains(a, "requires_approval") {
-		l.t.Fatal(a)
+	c.after.Store(request)
+	if a := l.say(script, ""); a.status != http.StatusBadGateway {
+		l.t.Fatalf("%d %s", a.status, a.body)
 	}
 }
+
+// open are the turns that the sidecar keeps.
+func (l *lettaRig) open() []string {
+	l.t.Helper()
+	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return files
+}
+
+// later is after every interval, and before a run must be over.
+func later() time.Time { return time.Now().Add(10 * time.Minute) }
 
 // waits reports whether the agent waits for an answer.
 func (l *lettaRig) waits() bool {
@@ -47,21 +83,27 @@ func (l *lettaRig) waits() bool {
 	return strings.Contains(w.Body.String(), "approval_request_message")
 }
 
-// Proves EDGE-1: a pause that nobody answers is found and declined without
-// another turn, and so is what the agent tries next; nothing is written, and
-// each call is recorded.
+// Proves EDGE-1: an agent whose turn broke off in a pause is freed without another
+// turn, when it has waited for the interval: its calls are declined, what it tries
+// next too, nothing is written, and each call is recorded.
 func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, someAgent, sweeping, plainly)
-	l.abandoned(poisoned)
-	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
+	l, c := startCut(t, someAgent, lettaConf)
+	l.breaks(c, 1, poisoned)
+	l.once("runs", time.Now().Add(20*time.Second))
+	if !l.waits() || len(l.open()) != 1 {
+		t.Fatalf("before the interval is over, the agent is free; kept: %v", l.open())
+	}
+	l.once("runs", time.Now().Add(40*time.Second))
+	if l.waits() || len(l.open()) != 0 {
+		t.Errorf("the agent waits; kept: %v", l.open())
+	}
 	l.blocks("Ann", "helper")
-	var rec string
-	ring.Until(l.t, "the records", func() bool {
-		rec = l.audit("--type", "decision")
-		return strings.Count(rec, `"type":"decision"`) == 3
-	})
-	for _, want := range []string{`"id":"system:reconciler"`, "memproxy restarted before this call was ruled on; nothing was written", `"verdict":"deny"`, "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
+	rec := l.audit("--type", "decision")
+	if n := strings.Count(rec, `"id":"system:reconciler"`); n != 3 {
+		t.Errorf("%d calls are recorded: %s", n, rec)
+	}
+	for _, want := range []string{"memproxy restarted before this call was ruled on; nothing was written", "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
 		if !strings.Contains(rec, want) {
 			t.Errorf("no %s in %s", want, rec)
 		}
@@ -75,143 +117,166 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
-// swept waits until the sidecar has looked for pauses n times.
-func swept(l *lettaRig, count *atomic.Int32, n int32) {
-	l.t.Helper()
-	ring.Until(l.t, "sweeps", func() bool { return count.Load() >= n })
+// Proves EDGE-1, EDGE-16: so is an agent that waits because the process stopped in
+// mid-turn, by the next process on the same state, at once.
+func TestTheNextProcessFreesAgents(t *testing.T) {
+	t.Parallel()
+	l, c := startCut(t, someAgent, lettaConf)
+	l.breaks(c, 1, poisoned)
+	l.stop()
+	l.run()
+	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() && len(l.open()) == 0 })
+	l.blocks("Ann", "helper")
 }
 
-// sweeps counts the sweeps that the server sees.
-func sweeps(count *atomic.Int32) func(http.Handler) http.Handler {
-	return func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.ServeHTTP(w, r)
-			if r.URL.Path == "/v1/runs/" && r.URL.Query().Get("stop_reason") != "" {
-				count.Add(1)
-			}
-		})
+// Proves EDGE-1: in a conversation as in the agent's own.
+func TestPausesOfConversationsAreDeclined(t *testing.T) {
+	t.Parallel()
+	l, c := startCut(t, someAgent, lettaConf)
+	var conv struct{ ID string }
+	l.into(&conv, "POST", "/v1/conversations/?agent_id="+l.agent, `{}`, "Authorization", "Bearer "+devToken)
+	c.after.Store(1)
+	path := "/v1/conversations/" + conv.ID + "/messages"
+	if a := l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken); a.status != http.StatusBadGateway {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	l.once("runs", later())
+	if left := l.open(); len(left) != 0 {
+		t.Errorf("kept: %v", left)
+	}
+	if rec := l.audit("--type", "decision"); strings.Count(rec, `"id":"system:reconciler"`) != 3 {
+		t.Errorf("records: %s", rec)
+	}
+	l.blocks("Ann", "helper")
+	if a := l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken); a.status != 200 || !strings.Contains(a.body, "hello") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 
 // Proves EDGE-1: pauses that are somebody else's to answer are left alone: a
-// caller's own tool, alone or beside the gate's, an approval that a rule of the
-// agent's own asks for, a pause that is younger than the grace, and any in
-// shadow mode. The nearest that is answered stands above.
+// caller's own tool, alone or with the gate's, an approval that a rule of the
+// agent's own asks for, and any in shadow mode or where it is switched off. What
+// broke off is forgotten when a run must be over.
 func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"x\"}"
 	for name, tc := range map[string]struct{ agent, conf, tools, script string }{
-		"a caller's own tool":            {someAgent, sweeping, `{"name":"mine"}`, "CALL mine {}"},
-		"a caller's tool beside a write": {someAgent, sweeping, `{"name":"mine"},{"name":"memory_insert"}`, script + "\nCALL mine {}"},
-		"an approval by a rule":          {strings.Replace(someAgent, "{", `{"tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],`, 1), sweeping, `{"name":"memory_insert"}`, script},
-		"one that is young":              {someAgent, strings.Replace(sweeping, "reconcile: 10ms", "reconcile: 5s", 1), `{"name":"memory_insert"}`, script},
-		"shadow mode":                    {someAgent, "enforce: false\n" + sweeping, `{"name":"memory_insert"}`, script},
-		"switched off":                   {someAgent, strings.Replace(sweeping, "reconcile: 10ms", "reconcile: 0", 1), `{"name":"memory_insert"}`, script},
+		"a caller's own tool":            {someAgent, lettaConf, `{"name":"mine"}`, "CALL mine {}"},
+		"a caller's tool and the gate's": {someAgent, lettaConf, `{"name":"mine"},{"name":"memory_insert"}`, script + "\nCALL mine {}"},
+		"an approval by a rule":          {strings.Replace(someAgent, "{", `{"tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"}],`, 1), lettaConf, `{"name":"memory_insert"}`, script},
+		"shadow mode":                    {someAgent, "enforce: false\n" + lettaConf, `{"name":"memory_insert"}`, script},
+		"switched off":                   {someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", reconcile: 0`, 1), `{"name":"memory_insert"}`, script},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var count atomic.Int32
-			l := startLettaWith(t, tc.agent, tc.conf, sweeps(&count))
+			l, c := startCut(t, tc.agent, tc.conf)
+			l.breaks(c, 0, "SAY hello")
 			if a := l.direct(fmt.Sprintf(`{"input":%q,"client_tools":[%s]}`, tc.script, tc.tools)); !strings.Contains(a, "requires_approval") {
 				t.Fatal(a)
 			}
-			switch name {
-			case "one that is young", "shadow mode", "switched off": // nothing to wait for
-			default:
-				swept(l, &count, count.Load()+12)
+			kept := 1
+			if name == "shadow mode" || name == "switched off" {
+				kept = 0
 			}
-			if !l.waits() {
-				t.Error("somebody else's pause was answered")
+			l.once("runs", later())
+			if !l.waits() || len(l.open()) != kept {
+				t.Errorf("somebody else's pause was answered; kept: %v", l.open())
 			}
 			l.blocks("Ann", "helper")
+			l.once("runs", time.Now().Add(time.Hour))
+			if !l.waits() || len(l.open()) != 0 {
+				t.Errorf("after an hour, kept: %v", l.open())
+			}
 		})
 	}
 }
 
 // Proves EDGE-1: a pause is not declined while a turn is under way here, which
-// is about to answer it by the rules.
+// answers it by the rules; the turn that broke off before is over with it.
 func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 	t.Parallel()
-	var count atomic.Int32
 	var l *lettaRig
 	var legs atomic.Int32
-	between := func(h http.Handler) http.Handler {
-		h = sweeps(&count)(h)
+	l = startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") && legs.Add(1) == 2 {
-				swept(l, &count, count.Load()+12) // the model thinks while the pause grows old
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
+				switch legs.Add(1) {
+				case 2:
+					panic(http.ErrAbortHandler)
+				case 4: // the model thinks while the pause grows old
+					l.once("runs", later())
+				}
 			}
 			h.ServeHTTP(w, r)
 		})
+	})
+	const tea = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"
+	if a := l.say(tea, ""); a.status != http.StatusBadGateway {
+		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l = startLettaWith(t, someAgent, sweeping, between)
-	if a := l.say(poisoned, ""); a.status != 200 || !strings.Contains(a.body, "done") {
+	if a := l.say(tea, ""); a.status != 200 || !strings.Contains(a.body, "done") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	l.blocks("Ann\nlikes tea\nplays go", "helper")
+	if legs.Load() < 4 || len(l.open()) != 0 {
+		t.Errorf("%d requests; kept: %v", legs.Load(), l.open())
+	}
 	if rec := l.audit("--type", "decision"); strings.Contains(rec, "system:reconciler") {
 		t.Errorf("declined: %s", rec)
 	}
 }
 
-// A server that cannot be asked, or that refuses the answer, costs a line in
-// the log, and the next sweep tries again.
-func TestSweepsThatFailAreRepeated(t *testing.T) {
+// A server that cannot be asked, or that refuses the answer, is an error of the
+// job, and the next round in which the turn is due tries again.
+func TestPausesThatCannotBeDeclinedAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	m := &meddler{}
-	l := startLettaWith(t, someAgent, sweeping, func(h http.Handler) http.Handler { m.Handler = h; return m })
-	var refused atomic.Int32
-	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		switch {
-		case r.URL.Path == "/v1/runs/" && refused.Load() < 3, r.Method == http.MethodPost && refused.Load() < 6:
-			refused.Add(1)
-			return refusal(w)
+	m, c := &meddler{}, &cut{}
+	c.after.Store(-1 << 20)
+	l := startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler { m.Handler = h; c.Handler = m; return c })
+	l.breaks(c, 1, poisoned)
+	for i, refused := range []string{http.MethodGet, http.MethodPost} {
+		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
+		at := time.Now().Add(time.Duration(i+1) * 5 * time.Minute)
+		if err := l.car.Once(context.Background(), "runs", at); err == nil || !strings.Contains(err.Error(), "backend mem0: a pause could not be declined") {
+			t.Errorf("%s is refused: %v", refused, err)
 		}
-		return false
-	})
-	l.abandoned(poisoned)
-	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
+		if !l.waits() || len(l.open()) != 1 {
+			t.Fatalf("%s is refused; kept: %v", refused, l.open())
+		}
+		l.once("runs", at.Add(time.Second)) // not due
+	}
+	m.set(nil)
+	l.once("runs", time.Now().Add(20*time.Minute))
+	if l.waits() || len(l.open()) != 0 {
+		t.Errorf("kept: %v", l.open())
+	}
 	l.blocks("Ann", "helper")
 }
 
-// Proves EDGE-16: what is settled costs nothing more: of hundreds of runs that
-// ended in a pause once, those of one place are looked at once, and each sweep
-// after that is one page of each list. What waits behind them is found.
-func TestSettledRunsCostNothing(t *testing.T) {
+// Proves EDGE-16: a turn that ended costs no request after it, and where a turn
+// cannot be kept no run begins.
+func TestTurnsThatEndedCostNothing(t *testing.T) {
 	t.Parallel()
-	var count, others, all atomic.Int32
-	l := startLettaWith(t, someAgent, sweeping, func(h http.Handler) http.Handler {
-		h = sweeps(&count)(h)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if all.Add(1); r.URL.Path != "/v1/runs/" && r.Header.Get("X-Stainless-Package-Version") != "" {
-				others.Add(1)
-			}
-			h.ServeHTTP(w, r)
-		})
+	var requests atomic.Int32
+	l := startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); h.ServeHTTP(w, r) })
 	})
-	for i := range 500 {
-		a := l.direct(`{"input":"CALL memory_insert {\"label\":\"human\",\"new_string\":\"x\"}","client_tools":[{"name":"memory_insert"}]}`)
-		if !strings.Contains(a, "requires_approval") {
-			t.Fatal(a)
-		}
-		id := a[strings.Index(a, `"tool_call_id":"`)+len(`"tool_call_id":"`):]
-		id = id[:strings.Index(id, `"`)]
-		if i == 499 {
-			break
-		}
-		status, a := l.asked(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"` + id + `","approve":false,"reason":"no"}]}]}`)
-		if status != 200 && !strings.Contains(a, "No tool call is currently awaiting approval") { // a sweep was quicker
-			t.Fatalf("%d %s", status, a)
-		}
+	if a := l.say(poisoned, ""); a.status != 200 || len(l.open()) != 0 {
+		t.Fatalf("%d %s; kept: %v", a.status, a.body, l.open())
 	}
-	ring.Until(l.t, "an agent that is free", func() bool { return !l.waits() })
-	swept(l, &count, count.Load()+20) // all pages were read
-	sweepsBefore, othersBefore, allBefore := count.Load(), others.Load(), all.Load()
-	swept(l, &count, sweepsBefore+50)
-	sweepsAfter, othersAfter, allAfter := count.Load(), others.Load(), all.Load()
-	if n := othersAfter - othersBefore; n != 0 {
-		t.Errorf("%d requests for runs that are settled", n)
+	before := requests.Load()
+	l.once("runs", later())
+	if n := requests.Load() - before; n != 0 {
+		t.Errorf("%d requests", n)
 	}
-	if n, sweeps := allAfter-allBefore, sweepsAfter-sweepsBefore; n > 2*sweeps+3 {
-		t.Errorf("%d requests in %d sweeps", n, sweeps)
+	dirs, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	if err := os.Remove(dirs[0]); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dirs[0], "no directory")
+	before = requests.Load()
+	if a := l.say("SAY hello", ""); a.status != http.StatusBadGateway || requests.Load()-before != 1 {
+		t.Errorf("%d %s after %d requests", a.status, a.body, requests.Load()-before)
 	}
 }

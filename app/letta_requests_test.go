@@ -17,10 +17,7 @@ func TestRequestsOfASelfEdit(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	// The search for runs that wait is a job of its own, and would be counted with
-	// whichever call it falls into.
-	quiet := strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", reconcile: 0`, 1)
-	l := startLettaWith(t, writingAgent, quiet, func(h http.Handler) http.Handler {
+	l := startLettaWith(t, writingAgent, lettaConf, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			_, what, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/agents/"), "/")

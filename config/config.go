@@ -62,7 +62,7 @@ type Backend struct {
 	Credential     Secret    `yaml:"credential,omitempty" doc:"backend key that replaces the client's, so that agents never hold it" loose:"-"`
 	CredentialAs   string    `yaml:"credential_as,omitempty" doc:"how the credential is presented" default:"token" enum:"token,bearer,x-api-key" loose:"-"`
 	Ungated        string    `yaml:"ungated,omitempty" doc:"letta: agents' runs that cannot be gated call by call: deny them, or let them through and compensate: rule on what they wrote when they are over, and undo what is not let in" default:"deny in production, else compensate" enum:"deny,compensate" loose:"order:deny,compensate;unsafe"`
-	Reconcile      *Duration `yaml:"reconcile,omitempty" doc:"letta: how often to look for agents that wait because memproxy stopped in mid-turn; what has waited that long is denied; 0 is never" default:"30s" loose:"up0"`
+	Reconcile      *Duration `yaml:"reconcile,omitempty" doc:"letta: how long an agent may wait after its turn broke off until what waits is denied; after a restart at once; 0 is until its next turn" default:"30s" loose:"up0"`
 	ConfidenceKeys []string  `yaml:"confidence_keys,omitempty" doc:"metadata keys that claim a confidence" default:"confidence, importance" loose:"fewer"`
 	FieldKey       string    `yaml:"field_key,omitempty" doc:"metadata key that names the governed field" default:"field; category and categories count as well" loose:"-"`
 	TLS            TLS       `yaml:"tls,omitempty" doc:"https on the listener, and the upstream's roots"`

@@ -27,8 +27,8 @@ func profileOf(name string) profile {
 	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
 }
 
-// reconcile is how often pauses that nobody answers are looked for where
-// nothing else is said.
+// reconcile is how long an agent may wait after its turn broke off where nothing
+// else is said.
 const reconcile = Duration(30 * time.Second)
 
 // defaults writes out what the profile stands for, where the file says nothing.

@@ -50,7 +50,7 @@ func said(t *testing.T, text, more string) string {
 // journalled reports whether runs wait to be settled.
 func (s *sidecar) journalled(t *testing.T) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.dir, "state", "runs", "*", "*"))
+	files, err := filepath.Glob(filepath.Join(s.dir, "state", "runs", "*", "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

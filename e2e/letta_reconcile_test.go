@@ -21,35 +21,28 @@ func TestLettaReconciler(t *testing.T) {
 	real, dir := startLetta(t), t.TempDir() // runs are left that are not over
 	agent, other, ruled := newLettaAgent(t, real, "abandoned"), newLettaAgent(t, real, "talker"), newLettaAgent(t, real, "ruled")
 	car := serveLettaWith(t, real, dir, "reconcile: 1s")
-	go func() {
-		_, _ = tryCall(http.MethodPost, car.base+"/v1/agents/"+agent+"/messages", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...) // cut off
-	}()
-	waitFor(t, "the turn at the server", func() bool {
-		return strings.Contains(call(t, http.MethodGet, real+"/_e2e/log", "", "").body, "/v1/agents/"+agent+"/messages")
-	})
-	car.kill()
-	pending := func(id string) bool {
-		return strings.Contains(call(t, http.MethodGet, real+"/v1/agents/"+id+"?include=agent.pending_approval", "", "").body, "approval_request_message")
-	}
-	waitFor(t, "the pause", func() bool { return pending(agent) })
-
-	const shadow = `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object","properties":{}}}]`
 	const spy = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}`
-	made := call(t, http.MethodPost, real+"/v1/conversations/?agent_id="+other, "", `{}`, sdk...)
+	made := call(t, http.MethodPost, car.base+"/v1/conversations/?agent_id="+other, "", `{}`, sdk...)
 	var conv struct{ ID string }
 	if err := json.Unmarshal([]byte(made.body), &conv); err != nil || conv.ID == "" {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	talk := func(more string) answer {
-		return call(t, http.MethodPost, real+"/v1/conversations/"+conv.ID+"/messages", "", said(t, spy, `,"streaming":false`+more), sdk...)
-	}
-	if left := talk(shadow); !strings.Contains(left.body, "requires_approval") {
-		t.Fatalf("%d %s", left.status, tail(left.body, 1000))
-	}
 	call(t, http.MethodPatch, real+"/v1/agents/"+ruled+"/tools/approval/memory_replace", "", `{"requires_approval":true}`, sdk...)
-	if left := call(t, http.MethodPost, real+"/v1/agents/"+ruled+"/messages", "", said(t, spy, ""), sdk...); !strings.Contains(left.body, "requires_approval") {
-		t.Fatalf("%d %s", left.status, tail(left.body, 1000))
+	for at, body := range map[string]string{
+		"/v1/agents/" + agent + "/messages":          said(t, "SLEEP 5\n"+selfEdits, ""),
+		"/v1/conversations/" + conv.ID + "/messages": said(t, "SLEEP 5\n"+selfEdits, `,"streaming":false`),
+		"/v1/agents/" + ruled + "/messages":          said(t, "SLEEP 5\n"+spy, ""),
+	} {
+		go func() { _, _ = tryCall(http.MethodPost, car.base+at, "", body, sdk...) }() // cut off
+		waitFor(t, "a turn at the server", func() bool {
+			return strings.Contains(call(t, http.MethodGet, real+"/_e2e/log", "", "").body, at)
+		})
 	}
+	car.kill()
+	pending := func(id string) bool {
+		return strings.Contains(call(t, http.MethodGet, real+"/v1/agents/"+id+"?include=agent.pending_approval", "", "").body, "approval_request_message")
+	}
+	waitFor(t, "the pauses", func() bool { return pending(agent) && pending(ruled) })
 
 	car = serveLettaWith(t, real, dir, "reconcile: 1s")
 	waitFor(t, "the agent to be free", func() bool { return !pending(agent) })
@@ -68,11 +61,11 @@ func TestLettaReconciler(t *testing.T) {
 	if a := call(t, http.MethodPost, real+"/v1/agents/"+agent+"/messages", "", `{"input":"SAY hello"}`, sdk...); a.status != 200 || !strings.Contains(a.body, "hello") {
 		t.Errorf("past memproxy: %d %s", a.status, tail(a.body, 1000))
 	}
-	if a := talk(""); a.status != 200 { // it is not gated here, and nobody's business
+	if a := call(t, http.MethodPost, car.base+"/v1/conversations/"+conv.ID+"/messages", "", said(t, "SAY hello", `,"streaming":false`), sdk...); a.status != 200 || !strings.Contains(a.body, "hello") {
 		t.Errorf("in the conversation: %d %s", a.status, tail(a.body, 1000))
 	}
 	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--json", "--type", "decision")
-	if n := strings.Count(out, `"id":"system:reconciler"`); n < 4 {
+	if n := strings.Count(out, `"id":"system:reconciler"`); n < 6 {
 		t.Errorf("%s", fmt.Sprint(n, " denials recorded: ", tail(out, 2000)))
 	}
 }

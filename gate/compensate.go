@@ -34,26 +34,13 @@ type Compensator interface {
 	Rewatch(picture []byte) (memproxy.Watch, error)
 }
 
-// A Recoverer is a Turner whose backend can be asked for pauses that nobody
-// answered.
+// A Recoverer is a Turner that can decline what waits in a pause.
 type Recoverer interface {
 	Turner
-	// Paused returns the request for a page of one of the lists of runs that
-	// may have ended in a pause, newest first, behind a run of the page before;
-	// false after the last list. Pauses reads the answer; an empty page is the
-	// list's last.
-	Paused(list int, after string) (memproxy.Request, bool)
-	Pauses(list int, reply memproxy.Reply) ([]memproxy.Pause, error)
-
-	// Places returns the request for the places where a lost pause may be;
-	// Placed reads the answer.
-	Places(p memproxy.Pause) memproxy.Request
-	Placed(p memproxy.Pause, reply memproxy.Reply) ([]memproxy.Pause, error)
-
-	// Recover returns the turn that answers a pause, and where its legs are
-	// sent. What waits when it is prepared may be declined; nothing waits when
-	// the pause is over or somebody else's to answer.
-	Recover(p memproxy.Pause) (memproxy.Request, memproxy.Recovery, error)
+	// Recover returns the turn that answers the pause in which the turn of a key
+	// may have ended, and where its legs are sent. Nothing waits in it once it is
+	// prepared when there is no pause, or it is somebody else's to answer.
+	Recover(key string) (memproxy.Request, memproxy.Turn, error)
 }
 
 // Watched reports whether the run is to be let through and compensated.

@@ -2,9 +2,52 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
+
+// compensate lets a run through that cannot be gated call by call. When it is
+// over, what it wrote is ruled on, and undone where it is not let in. A stream
+// goes to the caller as it comes, an answer in one piece when all is settled.
+func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
+	ctx, cancel := p.upstreamContext(r.Context(), a)
+	defer cancel()
+	c, err := p.runs.Watch(ctx, a, r.Header)
+	if errors.Is(err, memproxy.ErrUngated) {
+		if reply, refused := p.opt.Gate.Blind(ctx, a); refused {
+			p.write(w, reply, nil, a)
+			return
+		}
+		p.send(w, r, a, nil)
+		return
+	}
+	if err != nil {
+		p.abandon(w, r, a, err)
+		return
+	}
+	settles := false
+	defer func() {
+		if !settles { // a panic on the way
+			c.Leave()
+		}
+	}()
+	p.opt.Gate.Watching(ctx, a)
+	p.opt.Steps.At(memproxy.StepRunJournalled)
+	answer := &heldAnswer{ResponseWriter: w, limit: p.opt.MaxAnswer, passes: c.Background()}
+	p.send(answer, r, a, nil)
+	p.opt.Steps.At(memproxy.StepRunAnswered)
+	settles = true
+	if answer.passes {
+		c.Later()
+		return
+	}
+	c.Settle(ctx)
+	answer.release()
+}
 
 // heldAnswer keeps an answer in one piece back until it is released. A stream,
 // or what is too large to keep, passes as it comes.

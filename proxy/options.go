@@ -30,8 +30,8 @@ const (
 	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
 	DefaultUpstreamTimeout = 300 * time.Second
 	DefaultRunTimeout      = 30 * time.Minute
-	// DefaultReconcile is how often unanswered pauses are looked for where the
-	// configuration does not say.
+	// DefaultReconcile is how long a pause may wait where the configuration does not
+	// say.
 	DefaultReconcile = 30 * time.Second
 )
 
@@ -73,11 +73,11 @@ type Options struct {
 	Ungated gate.Ungated
 	// Tenant is the one whose memories the backend holds, or "".
 	Tenant string
-	// Journal is the directory of runs that are let through and compensated,
-	// which Ungated needs for that. It will hold memories.
+	// Journal is the directory of turns that are under way and of runs that are let
+	// through and compensated, which Ungated needs for that. It will hold memories.
 	Journal string
-	// Reconcile is how often pauses that nobody answers are looked for. Zero:
-	// never.
+	// Reconcile is how long an agent may wait after its turn broke off until what
+	// waits is declined. Zero: until its next turn.
 	Reconcile time.Duration
 
 	// Clock tells how old a remembered turn is, or a pause. Default time.Now.

@@ -2,12 +2,10 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -15,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -27,20 +26,14 @@ type Proxy struct {
 	patterns face.Patterns
 	backend  gate.Backend
 	side     *face.Side
-	turns    turns
-	chains   chains
 	follower *face.Follower
 
-	// What goes on beside the requests, and after them.
-	life      context.Context
-	end       context.CancelFunc
-	severed   context.Context // ends what outlives its caller, see Cut
-	cut       context.CancelFunc
-	after     sync.WaitGroup
-	journal   journal
-	unsettled unsettled
-	over      *lru.Cache[string, struct{}] // runs whose pause is over
-	swept     reconciliation
+	// Turns of agents.
+	locks   agentrun.Locks
+	streams agentrun.Streams
+	runs    *agentrun.Runs
+	severed context.Context // ends what outlives its caller, see Cut
+	cut     context.CancelFunc
 }
 
 // New returns the handler.
@@ -48,12 +41,8 @@ func New(opt Options) (*Proxy, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	over, err := lru.New[string, struct{}](maxAnswered)
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{opt: opt, chains: chains{clock: opt.Clock}, journal: journal{opt.Journal}, over: over}
-	p.life, p.end = context.WithCancel(context.Background())
+	p := &Proxy{opt: opt, streams: agentrun.Streams{Clock: opt.Clock}}
+	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
 	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
@@ -64,7 +53,27 @@ func New(opt Options) (*Proxy, error) {
 	}
 	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
 	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated, Tenant: opt.Tenant}
+	p.runs = agentrun.New(agentrun.Options{
+		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
+		Locks: &p.locks, Dir: opt.Journal, Every: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
+		Decided: func(ctx context.Context, a *gate.Admission) { p.log(ctx, a, a.Call().Route.ID) }, Observe: opt.Observe,
+	})
 	return p, nil
+}
+
+// Runs are those of the backend's agents. What was left of them is taken up by
+// their Resettle, before requests are served, and by their Once.
+func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
+
+// Close ends what goes on in the background, when no request is under way.
+func (p *Proxy) Close(ctx context.Context) error {
+	err := errors.Join(p.follower.Close(ctx), p.runs.Close(ctx))
+	for _, t := range [...]http.RoundTripper{p.opt.Transport, p.opt.PassTransport, p.opt.SideTransport} {
+		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+		}
+	}
+	return err
 }
 
 // ServeHTTP takes one request through the gate, whole or by its head. Only a

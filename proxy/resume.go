@@ -4,36 +4,36 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/gate"
 )
 
 // resumes is the turn whose stream is asked for again, or nil where the backend is
 // to answer.
-func (p *Proxy) resumes(q gate.Resume) *chain {
-	ch := p.chains.find(q.Names...)
-	if ch == nil || !ch.readable() || q.Within != "" && !slices.Contains(ch.names, q.Within) {
+func (p *Proxy) resumes(q gate.Resume) *agentrun.Stream {
+	ch := p.streams.Find(q.Names...)
+	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
 		return nil
 	}
 	return ch
 }
 
 // resume sends a turn's stream from an event on, and what comes until it ends.
-func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission, ch *chain, after int64) {
+func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission, ch *agentrun.Stream, after int64) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
 	next := 0
 	p.relay(r.Context(), w, a, http.StatusOK, func() ([]byte, error) {
-		entries, more, err := ch.from(next)
+		entries, more, err := ch.From(next)
 		next += len(entries)
 		var piece []byte
 		for _, e := range entries {
-			if e.seq == 0 || e.seq > after {
-				piece = append(piece, bytes.Join(e.events, nil)...)
+			if e.Seq == 0 || e.Seq > after {
+				piece = append(piece, bytes.Join(e.Events, nil)...)
 			}
 		}
 		if len(entries) > 0 || err != nil {
@@ -72,11 +72,11 @@ func (p *Proxy) asks(a *gate.Admission) *about {
 	named, reads := chainer.Asks(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	for _, run := range named {
-		ch := p.chains.find(run)
+		ch := p.streams.Find(run)
 		if ch == nil {
 			continue
 		}
-		runs, over := ch.state()
+		runs, over := ch.State()
 		switch {
 		case len(runs) == 0 || run != runs[0]:
 		case reads && (len(runs) > 1 || !over):

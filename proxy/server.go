@@ -107,7 +107,10 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		if o.Cut != nil {
 			o.Cut()
 		}
-		return errors.Join(ErrCutOff, ignore(srv.Close(), http.ErrServerClosed), flight.wait(o.CutTime))
+		if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		return errors.Join(ErrCutOff, err, flight.wait(o.CutTime))
 	}, errs
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
@@ -42,15 +43,15 @@ type turning struct {
 	header      http.Header // of the first leg's answer, when it came whole
 	agent       string      // whose tools stay as they are meanwhile
 	held        []func()
-	streams     bool   // the last leg's answer streamed
-	body        []byte // of the last leg's answer, when it came whole
-	chain       *chain // what is remembered of the turn, if the backend tells of it
+	streams     bool             // the last leg's answer streamed
+	body        []byte           // of the last leg's answer, when it came whole
+	kept        *agentrun.Stream // what is remembered of the turn, if the backend tells of it
 	seq         int64
 	ending      bool // what is sent is the last
 }
 
 func (t *turning) hold(ctx context.Context, key string, share int64) error {
-	unlock, err := t.p.turns.lock(ctx, key, share)
+	unlock, err := t.p.locks.Lock(ctx, key, share)
 	if err == nil {
 		t.held = append(t.held, unlock)
 	}
@@ -68,7 +69,7 @@ func (t *turning) unlock() {
 func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission, agent string) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
-	unlock, err := p.turns.lock(ctx, "agent "+agent, exclusive)
+	unlock, err := p.locks.Lock(ctx, "agent "+agent, agentrun.Exclusive)
 	if err != nil {
 		p.abandon(w, r, a, err)
 		return
@@ -83,7 +84,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
 	err := func() error {
-		unlock, err := p.turns.lock(ctx, "agent "+next.Agent, shared)
+		unlock, err := p.locks.Lock(ctx, "agent "+next.Agent, agentrun.Shared)
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	defer cancel()
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx}
 	defer t.unlock()
-	err := t.hold(ctx, "turn "+turn.Key(), exclusive)
+	whole, err := false, t.hold(ctx, "turn "+turn.Key(), agentrun.Exclusive)
 	if err == nil {
 		err = t.prepare(ctx)
 	}
@@ -117,9 +118,14 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		p.ungated(w, r, a)
 		return
 	}
+	if err == nil {
+		var done func(whole bool)
+		done, err = p.runs.Open(turn.Key())
+		defer func() { done(whole) }()
+	}
 	if resumable, ok := turn.(memproxy.Resumable); ok && err == nil {
-		t.chain = p.chains.begin(resumable)
-		defer t.chain.end()
+		t.kept = p.streams.Begin(resumable)
+		defer t.kept.End()
 	}
 	if err == nil {
 		err = t.legs(ctx)
@@ -128,8 +134,9 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		t.fail(ctx, err)
 		return
 	}
-	if t.chain != nil {
-		t.chain.finish()
+	whole = true
+	if t.kept != nil {
+		t.kept.Finish()
 	}
 	var end memproxy.StreamEnd
 	if t.gone {
@@ -152,7 +159,7 @@ func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 func (t *turning) prepare(ctx context.Context) error {
 	for range maxAsides {
 		if agent := t.turn.Agent(); agent != t.agent {
-			if err := t.hold(ctx, "agent "+agent, shared); err != nil {
+			if err := t.hold(ctx, "agent "+agent, agentrun.Shared); err != nil {
 				return err
 			}
 			t.agent = agent
@@ -335,7 +342,7 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 
 // note remembers what the caller is sent, numbered if it is.
 func (t *turning) note(events [][]byte) {
-	if t.chain == nil {
+	if t.kept == nil {
 		return
 	}
 	turn := t.turn.(memproxy.Resumable)
@@ -347,7 +354,7 @@ func (t *turning) note(events [][]byte) {
 	case len(events) > 0: // what is held back is numbered when it is sent
 		t.seq = seq
 	}
-	t.chain.note(turn, seq, events)
+	t.kept.Note(turn, seq, events)
 }
 
 // pass sends events on without what nobody claimed of them.
@@ -383,3 +390,6 @@ func (t *turning) fail(ctx context.Context, err error) {
 	reply := t.p.opt.Gate.Abandon(context.WithoutCancel(ctx), t.a, end)
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }
+
+// side sends what the turn's caller causes.
+func (t *turning) side() *face.Side { return t.p.side.For(t.a.Call().Caller()) }

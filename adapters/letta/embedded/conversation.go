@@ -147,8 +147,9 @@ func (b *Backend) said(w http.ResponseWriter, r *http.Request, ok bool, of func(
 			list = append(list, l.messages...)
 		}
 	}
-	if r.URL.Query().Get("order") != "asc" {
-		slices.Reverse(list)
+	q := r.URL.Query()
+	if q.Get("order") != "asc" {
+		q.Set("order", "desc")
 	}
-	reply(w, http.StatusOK, page(list, r.URL.Query(), func(m message) string { return m.ID }))
+	reply(w, http.StatusOK, page(list, q, func(m message) string { return m.ID }))
 }

@@ -1,4 +1,4 @@
-package proxy
+package agentrun
 
 import (
 	"encoding/json"
@@ -149,12 +149,12 @@ type attempt struct {
 	busy  bool
 	wait  time.Duration
 	again time.Time
-	run   *watched // as it was left; nil for an earlier process's
+	run   *Watched // as it was left; nil for an earlier process's
 }
 
 // take claims a run, if nobody settles it and it is time for that. What was
 // left of it, if anything, comes back.
-func (u *unsettled) take(decision string, now time.Time) (left *watched, mine bool) {
+func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at := u.runs[decision]
@@ -173,7 +173,7 @@ func (u *unsettled) take(decision string, now time.Time) (left *watched, mine bo
 }
 
 // leave gives back a run that could not be settled.
-func (u *unsettled) leave(c *watched, now time.Time) {
+func (u *unsettled) leave(c *Watched, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if at := u.runs[c.a.Decision.ID]; at != nil {
@@ -184,7 +184,7 @@ func (u *unsettled) leave(c *watched, now time.Time) {
 }
 
 // put gives back a run whose agents were busy: its time is soon.
-func (u *unsettled) put(decision string, c *watched) {
+func (u *unsettled) put(decision string, c *Watched) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if at := u.runs[decision]; at != nil {

@@ -1,23 +1,22 @@
-package proxy
+package agentrun
 
 import (
 	"context"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// turns orders what happens to agents: one turn of a key at a time, and what
+// Locks order what happens to agents: one turn of a key at a time, and what
 // changes an agent's tools not during any of its turns. Waiting is first come,
 // first served.
-type turns struct {
+type Locks struct {
 	mu    sync.Mutex
-	held  map[string]*turnLock
+	held  map[string]*keyLock
 	begun uint64 // how many locks there were, ever
 }
 
-type turnLock struct {
+type keyLock struct {
 	sem    *semaphore.Weighted
 	users  int // that hold it or wait for it
 	number uint64
@@ -25,20 +24,20 @@ type turnLock struct {
 
 // Shares of a lock: a turn shares its agent, and has its key to itself.
 const (
-	shared    = 1
-	exclusive = 1 << 20
+	Shared    = 1
+	Exclusive = 1 << 20
 )
 
-// lock waits for a share of a key and returns what gives it back.
-func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(), err error) {
+// Lock waits for a share of a key and returns what gives it back.
+func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(), err error) {
 	t.mu.Lock()
 	if t.held == nil {
-		t.held = map[string]*turnLock{}
+		t.held = map[string]*keyLock{}
 	}
 	l := t.held[key]
 	if l == nil {
 		t.begun++
-		l = &turnLock{sem: semaphore.NewWeighted(exclusive), number: t.begun}
+		l = &keyLock{sem: semaphore.NewWeighted(Exclusive), number: t.begun}
 		t.held[key] = l
 	}
 	l.users++
@@ -57,10 +56,9 @@ func (t *turns) lock(ctx context.Context, key string, share int64) (unlock func(
 	return func() { l.sem.Release(share); leave() }, nil
 }
 
-// TurnsBegun returns a function that reports whether a turn of an agent that is
-// under way now still is, or what it changed is not recorded yet.
-func (p *Proxy) TurnsBegun() (underway func() bool) {
-	t := &p.turns
+// Begun returns a function that reports whether one of the locks that are held now
+// still is: a turn is under way, or what it changed is not recorded yet.
+func (t *Locks) Begun() (underway func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	since := t.begun
@@ -75,7 +73,3 @@ func (p *Proxy) TurnsBegun() (underway func() bool) {
 		return false
 	}
 }
-
-// LongestTurn is how long a turn lasts at most that is not streamed, and how long
-// one that is streamed may be silent.
-func (p *Proxy) LongestTurn() time.Duration { return p.opt.RunTimeout }

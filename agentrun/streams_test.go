@@ -1,8 +1,9 @@
-package proxy
+package agentrun
 
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -25,60 +26,60 @@ func (t *told) Seq() (int64, bool) { return t.seq, true }
 // what is forgotten is asked of the backend again.
 func TestTurnsAreForgotten(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	c := &chains{clock: func() time.Time { return now }}
+	c := &Streams{Clock: func() time.Time { return now }}
 	first := &told{runs: []string{"run-first"}, names: []string{"in a"}}
-	ch := c.begin(first)
-	ch.note(first, 1, [][]byte{[]byte("data: 1\n\n")})
-	if c.find("run-first") != ch || c.find("in a") != ch || c.find("run-other", "in a") != ch {
+	ch := c.Begin(first)
+	ch.Note(first, 1, [][]byte{[]byte("data: 1\n\n")})
+	if c.Find("run-first") != ch || c.Find("in a") != ch || c.Find("run-other", "in a") != ch {
 		t.Fatal("a turn is not found by its names")
 	}
-	for i := range maxChains {
+	for i := range maxStreams {
 		other := &told{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
-		c.begin(other).note(other, 1, nil)
+		c.Begin(other).Note(other, 1, nil)
 	}
-	if c.find("run-first") != nil || ch.readable() || len(c.order) != maxChains {
+	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != maxStreams {
 		t.Errorf("%d turns are remembered", len(c.order))
 	}
-	now = now.Add(chainTime + time.Second)
-	if c.find("run-1") != nil {
+	now = now.Add(streamTime + time.Second)
+	if c.Find("run-1") != nil {
 		t.Error("an old turn is remembered")
 	}
-	c.begin(first)
+	c.Begin(first)
 	if len(c.order) != 1 || len(c.byName) != 1 {
 		t.Errorf("%d turns under %d names", len(c.order), len(c.byName))
 	}
 
 	big := bytes.Repeat([]byte("x"), maxLogs/4)
-	var chs []*chain
+	var chs []*Stream
 	for i := range 8 {
 		one := &told{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
-		ch := c.begin(one)
-		ch.note(one, 1, [][]byte{big})
+		ch := c.Begin(one)
+		ch.Note(one, 1, [][]byte{big})
 		chs = append(chs, ch)
 	}
-	if c.size > maxLogs || chs[0].readable() || !chs[7].readable() {
+	if c.size > maxLogs || chs[0].Readable() || !chs[7].Readable() {
 		t.Errorf("%d bytes are kept", c.size)
 	}
 	one := &told{names: []string{"in x"}}
-	ch = c.begin(one)
+	ch = c.Begin(one)
 	for range 5 {
-		ch.note(one, 1, [][]byte{big})
+		ch.Note(one, 1, [][]byte{big})
 	}
-	if ch.readable() || c.size > maxLogs {
+	if ch.Readable() || c.size > maxLogs {
 		t.Errorf("a stream of %d bytes is kept", 5*len(big))
 	}
-	if _, _, end := ch.from(0); end != face.ErrTooLarge {
+	if _, _, end := ch.From(0); end != face.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
 	}
 }
 
 // A turn whose backend keeps no stream is known by its runs alone.
 func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
-	c := &chains{clock: time.Now}
+	c := &Streams{Clock: time.Now}
 	one := &told{runs: []string{"run-1", "run-2"}}
-	ch := c.begin(one)
-	ch.note(one, 0, [][]byte{[]byte("data: 1\n\n")})
-	if c.size != 0 || ch.readable() || c.find("run-2") != ch {
+	ch := c.Begin(one)
+	ch.Note(one, 0, [][]byte{[]byte("data: 1\n\n")})
+	if c.size != 0 || ch.Readable() || c.Find("run-2") != ch {
 		t.Errorf("%d bytes kept", c.size)
 	}
 }
@@ -87,23 +88,23 @@ func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
 func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		finish bool
-		want   memproxy.StreamEnd
-	}{"the turn came to its end": {true, memproxy.StreamWhole}, "it broke off": {false, memproxy.StreamTorn}} {
-		c := &chains{clock: time.Now}
+		want   error
+	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, ErrBroke}} {
+		c := &Streams{Clock: time.Now}
 		one := &told{runs: []string{"run-1"}, names: []string{"in a"}}
-		ch := c.begin(one)
-		ch.note(one, 1, [][]byte{[]byte("data: 1\n\n")})
+		ch := c.Begin(one)
+		ch.Note(one, 1, [][]byte{[]byte("data: 1\n\n")})
 		if tc.finish {
-			ch.finish()
+			ch.Finish()
 		}
-		if entries, _, end := ch.from(0); len(entries) != 1 || end != nil {
+		if entries, _, end := ch.From(0); len(entries) != 1 || end != nil {
 			t.Errorf("%s: %v, %v", name, entries, end)
 		}
-		if _, _, end := ch.from(1); !tc.finish && end != nil {
+		if _, _, end := ch.From(1); !tc.finish && end != nil {
 			t.Errorf("it ends while its turn goes on: %v", end)
 		}
-		ch.end()
-		if _, _, end := ch.from(1); end == nil || ended(t.Context(), end) != tc.want {
+		ch.End()
+		if _, _, end := ch.From(1); end != tc.want {
 			t.Errorf("%s: %v", name, end)
 		}
 	}

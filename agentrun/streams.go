@@ -1,8 +1,9 @@
-package proxy
+package agentrun
 
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,41 +11,42 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// errBroke ends the stream of a turn that did not come to its end.
-var errBroke = errors.New("the turn broke off")
+// ErrBroke ends the stream of a turn that did not come to its end.
+var ErrBroke = errors.New("the turn broke off")
 
 // Bounds of what is remembered of turns.
 const (
-	// chainTime is how long a turn is remembered: as long as Letta keeps the
+	// streamTime is how long a turn is remembered: as long as Letta keeps the
 	// stream of a background run.
-	chainTime = 3 * time.Hour
-	maxChains = 4096
+	streamTime = 3 * time.Hour
+	maxStreams = 4096
 	// maxLogs bounds the streams that are kept, all together.
 	maxLogs = 64 << 20
 )
 
-// chains remember turns under the runs of their legs and under the names that
+// Streams remember turns under the runs of their legs and under the names that
 // their streams are asked for by.
-type chains struct {
-	clock func() time.Time
+type Streams struct {
+	// Clock tells how old a turn is.
+	Clock func() time.Time
 
 	mu     sync.Mutex
-	byName map[string]*chain
-	order  []*chain // by age
+	byName map[string]*Stream
+	order  []*Stream // by age
 	size   int
 }
 
-// chain is one turn: the runs that the backend knows it by and, where the
+// A Stream is one turn: the runs that the backend knows it by and, where the
 // backend would keep it, the stream as the caller sees it.
-type chain struct {
-	all   *chains
+type Stream struct {
+	all   *Streams
 	begun time.Time
 	kept  bool // the stream is kept
 	names []string
 
 	mu      sync.Mutex
 	runs    []string
-	log     []entry
+	log     []Entry
 	size    int
 	lost    bool // the stream grew too large to keep
 	over    bool
@@ -52,20 +54,20 @@ type chain struct {
 	changed chan struct{} // closed at the next change
 }
 
-// entry is what one event of the backend became for the caller.
-type entry struct {
-	seq    int64 // 0: one without a number, at the end
-	events [][]byte
+// An Entry is what one event of the backend became for the caller.
+type Entry struct {
+	Seq    int64 // 0: one without a number, at the end
+	Events [][]byte
 }
 
-// begin remembers a turn that starts.
-func (c *chains) begin(t memproxy.Resumable) *chain {
-	now := c.clock()
-	ch := &chain{all: c, begun: now, names: t.Names(), changed: make(chan struct{})}
+// Begin remembers a turn that starts.
+func (c *Streams) Begin(t memproxy.Resumable) *Stream {
+	now := c.Clock()
+	ch := &Stream{all: c, begun: now, names: t.Names(), changed: make(chan struct{})}
 	ch.kept = len(ch.names) > 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.order) > 0 && (len(c.order) >= maxChains || now.Sub(c.order[0].begun) > chainTime) {
+	for len(c.order) > 0 && (len(c.order) >= maxStreams || now.Sub(c.order[0].begun) > streamTime) {
 		c.forget(0)
 	}
 	c.order = append(c.order, ch)
@@ -73,18 +75,18 @@ func (c *chains) begin(t memproxy.Resumable) *chain {
 	return ch
 }
 
-// name makes a chain known under names; of two the newer one is meant.
-func (c *chains) name(ch *chain, names []string) {
+// name makes a stream known under names; of two the newer one is meant.
+func (c *Streams) name(ch *Stream, names []string) {
 	if c.byName == nil {
-		c.byName = map[string]*chain{}
+		c.byName = map[string]*Stream{}
 	}
 	for _, n := range names {
 		c.byName[n] = ch
 	}
 }
 
-// forget drops a chain; the lock is held.
-func (c *chains) forget(i int) {
+// forget drops a stream; the lock is held.
+func (c *Streams) forget(i int) {
 	ch := c.order[i]
 	c.order = append(c.order[:i:i], c.order[i+1:]...)
 	ch.mu.Lock()
@@ -98,20 +100,20 @@ func (c *chains) forget(i int) {
 	ch.size, ch.log, ch.lost = 0, nil, true
 }
 
-// find returns the first chain that goes by one of the names, or nil.
-func (c *chains) find(names ...string) *chain {
+// Find returns the first turn that goes by one of the names, or nil.
+func (c *Streams) Find(names ...string) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range names {
-		if ch := c.byName[n]; ch != nil && c.clock().Sub(ch.begun) <= chainTime {
+		if ch := c.byName[n]; ch != nil && c.Clock().Sub(ch.begun) <= streamTime {
 			return ch
 		}
 	}
 	return nil
 }
 
-// note takes down what a turn sent, and the runs that it has by now.
-func (ch *chain) note(t memproxy.Resumable, seq int64, events [][]byte) {
+// Note keeps what a turn sent, and the runs that it has by now.
+func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
 	for _, e := range events {
@@ -138,15 +140,15 @@ func (ch *chain) note(t memproxy.Resumable, seq int64, events [][]byte) {
 	if ch.lost || !ch.kept || len(events) == 0 {
 		return
 	}
-	ch.log = append(ch.log, entry{seq, events})
+	ch.log = append(ch.log, Entry{seq, events})
 	ch.size += size
 	ch.all.size += size
 	close(ch.changed)
 	ch.changed = make(chan struct{})
 }
 
-// end says that the turn is over.
-func (ch *chain) end() {
+// End says that the turn is over.
+func (ch *Stream) End() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if !ch.over {
@@ -156,35 +158,23 @@ func (ch *chain) end() {
 	}
 }
 
-// finish says that the turn came to its end.
-func (ch *chain) finish() {
+// Finish says that the turn came to its end.
+func (ch *Stream) Finish() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.done = true
 }
 
-// ended reports whether a run is of a turn of this process that came to its
-// end.
-func (c *chains) ended(run string) bool {
-	ch := c.find(run)
-	if ch == nil {
-		return false
-	}
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.done
-}
-
-// state is what is known of the turn now: its runs, and whether it is over.
-func (ch *chain) state() (runs []string, over bool) {
+// State is what is known of the turn now: its runs, and whether it is over.
+func (ch *Stream) State() (runs []string, over bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.runs, ch.over
 }
 
-// from returns the log's entries from one on, and what is closed when there are
+// From returns the log's entries from one on, and what is closed when there are
 // more. After the last it says how the stream ended: io.EOF is its end.
-func (ch *chain) from(i int) (entries []entry, more <-chan struct{}, end error) {
+func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	switch {
@@ -195,13 +185,16 @@ func (ch *chain) from(i int) (entries []entry, more <-chan struct{}, end error) 
 	case ch.done:
 		end = io.EOF
 	case ch.over:
-		end = errBroke
+		end = ErrBroke
 	}
 	return entries, ch.changed, end
 }
 
-// readable reports whether the stream can be read again.
-func (ch *chain) readable() bool {
+// Named reports whether callers may ask for the stream by a name.
+func (ch *Stream) Named(name string) bool { return slices.Contains(ch.names, name) }
+
+// Readable reports whether the stream can be read again.
+func (ch *Stream) Readable() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.kept && !ch.lost

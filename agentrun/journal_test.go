@@ -1,4 +1,4 @@
-package proxy
+package agentrun
 
 import (
 	"os"
@@ -93,8 +93,8 @@ func TestJournalIsBounded(t *testing.T) {
 // A run is settled by one at a time, and tried again at a growing pace.
 func TestUnsettledRunsWaitTheirTurn(t *testing.T) {
 	u, now := &unsettled{}, time.Unix(0, 0)
-	c := &watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
-	take := func(want bool) *watched {
+	c := &Watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
+	take := func(want bool) *Watched {
 		t.Helper()
 		left, mine := u.take("d", now)
 		if mine != want {

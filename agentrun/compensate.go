@@ -1,4 +1,4 @@
-package proxy
+package agentrun
 
 import (
 	"context"
@@ -39,11 +39,11 @@ var (
 	errLook      = errors.New("a look at the memory does not end")
 )
 
-// watched is a run that is let through, until what it wrote has been ruled on.
+// Watched is a run that is let through, until what it wrote has been ruled on.
 // Its agents are locked meanwhile: what changes is its doing, as far as this
 // process can see to that.
-type watched struct {
-	p      *Proxy
+type Watched struct {
+	r      *Runs
 	a      *gate.Admission
 	watch  memproxy.Watch
 	caller http.Header
@@ -51,52 +51,15 @@ type watched struct {
 	ruled  map[string]*gate.Admission // by the change's key
 }
 
-// compensate lets a run through that cannot be gated call by call. When it is
-// over, what it wrote is ruled on, and undone where it is not let in. A stream
-// goes to the caller as it comes, an answer in one piece when all is settled.
-func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
-	ctx, cancel := p.upstreamContext(r.Context(), a)
-	defer cancel()
-	c, err := p.watch(ctx, r, a)
-	if errors.Is(err, memproxy.ErrUngated) {
-		if reply, refused := p.opt.Gate.Blind(ctx, a); refused {
-			p.write(w, reply, nil, a)
-			return
-		}
-		p.send(w, r, a, nil)
-		return
-	}
-	if err != nil {
-		p.abandon(w, r, a, err)
-		return
-	}
-	settles := false
-	defer func() {
-		if !settles { // a panic on the way; the journal has it still
-			c.unlock()
-			p.unsettled.leave(c, p.opt.Clock())
-		}
-	}()
-	p.opt.Gate.Watching(ctx, a)
-	p.opt.Steps.At(memproxy.StepRunJournalled)
-	answer := &heldAnswer{ResponseWriter: w, limit: p.opt.MaxAnswer, passes: c.watch.Background()}
-	p.send(answer, r, a, nil)
-	p.opt.Steps.At(memproxy.StepRunAnswered)
-	settles = true
-	if answer.passes {
-		p.later(c)
-		return
-	}
-	c.settle(ctx)
-	answer.release()
-}
-
-// watch locks the agents of a run and takes down what they remember, for this
-// process and for the next.
-func (p *Proxy) watch(ctx context.Context, r *http.Request, a *gate.Admission) (*watched, error) {
-	compensator := p.opt.Adapter.(gate.Compensator) // or the gate would not have let it through
+// Watch locks the agents of an admitted run that cannot be gated call by call and
+// keeps what they remember, for this process and for the next. The caller passes
+// the run on, then calls Settle, Later or Leave. A run of which nobody can say what
+// it changes is memproxy.ErrUngated. The caller's headers lend their credentials to
+// the questions that are asked.
+func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header) (*Watched, error) {
+	compensator := r.opt.Backend.Adapter.(gate.Compensator) // or the gate would not have let it through
 	call := a.Call()
-	c := &watched{p: p, a: a, caller: r.Header, ruled: map[string]*gate.Admission{}}
+	c := &Watched{r: r, a: a, caller: caller, ruled: map[string]*gate.Admission{}}
 	var who []string
 	for range 4 { // until those who are locked are those who take part
 		var err error
@@ -110,7 +73,7 @@ func (p *Proxy) watch(ctx context.Context, r *http.Request, a *gate.Admission) (
 			err = c.look(ctx)
 		}
 		if err == nil && slices.Equal(c.watch.Agents(), who) {
-			err = p.keep(c)
+			err = r.keep(c)
 			if err == nil {
 				return c, nil
 			}
@@ -124,27 +87,37 @@ func (p *Proxy) watch(ctx context.Context, r *http.Request, a *gate.Admission) (
 	return nil, errors.New("the agents of the run keep changing")
 }
 
+// Background reports whether the run only begins when it is answered.
+func (c *Watched) Background() bool { return c.watch.Background() }
+
+// Leave gives up a run whose request did not come to its end in this process: the
+// journal has it still.
+func (c *Watched) Leave() {
+	c.unlock()
+	c.r.unsettled.leave(c, c.r.opt.Clock())
+}
+
 // keep writes a run into the journal.
-func (p *Proxy) keep(c *watched) error {
+func (r *Runs) keep(c *Watched) error {
 	picture, err := c.watch.Picture()
 	if err != nil {
 		return err
 	}
 	call := c.a.Call()
-	p.unsettled.take(c.a.Decision.ID, p.opt.Clock())
-	if err := p.journal.write(&journalEntry{
-		Decision: c.a.Decision.ID, Begun: p.opt.Clock().UTC(), Principal: c.a.Principal,
+	r.unsettled.take(c.a.Decision.ID, r.opt.Clock())
+	if err := r.journal.write(&journalEntry{
+		Decision: c.a.Decision.ID, Begun: r.opt.Clock().UTC(), Principal: c.a.Principal,
 		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: picture,
 	}); err != nil {
-		p.unsettled.drop(c.a.Decision.ID)
+		r.unsettled.drop(c.a.Decision.ID)
 		return fmt.Errorf("the run cannot be written down: %w", err)
 	}
 	return nil
 }
 
-func (c *watched) lock(ctx context.Context, agents []string) error {
+func (c *Watched) lock(ctx context.Context, agents []string) error {
 	for _, id := range agents { // sorted, so that no two wait for each other
-		unlock, err := c.p.turns.lock(ctx, "agent "+id, exclusive)
+		unlock, err := c.r.opt.Locks.Lock(ctx, "agent "+id, Exclusive)
 		if err != nil {
 			return err
 		}
@@ -153,7 +126,7 @@ func (c *watched) lock(ctx context.Context, agents []string) error {
 	return nil
 }
 
-func (c *watched) unlock() {
+func (c *Watched) unlock() {
 	for _, f := range c.held {
 		f()
 	}
@@ -161,14 +134,14 @@ func (c *watched) unlock() {
 }
 
 // look looks at the agents' memory.
-func (c *watched) look(ctx context.Context) error {
+func (c *Watched) look(ctx context.Context) error {
 	c.watch.Look()
 	for range maxLook {
 		q, more := c.watch.Ask()
 		if !more {
 			return nil
 		}
-		reply, err := c.p.ask(ctx, q, c.caller)
+		reply, err := c.r.ask(ctx, q, c.caller)
 		if err != nil {
 			return err
 		}
@@ -179,23 +152,23 @@ func (c *watched) look(ctx context.Context) error {
 	return errLook
 }
 
-// later settles a run when its answer has been passed on.
-func (p *Proxy) later(c *watched) {
-	p.after.Go(func() {
-		ctx, cancel := context.WithTimeout(p.life, p.opt.RunTimeout)
+// Later settles a run whose answer was passed on, in the background.
+func (c *Watched) Later() {
+	c.r.after.Go(func() {
+		ctx, cancel := context.WithTimeout(c.r.life, c.r.opt.RunTimeout)
 		defer cancel()
-		c.settle(ctx)
+		c.Settle(ctx)
 	})
 }
 
-// settle waits until the run is over, rules on what it wrote, and gives the
+// Settle waits until the run is over, rules on what it wrote, and gives the
 // agents free. What cannot be settled stays in the journal.
-func (c *watched) settle(ctx context.Context) {
+func (c *Watched) Settle(ctx context.Context) {
 	defer c.unlock()
 	err := c.idle(ctx)
 	switch {
-	case c.p.life.Err() != nil:
-		err = c.p.life.Err() // the next process will see to it
+	case c.r.life.Err() != nil:
+		err = c.r.life.Err() // the next process will see to it
 	case err == nil || ctx.Err() != nil:
 		// A run that does not end is ruled on as far as it came.
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -203,20 +176,20 @@ func (c *watched) settle(ctx context.Context) {
 		err = c.rule(rctx)
 	}
 	if err == nil {
-		c.p.opt.Steps.At(memproxy.StepRunSettled)
-		err = c.p.journal.remove(c.a.Decision.ID)
+		c.r.opt.Steps.At(memproxy.StepRunSettled)
+		err = c.r.journal.remove(c.a.Decision.ID)
 	}
 	if err != nil {
-		c.p.opt.Gate.Unsettled(context.WithoutCancel(ctx), c.a, false, err)
-		c.p.unsettled.leave(c, c.p.opt.Clock())
+		c.r.opt.Gate.Unsettled(context.WithoutCancel(ctx), c.a, false, err)
+		c.r.unsettled.leave(c, c.r.opt.Clock())
 		return
 	}
-	c.p.unsettled.drop(c.a.Decision.ID)
+	c.r.unsettled.drop(c.a.Decision.ID)
 }
 
 // idle waits until none of the agents runs. A run that another follows is not
 // over when it looks so for the first time.
-func (c *watched) idle(ctx context.Context) error {
+func (c *Watched) idle(ctx context.Context) error {
 	quiet, wanted := 0, 1
 	if c.watch.Background() || len(c.watch.Agents()) > 1 {
 		wanted = 2
@@ -226,7 +199,7 @@ func (c *watched) idle(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.p.opt.Log.WarnContext(ctx, "a run cannot be asked whether it is over", "backend", c.p.opt.Name, "decision", c.a.Decision.ID, "error", err)
+			c.r.opt.Log.WarnContext(ctx, "a run cannot be asked whether it is over", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
 			quiet = 0
 		case busy:
 			quiet = 0
@@ -235,15 +208,15 @@ func (c *watched) idle(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := c.p.pause(ctx, wait); err != nil {
+		if err := c.r.pause(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *watched) busy(ctx context.Context) (bool, error) {
+func (c *Watched) busy(ctx context.Context) (bool, error) {
 	for _, q := range c.watch.Busy() {
-		reply, err := c.p.ask(ctx, q, c.caller)
+		reply, err := c.r.ask(ctx, q, c.caller)
 		if err != nil {
 			return false, err
 		}
@@ -254,17 +227,17 @@ func (c *watched) busy(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (p *Proxy) pause(ctx context.Context, d time.Duration) error {
+func (r *Runs) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-p.opt.After(d):
+	case <-r.opt.After(d):
 		return nil
 	}
 }
 
 // rule rules on what changed, undoes what is not let in, and looks again.
-func (c *watched) rule(ctx context.Context) error {
+func (c *Watched) rule(ctx context.Context) error {
 	last, wait := errUnsettled, firstPause
 	for rounds := 0; rounds < settleRounds; rounds++ {
 		open, err := c.round(ctx)
@@ -280,7 +253,7 @@ func (c *watched) rule(ctx context.Context) error {
 			continue // undone; the next look shows whether it is
 		}
 		last = err
-		if err := c.p.pause(ctx, wait); err != nil {
+		if err := c.r.pause(ctx, wait); err != nil {
 			return last
 		}
 		wait *= 4
@@ -289,32 +262,32 @@ func (c *watched) rule(ctx context.Context) error {
 }
 
 // round is one look. Open says that there was something to undo.
-func (c *watched) round(ctx context.Context) (open bool, err error) {
+func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	if err := c.look(ctx); err != nil {
 		return true, err
 	}
 	var failed []error
 	for _, change := range c.watch.Changes() {
-		if c.ruled[change.Key] == nil && c.p.opt.Gate.Vouched(ctx, c.a, change) {
+		if c.ruled[change.Key] == nil && c.r.opt.Gate.Vouched(ctx, c.a, change) {
 			c.watch.Accept(change.Key)
 			continue
 		}
 		a := c.ruled[change.Key]
 		if a == nil {
-			a = c.p.opt.Gate.Ask(ctx, c.a, change.Call)
-			c.p.log(ctx, a, a.Call().Route.ID)
+			a = c.r.opt.Gate.Ask(ctx, c.a, change.Call)
+			c.r.opt.Decided(ctx, a)
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {
-			c.p.opt.Gate.Changed(ctx, a, change.Memories)
+			c.r.opt.Gate.Changed(ctx, a, change.Memories)
 			c.watch.Accept(change.Key)
 			continue
 		}
 		open = true
-		c.p.opt.Steps.At(memproxy.StepRunRuled)
+		c.r.opt.Steps.At(memproxy.StepRunRuled)
 		err := c.undo(ctx, change)
-		c.p.opt.Steps.At(memproxy.StepRunUndone)
-		c.p.opt.Gate.Undone(ctx, a, change, err)
+		c.r.opt.Steps.At(memproxy.StepRunUndone)
+		c.r.opt.Gate.Undone(ctx, a, change, err)
 		failed = append(failed, err)
 	}
 	if c.watch.Cut() && !open {
@@ -324,14 +297,14 @@ func (c *watched) round(ctx context.Context) (open bool, err error) {
 }
 
 // undo takes a change back.
-func (c *watched) undo(ctx context.Context, change memproxy.Change) (err error) {
+func (c *Watched) undo(ctx context.Context, change memproxy.Change) (err error) {
 	start, status := time.Now(), http.StatusBadGateway
 	defer func() {
-		c.p.opt.Observe(ctx, c.a.Call().Route.ID+"/undo", string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
+		c.r.opt.Observe(ctx, c.a.Call().Route.ID+"/undo", string(change.Call.Operation.Kind), memproxy.Deny.String(), status, time.Since(start))
 	}()
 	for _, u := range change.Undo {
 		uctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := c.p.beside(uctx, u.Request, u.Body, c.caller)
+		reply, err := c.r.send(uctx, u.Request, u.Body, c.caller)
 		cancel()
 		if err != nil {
 			return err

@@ -1,0 +1,267 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+)
+
+const (
+	// recoveryLegs bounds the requests by which one pause is declined: the model
+	// may try again.
+	recoveryLegs = 20
+	// maxPrepare bounds the questions before them.
+	maxPrepare = 80
+	// maxTurns bounds the turns that are kept, and maxLooks those that one round
+	// looks at: an agent whose turn is not kept waits for its next turn.
+	maxTurns, maxLooks = 4096, 64
+	// unanswered is what the agent reads in place of its call's result.
+	unanswered = "memproxy restarted before this call was ruled on; nothing was written"
+)
+
+var errLegs = errors.New("the run has too many legs")
+
+// reconciler is in whose name pauses are declined.
+func reconciler() memproxy.Principal {
+	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
+}
+
+// turns are the turns under way, by the key of what runs: a file each, empty and
+// as old as the turn, so that the next process knows which agents may wait. A
+// file that a crash of the machine loses costs nothing that is safe: its agent's
+// next turn answers what waits.
+type turns struct {
+	dir string // "": none are kept
+
+	mu   sync.Mutex
+	open map[string]struct{}  // turns of this process that are under way
+	next map[string]time.Time // when a turn that broke off is looked at again
+}
+
+// path is the file of a turn, or "" where none is kept: of a key that is too long
+// or too odd to be an agent's.
+func (t *turns) path(key string) string {
+	name := url.PathEscape(key)
+	if t.dir == "" || len(name) > 200 || strings.Trim(name, ".") == "" {
+		return ""
+	}
+	return filepath.Join(t.dir, name)
+}
+
+// Open keeps a turn that begins, in the place of an earlier one of the same key.
+// The caller holds the key's lock, and calls done before it gives that back: whole
+// unless the turn broke off, so that its agent may wait.
+func (r *Runs) Open(key string) (done func(whole bool), err error) {
+	t := &r.turns
+	path := t.path(key)
+	if path == "" || !t.begin(key) {
+		return func(bool) {}, nil
+	}
+	now := r.opt.Clock()
+	err = os.MkdirAll(t.dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(path, nil, 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(path, now, now)
+	}
+	if err != nil {
+		t.end(key, time.Time{})
+		return func(bool) {}, fmt.Errorf("the turn cannot be kept: %w", err)
+	}
+	return func(whole bool) {
+		if whole {
+			r.forget(key)
+			return
+		}
+		t.end(key, r.opt.Clock().Add(r.opt.Every))
+	}, nil
+}
+
+// begin reports whether there is room for a turn.
+func (t *turns) begin(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.open)+len(t.next) >= maxTurns {
+		return false
+	}
+	t.open[key] = struct{}{}
+	return true
+}
+
+// end notes that a turn is not under way any more, and when it is looked at: the
+// zero time is never.
+func (t *turns) end(key string, next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, key)
+	delete(t.next, key)
+	if !next.IsZero() {
+		t.next[key] = next
+	}
+}
+
+// forget removes a turn that is over. One that stays costs a look at its agent.
+func (r *Runs) forget(key string) {
+	if err := os.Remove(r.turns.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.opt.Log.Warn("a turn that is over stays in the journal", "backend", r.opt.Backend.Name, "error", err)
+	}
+	r.turns.end(key, time.Time{})
+}
+
+// broken is a turn that broke off, here or in an earlier process.
+type broken struct {
+	key         string
+	begun, next time.Time
+}
+
+// due are the turns that are to be looked at now: those that were not for longest
+// first, and so many that they do not flood the backend.
+func (t *turns) due(now time.Time) ([]broken, error) {
+	files, err := os.ReadDir(t.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []broken
+	for _, f := range files {
+		key, bad := url.PathUnescape(f.Name())
+		info, gone := f.Info()
+		if _, open := t.open[key]; bad != nil || gone != nil || open || now.Before(t.next[key]) {
+			continue
+		}
+		out = append(out, broken{key, info.ModTime(), t.next[key]})
+	}
+	slices.SortStableFunc(out, func(a, b broken) int { return a.next.Compare(b.next) })
+	return out[:min(len(out), maxLooks)], err
+}
+
+// freeAll looks at the turns that broke off and declines what waits in them. One
+// in which nothing is found is looked at for as long as a run may last, the older
+// the less often: the model may be thinking still.
+func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
+	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
+	if !ok || r.turns.dir == "" {
+		return nil
+	}
+	left, err := r.turns.due(now)
+	for _, turn := range left {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		over, failed := r.free(ctx, recoverer, turn.key)
+		age := now.Sub(turn.begun)
+		if over || age > r.opt.RunTimeout {
+			r.forget(turn.key)
+			continue
+		}
+		r.turns.end(turn.key, now.Add(max(r.opt.Every, age/8)))
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("backend %s: a pause could not be declined: %w", r.opt.Backend.Name, failed))
+		}
+	}
+	return err
+}
+
+// free declines what waits in a turn, until the run ends. Over reports that
+// nothing waits there any more, or nothing that is the gate's.
+func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
+	req, turn, err := recoverer.Recover(key)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opt.RunTimeout)
+	defer cancel()
+	unlock := r.lock(ctx, "turn "+key, Exclusive)
+	if unlock == nil {
+		return false, nil // a turn is under way here, which answers what waits
+	}
+	defer unlock()
+	switch err := r.prepare(ctx, turn); {
+	case errors.Is(err, memproxy.ErrUngated):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	if agent := turn.Agent(); agent != "" {
+		if unlock = r.lock(ctx, "agent "+agent, Shared); unlock == nil {
+			return false, nil
+		}
+		defer unlock()
+	}
+	if len(turn.Waiting()) == 0 {
+		return false, nil
+	}
+	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
+	a := r.opt.Gate.Assume(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
+	if a.Shadow() {
+		return false, nil
+	}
+	r.opt.Log.WarnContext(ctx, "a pause that was left is declined", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
+	for range recoveryLegs {
+		for _, call := range turn.Waiting() {
+			declined := r.opt.Gate.Decline(ctx, a, call, unanswered)
+			r.opt.Decided(ctx, declined)
+			turn.Rule(call.ID, declined.Decision)
+		}
+		body, err := turn.Leg()
+		if err != nil {
+			return false, err
+		}
+		reply, err := r.send(ctx, req, body, nil)
+		if err != nil {
+			return false, err
+		}
+		if reply.Status != http.StatusOK {
+			return false, fmt.Errorf("the answer was answered %d", reply.Status)
+		}
+		if err := turn.Whole(reply.Body); err != nil {
+			return false, err
+		}
+		if !turn.Paused() {
+			return true, nil
+		}
+	}
+	return false, errLegs
+}
+
+// lock takes a lock that is to be had soon, or returns nil.
+func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	unlock, err := r.opt.Locks.Lock(ctx, key, share)
+	if err != nil {
+		return nil
+	}
+	return unlock
+}
+
+func (r *Runs) prepare(ctx context.Context, turn memproxy.Turn) error {
+	for range maxPrepare {
+		q, more := turn.Prepare()
+		if !more {
+			return nil
+		}
+		reply, err := r.ask(ctx, q, nil)
+		if err != nil {
+			return err
+		}
+		if err := turn.Prepared(reply); err != nil {
+			return err
+		}
+	}
+	return errors.New("the turn cannot be prepared")
+}

@@ -1,0 +1,111 @@
+package agentrun
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/ring"
+)
+
+func runsIn(dir string, now *time.Time) *Runs {
+	return New(Options{Dir: dir, Every: time.Minute, RunTimeout: time.Hour, Clock: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
+}
+
+func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
+	t.Helper()
+	left, err := r.turns.due(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range left {
+		keys = append(keys, b.key)
+	}
+	return keys
+}
+
+func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
+	t.Helper()
+	done, err := r.Open(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// Proves EDGE-1: a turn is looked at when it broke off an interval ago, not while
+// it is under way and not when it ended; by the next process at once, as one that
+// began when it did. A later turn of the same key takes its place.
+func TestTurnsThatBrokeOffAreDue(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	dir := t.TempDir()
+	r := runsIn(dir, &now)
+	whole, broken, healed := opened(t, r, "agent-whole"), opened(t, r, "agent-broken"), opened(t, r, "conv-healed")
+	opened(t, r, "agent-under-way")
+	whole(true)
+	broken(false)
+	healed(false)
+	if got := keysOf(t, r, now.Add(time.Minute-1)); len(got) != 0 {
+		t.Errorf("before the interval is over: %q", got)
+	}
+	if got := keysOf(t, r, now.Add(time.Minute)); fmt.Sprint(got) != "[agent-broken conv-healed]" {
+		t.Errorf("after it: %q", got)
+	}
+	again := opened(t, r, "conv-healed")
+	if got := keysOf(t, r, now.Add(time.Minute)); fmt.Sprint(got) != "[agent-broken]" {
+		t.Errorf("with a later turn under way: %q", got)
+	}
+	again(true)
+	if got := keysOf(t, r, now.Add(time.Hour)); fmt.Sprint(got) != "[agent-broken]" {
+		t.Errorf("when that ended: %q", got)
+	}
+	next := runsIn(dir, &now)
+	left, err := next.turns.due(now)
+	if err != nil || len(left) != 2 || left[0].key != "agent-broken" || left[1].key != "agent-under-way" || !left[0].begun.Equal(now) {
+		t.Errorf("the next process: %+v, %v", left, err)
+	}
+	next.turns.end("agent-broken", now.Add(time.Minute)) // its model is thinking still
+	if got := keysOf(t, next, now.Add(time.Second)); fmt.Sprint(got) != "[agent-under-way]" {
+		t.Errorf("after a look: %q", got)
+	}
+}
+
+// Proves EDGE-16: a round looks at so many turns that it does not flood the
+// backend, those that waited longest first; so many are kept, and a key that could
+// be no agent's makes no file.
+func TestTurnsAreBounded(t *testing.T) {
+	ring.Long(t, "one directory read after another")
+	now := time.Unix(1e9, 0)
+	r := runsIn(t.TempDir(), &now)
+	for i := range maxTurns + 10 {
+		done := opened(t, r, fmt.Sprintf("agent-%06d", maxTurns+10-i))
+		now = now.Add(time.Millisecond)
+		done(false)
+	}
+	files, err := os.ReadDir(r.turns.dir)
+	if err != nil || len(files) != maxTurns {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+	now = now.Add(time.Hour)
+	seen := map[string]bool{}
+	for range maxTurns / maxLooks {
+		for _, key := range keysOf(t, r, now) {
+			seen[key] = true
+			r.turns.end(key, now.Add(time.Minute))
+		}
+	}
+	if len(seen) != maxTurns {
+		t.Errorf("%d of %d turns are looked at in %d rounds", len(seen), maxTurns, maxTurns/maxLooks)
+	}
+	now, r = time.Unix(1e9, 0), runsIn(t.TempDir(), &now)
+	for _, key := range []string{"", ".", "..", strings.Repeat("x", 300)} {
+		opened(t, r, key)(false)
+	}
+	opened(t, r, "../up/and\x00out")(false)
+	if got := keysOf(t, r, now.Add(time.Hour)); fmt.Sprintf("%q", got) != `["../up/and\x00out"]` {
+		t.Errorf("%q", got)
+	}
+}
