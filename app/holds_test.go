@@ -104,7 +104,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	t.Parallel()
 	r := holding(t)
 	ctx := context.Background()
-	p := r.car.proxyOf("mem0")
+	p := r.car.proxyOf("mem0").Own()
 	// claim approves a held write and takes it before the sidecar does, which
 	// looks once a second.
 	claim := func(text string) (memproxy.Replay, string) {

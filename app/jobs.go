@@ -60,7 +60,7 @@ func (s *App) startJobs() {
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
-		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Backend: s.proxyOf, Integrity: s.custodian, Note: s.record,
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.custodian, Note: s.record,
 	})
 	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
 		s.jobs.Start(job)
@@ -89,7 +89,7 @@ func runsJob(backends []config.Backend, proxies []*proxy.Proxy) upkeep.Job {
 func (s *App) holdKeeper() *holds.Keeper {
 	return holds.New(holds.Options{
 		Config: s.cfg, Ledger: s.ledger, Audit: s.audit, Log: s.log, Clock: s.clock, Rules: s.rules.current, Changed: s.rules.changed,
-		Backend: s.proxyOf, Settled: s.runner.Wake,
+		Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Settled: s.runner.Wake,
 	})
 }
 

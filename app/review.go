@@ -20,11 +20,11 @@ var errNoBackend = errors.New("the configuration has no such backend any more")
 
 // Replay implements review.Replayer.
 func (r replayer) Replay(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Sent {
-	p := r.s.proxyOf(h.Backend)
-	if p == nil {
+	own := r.s.proxyOf(h.Backend).Own()
+	if own == nil {
 		return memproxy.Unsent(errNoBackend)
 	}
-	return p.Replay(ctx, h, c)
+	return own.Replay(ctx, h, c)
 }
 
 // Knows implements review.Replayer.
@@ -32,15 +32,15 @@ func (r replayer) Knows(p memproxy.Principal) bool { return r.s.callers.now.Load
 
 // Ask implements review.Asker.
 func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
-	p := r.s.proxyOf(h.Backend)
-	if p == nil {
+	own := r.s.proxyOf(h.Backend).Own()
+	if own == nil {
 		return false, memproxy.HoldResult{}, errNoBackend
 	}
 	h, content, err := r.s.ledger.HoldContent(ctx, h.ID)
 	if err != nil {
 		return false, memproxy.HoldResult{}, err
 	}
-	ids, known, err := p.Sought(ctx, h, content)
+	ids, known, err := own.Sought(ctx, h, content)
 	switch {
 	case err != nil:
 		return false, memproxy.HoldResult{}, err
@@ -52,20 +52,20 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 
 // Now implements review.Applier.
 func (r replayer) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	p := r.s.proxyOf(k.Backend)
-	if p == nil {
+	own := r.s.proxyOf(k.Backend).Own()
+	if own == nil {
 		return memproxy.Memory{}, errNoBackend
 	}
-	return p.Now(ctx, k)
+	return own.Now(ctx, k)
 }
 
 // Apply implements review.Applier.
 func (r replayer) Apply(ctx context.Context, rb review.Rollback) memproxy.Sent {
-	p := r.s.proxyOf(rb.Memory.Backend)
-	if p == nil {
+	own := r.s.proxyOf(rb.Memory.Backend).Own()
+	if own == nil {
 		return memproxy.Unsent(errNoBackend)
 	}
-	return p.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
+	return own.Restore(ctx, rb.To, rb.Now, rb.Decision, rb.Reviewer)
 }
 
 // proxyOf is the proxy of a backend, or nil.

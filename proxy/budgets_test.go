@@ -127,11 +127,11 @@ func TestReplaysAreBounded(t *testing.T) {
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
 	before := r.count()
-	if got := p.Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, face.ErrBusy) || r.count() != before {
+	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, face.ErrBusy) || r.count() != before {
 		t.Errorf("without room: %+v, %d requests", got, r.count()-before)
 	}
 	free()
-	if got := p.Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
+	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
 		t.Errorf("with room: %+v", got)
 	}
 	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })

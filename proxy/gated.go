@@ -26,7 +26,7 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	var unread *memproxy.Malformed
 	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
 		if accept(w, r, &call, course) {
-			body, rest, unread = p.takeBody(w, r)
+			body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 		}
 	} else {
 		drain(r)
@@ -45,8 +45,8 @@ func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Reque
 	if a.Reply != nil {
 		leaseOf(w).Keep(int64(len(a.Reply.Body)))
 	}
-	p.log(r.Context(), a, route.ID)
-	p.dawdle(r.Context(), a)
+	p.opt.logged(r.Context(), a, route.ID)
+	dawdle(r.Context(), a)
 	decided(w, a)
 	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
@@ -67,7 +67,7 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	case gate.Reply:
 		p.write(w, next.Reply, nil, a)
 	case gate.Resume:
-		if ch := p.resumes(next); ch != nil {
+		if ch := resumes(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
 		} else if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
 			w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
@@ -89,11 +89,10 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 // takeBody reads the body up to the limit; ServeHTTP has it come in time. What
 // is over comes back as a flaw for the gate to refuse and record; rest is then
 // the body as it stands, for shadow mode, which forwards it all the same.
-func (p *Proxy) takeBody(w http.ResponseWriter, r *http.Request) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
+func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
-	limit := p.opt.MaxBody
 	lease := leaseOf(w)
 	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
 	if err == nil {
@@ -124,7 +123,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
-	asked := p.asks(a)
+	asked := asks(a, &p.streams)
 	out := p.outgoing(ctx, r, a, rest)
 	if rest != nil {
 		out.Body = on.upload(out.Body)
@@ -136,7 +135,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		return
 	}
 	defer resp.Body.Close()
-	p.relocate(resp)
+	relocate(resp, p.opt.Upstream)
 	switch {
 	case !a.Inspect:
 		p.stream(on, w, resp, a)
@@ -150,10 +149,10 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		}
 		return
 	}
-	body, decoded, err := p.whole(ctx, w, resp, a)
+	body, decoded, err := whole(ctx, w, resp, a, p.opt.MaxAnswer)
 	span.End()
 	if err == nil && asked != nil && resp.StatusCode == http.StatusOK {
-		body, err = p.oneAnswer(ctx, asked, body)
+		body, err = asked.oneAnswer(ctx, p.side, body)
 		decoded = true
 	}
 	if err != nil {
@@ -165,7 +164,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
 	out := &http.Request{
-		Method: face.Asks(r.Method, a), URL: p.target(r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
+		Method: face.Asks(r.Method, a), URL: target(p.opt.Upstream, r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	face.Onward(out.Header, r.Header)
@@ -239,8 +238,8 @@ func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// log writes the one line that ties a request to its decision.
-func (p *Proxy) log(ctx context.Context, a *gate.Admission, route string) {
+// logged writes the one line that ties a request to its decision.
+func (o *Options) logged(ctx context.Context, a *gate.Admission, route string) {
 	if a.Flooded { // one line says how many there were
 		return
 	}
@@ -250,6 +249,6 @@ func (p *Proxy) log(ctx context.Context, a *gate.Admission, route string) {
 	for i := range recorded {
 		codes[i] = string(recorded[i].Code)
 	}
-	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
-		"reasons", codes, "principal", a.Principal.ID, "backend", p.opt.Name, "route", route, "policy", d.Policy)
+	o.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
+		"reasons", codes, "principal", a.Principal.ID, "backend", o.Name, "route", route, "policy", d.Policy)
 }

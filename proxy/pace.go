@@ -216,7 +216,7 @@ const dawdleTime = time.Second
 
 // dawdle lets the sender of a flood wait, which costs it more than it does
 // memproxy.
-func (p *Proxy) dawdle(ctx context.Context, a *gate.Admission) {
+func dawdle(ctx context.Context, a *gate.Admission) {
 	if !a.Flooded {
 		return
 	}

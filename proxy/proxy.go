@@ -27,6 +27,7 @@ type Proxy struct {
 	backend  gate.Backend
 	side     *face.Side
 	follower *face.Follower
+	own      *Own
 
 	// Turns of agents.
 	locks   agentrun.Locks
@@ -53,10 +54,11 @@ func New(opt Options) (*Proxy, error) {
 	}
 	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
 	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated, Tenant: opt.Tenant}
+	p.own = &Own{&p.opt, p.backend, p.side, p.follower}
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
 		Locks: &p.locks, Dir: opt.Journal, Every: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
-		Decided: func(ctx context.Context, a *gate.Admission) { p.log(ctx, a, a.Call().Route.ID) }, Observe: opt.Observe,
+		Decided: func(ctx context.Context, a *gate.Admission) { p.opt.logged(ctx, a, a.Call().Route.ID) }, Observe: opt.Observe,
 	})
 	return p, nil
 }
@@ -64,6 +66,14 @@ func New(opt Options) (*Proxy, error) {
 // Runs are those of the backend's agents. What was left of them is taken up by
 // their Resettle, before requests are served, and by their Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
+
+// Own makes memproxy's own requests to the backend; nil where there is no proxy.
+func (p *Proxy) Own() *Own {
+	if p == nil {
+		return nil
+	}
+	return p.own
+}
 
 // Close ends what goes on in the background, when no request is under way.
 func (p *Proxy) Close(ctx context.Context) error {
@@ -101,9 +111,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sw.Header().Set("Retry-After", "1")
 		p.write(sw, face.NoRoom(p.opt.Adapter, req), nil, nil)
 	case course.Way == face.Preflight:
-		p.preflight(sw, r)
+		public{p, sw, r}.preflight()
 	case course.Way == face.Open:
-		p.open(sw, r, course.Route, creds)
+		public{p, sw, r}.open(course.Route, creds)
 	case course.Way == face.Passed:
 		a := p.pass(sw, r, req, &course, creds)
 		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)

@@ -13,56 +13,65 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
+// Own makes the requests to a backend that are memproxy's own: writes that were
+// approved, versions that are put back, questions about one memory.
+type Own struct {
+	opt      *Options
+	backend  gate.Backend
+	side     *face.Side
+	follower *face.Follower
+}
+
 // Replay sends a held write that was approved.
-func (p *Proxy) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
-	a, err := p.opt.Gate.Replay(ctx, p.backend, h, content)
+func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
+	a, err := o.opt.Gate.Replay(ctx, o.backend, h, content)
 	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
 		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
 	}
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	return p.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
+	return o.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
 
 // dispatch sends a request of memproxy's own that the gate has admitted, in its
 // sender's name.
-func (p *Proxy) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
+func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
 	if a.Reply != nil {
 		return refused(a)
 	}
-	lease := p.opt.InFlight.Lease(face.Own)
+	lease := o.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.Unsent(err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	out := &http.Request{Method: req.Method, URL: face.Join(p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: http.Header{}}
+	out := &http.Request{Method: req.Method, URL: face.Join(o.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: http.Header{}}
 	face.Onward(out.Header, http.Header(req.Header))
 	out.Header.Set("Accept-Encoding", "identity")
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 	}
-	p.opt.Credential.Present(out.Header)
-	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+	o.opt.Credential.Present(out.Header)
+	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
-	resp, err := p.opt.Transport.RoundTrip(out.WithContext(ctx))
+	resp, err := o.opt.Transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
+		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.SentOrNot(err)
 	}
 	defer resp.Body.Close()
-	body, _, err := face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
+	body, _, err := face.ReadAnswerIn(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
-		p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
+		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.SentOrNot(err)
 	}
-	p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
-	p.follower.Follow(a)
+	o.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
+	o.follower.Follow(a)
 	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
@@ -83,12 +92,12 @@ func refused(a *gate.Admission) memproxy.Sent {
 }
 
 // Reconsider asks the rules in force about a held write.
-func (p *Proxy) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	return p.opt.Gate.Reconsider(ctx, p.backend, h, content)
+func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	return o.opt.Gate.Reconsider(ctx, o.backend, h, content)
 }
 
 // Sought asks the backend whether an approved write arrived of which nobody
 // knows; known is false where it cannot tell.
-func (p *Proxy) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	return p.opt.Gate.Seek(ctx, p.backend, h, content)
+func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+	return o.opt.Gate.Seek(ctx, o.backend, h, content)
 }

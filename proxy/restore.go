@@ -19,22 +19,22 @@ var ErrUnanswered = errors.New("the backend does not answer")
 
 // Now asks the backend for a memory as it is. One that is not there has Missing
 // set, and counts as deleted from then on.
-func (p *Proxy) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	m, err := p.Look(ctx, k)
+func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	m, err := o.Look(ctx, k)
 	if err == nil && m.Missing {
-		p.opt.Gate.FoundGone(ctx, k, "")
+		o.opt.Gate.FoundGone(ctx, k, "")
 	}
 	return m, err
 }
 
 // Look is Now that notes nothing. The error is ErrUnanswered where asking again
 // may help, and ErrNoRestore where the backend cannot be asked for one memory.
-func (p *Proxy) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	restorer, ok := p.opt.Adapter.(gate.Restorer)
+func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
+	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.Memory{}, ErrNoRestore
 	}
-	_, reply, err := p.first(ctx, restorer.Find(k))
+	_, reply, err := o.first(ctx, restorer.Find(k))
 	switch {
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Memory{}, err
@@ -48,16 +48,16 @@ func (p *Proxy) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory
 
 // Restore makes a memory what a version of it was, in a reviewer's name; now is
 // what Now said of it.
-func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	restorer, ok := p.opt.Adapter.(gate.Restorer)
+func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
+	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.Unsent(ErrNoRestore)
 	}
 	if to.Kind == memproxy.TargetObject {
-		return p.putBack(ctx, restorer, to, now, decision, reviewer)
+		return o.putBack(ctx, restorer, to, now, decision, reviewer)
 	}
-	requests := restorer.Restore(to, now, p.opt.Gate.RestoredStamp(to, decision))
-	_, reply, err := p.first(ctx, requests)
+	requests := restorer.Restore(to, now, o.opt.Gate.RestoredStamp(to, decision))
+	_, reply, err := o.first(ctx, requests)
 	if errors.Is(err, ErrNoRestore) {
 		return memproxy.Unsent(err)
 	}
@@ -67,7 +67,7 @@ func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.M
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
-		p.opt.Gate.Restored(ctx, to, decision)
+		o.opt.Gate.Restored(ctx, to, decision)
 	}
 	return memproxy.Answered(result)
 }
@@ -75,8 +75,8 @@ func (p *Proxy) Restore(ctx context.Context, to memproxy.Version, now memproxy.M
 // putBack gives an object the members that a version of it has: by a request
 // that is ruled on like any other, because what it names and says may be refused
 // by now.
-func (p *Proxy) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	i, _, err := p.first(ctx, restorer.Find(to.MemoryKey)) // in which of its dialects the backend knows it
+func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
+	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // in which of its dialects the backend knows it
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
@@ -88,20 +88,20 @@ func (p *Proxy) putBack(ctx context.Context, restorer gate.Restorer, to memproxy
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
 		return memproxy.Unsent(err)
 	}
-	a, err := p.opt.Gate.PutBack(ctx, p.backend, q, decision, reviewer, to.Tenant)
+	a, err := o.opt.Gate.PutBack(ctx, o.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	return p.dispatch(ctx, a, q.Request)
+	return o.dispatch(ctx, a, q.Request)
 }
 
 // Remove deletes a memory in the backend. One that is not there is deleted.
-func (p *Proxy) Remove(ctx context.Context, k memproxy.MemoryKey) error {
-	restorer, ok := p.opt.Adapter.(gate.Restorer)
+func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
+	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return ErrNoRestore
 	}
-	_, reply, err := p.first(ctx, restorer.Remove(k))
+	_, reply, err := o.first(ctx, restorer.Remove(k))
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend answers %d", reply.Status)
 	}
@@ -118,16 +118,16 @@ func unknown(status int) bool {
 
 // first sends one request after the other until the backend knows one, and
 // returns its answer; with ErrNoRestore there was none to send.
-func (p *Proxy) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
+func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.opt.UpstreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
 	var reply memproxy.Reply
 	for i, q := range requests {
 		var err error
-		if reply, err = p.side.Send(ctx, q.Request, q.Body); err != nil {
+		if reply, err = o.side.Send(ctx, q.Request, q.Body); err != nil {
 			return 0, memproxy.Reply{}, err
 		}
 		if !unknown(reply.Status) {

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/agentrun"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
 
 // resumes is the turn whose stream is asked for again, or nil where the backend is
 // to answer.
-func (p *Proxy) resumes(q gate.Resume) *agentrun.Stream {
-	ch := p.streams.Find(q.Names...)
+func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
+	ch := streams.Find(q.Names...)
 	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
 		return nil
 	}
@@ -63,8 +64,8 @@ type about struct {
 
 // asks finds the turns that a request is about, or nil. What stops runs is led
 // on to those that go on now.
-func (p *Proxy) asks(a *gate.Admission) *about {
-	chainer, ok := p.opt.Adapter.(gate.Chainer)
+func asks(a *gate.Admission, streams *agentrun.Streams) *about {
+	chainer, ok := a.Call().Backend.Adapter.(gate.Chainer)
 	if !ok || a.Shadow() {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (p *Proxy) asks(a *gate.Admission) *about {
 	named, reads := chainer.Asks(call.Route, call.Request, a.Body)
 	led := map[string]string{}
 	for _, run := range named {
-		ch := p.streams.Find(run)
+		ch := streams.Find(run)
 		if ch == nil {
 			continue
 		}
@@ -98,7 +99,7 @@ func (p *Proxy) asks(a *gate.Admission) *about {
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
 // oneAnswer makes the answer of the backend one to what the caller asked.
-func (p *Proxy) oneAnswer(ctx context.Context, ab *about, answer []byte) ([]byte, error) {
+func (ab *about) oneAnswer(ctx context.Context, side *face.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
 	}
@@ -110,7 +111,7 @@ func (p *Proxy) oneAnswer(ctx context.Context, ab *about, answer []byte) ([]byte
 		req := ab.call.Request
 		req.Path, req.EscapedPath = "", strings.Replace(req.EscapedPath, ab.run, run, 1)
 		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := p.side.For(ab.call.Caller()).Fetch(ctx, req)
+		reply, err := side.For(ab.call.Caller()).Fetch(ctx, req)
 		cancel()
 		if err != nil {
 			return nil, err

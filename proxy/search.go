@@ -28,7 +28,7 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 		Body: tc.Search.Body, Session: asker.Session,
 		Wishes: gate.Wishes{MinTrust: asker.Wishes.MinTrust},
 	})
-	t.p.log(ctx, a, route.ID)
+	t.p.opt.logged(ctx, a, route.ID)
 	t.turn.Rule(tc.ID, a.Decision)
 	if a.Reply != nil {
 		return nil

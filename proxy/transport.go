@@ -50,13 +50,13 @@ func NewTransport(o TransportOptions) *http.Transport {
 
 // target is the upstream URL of a request: the same path, spelled the same
 // way, behind the upstream's own prefix.
-func (p *Proxy) target(in *url.URL, query string) *url.URL {
-	return face.Join(p.opt.Upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
+func target(upstream, in *url.URL, query string) *url.URL {
+	return face.Join(upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
 }
 
 // relocate leads a redirect to the upstream back through the proxy.
-func (p *Proxy) relocate(resp *http.Response) {
-	if to, ok := face.Relocated(resp.Header.Get("Location"), p.opt.Upstream); ok {
+func relocate(resp *http.Response, upstream *url.URL) {
+	if to, ok := face.Relocated(resp.Header.Get("Location"), upstream); ok {
 		resp.Header.Set("Location", to)
 	}
 }

@@ -231,7 +231,7 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 		return false, err
 	}
 	defer resp.Body.Close()
-	t.p.relocate(resp)
+	relocate(resp, t.p.opt.Upstream)
 	first := t.status == 0
 	if first {
 		t.status = resp.StatusCode

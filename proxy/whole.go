@@ -9,11 +9,11 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// whole reads an answer to its end, as far as there is room. Decoded says that
+// whole reads an answer to its end, within a limit and as far as there is room. Decoded says that
 // its compression was undone.
-func (p *Proxy) whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission) (body []byte, decoded bool, err error) {
+func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := leaseOf(w)
-	body, decoded, err = face.ReadAnswerIn(resp, p.opt.MaxAnswer, func(n int64) error {
+	body, decoded, err = face.ReadAnswerIn(resp, limit, func(n int64) error {
 		if a.Writes() { // it happened: its outcome must be known
 			lease.Force(n)
 			return nil

@@ -36,7 +36,6 @@ var (
 		"gate.run":                        65,
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
-		"proxy.Proxy":                     48,
 		"telemetry/audit.Log":             53,
 		"telemetry/audit/verify.run":      27,
 	}

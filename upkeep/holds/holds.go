@@ -29,7 +29,7 @@ type Options struct {
 	Rules   func() *gate.Rules
 	Changed upkeep.Signal
 	// Backend is the way to one, nil where there is none of that name.
-	Backend func(name string) *proxy.Proxy
+	Backend func(name string) *proxy.Own
 	// Settled is called when the rules have released writes, which are to be sent.
 	Settled func()
 }

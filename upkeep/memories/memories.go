@@ -27,7 +27,7 @@ type Options struct {
 	// Rules are those in force.
 	Rules func() *gate.Rules
 	// Backend is the way to one, nil where there is none of that name.
-	Backend   func(name string) *proxy.Proxy
+	Backend   func(name string) *proxy.Own
 	Integrity *integrity.Custodian
 	// Note records an event about the process.
 	Note func(t memproxy.EventType, detail string)

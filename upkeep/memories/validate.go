@@ -178,7 +178,7 @@ func orElse(there string, known bool, recorded string) string {
 
 // said asks a backend for the text of a memory. It is not known where the
 // backend cannot be asked, or has none.
-func (k *Keeper) said(ctx context.Context, p *proxy.Proxy, key memproxy.MemoryKey) (text string, known bool, err error) {
+func (k *Keeper) said(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	m, err := p.Look(ctx, key)
