@@ -91,23 +91,23 @@ func ParseControlPlane(name string, text []byte, getenv func(string) string) (*C
 	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
 	root := v.document(text)
 	if root == nil {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	if v.resolve(root, 0); len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	if v.strict(root, field{typ: reflect.TypeFor[ControlPlane]()}, ""); len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	c := &ControlPlane{}
 	if err := root.Decode(c); err != nil {
 		v.fromYAML(err)
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	c.defaults()
 	v.controlPlane(c, func(path ...any) int { return lineOf(root, path...) })
 	if len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	return c, nil
 }

@@ -48,25 +48,25 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
 	root := v.document(text)
 	if root == nil {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	v.resolve(root, 0)
 	if len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	v.strict(root, field{typ: reflect.TypeFor[Config]()}, "")
 	if len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	c := &Config{file: &file{name, root, sha256.Sum256(text)}}
 	if err := root.Decode(c); err != nil {
 		v.fromYAML(err)
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	c.defaults()
 	v.check(c, root)
 	if len(v.faults) > 0 {
-		return nil, v.sorted()
+		return nil, sorted(v)
 	}
 	return c, nil
 }
@@ -102,7 +102,7 @@ func (v *reader) fault(line int, format string, args ...any) {
 	v.faults = append(v.faults, fault{line, what})
 }
 
-func (v *reader) sorted() Faults {
+func sorted(v *reader) Faults {
 	slices.SortStableFunc(v.faults, func(a, b fault) int { return a.line - b.line })
 	out := make(Faults, len(v.faults))
 	for i, f := range v.faults {

@@ -29,7 +29,6 @@ var (
 		"adapters/mem0.Adapter":           43,
 		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
-		"config.reader":                   26,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,
 		"gate.Gate":                       68,
@@ -37,7 +36,6 @@ var (
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
 		"telemetry/audit.Log":             53,
-		"telemetry/audit/verify.run":      27,
 	}
 	manyFiles = map[string]int{
 		".":                      36,

@@ -210,7 +210,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	known := min(len(got), len(want), w)
 	for k := range known {
 		if got[k] != want[k] {
-			r.strange(name, level, n, k, "does not hold what the tree has there")
+			r.rep.strange(name, level, n, k, "does not hold what the tree has there")
 			return nil
 		}
 	}
@@ -218,28 +218,9 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	case known == w && len(got) == w && whole:
 	case known < w && len(want) < w && r.moved(): // written since
 	case len(want) < w:
-		r.strange(name, level, n, known, "holds more than the log accounts for")
+		r.rep.strange(name, level, n, known, "holds more than the log accounts for")
 	default:
-		r.strange(name, level, n, known, "does not hold as many whole entries as its name says")
+		r.rep.strange(name, level, n, known, "does not hold as many whole entries as its name says")
 	}
 	return nil
-}
-
-func (r *run) strange(name string, level int, n int64, k int, what string) {
-	index := int64(-1)
-	kind := TileBad
-	if level == entryLevel {
-		index, kind = n*width+int64(k), FileStrange
-		for _, p := range r.rep.Problems {
-			if p.Index >= 0 && p.Index/width == n && p.Index < index {
-				return // named already, with what happened
-			}
-		}
-	}
-	for _, p := range r.rep.Problems {
-		if p.File == name {
-			return
-		}
-	}
-	r.rep.add(index, kind, name, "%s", what)
 }

@@ -172,24 +172,13 @@ func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	case err != nil:
 		r.rep.add(i, Unreadable, b.recordFile, "%v", err)
 	case rec.Index != uint64(i):
-		r.misplaced(i, rec, b)
+		r.rep.misplaced(i, rec, b)
 	case differs:
 		r.rep.add(i, Changed, b.recordFile, "it is not what was signed")
 	default:
 		return r.follows(i, rec, b.recordFile)
 	}
 	return true
-}
-
-// misplaced says of a record in the wrong place whether the right one is gone.
-func (r *run) misplaced(i int64, rec *Record, b raw) {
-	for _, other := range b.records {
-		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
-			r.rep.add(i, Moved, b.recordFile, "record %d stands in its place", rec.Index)
-			return
-		}
-	}
-	r.rep.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
 }
 
 // follows checks a record's link and time, and notes a pruning.

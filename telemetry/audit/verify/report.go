@@ -97,3 +97,44 @@ func (r *Report) order() {
 		r.Problems = r.Problems[:maxProblems]
 	}
 }
+
+// strange adds a file that is not what the tree has there, once.
+func (r *Report) strange(name string, level int, n int64, k int, what string) {
+	index := int64(-1)
+	kind := TileBad
+	if level == entryLevel {
+		index, kind = n*width+int64(k), FileStrange
+		for _, p := range r.Problems {
+			if p.Index >= 0 && p.Index/width == n && p.Index < index {
+				return // named already, with what happened
+			}
+		}
+	}
+	for _, p := range r.Problems {
+		if p.File == name {
+			return
+		}
+	}
+	r.add(index, kind, name, "%s", what)
+}
+
+// misplaced says of a record in the wrong place whether the right one is gone.
+func (r *Report) misplaced(i int64, rec *Record, b raw) {
+	for _, other := range b.records {
+		if o, err := Decode(other); err == nil && o.Index == uint64(i) {
+			r.add(i, Moved, b.recordFile, "record %d stands in its place", rec.Index)
+			return
+		}
+	}
+	r.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
+}
+
+// named reports whether a record was named already.
+func (r *Report) named() bool {
+	for _, p := range r.Problems {
+		if p.Index >= 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -206,7 +206,7 @@ func (r *run) judge() bool {
 	}
 	r.judgeMarks()
 	if r.base == nil {
-		if !r.named() {
+		if !r.rep.named() {
 			lo, hi := r.bracket()
 			r.rep.add(lo, Forked, CheckpointFile, "the records are not those that the checkpoint signs; the first that differs is from %d to %d", lo, hi-1)
 		}
@@ -226,16 +226,6 @@ func (r *run) judge() bool {
 	}
 	r.judgeGone()
 	return true
-}
-
-// named reports whether a record was named already.
-func (r *run) named() bool {
-	for _, p := range r.rep.Problems {
-		if p.Index >= 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // bracket finds between which sizes the log left what was signed.
