@@ -180,7 +180,7 @@ func (c *Watched) Settle(ctx context.Context) {
 		err = c.r.journal.remove(c.a.Decision.ID)
 	}
 	if err != nil {
-		c.r.opt.Gate.Unsettled(context.WithoutCancel(ctx), c.a, false, err)
+		c.r.opt.Gate.Agents().Unsettled(context.WithoutCancel(ctx), c.a, false, err)
 		c.r.unsettled.leave(c, c.r.opt.Clock())
 		return
 	}
@@ -268,18 +268,18 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	}
 	var failed []error
 	for _, change := range c.watch.Changes() {
-		if c.ruled[change.Key] == nil && c.r.opt.Gate.Vouched(ctx, c.a, change) {
+		if c.ruled[change.Key] == nil && c.r.opt.Gate.Agents().Vouched(ctx, c.a, change) {
 			c.watch.Accept(change.Key)
 			continue
 		}
 		a := c.ruled[change.Key]
 		if a == nil {
-			a = c.r.opt.Gate.Ask(ctx, c.a, change.Call)
+			a = c.r.opt.Gate.Agents().Ask(ctx, c.a, change.Call)
 			c.r.opt.Decided(ctx, a)
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {
-			c.r.opt.Gate.Changed(ctx, a, change.Memories)
+			c.r.opt.Gate.Agents().Changed(ctx, a, change.Memories)
 			c.watch.Accept(change.Key)
 			continue
 		}
@@ -287,7 +287,7 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 		c.r.opt.Steps.At(memproxy.StepRunRuled)
 		err := c.undo(ctx, change)
 		c.r.opt.Steps.At(memproxy.StepRunUndone)
-		c.r.opt.Gate.Undone(ctx, a, change, err)
+		c.r.opt.Gate.Agents().Undone(ctx, a, change, err)
 		failed = append(failed, err)
 	}
 	if c.watch.Cut() && !open {

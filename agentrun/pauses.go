@@ -206,14 +206,14 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 		return false, nil
 	}
 	route, known := r.opt.Backend.Adapter.Route(memproxy.Request{Method: req.Method, Path: req.EscapedPath, EscapedPath: req.EscapedPath})
-	a := r.opt.Gate.Assume(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
+	a := r.opt.Gate.Agents().Assume(&gate.Call{Backend: r.opt.Backend, Request: req, Route: route, Known: known}, reconciler(), "")
 	if a.Shadow() {
 		return false, nil
 	}
 	r.opt.Log.WarnContext(ctx, "a pause that was left is declined", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
 	for range recoveryLegs {
 		for _, call := range turn.Waiting() {
-			declined := r.opt.Gate.Decline(ctx, a, call, unanswered)
+			declined := r.opt.Gate.Agents().Decline(ctx, a, call, unanswered)
 			r.opt.Decided(ctx, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}

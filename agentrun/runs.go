@@ -120,10 +120,10 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
-		c = &Watched{r: r, a: r.opt.Gate.Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
+		c = &Watched{r: r, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	if r.opt.Clock().Sub(e.Begun) > maxUnsettled {
-		r.opt.Gate.Unsettled(r.life, c.a, true, errUnsettled)
+		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)
 	}

@@ -203,7 +203,7 @@ func TestCallsOfAgentsAreCredited(t *testing.T) {
 		j.rows["m1"] = by("agent:ci", memproxy.TrustAuthenticated, 300)
 		op, c := correct("coffee", "m1"), r.call(learn("x"))
 		op.TargetKind, op.Current = memproxy.TargetMemory, map[string]memproxy.Memory{"m1": {ID: "m1", Text: "tea"}}
-		r.gate.Ask(context.Background(), r.gate.Assume(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
+		r.gate.Agents().Ask(context.Background(), r.gate.Agents().Assume(c, r.admit(learn("x")).Principal, ""), memproxy.ToolCall{ID: "c", Tool: "t", Operation: &op})
 		if settled := len(j.corrected) == 1 && len(j.retracted) == 1; settled != enforce || !enforce && len(j.corrected)+len(j.retracted) > 0 {
 			t.Errorf("enforced %v: %+v, %+v", enforce, j.corrected, j.retracted)
 		}
@@ -312,7 +312,7 @@ func TestCallsAreWeighed(t *testing.T) {
 		j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
 		run := r.admit(memproxy.Operation{Kind: memproxy.Run})
 		r.fetch.err, j.fakeLedger.err = tc.fetch, tc.ledger
-		a := r.gate.Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
+		a := r.gate.Agents().Ask(context.Background(), run, toolCall(tc.kind, "a1/human"))
 		codes := fmt.Sprint(a.Decision.Recorded())
 		if tc.want == "" && len(a.Decision.Recorded()) > 0 || tc.want != "" && !strings.Contains(codes, string(tc.want)) || asked.AuthorTrust != tc.trust {
 			t.Errorf("%s: %v %s, asked with %d", name, a.Decision.Verdict, codes, asked.AuthorTrust)

@@ -48,13 +48,13 @@ func (a *Admission) Watched() bool { return a.watched }
 
 // Watching notes that a run is let through because what it writes will be
 // ruled on when it is over.
-func (g *Gate) Watching(ctx context.Context, a *Admission) {
+func (g Agents) Watching(ctx context.Context, a *Admission) {
 	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
 }
 
 // Blind rules on a run of which nobody can say what it changes: it is one that
 // cannot be gated, and its profile decides.
-func (g *Gate) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+func (g Agents) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	a.watched = false
 	return g.ungated(ctx, a, UngatedByProfile)
 }
@@ -63,7 +63,7 @@ func (g *Gate) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 // this process asked for: a run that an earlier process let through, a pause
 // that nobody answered. The current rules hold. Nothing is ruled on by this
 // alone, and nothing recorded.
-func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
+func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
 	r := g.begin(client, c)
 	r.Principal, r.watched = p, true
 	if decision != "" {
@@ -77,7 +77,7 @@ func (g *Gate) Assume(c *Call, p memproxy.Principal, decision string) *Admission
 // of somebody's through memproxy, in the middle of the run, and bears its stamp.
 // What is new and can bear none is known to the ledger, with the same text:
 // archives are shared, and what another agent put there is not the run's.
-func (g *Gate) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
+func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
 	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
 		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
 	}
@@ -91,8 +91,8 @@ func (g *Gate) Vouched(ctx context.Context, a *Admission, c memproxy.Change) boo
 
 // admitted reports whether a memory was let in with a text. Where the ledger does
 // not answer, nobody vouches.
-func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool {
-	known := newLookups(g, a)
+func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool {
+	known := newLookups(g.Gate, a)
 	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
 		return false
 	}
@@ -103,8 +103,8 @@ func (g *Gate) admitted(ctx context.Context, a *Admission, id, sha string) bool 
 // Undone notes what came of taking back a change that was not let in. The
 // hashes are of the text that stood there and of the one that stands again. A
 // nil error is success.
-func (g *Gate) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
-	ret := &answer{Admission: a, g: g, status: statusOK}
+func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
+	ret := &answer{Admission: a, g: g.Gate, status: statusOK}
 	if a.op != nil {
 		ret.shown = a.op.Targets
 	}
@@ -130,8 +130,8 @@ func named(hash string) string {
 
 // Unsettled notes that what a run changed could not be ruled on for now, or,
 // when given up, ever.
-func (g *Gate) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
-	ret := &answer{Admission: a, g: g}
+func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
+	ret := &answer{Admission: a, g: g.Gate}
 	detail := "what the run wrote has not been ruled on yet"
 	if givenUp {
 		detail = "what the run wrote was never ruled on"

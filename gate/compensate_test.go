@@ -59,7 +59,7 @@ func TestUngatedRuns(t *testing.T) {
 			answered, refused := a.Next.(gate.Reply)
 			reply := answered.Reply
 			if tc.blind || tc.shadow { // as its listener does
-				reply, refused = r.gate.Ungated(context.Background(), a)
+				reply, refused = r.gate.Agents().Ungated(context.Background(), a)
 			}
 			if refused != tc.refused || a.Watched() != tc.watched || refused && reply.Status != 403 {
 				t.Errorf("refused %v %d, watched %v", refused, reply.Status, a.Watched())
@@ -71,7 +71,7 @@ func TestUngatedRuns(t *testing.T) {
 				return
 			}
 			// Looking fails: it is the profile's to say.
-			reply, refused = r.gate.Blind(context.Background(), a)
+			reply, refused = r.gate.Agents().Blind(context.Background(), a)
 			if refused != (tc.profile == gate.Production) || a.Watched() || refused && reply.Status != 403 {
 				t.Errorf("blind: refused %v %d, watched %v", refused, reply.Status, a.Watched())
 			}
@@ -97,11 +97,11 @@ func TestAssumedRunsAreAskedAsTheirPrincipals(t *testing.T) {
 		}
 	})
 	who := memproxy.Principal{ID: "agent:then", Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: all(), Users: all(), Apps: all(), Runs: all()}
-	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
+	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), who, "d-then")
 	if len(r.recorder.events) != 0 || a.Decision.ID != "d-then" {
 		t.Fatalf("%+v", r.recorder.events)
 	}
-	asked := r.gate.Ask(context.Background(), a, changed("tea").Call)
+	asked := r.gate.Agents().Ask(context.Background(), a, changed("tea").Call)
 	wantCodes(t, asked.Decision, memproxy.Allow)
 	ev := r.recorder.events[0]
 	if ev.Principal.ID != "agent:then" || ev.Route != "fake.route/block" || ev.Kind != memproxy.Correct || r.budget.used != 1 || len(ev.Budget) == 0 || ev.Budget[0].Key != "principal/agent:then" {
@@ -117,9 +117,9 @@ func TestDeclinedCalls(t *testing.T) {
 			return memproxy.Ruling{}, nil
 		})
 	})
-	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
+	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), memproxy.Principal{ID: "system:reconciler"}, "")
 	for _, call := range []memproxy.ToolCall{changed("tea").Call, {ID: "c", Tool: "x", Arguments: []byte("{"), Flaw: &memproxy.Malformed{Detail: "no"}}} {
-		d := r.gate.Decline(context.Background(), a, call, "nobody ruled on it").Decision
+		d := r.gate.Agents().Decline(context.Background(), a, call, "nobody ruled on it").Decision
 		wantCodes(t, d, memproxy.Deny, memproxy.RunUngated)
 		if d.Reasons[0].Detail != "nobody ruled on it" {
 			t.Errorf("%+v", d.Reasons)
@@ -134,10 +134,10 @@ func TestDeclinedCalls(t *testing.T) {
 // failed.
 func TestUndoingsAreRecorded(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
-	asked := r.gate.Ask(context.Background(), a, changed("tea").Call)
+	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	asked := r.gate.Agents().Ask(context.Background(), a, changed("tea").Call)
 	for _, err := range []error{nil, errors.New("tea is what the server says")} {
-		r.gate.Undone(context.Background(), asked, changed("aa11"), err)
+		r.gate.Agents().Undone(context.Background(), asked, changed("aa11"), err)
 		ev := r.recorder.events[len(r.recorder.events)-1]
 		detail := ev.Reasons[0].Detail
 		if ev.Type != memproxy.EventOutcome || !strings.Contains(detail, "aa11") || !strings.Contains(detail, "was") || strings.Contains(detail, "tea") ||
@@ -151,7 +151,7 @@ func TestUndoingsAreRecorded(t *testing.T) {
 // is known by its stamp; a stamp of another text, tenant or hand is none.
 func TestVouchedChanges(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
 	stamp := func(sha, signature string) *memproxy.Stamp {
 		return &memproxy.Stamp{ID: "d", SHA256: sha, Signature: signature}
 	}
@@ -169,7 +169,7 @@ func TestVouchedChanges(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Stamp = tc.stamp
-		if got := r.gate.Vouched(context.Background(), a, c); got != tc.want {
+		if got := r.gate.Agents().Vouched(context.Background(), a, c); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -179,7 +179,7 @@ func TestVouchedChanges(t *testing.T) {
 // not a run's, whoever's it is: it is neither ruled on again nor deleted.
 func TestWhatWasLetInIsVouchedFor(t *testing.T) {
 	r := newRig(t, nil)
-	a := r.gate.Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
+	a := r.gate.Agents().Assume(r.call(memproxy.Operation{Kind: memproxy.Run}), r.who, "")
 	put := func(id, sha, decision string, deleted bool) {
 		t.Helper()
 		row := memproxy.Ownership{Backend: a.Call().Backend.Name, Kind: memproxy.TargetMemory, ID: id, SHA256: sha, Decision: decision, Deleted: deleted, Scope: memproxy.Scope{Tenant: "other"}}
@@ -201,7 +201,7 @@ func TestWhatWasLetInIsVouchedFor(t *testing.T) {
 	} {
 		c := changed(tc.after)
 		c.Before, c.Memories = "", []memproxy.Memory{{ID: id[:len("passage-1")], Event: tc.event}}
-		if got := r.gate.Vouched(context.Background(), a, c); got != tc.want {
+		if got := r.gate.Agents().Vouched(context.Background(), a, c); got != tc.want {
 			t.Errorf("%s: %v, want %v", id, got, tc.want)
 		}
 	}

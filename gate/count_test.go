@@ -126,7 +126,7 @@ func TestHeldWritesAreSettled(t *testing.T) {
 		approved := k.kept[a.Decision.ID]
 		approved.Reviewer = "human:ann"
 		h.memories = added(tc.made)
-		sent, err := r.gate.Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+		sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
 		if err != nil || sent.Reply != nil {
 			t.Fatalf("%+v, %v", sent, err)
 		}

@@ -81,11 +81,11 @@ func withData(event, data []byte) []byte {
 // everywhere and that the face knows nothing of, unless the caller may see
 // whatever there is. It is answered as one that does not exist. It reports
 // whether the reply is to be sent.
-func (g *Gate) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	if q, found := a.anywhere(); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
-	ret := &answer{Admission: a, g: g}
+	ret := &answer{Admission: a, g: g.Gate}
 	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name")
 	g.release(ctx, a)
 	g.outcome(ctx, ret)

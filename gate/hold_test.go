@@ -178,7 +178,7 @@ func TestHoldsAreCharged(t *testing.T) {
 	h.knows = true
 	approved := k.kept[a.Decision.ID]
 	approved.Reviewer = "human:ann"
-	sent, err := r.gate.Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+	sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
 	if err != nil || sent.Reply != nil {
 		t.Fatalf("%+v, %v", sent, err)
 	}

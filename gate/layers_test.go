@@ -133,7 +133,7 @@ func TestSelfEditsThatQuoteTheUser(t *testing.T) {
 			{Kind: memproxy.ItemContent, Role: "user", Text: "I like green tea"}, {Kind: memproxy.ItemContent, Role: "assistant", Text: "probably lonely"},
 		}}
 		a := r.admit(run)
-		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
+		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &memproxy.Operation{
 			Kind: memproxy.Learn, Cost: 1, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "assistant", Text: text, Inferred: true, Layer: memproxy.Semantic}},
 		}})
 		if asked.Decision.Verdict != want {

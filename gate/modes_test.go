@@ -90,14 +90,14 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			smash()
 			op := learn("x")
 			tool.Operation = &op
-			refused(t, r, r.gate.Ask(ctx, a, tool), row)
+			refused(t, r, r.gate.Agents().Ask(ctx, a, tool), row)
 		},
 		"foresee": func(t *testing.T, r *rig, _ gate.Backend, _ gate.Row, smash func()) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			smash()
 			op := learn("x")
 			tool.Operation = &op
-			if f := r.gate.Foresee(ctx, a, tool); f != nil {
+			if f := r.gate.Agents().Foresee(ctx, a, tool); f != nil {
 				t.Errorf("foreseen: %+v", f.Decision)
 			}
 		},
@@ -106,13 +106,13 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 			smash()
 			op := learn("x")
 			tool.Operation = &op
-			if d := r.gate.Decline(ctx, a, tool, "because").Decision; d.Verdict != memproxy.Deny {
+			if d := r.gate.Agents().Decline(ctx, a, tool, "because").Decision; d.Verdict != memproxy.Deny {
 				t.Errorf("%+v", d)
 			}
 		},
 		"replay": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a, err := r.gate.Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")})
+			a, err := r.gate.Reviewed().Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a, err := r.gate.PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme")
+			a, err := r.gate.Reviewed().PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {
 			smash()
-			if v, err := r.gate.Reconsider(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
+			if v, err := r.gate.Reviewed().Reconsider(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}); err == nil {
 				t.Errorf("%+v", v)
 			}
 		},

@@ -65,7 +65,7 @@ func TestWhateverIsSentBindsItsNames(t *testing.T) {
 		r := tenants(t, nil, object("agent-own", "acme", "agent:author"))
 		a := r.admit(memproxy.Operation{Kind: memproxy.Run, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-own"}}})
 		wantCodes(t, a.Decision, memproxy.Allow)
-		wantCodes(t, r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
+		wantCodes(t, r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "note", Operation: &write}).Decision, memproxy.Allow)
 		if row, bound := r.ledger.rows["user:ann"]; !bound || row.Scope.Tenant != "acme" {
 			t.Errorf("bound %v: %+v", bound, row)
 		}

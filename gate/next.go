@@ -59,7 +59,7 @@ func next(ctx context.Context, r *run) error {
 		turn, err := turner.Turn(c.Route, c.Request, r.Body)
 		switch {
 		case errors.Is(err, memproxy.ErrUngated):
-			if reply, refused := r.g.Ungated(ctx, r.Admission); refused {
+			if reply, refused := r.g.Agents().Ungated(ctx, r.Admission); refused {
 				r.Reply = &reply
 				return nil
 			}

@@ -11,8 +11,15 @@ import (
 // ErrGone says that the adapter no longer knows the route of a held write.
 var ErrGone = errors.New("gate: the route of the held write is unknown")
 
+// Reviewed rules on what reviewers have sent again, and keeps what became of it:
+// held writes that they approved, versions of memories that they put back.
+type Reviewed struct{ *Gate }
+
+// Reviewed returns the part of the gate that what reviewers decide goes through.
+func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
+
 // again is a held write as a call.
-func (g *Gate) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
+func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
 		req.Header = memproxy.Header{}
@@ -31,7 +38,7 @@ func (g *Gate) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.H
 // confirmed it. What it may be was decided by a person, so policy and screening
 // are not asked again. The record names the reviewer. Like Admit's, the admission
 // is to be forwarded and its answer given to Return, or is refused.
-func (g *Gate) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
+func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
 	r, err := g.again(replay, b, h, content)
 	if err != nil {
 		return nil, err
@@ -58,7 +65,7 @@ func unlimited(h memproxy.HeldWrite) memproxy.Principal {
 // it now. Nothing is charged, recorded, changed or sent, but for questions to
 // the backend. An error means that there is no answer for now; ErrGone, that
 // there never will be.
-func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	r, err := g.again(recheck, b, h, content)
 	if err != nil {
 		return memproxy.Reevaluation{}, err
@@ -88,7 +95,7 @@ func (g *Gate) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, 
 // what they once let pass. Whoever reviews may administer what it reviews. Like
 // Admit's, the admission is to be forwarded and its answer given to Return, or
 // is refused; it is not held, for a person has asked for it.
-func (g *Gate) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
+func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
 	route, known := b.Adapter.Route(q.Request)
 	if !known {
 		return nil, ErrGone
@@ -118,7 +125,7 @@ type Seeker interface {
 
 // Seek asks the backend whether an approved write arrived of which nobody
 // knows. An error, or known false, is no answer.
-func (g *Gate) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	seeker, ok := b.Adapter.(Seeker)
 	if !ok || b.Fetch == nil {
 		return nil, false, nil

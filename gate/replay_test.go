@@ -17,7 +17,7 @@ func TestReplay(t *testing.T) {
 	r.fake.op, r.fake.knows = learn("x"), true
 	c := r.call(r.fake.op)
 	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call", Tenant: "acme", Principal: "agent:author", Trust: memproxy.TrustAuthenticated, Reviewer: "eve"}
-	a, err := r.gate.Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")})
+	a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")})
 	if err != nil || a.Reply != nil || a.Decision.ID != "d0" || a.Principal.ID != "agent:author" || r.budget.used != 1 {
 		t.Fatalf("%+v %v, %d charged", a, err, r.budget.used)
 	}
@@ -29,12 +29,12 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%+v", ev)
 	}
 	held.Route = "another"
-	if _, err := r.gate.Replay(context.Background(), c.Backend, held, memproxy.HoldContent{}); !errors.Is(err, gate.ErrGone) {
+	if _, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{}); !errors.Is(err, gate.ErrGone) {
 		t.Errorf("%v", err)
 	}
 	held.Route = "fake.route"
 	r.budget.limit = 1
-	if a, err := r.gate.Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
+	if a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
 		t.Errorf("over the budget: %+v %v", a, err)
 	}
 }

@@ -30,7 +30,7 @@ type Restorer interface {
 
 // RestoredStamp is the provenance of a memory that is made again what a version
 // of it was: that version's words and worth, under the rollback's decision.
-func (g *Gate) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
+func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
 		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: textHash(to.Text),
@@ -40,18 +40,18 @@ func (g *Gate) RestoredStamp(to memproxy.Version, decision string) memproxy.Stam
 
 // Restored notes that a memory is again what a version of it was, so that its
 // text is not taken for one that was changed behind the proxy.
-func (g *Gate) Restored(ctx context.Context, to memproxy.Version, decision string) {
+func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
 	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
 		row.SHA256, row.Decision, row.Deleted = textHash(to.Text), decision, false
 	})
 }
 
 // FoundGone notes that a memory was deleted in the backend, around memproxy.
-func (g *Gate) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
+func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
 	g.amendRow(ctx, k, decision, func(row *memproxy.Ownership) { row.Deleted = true })
 }
 
-func (g *Gate) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
+func (g Reviewed) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	records, err := g.opt.Ledger.Lookup(ctx, k)

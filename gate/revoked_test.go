@@ -46,7 +46,7 @@ func TestRunsOfRemovedKeysWriteNothing(t *testing.T) {
 		charged := r.budget.used
 		later = true
 		op := learn("tea")
-		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
+		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "memory_insert", Operation: &op})
 		if asked.Decision.Verdict != tc.want {
 			t.Errorf("%s: %+v", name, asked.Decision)
 		}

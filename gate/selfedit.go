@@ -15,14 +15,14 @@ type Editor interface {
 }
 
 // Changed keeps what a tool call made of memories: versions, owners, states.
-func (g *Gate) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
+func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
 	}
 	a, op := *ruled, *ruled.op
 	op.Kind = memproxy.Learn // whatever it is called, what came of it is told as of an addition
 	a.op = &op
-	ret := &answer{Admission: &a, g: g, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
+	ret := &answer{Admission: &a, g: g.Gate, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
 	(&effects{answer: ret}).remember(ctx)
 	g.outcome(ctx, ret)
 }
@@ -72,6 +72,6 @@ func (g *Gate) succeed(ctx context.Context, a *Admission, answer []byte) {
 	}
 	_ = g.follow(ctx, a) // what needed no asking is known; the rest is in the log
 	for _, e := range a.edits.Made() {
-		g.Changed(ctx, a, e.Memories)
+		g.Agents().Changed(ctx, a, e.Memories)
 	}
 }

@@ -371,7 +371,7 @@ func TestAgentsCallsAreHeldToTheTenant(t *testing.T) {
 		if to == "" {
 			op.Claims[0].Op, op.Refs = memproxy.ClaimUnclear, nil
 		}
-		asked := r.gate.Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "send", Operation: &op})
+		asked := r.gate.Agents().Ask(context.Background(), a, memproxy.ToolCall{ID: "c", Tool: "send", Operation: &op})
 		if want == "" {
 			wantCodes(t, asked.Decision, memproxy.Allow)
 			continue

@@ -19,7 +19,7 @@ func TestWhatAnAgentTookInIsHeldToTheTenant(t *testing.T) {
 				Kind: kind, Targets: []string{id}, TargetKind: memproxy.TargetMemory, Scope: memproxy.Scope{Agent: "dev"},
 				Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "likes tea", Target: id}},
 			}
-			asked := r.gate.Ask(context.Background(), r.gate.Assume(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
+			asked := r.gate.Agents().Ask(context.Background(), r.gate.Agents().Assume(&gate.Call{Backend: gate.Backend{Name: "mem0", Adapter: r.adapter}}, r.admit(learn("x")).Principal, ""),
 				memproxy.ToolCall{ID: "c", Tool: "block.attached", Operation: &op})
 			missing := false
 			for _, why := range asked.Decision.Reasons {

@@ -7,6 +7,13 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
+// Agents rules on what agents write in their runs: on the calls of a turn, and on
+// what a run that could not be made to pause has changed.
+type Agents struct{ *Gate }
+
+// Agents returns the part of the gate that runs of agents go through.
+func (g *Gate) Agents() Agents { return Agents{g} }
+
 // A Turner is an Adapter whose backend runs agents: on some routes the agent
 // calls tools while the request lasts, and some tools write its memory inside
 // the backend, where no proxy sees them.
@@ -54,7 +61,7 @@ type Prober interface {
 
 // Probe asks the backend what an admitted request runs. It is ErrUngated for
 // what cannot be ruled on before; any other error is breakage.
-func (g *Gate) Probe(ctx context.Context, a *Admission, p Probe) error {
+func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
 	}
@@ -70,7 +77,7 @@ func (g *Gate) Probe(ctx context.Context, a *Admission, p Probe) error {
 // asked is a tool call of a running agent that is to be ruled on. It is attributed
 // to the principal of the admission that started the run, and ruled on by the
 // rules that it pinned.
-func (g *Gate) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
+func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
 	c.Body = tc.Arguments
@@ -96,13 +103,13 @@ func ask(ctx context.Context, r *run) *Admission {
 
 // Ask rules on a tool call of a running agent, which is charged and recorded like
 // a request of its own.
-func (g *Gate) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
+func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
 	return ask(ctx, g.asked(call, a, tc))
 }
 
 // Decline denies a call of a running agent without asking the policy, and
 // records it as the denial of the admission's principal.
-func (g *Gate) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
+func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
 	r := g.asked(decline, a, tc)
 	r.op = tc.Operation
 	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
@@ -121,7 +128,7 @@ type Foreseen struct {
 // person is to be asked: the call may be made, it would wait for review, or it
 // cannot be told now. Nothing is charged or recorded: the person's answer is
 // ruled on by Ask, and what is foreseen goes on record with Refused.
-func (g *Gate) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
+func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
 	r := g.asked(foresee, a, tc)
 	r.walk(ctx)
 	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == StatusUnavailable {
@@ -132,7 +139,7 @@ func (g *Gate) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) 
 
 // Refused records that a call was refused as foreseen, and counts it like any
 // refused call of the run.
-func (g *Gate) Refused(ctx context.Context, f *Foreseen) {
+func (g Agents) Refused(ctx context.Context, f *Foreseen) {
 	f.r.mode = call // of which the final steps are left
 	f.r.walk(ctx)
 }
@@ -168,7 +175,7 @@ func toolCall(ctx context.Context, r *run) error {
 // Ungated rules on a run that cannot be gated call by call, by what its backend
 // is set to. It reports whether the reply is to be sent; if not, the run goes
 // on, and is Watched where what it writes is to be ruled on afterwards.
-func (g *Gate) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
 	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
 		a.watched = true

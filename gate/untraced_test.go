@@ -59,7 +59,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 				}
 			})
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
-			reply, refused := r.gate.Untraced(context.Background(), a)
+			reply, refused := r.gate.Agents().Untraced(context.Background(), a)
 			if refused != tc.refused || refused && reply.Status != 404 {
 				t.Errorf("refused %v with %d, want %v", refused, reply.Status, tc.refused)
 			}

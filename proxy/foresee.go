@@ -17,7 +17,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	}
 	var refused []*gate.Foreseen
 	for _, call := range calls {
-		if f := t.p.opt.Gate.Foresee(ctx, t.a, call); f != nil {
+		if f := t.p.opt.Gate.Agents().Foresee(ctx, t.a, call); f != nil {
 			t.turn.Rule(call.ID, f.Decision)
 			refused = append(refused, f)
 		}
@@ -36,7 +36,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 		return true, err // a refused call comes back with the caller's answer to the others
 	}
 	for _, f := range refused {
-		t.p.opt.Gate.Refused(ctx, f)
+		t.p.opt.Gate.Agents().Refused(ctx, f)
 	}
 	return false, nil
 }

@@ -69,7 +69,7 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	case gate.Resume:
 		if ch := resumes(next, &p.streams); ch != nil {
 			p.resume(w, r, a, ch, next.After)
-		} else if reply, refused := p.opt.Gate.Untraced(r.Context(), a); refused {
+		} else if reply, refused := p.opt.Gate.Agents().Untraced(r.Context(), a); refused {
 			w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 			p.write(w, reply, nil, a)
 		} else {

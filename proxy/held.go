@@ -18,7 +18,7 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 	defer cancel()
 	c, err := p.runs.Watch(ctx, a, r.Header)
 	if errors.Is(err, memproxy.ErrUngated) {
-		if reply, refused := p.opt.Gate.Blind(ctx, a); refused {
+		if reply, refused := p.opt.Gate.Agents().Blind(ctx, a); refused {
 			p.write(w, reply, nil, a)
 			return
 		}
@@ -35,7 +35,7 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 			c.Leave()
 		}
 	}()
-	p.opt.Gate.Watching(ctx, a)
+	p.opt.Gate.Agents().Watching(ctx, a)
 	p.opt.Steps.At(memproxy.StepRunJournalled)
 	answer := &heldAnswer{ResponseWriter: w, limit: p.opt.MaxAnswer, passes: c.Background()}
 	p.send(answer, r, a, nil)

@@ -24,7 +24,7 @@ type Own struct {
 
 // Replay sends a held write that was approved.
 func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
-	a, err := o.opt.Gate.Replay(ctx, o.backend, h, content)
+	a, err := o.opt.Gate.Reviewed().Replay(ctx, o.backend, h, content)
 	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
 		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
 	}
@@ -93,11 +93,11 @@ func refused(a *gate.Admission) memproxy.Sent {
 
 // Reconsider asks the rules in force about a held write.
 func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	return o.opt.Gate.Reconsider(ctx, o.backend, h, content)
+	return o.opt.Gate.Reviewed().Reconsider(ctx, o.backend, h, content)
 }
 
 // Sought asks the backend whether an approved write arrived of which nobody
 // knows; known is false where it cannot tell.
 func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	return o.opt.Gate.Seek(ctx, o.backend, h, content)
+	return o.opt.Gate.Reviewed().Seek(ctx, o.backend, h, content)
 }

@@ -22,7 +22,7 @@ var ErrUnanswered = errors.New("the backend does not answer")
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.Look(ctx, k)
 	if err == nil && m.Missing {
-		o.opt.Gate.FoundGone(ctx, k, "")
+		o.opt.Gate.Reviewed().FoundGone(ctx, k, "")
 	}
 	return m, err
 }
@@ -56,7 +56,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	if to.Kind == memproxy.TargetObject {
 		return o.putBack(ctx, restorer, to, now, decision, reviewer)
 	}
-	requests := restorer.Restore(to, now, o.opt.Gate.RestoredStamp(to, decision))
+	requests := restorer.Restore(to, now, o.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	_, reply, err := o.first(ctx, requests)
 	if errors.Is(err, ErrNoRestore) {
 		return memproxy.Unsent(err)
@@ -67,7 +67,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
-		o.opt.Gate.Restored(ctx, to, decision)
+		o.opt.Gate.Reviewed().Restored(ctx, to, decision)
 	}
 	return memproxy.Answered(result)
 }
@@ -88,7 +88,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
 		return memproxy.Unsent(err)
 	}
-	a, err := o.opt.Gate.PutBack(ctx, o.backend, q, decision, reviewer, to.Tenant)
+	a, err := o.opt.Gate.Reviewed().PutBack(ctx, o.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}

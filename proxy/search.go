@@ -72,7 +72,7 @@ func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.A
 	}
 	for _, e := range t.turn.Made() {
 		if a := ruled[e.Call]; a != nil {
-			t.p.opt.Gate.Changed(ctx, a, e.Memories)
+			t.p.opt.Gate.Agents().Changed(ctx, a, e.Memories)
 		}
 	}
 	return err

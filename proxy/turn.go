@@ -89,7 +89,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 			return err
 		}
 		defer unlock() // a watch takes the lock for itself
-		if err := p.opt.Gate.Probe(ctx, a, next); err != nil {
+		if err := p.opt.Gate.Agents().Probe(ctx, a, next); err != nil {
 			return err
 		}
 		p.forward(w, r, a, rest)
@@ -148,7 +148,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 // ungated refuses a run that cannot be gated, or passes it on where the rules
 // let that happen.
 func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
-	if reply, refused := p.opt.Gate.Ungated(r.Context(), a); refused {
+	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
 		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 		p.write(w, reply, nil, a)
 		return
@@ -195,7 +195,7 @@ func (t *turning) legs(ctx context.Context) error {
 				}
 				continue
 			}
-			asked := t.p.opt.Gate.Ask(ctx, t.a, call)
+			asked := t.p.opt.Gate.Agents().Ask(ctx, t.a, call)
 			t.turn.Rule(call.ID, asked.Decision)
 			ruled[call.ID] = asked
 			if asked.Decision.Verdict == memproxy.Amend && call.Direct != nil {

@@ -262,18 +262,18 @@ func obey(x *exchange, a *gate.Admission, next gate.Next) (reply memproxy.Reply,
 		}
 		return next.Reply, true
 	case gate.Resume:
-		if reply, refused := x.p.opt.Gate.Untraced(x.ctx, a); refused {
+		if reply, refused := x.p.opt.Gate.Agents().Untraced(x.ctx, a); refused {
 			return reply, true
 		}
 		return obey(x, a, next.Else)
 	case gate.Probe:
-		if x.p.opt.Gate.Probe(x.ctx, a, next) == nil {
+		if x.p.opt.Gate.Agents().Probe(x.ctx, a, next) == nil {
 			return memproxy.Reply{}, false
 		}
 	case gate.Forward:
 		return memproxy.Reply{}, false
 	}
-	return x.p.opt.Gate.Ungated(x.ctx, a)
+	return x.p.opt.Gate.Agents().Ungated(x.ctx, a)
 }
 
 // refused is the end of a request that does not go on. Envoy closes the stream.

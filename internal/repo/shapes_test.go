@@ -31,7 +31,7 @@ var (
 		"adapters/mem0/embedded.Backend":  85,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,
-		"gate.Gate":                       68,
+		"gate.Gate":                       45,
 		"gate.run":                        65,
 		"ledger.Ledger":                   105,
 		"ledger.transaction":              56,
