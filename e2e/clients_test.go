@@ -54,14 +54,17 @@ type lettaCode struct {
 	name, version string
 	command, env  []string
 	read          string // the call of its tool that shows a file, %s
+	presets       []string
 }
 
 func lettaCodes(t *testing.T) []lettaCode {
 	return []lettaCode{
 		{"@letta-ai/letta-code", "0.25.9", []string{"node", part(t, "clients-js", "node_modules", "@letta-ai", "letta-code", "letta.js")}, nil,
-			`CALL Read {"file_path":"%s"}`},
+			`CALL Read {"file_path":"%s"}`,
+			[]string{"", "--toolset codex", "--toolset gemini", "--system source-claude", "--system source-codex", "--system source-gemini", "--permission-mode acceptEdits"}},
 		{"letta", "0.34.12", []string{part(t, "letta-py", "bin", "python"), "-c", "import letta_code; letta_code.main()"}, []string{"PYTHONPATH=" + part(t, "clients-py")},
-			`CALL exec_command {"cmd":"cat %s","description":"Show the file"}`},
+			`CALL exec_command {"cmd":"cat %s","description":"Show the file"}`,
+			[]string{"", "--toolset codex", "--toolset letta", "--toolset default", "--personality tutorial", "--personality claude", "--permission-mode acceptEdits"}},
 	}
 }
 
