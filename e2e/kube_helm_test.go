@@ -43,18 +43,17 @@ clusters: [{name: test, cluster: {server: %q, certificate-authority: ca.crt}}]
 users: [{name: admin, user: {token: %s}}]
 `, c.url, adminToken))
 	for _, o := range operators {
-		plural := strings.ToLower(o[1]) + "s"
-		versions := map[string]string{"monitoring.coreos.com": "v1", "cert-manager.io": "v1"}
-		c.create(yamlObject(t, fmt.Sprintf(`
+		singular := strings.ToLower(o[1])
+		c.create(yamlObject(t, strings.NewReplacer("GROUP", o[0], "KIND", o[1], "SINGULAR", singular).Replace(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: %s.%s, annotations: {api-approved.kubernetes.io: "unapproved, a test"}}
+metadata: {name: SINGULARs.GROUP}
 spec:
-  group: %[2]s
+  group: GROUP
   scope: Namespaced
-  names: {plural: %[1]s, singular: %s, kind: %s}
-  versions: [{name: %s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
-`, plural, o[0], strings.ToLower(o[1]), o[1], versions[o[0]])))
+  names: {plural: SINGULARs, singular: SINGULAR, kind: KIND}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`)))
 	}
 	for _, o := range operators {
 		waitFor(t, o[1]+" is served", func() bool {
