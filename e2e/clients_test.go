@@ -58,9 +58,12 @@ type lettaCode struct {
 }
 
 func lettaCodes(t *testing.T) []lettaCode {
+	const read = `CALL Read {"file_path":"%s"}`
 	return []lettaCode{
+		{"@letta-ai/letta-code", "0.19.5", []string{"node", part(t, "clients-js", "node_modules", "@letta-ai", "letta-code-sdk", "node_modules", "@letta-ai", "letta-code", "letta.js")}, nil,
+			read, []string{"", "--permission-mode bypassPermissions", "--permission-mode acceptEdits"}},
 		{"@letta-ai/letta-code", "0.25.9", []string{"node", part(t, "clients-js", "node_modules", "@letta-ai", "letta-code", "letta.js")}, nil,
-			`CALL Read {"file_path":"%s"}`,
+			read,
 			[]string{"", "--toolset codex", "--toolset gemini", "--system source-claude", "--system source-codex", "--system source-gemini", "--permission-mode acceptEdits"}},
 		{"letta", "0.34.12", []string{part(t, "letta-py", "bin", "python"), "-c", "import letta_code; letta_code.main()"}, []string{"PYTHONPATH=" + part(t, "clients-py")},
 			`CALL exec_command {"cmd":"cat %s","description":"Show the file"}`,
@@ -145,6 +148,37 @@ func listOf(t *testing.T, url string) (all []struct{ ID string }) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// Proves EDGE-18, CARD-1: clients that need no more than an address and a key, with
+// the starter file: an owner's SDK runs its agent, a command line and a provider of
+// models' memory store and find.
+func TestClientsWithTheStarterFile(t *testing.T) {
+	t.Parallel()
+	js := part(t, "clients-js", "node_modules")
+	eng := startEngine(t)
+	mem0, letta := starter(t, "mem0", eng.base, ""), starter(t, "letta", lettaServer(t), "memproxy-owner")
+	cli := filepath.Join(js, "@mem0", "cli", "dist", "index.js")
+	for _, tc := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"letta-code-sdk 0.1.14", []string{"clients/letta-code-sdk.mjs", filepath.Join(js, "@letta-ai", "letta-code-sdk"), codeModel}, []string{"true one", "true two"}},
+		{"@mem0/cli 0.2.13, add", []string{cli, "add", "I like puerh tea", "--user-id", "ann", "--no-infer", "--output", "json"}, []string{"puerh"}},
+		{"@mem0/cli 0.2.13, search", []string{cli, "search", "tea", "--user-id", "ann", "--output", "json"}, []string{"puerh"}},
+		{"@mem0/cli 0.2.13, list", []string{cli, "list", "--user-id", "ann", "--output", "json"}, []string{"puerh"}},
+		{"@mem0/vercel-ai-provider 3.0.2", []string{"clients/vercel.mjs", filepath.Join(js, "@mem0", "vercel-ai-provider"), mem0.base, clientKey, "I like rooibos tea"}, []string{"puerh"}},
+	} {
+		env := []string{"HOME=" + t.TempDir(), "MEM0_TELEMETRY=false", "MEM0_API_KEY=" + clientKey, "MEM0_BASE_URL=" + mem0.base,
+			"LETTA_API_KEY=" + clientKey, "LETTA_BASE_URL=" + letta.base, "LETTA_CODE_TELEM=0", "DISABLE_AUTOUPDATER=1"}
+		out, _ := run(t, env, "node", tc.args...)
+		for _, want := range tc.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %s, want %s", tc.name, tail(out, 2000), want)
+			}
+		}
+	}
 }
 
 // Proves EDGE-18: OpenClaw's plugin sends instructions of its own with each write.
