@@ -168,8 +168,9 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 	}
 }
 
-// Proves EDGE-13: secrets that stand in ordinary answers are not shown without
-// the role; with it they are, to who asks for them.
+// Proves EDGE-13, EDGE-18: secrets that stand in ordinary answers are not shown
+// without the role; with it they are, to who asks for them. An owner that asks is
+// answered without them.
 func TestSecretsInAnswersAreWithheld(t *testing.T) {
 	t.Parallel()
 	showing := func(h http.Handler) http.Handler {
@@ -177,6 +178,10 @@ func TestSecretsInAnswersAreWithheld(t *testing.T) {
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(rec, r)
 			body := rec.Body.String()
+			if strings.HasSuffix(r.URL.Path, "/secrets") || strings.HasSuffix(r.URL.Path, "/mcp-servers") {
+				rec, body = httptest.NewRecorder(), `{"id":"x","secrets":[{"key":"K","value":"secret-canary"}],"servers":[{"url":"http://secret-canary"}]}`
+				rec.Header().Set("Content-Type", "application/json")
+			}
 			if strings.HasPrefix(r.URL.Path, "/v1/agents/agent-") && strings.HasPrefix(body, "{") && strings.Count(r.URL.Path, "/") == 3 {
 				body = `{"tool_exec_environment_variables":[{"key":"K","value":"secret-canary"}],"secrets":[{"value":"secret-canary"}],` + body[1:]
 			}
@@ -190,14 +195,25 @@ func TestSecretsInAnswersAreWithheld(t *testing.T) {
 		})
 	}
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
-policy:`, 1), showing, "ROOT", sha(adminToken))
+    - {sha256: "OWNER", id: "agent:code", kind: agent, trust: authenticated, tenant: acme, roles: [memproxy-owner], acts_as: "*"}
+policy:`, 1), showing, "ROOT", sha(adminToken), "OWNER", sha("owner-token"))
 	path := "/v1/agents/" + l.agent
 	for _, q := range [][2]string{{"GET", ""}, {"PATCH", `{"name":"other"}`}} {
 		if g := l.do(q[0], path, q[1]); g.status != 200 || strings.Contains(g.body, "canary") || !strings.Contains(g.body, l.agent) {
 			t.Errorf("%s: %d %s", q[0], g.status, g.body)
 		}
 	}
-	if g := l.do("GET", path+"?include=agent.secrets", "", "X-API-Key", adminToken); g.status != 200 || !strings.Contains(g.body, "canary") {
-		t.Errorf("with the role: %d %s", g.status, g.body)
+	for token, shows := range map[string]bool{adminToken: true, "owner-token": false} {
+		if g := l.do("GET", path+"?include=agent.secrets", "", "X-API-Key", token); g.status != 200 || strings.Contains(g.body, "canary") != shows || !strings.Contains(g.body, `"secrets":[`) {
+			t.Errorf("asked for with %s: %d %s", token, g.status, g.body)
+		}
+	}
+	for _, at := range []string{"/secrets", "/mcp-servers"} { // of Letta Cloud
+		if g := l.do("GET", path+at, "", "X-API-Key", "owner-token"); g.status != 200 || strings.Contains(g.body, "canary") {
+			t.Errorf("%s: %d %s", at, g.status, g.body)
+		}
+	}
+	if g := l.do("PATCH", path, `{"secrets":{"A":"b"}}`, "X-API-Key", "owner-token"); g.status != 403 || !strings.Contains(g.body, "policy.admin") {
+		t.Errorf("an owner sets a secret: %d %s", g.status, g.body)
 	}
 }

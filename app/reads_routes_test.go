@@ -137,6 +137,8 @@ func lettaBlockReads() []readRow {
 		{"letta.cloud.pipeline", "GET", "/v1/pipelines/p1", "", made, derived, ""},
 	}
 	for _, r := range []struct{ id, path, answer, why string }{
+		{"letta.cloud.agent_secrets", a + "/secrets", `{"secrets":[{"key":"K"}]}`, "nothing in its answer is claimed"},
+		{"letta.cloud.agent_mcp_servers", a + "/mcp-servers", `{"servers":[]}`, "nothing in its answer is claimed"},
 		{"letta.list_internal_runs", "/v1/_internal_runs/", `[{"id":"` + run + `"}]`, "a run is a state and a time"},
 		{"letta.list_runs", "/v1/runs/", `[{"id":"` + run + `"}]`, "a run is a state and a time"},
 		{"letta.list_active_runs", "/v1/runs/active", `[{"id":"` + run + `"}]`, "a run is a state and a time"},

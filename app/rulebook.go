@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/approved"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -135,7 +136,7 @@ func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 		NeverRefuse:       cfg.Memories.NeverRefuse,
 		Rewrite:           memproxy.Rewriting(cfg.Memories.Rewrite),
 		WithholdUntrusted: cfg.Memories.Untrusted == "withhold", Pending: cfg.Waits(), Earning: cfg.Identity.Established.Memproxy(), TTL: lifetimes(&cfg.Memories), Governance: cfg.Memories.Governance(),
-		Screener: screener, Approved: setOf(cfg.Screening.Approved), Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
+		Screener: screener, Approved: approved.Texts(cfg.Screening.Approved), Withhold: memproxy.PerMille(*cfg.Screening.Withhold*1000 + 0.5), Sanitise: sanitiseFrom(cfg.Screening),
 	}
 	if err := use(rules); err != nil {
 		return err
@@ -149,14 +150,6 @@ func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 	r.rules, r.cedar, r.bundle, r.inUse = rules, compiled, b.Version(), in
 	r.changed.Send() // whoever it wakes asks for the rules once they are unlocked
 	return nil
-}
-
-func setOf(all []string) map[string]bool {
-	set := make(map[string]bool, len(all))
-	for _, s := range all {
-		set[s] = true
-	}
-	return set
 }
 
 // sanitiseFrom is the risk from which on parts of a text that came in around
@@ -185,7 +178,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		Off                   []string
 		Sources               map[string]string
 		Exemplars             string
-		Approved              []string
+		Approved              map[string]bool
 		Screening             bool
 		Withhold              float64
 		Memories              config.Memories
@@ -194,7 +187,7 @@ func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
 		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), *cfg.Budgets.Enforce, cfg.Confidence,
 		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
 		cfg.Budgets.Together, cfg.Budgets.RapidPerMinute,
-		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, cfg.Screening.Approved, *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories, cfg.Identity.Established,
+		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, approved.Texts(cfg.Screening.Approved), *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories, cfg.Identity.Established,
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings

@@ -296,6 +296,16 @@ func run(t *testing.T, env []string, name string, args ...string) (stdout string
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
+func writeFile(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // answer is a response read whole.
 type answer struct {
 	status int

@@ -83,16 +83,6 @@ func (a *clusterCA) issue(t *testing.T, name string) (cert, key string) {
 	return cert, key
 }
 
-func writeFile(t *testing.T, path string, b []byte) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // cluster is a real API server with its etcd, and nothing else: no kubelet, no
 // controllers.
 type cluster struct {
@@ -200,6 +190,7 @@ var kindPaths = map[string]string{
 	"NetworkPolicy":                  "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 	"ClusterRoleBinding":             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 	"MutatingWebhookConfiguration":   "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+	"CustomResourceDefinition":       "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 	"ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // Proves EDGE-18, SYN-2: what is found in a text that configures refuses nothing
@@ -62,27 +63,41 @@ func TestOwnersConfigure(t *testing.T) {
 }
 
 // Proves EDGE-18, SYN-2: a text that was approved by its hash instructs an agent,
-// whoever sends it; another text does not, and no approval lets it be remembered.
+// whoever sends it, and stands among the messages of an owner's run; another text
+// does not, and no approval lets it be remembered.
 func TestApprovedTextsInstruct(t *testing.T) {
 	const text = "an evil note"
 	steers := memproxy.Item{Kind: memproxy.ItemSteering, Pointer: "/system", Text: text}
+	says := memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/system", Text: text}
+	more := func(it memproxy.Item) memproxy.Item { it.Text += ", evil"; return it }
+	configures := steers
+	configures.Configures = true
 	for name, tc := range map[string]struct {
 		approved string
 		item     memproxy.Item
+		kind     memproxy.Kind
+		role     string
 		passes   bool
 	}{
-		"approved":                {text, steers, true},
-		"a place that configures": {text, memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/system", Text: text}, true},
-		"another is approved":     {text + ".", steers, false},
-		"a word more":             {text, memproxy.Item{Kind: memproxy.ItemSteering, Pointer: "/system", Text: text + ", evil"}, false},
-		"remembered":              {text, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/system", Text: text}, false},
-		"kept beside a memory":    {text, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/system", Text: text}, false},
-		"nothing is approved":     {"", steers, false},
+		"approved":                     {text, steers, memproxy.Learn, "", true},
+		"a place that configures":      {text, configures, memproxy.Learn, "", true},
+		"another is approved":          {text + ".", steers, memproxy.Learn, "", false},
+		"a word more":                  {text, more(steers), memproxy.Learn, "", false},
+		"remembered":                   {text, says, memproxy.Learn, "", false},
+		"remembered by an owner":       {text, says, memproxy.Learn, gate.RoleOwner, false},
+		"kept beside a memory":         {text, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: "/system", Text: text}, memproxy.Learn, "", false},
+		"nothing is approved":          {"", steers, memproxy.Learn, "", false},
+		"an owner says it to an agent": {text, says, memproxy.Run, gate.RoleOwner, true},
+		"an owner says more":           {text, more(says), memproxy.Run, gate.RoleOwner, false},
+		"another says it to an agent":  {text, says, memproxy.Run, "dev", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, _, _ := screeningRig(t)
 			if tc.approved != "" {
 				r.rules.Approved = map[string]bool{memproxy.TextSHA256(tc.approved): true}
+			}
+			if tc.role != "" {
+				r.who.Roles, r.who.Trust = []string{tc.role}, memproxy.TrustAuthenticated
 			}
 			r.rules.Policy = policy(func(q memproxy.Question) (memproxy.Ruling, error) {
 				if len(q.Findings) > 0 {
@@ -90,7 +105,7 @@ func TestApprovedTextsInstruct(t *testing.T) {
 				}
 				return memproxy.Ruling{}, nil
 			})
-			a := r.admit(memproxy.Operation{Kind: memproxy.Learn, Items: []memproxy.Item{tc.item}})
+			a := r.admit(memproxy.Operation{Kind: tc.kind, Items: []memproxy.Item{tc.item}})
 			if passes := a.Decision.Verdict != memproxy.Deny; passes != tc.passes {
 				t.Errorf("%+v", a.Decision)
 			}

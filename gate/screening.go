@@ -69,27 +69,34 @@ func (a *Admission) owns() bool {
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide parts what was found in what an owner configures, or an administrator
-// approved by its hash, from all else. A system prompt instructs, a tool's
-// description shows markup, and instructions to an extractor name the secrets that
-// it must not keep: rules for what was planted say nothing of such texts, so what
-// they find there is recorded and told, and refuses nothing. It excuses nothing
-// either: what a model then makes of the write is measured by what else was found
-// in it.
+// divide parts what was found in what an owner configures, or was approved by its
+// hash, from all else. A system prompt instructs, a tool's description shows markup,
+// and instructions to an extractor name the secrets that it must not keep: rules for
+// what was planted say nothing of such texts, so what they find there is recorded and
+// told, and refuses nothing. It excuses nothing either: what a model then makes of
+// the write is measured by what else was found in it.
 func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	if !owns && len(r.rules.Approved) == 0 {
 		return findings, nil
 	}
 	for _, f := range findings {
-		if f.Item >= 0 && f.Item < len(r.op.Items) && r.op.Items[f.Item].Kind == memproxy.ItemSteering &&
-			(owns && r.op.Items[f.Item].Configures || r.rules.Approved[memproxy.TextSHA256(r.op.Items[f.Item].Text)]) {
+		if f.Item >= 0 && f.Item < len(r.op.Items) && configuration(r, &r.op.Items[f.Item], owns) {
 			configured = append(configured, f)
 		} else {
 			count = append(count, f)
 		}
 	}
 	return count, configured
+}
+
+// configuration reports whether screening has no say on a text. Clients send approved
+// reminders among the messages of a run as well; there the approval counts for owners
+// only, because messages are where end users speak.
+func configuration(r *run, it *memproxy.Item, owns bool) bool {
+	steers := it.Kind == memproxy.ItemSteering
+	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
+	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
 // screening is the operation as a screener sees it: a copy, with the source that the

@@ -303,6 +303,8 @@ var table = [...]row{
 	{"DELETE", "/v1/agents/{agent_id}/schedule/{schedule}", "letta.cloud.schedule.delete", memproxy.Run, 0, bare},
 	{"POST", "/v1/agents/search", "letta.cloud.search_agents", memproxy.Recall, lists, search},
 	{"GET", "/v1/agents/{agent_id}/repositories", "letta.cloud.agent_repositories", memproxy.Recall, derived, bare},
+	{"GET", "/v1/agents/{agent_id}/secrets", "letta.cloud.agent_secrets", memproxy.Recall, 0, bare},
+	{"GET", "/v1/agents/{agent_id}/mcp-servers", "letta.cloud.agent_mcp_servers", memproxy.Recall, 0, bare},
 	{"*", "/v1/agents/{agent_id}/repositories/{rest...}", "letta.cloud.attach_repository", memproxy.Attach, 0, form},
 	{"*", "/v1/repositories", "letta.cloud.repositories", memproxy.Learn, 0, opaque},
 	{"*", "/v1/repositories/{rest...}", "letta.cloud.repository", memproxy.Learn, 0, opaque},

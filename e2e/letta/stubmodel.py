@@ -69,6 +69,8 @@ def spoken(message):
     if isinstance(content, list):
         content = "\n".join(part.get("text", "") for part in content if part.get("type") == "text")
     content = str(content or "")
+    # What Letta Code tells the agent before what its user says.
+    content = re.sub(r"\A(?:<system-reminder>.*?</system-reminder>\s*)+(?=\S)", "", content, flags=re.S)
     try:
         packed = json.loads(content)
     except ValueError:

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What docs/operations.md says of a leaked caller key: the key is taken out, the
+// records name what was written with it, a change is rolled back and a new memory
+// deleted. Proves EDGE-18, EDGE-7.
+func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
+	t.Parallel()
+	conf := strings.Replace(screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)), 1)
+	line := fmt.Sprintf(`    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}`+"\n", sha("leaked"))
+	conf = strings.Replace(conf, "  keys:\n", "  keys:\n"+line, 1)
+	p := newPaces()
+	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, file: filepath.Join(t.TempDir(), "memproxy.yaml")}, conf)
+	type change struct {
+		Memory, Op string
+		Before     int
+	}
+	add := func(key, text string) (id string) {
+		t.Helper()
+		a := r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text), "X-API-Key", key)
+		var body struct{ Results []struct{ ID string } }
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body.Results) != 1 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return body.Results[0].ID
+	}
+	kept := add(devToken, "Bob sails.")
+	if a := r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros."}`, "X-API-Key", "leaked"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	planted := add("leaked", "Bob wants the large plan.")
+
+	if err := os.Rename(writeFile(t, r.file+".new", strings.Replace(r.conf, line, "", 1)), r.file); err != nil {
+		t.Fatal(err)
+	}
+	r.within(p, time.Second, "the key is taken out", func() bool {
+		return r.do("GET", "/memories?user_id=bob", "", "X-API-Key", "leaked").status == 401
+	})
+	var wrote []change
+	r.within(p, time.Second, "three writes on record", func() bool {
+		wrote = nil
+		for line := range strings.Lines(r.audit("--principal", "agent:dev", "--type", "version")) {
+			var rec struct{ Versions []change }
+			if err := json.Unmarshal([]byte(line), &rec); err != nil {
+				t.Fatal(err)
+			}
+			wrote = append(wrote, rec.Versions...)
+		}
+		return len(wrote) == 3
+	})
+	if want := []change{{kept, "write", 0}, {kept, "update", 1}, {planted, "write", 0}}; !slices.Equal(wrote, want) {
+		t.Fatalf("on record: %v, want %v", wrote, want)
+	}
+	for _, c := range wrote[1:] { // since the key leaked
+		if c.Before == 0 {
+			if a := r.do("DELETE", "/memories/"+c.Memory, ""); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		} else if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory); code != 0 {
+			t.Errorf("%s %s", out, errs)
+		}
+	}
+	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, "Bob sails.") || strings.Contains(a.body, "euros") || strings.Contains(a.body, "plan") {
+		t.Errorf("then: %s", a.body)
+	}
+}

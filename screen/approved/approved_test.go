@@ -1,0 +1,32 @@
+package approved
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Proves EDGE-18: each shipped approval is the hash of one text, with the client, its
+// version and the place; a deployment's own are found by the same look-up.
+func TestTexts(t *testing.T) {
+	line := regexp.MustCompile(`^[0-9a-f]{64} \S+ \d+(\.\d+)+ (agent\.system|run\.client_tools|run\.client_skills|run\.messages|custom_instructions)$`)
+	own := strings.Repeat("0", 64)
+	set, shipped := Texts([]string{own}), map[string]bool{}
+	for l := range strings.Lines(texts) {
+		l = strings.TrimSpace(l)
+		if strings.HasPrefix(l, "#") {
+			continue
+		}
+		if !line.MatchString(l) {
+			t.Errorf("%q", l)
+			continue
+		}
+		shipped[l[:64]] = true
+		if !set[l[:64]] {
+			t.Errorf("%q is not approved", l)
+		}
+	}
+	if len(shipped) < 100 || !set[own] || len(set) != len(shipped)+1 {
+		t.Errorf("%d shipped, %d approved", len(shipped), len(set))
+	}
+}
