@@ -62,6 +62,7 @@ e2e-smoke: e2e-install ## what CI runs against the real parts: 5 minutes
 	$(GO) test -tags e2e -count=1 ./budgets/redisstore
 
 e2e: e2e-install ## everything against the real parts
+	e2e/clients/install.sh
 	$(GO) test -tags e2e -count=1 -parallel $(BESIDE) -timeout 60m ./e2e/... ./budgets/redisstore/...
 
 e2e-matrix: e2e-install ## all of the matrix of routes, places and callers against the real servers: hours

@@ -18,5 +18,4 @@ need python3 python3 python3-venv
 need npm nodejs npm
 "$here/mem0/install.sh"
 "$here/letta/install.sh"
-"$here/clients/install.sh"
 "$here/envoy/install.sh"
