@@ -13,7 +13,7 @@ import (
 
 // What docs/operations.md says of a leaked caller key: the key is taken out, the
 // records name what was written with it, a change is rolled back and a new memory
-// deleted. Proves EDGE-18, EDGE-7.
+// deleted. Proves EDGE-18.
 func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)), 1)
