@@ -36,7 +36,11 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	}
 	apply := func(t *transaction) error { return enter(t, own, secret) }
 	if own.Queued && !l.opt.Durable {
-		if queued, err := l.enqueue(own, apply); queued || err != nil {
+		queued, logged, err := l.enqueue(own, apply)
+		if queued && !logged { // a process that is killed would lose it
+			_ = l.Sync(ctx) // where there is no room it stays queued
+		}
+		if queued || err != nil {
 			return err
 		}
 	}
@@ -79,12 +83,15 @@ func size(c *memproxy.Entry) int {
 }
 
 // enqueue queues an entry that is visible at once, and that a process that is
-// killed does not lose. It reports false when there is no room.
-func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (bool, error) {
+// killed does not lose if it is logged. Neither when there is no room in the queue.
+func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
 	l.gate.RLock()
 	defer l.gate.RUnlock()
 	if l.closed {
-		return false, ErrClosed
+		return false, false, ErrClosed
+	}
+	if l.kept.Load() > int64(l.opt.Queue) {
+		return false, false, nil // what reads find out may wait for the next read
 	}
 	keys := histories(e)
 	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() {
@@ -94,16 +101,17 @@ func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (boo
 	if l.redo != nil {
 		text, err := encodeEntry(e)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		l.redo.mu.Lock()
 		defer l.redo.mu.Unlock()
-		if j.number, err = l.redo.append(text); err != nil || j.number == 0 {
-			return false, nil // the database may do without, or says itself what is wrong
+		if j.number, err = l.redo.append(text); err == nil && j.number == 0 {
+			return false, false, nil // the log is as long as may be: the database is to catch up
 		}
 	}
+	logged = l.redo == nil || j.number > 0
 	l.coming.add(keys)
-	queued := l.recent.pend(e.Owners, func() bool {
+	queued = l.recent.pend(e.Owners, func() bool {
 		select {
 		case l.jobs <- j:
 			return true
@@ -113,11 +121,11 @@ func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (boo
 	})
 	if !queued {
 		l.coming.remove(keys)
-		if l.redo != nil {
+		if j.number > 0 {
 			l.redo.takeBack()
 		}
 	}
-	return queued, nil
+	return queued, logged, nil
 }
 
 // histories are the memories of which more changes than the owner.

@@ -111,3 +111,17 @@ func damaged(err error) error {
 	}
 	return err
 }
+
+// noRoom reports whether an error is the disk's, or a lock's, and not of what was
+// to be written: the same entry can be written later.
+func noRoom(err error) bool {
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return false
+	}
+	switch se.Code() & 0xff {
+	case sqlitelib.SQLITE_FULL, sqlitelib.SQLITE_IOERR, sqlitelib.SQLITE_READONLY, sqlitelib.SQLITE_CANTOPEN, sqlitelib.SQLITE_NOMEM, sqlitelib.SQLITE_BUSY, sqlitelib.SQLITE_LOCKED:
+		return true
+	}
+	return false
+}
