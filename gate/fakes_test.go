@@ -126,6 +126,8 @@ type fakeLedger struct {
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
 	err   error
+
+	versions []memproxy.Version
 }
 
 func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
@@ -173,9 +175,15 @@ func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
 	if l.err != nil {
 		return l.err
 	}
+	for _, row := range e.Seen {
+		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
+			return memproxy.ErrStale
+		}
+	}
 	for _, row := range e.Owners {
 		l.rows[row.ID] = row
 	}
+	l.versions = append(l.versions, e.Versions...)
 	return nil
 }
 

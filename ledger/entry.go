@@ -16,6 +16,7 @@ import (
 // more than what is in it. What then cannot be done is lost, and Options.Lost is
 // told. Too many queued entries make it wait.
 //
+// An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
 // A part that cannot be stored is ErrRow and nothing is written: a key without
 // backend, kind or id, a string that is longer than 1,024 bytes, has a NUL or is
 // not UTF-8. The error of a context leaves open whether it was applied.
@@ -67,6 +68,9 @@ func (l *Ledger) owned(c *memproxy.Entry) (*memproxy.Entry, error) {
 	}
 	if own.Owners, err = take(c.Owners); err != nil {
 		return nil, err
+	}
+	if !own.Queued || l.opt.Durable { // where this process is the only one, changes have their turn
+		own.Seen = slices.Clone(c.Seen)
 	}
 	return own, errors.Join(
 		valid(own.Versions, validVersion), valid(own.States, validChange), valid(own.Renewed, func(r *memproxy.Renewal) error { return validKey(r.MemoryKey) }),
@@ -150,6 +154,7 @@ func histories(e *memproxy.Entry) []key {
 // with says nothing about its author, who is counted from its first review on.
 func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 	for _, part := range [...]func() error{
+		func() error { return each(t, e.Seen, stillThere) },
 		func() error {
 			return each(t, e.Found, func(t *transaction, v *memproxy.Version) error { return t.found(*v) })
 		},
@@ -166,6 +171,16 @@ func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 		}
 	}
 	return nil
+}
+
+// stillThere locks the row of an owner, and is an error where it is another's by now.
+func stillThere(t *transaction, row *memproxy.Ownership) error {
+	n, err := t.run(`UPDATE ownership SET decision = decision WHERE backend = ? AND kind = ? AND id = ? AND decision = ? AND (deleted > 0) = (? > 0)`,
+		row.Backend, string(row.Kind), row.ID, row.Decision, count(row.Deleted))
+	if err == nil && n == 0 {
+		err = memproxy.ErrStale
+	}
+	return err
 }
 
 func appendVersion(t *transaction, v *memproxy.Version) error {
