@@ -169,24 +169,6 @@ func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownersh
 	return memproxy.Ownership{}, false, l.err
 }
 
-func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	for _, row := range e.Seen {
-		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
-			return memproxy.ErrStale
-		}
-	}
-	for _, row := range e.Owners {
-		l.rows[row.ID] = row
-	}
-	l.versions = append(l.versions, e.Versions...)
-	return nil
-}
-
 func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
