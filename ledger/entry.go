@@ -49,7 +49,13 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	for i := range own.Retractions {
 		authors = append(authors, absent{"retraction", own.Retractions[i].Tenant, own.Retractions[i].Author})
 	}
-	return l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+	err = l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+	if own.Queued && canWait(err) { // what was acknowledged is noted when the database answers again
+		if queued, _, _ := l.enqueue(own, apply); queued {
+			return nil
+		}
+	}
+	return err
 }
 
 // owned is an entry that the ledger keeps: its caller may use the slices again.

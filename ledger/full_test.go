@@ -59,7 +59,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 				_, bound := l.Bind(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}})
 				_, looked := l.Lookup(t.Context(), big(2).Versions[0].MemoryKey)
 				for call, err := range map[string]error{"Ping": l.Ping(t.Context()), "SessionLocked": locked, "Bind": bound, "Lookup": looked} {
-					if noRoom(err) != wrong || !wrong && err != nil {
+					if canWait(err) != wrong || !wrong && err != nil {
 						t.Errorf("%s: %v", call, err)
 					}
 				}

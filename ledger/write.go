@@ -155,8 +155,8 @@ func (l *Ledger) send(ctx context.Context, j *job) error {
 }
 
 // write is the one writer. While it commits, others queue; the next
-// transaction takes all of them. Queued entries for which the disk has no room
-// are kept and come first in every later transaction, until there is room.
+// transaction takes all of them. Queued entries that the store cannot take now
+// are kept and come first in every later transaction, until it can.
 func (l *Ledger) write() {
 	defer close(l.stopped)
 	var kept []*job
@@ -174,7 +174,7 @@ func (l *Ledger) write() {
 }
 
 // attempt does jobs, together or each on its own, and returns the queued entries
-// that have to wait for room. What comes after one that waits waits too, or fails:
+// that have to wait. What comes after one that waits waits too, or fails:
 // the order stays, and no caller is told that the ledger is up to date.
 func attempt(l *Ledger, group []*job) (kept []*job) {
 	if len(group) == 0 {
@@ -192,7 +192,7 @@ func attempt(l *Ledger, group []*job) (kept []*job) {
 				err = l.persist(group[i : i+1])
 			}
 		}
-		if j.done == nil && noRoom(err) {
+		if j.done == nil && canWait(err) {
 			kept, full = append(kept, j), err
 			continue
 		}
