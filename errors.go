@@ -15,4 +15,6 @@ var (
 	ErrGone = errors.New("the content is gone")
 	// ErrRefused: an argument that no store could take.
 	ErrRefused = errors.New("refused")
+	// ErrStale: what an entry was made over is not there any more; see Entry.Seen.
+	ErrStale = errors.New("changed meanwhile")
 )

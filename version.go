@@ -54,6 +54,10 @@ type Version struct {
 // An Entry is what one decision makes of what is known of memories. A ledger
 // applies it in this order, whole or not at all.
 type Entry struct {
+	// Seen are the owners of what was changed, as they were before the change was
+	// sent. Where another process has put another by now (another Decision, or
+	// Deleted), nothing is applied, and the error is ErrStale.
+	Seen []Ownership
 	// Found are memories as they were found, for those that have no history yet:
 	// it begins with them. Versions follow.
 	Found, Versions []Version

@@ -142,6 +142,9 @@ func (s *state) watchStores() {
 		_, err := s.ledger.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
+	if s.totals != nil {
+		s.stores.add(probe{name: "budgets", needed: true, well: func() string { return "a file" }, ask: s.totals})
+	}
 	if s.sharedBudget != nil {
 		s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
 			err := s.sharedBudget.Ping(ctx)

@@ -42,7 +42,8 @@ type state struct {
 	budget    gate.Budget
 	// sharedBudget is Redis behind budget, nil where there is none.
 	sharedBudget *redisstore.Store
-	degraded     func() bool // whether the local share of the limits applies; nil without Redis
+	degraded     func() bool                 // whether the local share of the limits applies; nil without Redis
+	totals       func(context.Context) error // whether this process can keep the totals; nil with Redis
 	stores       *readiness
 	broken       upkeep.Signal // a version is not as it was written
 	noticed      upkeep.Signal // a notice was queued
@@ -213,6 +214,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	}
 	s.group.Own(stageStores, func(context.Context) error { return local.Close() })
 	if r == nil {
+		s.totals = local.Ping
 		return local, nil
 	}
 	shared, err := redisstore.New(sharedOptions(r))

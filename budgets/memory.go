@@ -90,6 +90,10 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 	if !granted || c.Peek {
 		return Settle(c, counts, granted, !c.Peek), nil
 	}
+	err := m.keep(c, c.Cost)
+	if err != nil && !c.Written {
+		return memproxy.Allowance{}, err // nothing is forwarded, so nothing counts
+	}
 	for i, k := range keys {
 		counts[i].Used += c.Cost
 		switch {
@@ -104,7 +108,8 @@ func (m *Memory) Charge(_ context.Context, c memproxy.Charge) (memproxy.Allowanc
 		}
 	}
 	m.remember(deed{c.ID, false}, c.Time)
-	return Settle(c, counts, true, true), m.keep(c, c.Cost)
+	m.shorten()
+	return Settle(c, counts, true, true), err
 }
 
 // Release implements the gate's budget.
@@ -137,7 +142,19 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 			delete(m.counts, k)
 		}
 	}
-	return m.keep(c, -c.Cost)
+	err := m.keep(c, -c.Cost)
+	m.shorten()
+	return err
+}
+
+// Ping is an error while totals cannot be written: every charge of one fails then.
+func (m *Memory) Ping(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.totals == nil || !m.totals.full {
+		return nil
+	}
+	return m.totals.add([]entry{{Key: "room"}}) // which changes nothing
 }
 
 // keep writes the change of totals to the file.
@@ -154,11 +171,13 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	if err := m.totals.add(changes); err != nil {
-		return err
-	}
-	if !m.totals.long() {
-		return nil
+	return m.totals.add(changes)
+}
+
+// shorten rewrites a file of totals that has grown long.
+func (m *Memory) shorten() {
+	if m.totals == nil || !m.totals.long() {
+		return
 	}
 	counts := map[total]int64{}
 	for k, n := range m.counts {
@@ -167,7 +186,6 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 		}
 	}
 	m.totals.shorten(counts)
-	return nil
 }
 
 // remember notes what was done and forgets what was done long ago.

@@ -29,7 +29,8 @@ type totals struct {
 	f     *os.File
 	size  int64 // of what is known to be whole
 	lines int
-	most  int // lines at which the file is rewritten
+	most  int  // lines at which the file is rewritten
+	full  bool // the last change could not be written
 }
 
 // slack is how many lines a file may have beyond four an account.
@@ -129,7 +130,8 @@ func (t *totals) add(changes []entry) error {
 			return fmt.Errorf("budgets: totals: %w", err)
 		}
 	}
-	if _, err := t.f.Write(buf.Bytes()); err != nil {
+	_, err := t.f.Write(buf.Bytes())
+	if t.full = err != nil; t.full {
 		return errors.Join(fmt.Errorf("budgets: totals: %w", err), t.f.Truncate(t.size))
 	}
 	t.size += int64(buf.Len())

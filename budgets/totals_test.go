@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
 )
 
 func write(t testing.TB, content string) string {
@@ -119,6 +122,46 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 	}
 	if _, _, err := openTotals(path); err == nil {
 		t.Error("a file that cannot be written was opened")
+	}
+}
+
+// Proves TRL-6: while the totals' file has no room a charge fails and counts nowhere, so
+// that nobody's budget is used up by writes that were refused; what was written already
+// counts all the same. Ping says so then, and finds by itself when there is room again.
+func TestTotalsWithoutRoom(t *testing.T) {
+	path := write(t, "")
+	m, err := NewMemory(MemoryOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	charge := func(id string, written bool) (int64, error) {
+		a, err := m.Charge(t.Context(), memproxy.Charge{ID: id, Tenant: "acme", Cost: 1, Time: time.Unix(7200, 0), Written: written, Lines: []memproxy.Line{
+			{Key: "principal/a", Window: memproxy.WindowHour, Limit: 10}, {Key: "principal/a", Window: memproxy.WindowTotal, Limit: 10}}})
+		if err != nil {
+			return 0, err
+		}
+		return a.Lines[0].Used*10 + a.Lines[1].Used, nil
+	}
+	writable := m.totals.f
+	if m.totals.f, err = os.Open(path); err != nil { // it takes no writes
+		t.Fatal(err)
+	}
+	for _, id := range []string{"1", "2", "1"} {
+		if _, err := charge(id, false); err == nil {
+			t.Errorf("%s is granted", id)
+		}
+	}
+	if _, err := charge("made", true); err == nil || m.Ping(t.Context()) == nil {
+		t.Error("a file without room is well")
+	}
+	_ = m.totals.f.Close()
+	m.totals.f = writable
+	if err := m.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if used, err := charge("1", false); used != 22 || err != nil {
+		t.Errorf("%d used of hour and total, %v: want what was made, and this one", used, err)
 	}
 }
 

@@ -193,15 +193,18 @@ func accepts(addr string) func() bool {
 }
 
 // engine is the real Mem0 engine, shared by the tests that do not break it.
-type engine struct{ base, stub string }
+type engine struct {
+	*process
+	base, stub string
+}
 
 func startEngine(t *testing.T) engine {
 	t.Helper()
 	eng, stub := freeport.Addr(t), freeport.Addr(t)
 	_, ep, _ := net.SplitHostPort(eng)
 	_, sp, _ := net.SplitHostPort(stub)
-	start(t, filepath.Join("mem0", "run-engine.sh"), "--engine-port", ep, "--stub-port", sp, "--data", t.TempDir())
-	e := engine{base: "http://" + eng, stub: "http://" + stub}
+	p := start(t, filepath.Join("mem0", "run-engine.sh"), "--engine-port", ep, "--stub-port", sp, "--data", t.TempDir())
+	e := engine{process: p, base: "http://" + eng, stub: "http://" + stub}
 	waitFor(t, "the engine's health", func() bool {
 		resp, err := http.Get(e.base + "/_e2e/health")
 		if err != nil {

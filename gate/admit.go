@@ -296,10 +296,10 @@ func record(ctx context.Context, r *run) error {
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
-		if !r.Decision.Verdict.Stops() && r.enforced() {
+		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
 			g.release(ctx, r.Admission)
 			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
-			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded"}}
+			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"}}
 			r.Decision.Notes = nil
 			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
 		}

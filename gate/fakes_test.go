@@ -126,6 +126,8 @@ type fakeLedger struct {
 	mu    sync.Mutex
 	rows  map[string]memproxy.Ownership
 	err   error
+
+	versions []memproxy.Version
 }
 
 func (l *fakeLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
@@ -165,18 +167,6 @@ func rated(statuses map[string]memproxy.Status) func(memproxy.MemoryKey) memprox
 
 func (l *fakeLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
 	return memproxy.Ownership{}, false, l.err
-}
-
-func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	for _, row := range e.Owners {
-		l.rows[row.ID] = row
-	}
-	return nil
 }
 
 func (l *fakeLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {

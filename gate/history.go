@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 
 	"github.com/memproxy/memproxy"
 )
@@ -40,7 +41,13 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		e.Found, e.Versions = append(e.Found, found...), append(e.Versions, versions...)
 		e.Renewed = ret.renewed()
 	}
-	if commit(ctx, ret.g, &ret.Decision, e, "versions not kept") != nil && len(e.Found)+len(e.Versions) > 0 {
+	e.Seen = seen(ret)
+	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
+	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
+		e = reconcile(ctx, ret, e)
+		err = commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
+	}
+	if err != nil && len(e.Found)+len(e.Versions) > 0 {
 		e.Found, e.Versions = nil, nil
 		_ = commit(ctx, ret.g, &ret.Decision, e, "ledger not updated") // it is in the log
 	}
@@ -54,7 +61,7 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	err := g.opt.Ledger.Commit(ctx, e)
-	if err != nil {
+	if err != nil && !errors.Is(err, memproxy.ErrStale) {
 		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}
 	return err

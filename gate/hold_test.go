@@ -88,7 +88,7 @@ func TestHeldWritesAreKept(t *testing.T) {
 	}
 }
 
-// A hold that cannot be kept, that has no honest answer, or that callers shall
+// Proves CARD-7, MFW-7: a hold that cannot be kept or recorded, that has no honest answer, or that callers shall
 // know of is a refusal; one in shadow mode is neither kept nor refused.
 func TestHoldsThatAreRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -98,6 +98,7 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 		code   memproxy.Verdict
 	}{
 		"cannot be kept":    {func(_ *rig, _ *fakeHolder, k *fakeKeeper) { k.err = errBroken }, 503, 0, memproxy.Deny},
+		"not recorded":      {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.recorder.err = errBroken }, 503, 0, memproxy.Deny},
 		"no honest answer":  {func(_ *rig, h *fakeHolder, _ *fakeKeeper) { h.mute = true }, 403, 1, memproxy.Hold},
 		"refused by choice": {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.refuseHolds = true }, 403, 1, memproxy.Hold},
 		"nobody keeps":      {func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.keeper = nil }, 403, 0, memproxy.Hold},

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -24,7 +25,8 @@ type Ledger interface {
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 
 	// Commit applies what one decision makes of what is known, whole or not at
-	// all. This process finds it when Commit returns.
+	// all. This process finds it when Commit returns. It is ErrStale where other
+	// processes on the same store replaced what the entry says that it has Seen.
 	Commit(context.Context, memproxy.Entry) error
 
 	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
@@ -141,7 +143,7 @@ type metered struct {
 var _ Ledger = metered{}
 
 func (m metered) note(ctx context.Context, err error) error {
-	if err != nil {
+	if err != nil && !errors.Is(err, memproxy.ErrStale) {
 		m.meter.LedgerFailed(ctx)
 	}
 	return err

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,9 @@ const holdTime = 5 * time.Minute
 // their outcome is in the ledger: the last text that the backend took is then the last
 // that the ledger knows, and what was deleted stays deleted. Deletions of all that an
 // owner has follow its additions in the same way, which do not wait for one another.
-// It is first come, first served, and holds within one process.
+// It is first come, first served, and holds within one process. Where several share a
+// ledger, a change whose outcome comes over another's asks the backend which of them was
+// the last (reconcile).
 type order struct {
 	mu   sync.Mutex
 	keys map[string][]place
@@ -182,4 +185,74 @@ func left(a *Admission) {
 	if a.leave != nil {
 		a.leave()
 	}
+}
+
+// maxStale is how often an outcome is settled that comes over others.
+const maxStale = 3
+
+// seen are the owners of what a change is about, as it found them.
+func seen(ret *effects) (all []memproxy.Ownership) {
+	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
+		return nil
+	}
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known {
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// reconcile is what is left of an entry that came over those of other processes: what it
+// says of the memories that are in the backend as this change made them. Of the others
+// what is in the ledger is newer, or will be. The rows are looked up before the
+// backend is asked: if one is replaced after that, the entry is stale again.
+func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
+	r := &run{Admission: ret.Admission, g: ret.g}
+	targets := map[memproxy.MemoryKey]string{}
+	var keys []memproxy.MemoryKey
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known {
+			k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+			targets[k], keys = target, append(keys, k)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	defer cancel()
+	loc, asks := r.call.Backend.Adapter.(Locator)
+	records, err := r.g.opt.Ledger.Lookup(ctx, keys...)
+	var there map[string]memproxy.Memory
+	if err == nil && asks && r.call.Backend.Fetch != nil {
+		there, err = r.located(ctx, loc, ret.op.Targets)
+	}
+	if err != nil {
+		r.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
+	}
+	texts := map[string]string{}
+	for i := range ret.op.Items {
+		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Text != "" && !it.Moved {
+			texts[it.Target] = it.Text
+		}
+	}
+	e.Seen = nil
+	foreign := map[memproxy.MemoryKey]bool{}
+	for k, target := range targets {
+		m, asked := there[target]
+		text, written := texts[target]
+		if !written && len(ret.op.Targets) == 1 {
+			text, written = texts[""]
+		}
+		gone, now := ret.op.Kind == memproxy.Forget, records[k]
+		if foreign[k] = !asked || m.Missing != gone || !gone && written && m.Text != text; !foreign[k] && now.Owned() {
+			e.Seen = append(e.Seen, now.Owner)
+		}
+	}
+	version := func(v memproxy.Version) bool { return foreign[v.MemoryKey] }
+	e.Found, e.Versions = slices.DeleteFunc(e.Found, version), slices.DeleteFunc(e.Versions, version)
+	e.States = slices.DeleteFunc(e.States, func(c memproxy.StateChange) bool { return foreign[c.MemoryKey] })
+	e.Renewed = slices.DeleteFunc(e.Renewed, func(c memproxy.Renewal) bool { return foreign[c.MemoryKey] })
+	e.Owners = slices.DeleteFunc(e.Owners, func(o memproxy.Ownership) bool {
+		return foreign[memproxy.MemoryKey{Backend: o.Backend, Kind: o.Kind, ID: o.ID}]
+	})
+	return e
 }

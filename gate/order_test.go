@@ -59,3 +59,70 @@ func TestChangesHaveTheirTurn(t *testing.T) {
 		sent(admit("wine", "m1"))
 	})
 }
+
+// Proves EDGE-4, TRL-5: a change that the ledger hears of after another process's is noted
+// if the backend has it, and else leaves what is noted alone.
+func TestTheLastChangeIsWhatTheBackendHas(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deletes, gone bool   // this change; the other's
+		there         string // text in the backend, "" for none
+		away          bool   // the backend does not say
+		mine          bool   // what is noted
+	}{
+		"the other's text":                  {there: "theirs"},
+		"this text":                         {there: "mine", mine: true},
+		"another deleted it":                {gone: true},
+		"this one deleted it":               {deletes: true, mine: true},
+		"both deleted it":                   {deletes: true, gone: true, mine: true},
+		"another changed it and it is gone": {there: ""},
+		"deleted, and there again":          {deletes: true, there: "theirs"},
+		"nobody says":                       {there: "mine", away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(r *rig) { r.fake.merges = true })
+			row := by("agent:dev", memproxy.TrustAuthenticated, 500)
+			row.ID = "m1"
+			r.ledger.rows["m1"] = row
+			r.fake.located = map[string]memproxy.Memory{"m1": {ID: "m1", Text: "before"}}
+			op := correct("mine", "m1")
+			if tc.deletes {
+				op = memproxy.Operation{Kind: memproxy.Forget, TargetKind: memproxy.TargetMemory, Targets: []string{"m1"}}
+			}
+			a := r.admit(op)
+			if a.Reply != nil {
+				t.Fatalf("%+v", a.Decision)
+			}
+			theirs := row
+			theirs.Decision, theirs.Deleted = "theirs", tc.gone
+			r.ledger.rows["m1"] = theirs
+			r.fake.located["m1"] = memproxy.Memory{ID: "m1", Text: tc.there, Missing: tc.there == ""}
+			if tc.away {
+				r.fetch.err = errBroken
+			}
+			r.gate.Return(t.Context(), a, memproxy.Reply{Status: 200})
+			got, versions := r.ledger.rows["m1"], len(r.ledger.versions)
+			if mine := got != theirs; mine != tc.mine || mine && got.Deleted != tc.deletes || (versions > 0) != tc.mine {
+				t.Errorf("noted is %+v, with %d versions", got, versions)
+			}
+		})
+	}
+}
+
+// Commit applies an entry, unless another replaced what it was made over.
+func (l *fakeLedger) Commit(_ context.Context, e memproxy.Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	for _, row := range e.Seen {
+		if now := l.rows[row.ID]; now.Decision != row.Decision || now.Deleted != row.Deleted {
+			return memproxy.ErrStale
+		}
+	}
+	for _, row := range e.Owners {
+		l.rows[row.ID] = row
+	}
+	l.versions = append(l.versions, e.Versions...)
+	return nil
+}

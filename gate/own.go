@@ -245,7 +245,7 @@ func (r *run) judge(ctx context.Context) {
 		// What may be there or not is answered as what is not: else another
 		// tenant's, which is answered so, would be told apart from it.
 		if asked && (m.Missing || m.Unproven) && !known {
-			if r.alone() {
+			if r.alone() || m.Missing && id == r.op.Upserts {
 				continue
 			}
 			r.missing("")

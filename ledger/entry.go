@@ -16,6 +16,7 @@ import (
 // more than what is in it. What then cannot be done is lost, and Options.Lost is
 // told. Too many queued entries make it wait.
 //
+// An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
 // A part that cannot be stored is ErrRow and nothing is written: a key without
 // backend, kind or id, a string that is longer than 1,024 bytes, has a NUL or is
 // not UTF-8. The error of a context leaves open whether it was applied.
@@ -36,7 +37,11 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	}
 	apply := func(t *transaction) error { return enter(t, own, secret) }
 	if own.Queued && !l.opt.Durable {
-		if queued, err := l.enqueue(own, apply); queued || err != nil {
+		queued, logged, err := l.enqueue(own, apply)
+		if queued && !logged { // a process that is killed would lose it
+			_ = l.Sync(ctx) // where there is no room it stays queued
+		}
+		if queued || err != nil {
 			return err
 		}
 	}
@@ -44,7 +49,13 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	for i := range own.Retractions {
 		authors = append(authors, absent{"retraction", own.Retractions[i].Tenant, own.Retractions[i].Author})
 	}
-	return l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+	err = l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
+	if own.Queued && canWait(err) { // what was acknowledged is noted when the database answers again
+		if queued, _, _ := l.enqueue(own, apply); queued {
+			return nil
+		}
+	}
+	return err
 }
 
 // owned is an entry that the ledger keeps: its caller may use the slices again.
@@ -64,6 +75,9 @@ func (l *Ledger) owned(c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = take(c.Owners); err != nil {
 		return nil, err
 	}
+	if !own.Queued || l.opt.Durable { // where this process is the only one, changes have their turn
+		own.Seen = slices.Clone(c.Seen)
+	}
 	return own, errors.Join(
 		valid(own.Versions, validVersion), valid(own.States, validChange), valid(own.Renewed, func(r *memproxy.Renewal) error { return validKey(r.MemoryKey) }),
 		valid(own.Dissents, validDissent), valid(own.Corrections, validCorrection), valid(own.Retractions, validRetraction))
@@ -79,12 +93,15 @@ func size(c *memproxy.Entry) int {
 }
 
 // enqueue queues an entry that is visible at once, and that a process that is
-// killed does not lose. It reports false when there is no room.
-func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (bool, error) {
+// killed does not lose if it is logged. Neither when there is no room in the queue.
+func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
 	l.gate.RLock()
 	defer l.gate.RUnlock()
 	if l.closed {
-		return false, ErrClosed
+		return false, false, ErrClosed
+	}
+	if l.kept.Load() > int64(l.opt.Queue) {
+		return false, false, nil // what reads find out may wait for the next read
 	}
 	keys := histories(e)
 	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() {
@@ -94,16 +111,17 @@ func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (boo
 	if l.redo != nil {
 		text, err := encodeEntry(e)
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		l.redo.mu.Lock()
 		defer l.redo.mu.Unlock()
-		if j.number, err = l.redo.append(text); err != nil || j.number == 0 {
-			return false, nil // the database may do without, or says itself what is wrong
+		if j.number, err = l.redo.append(text); err == nil && j.number == 0 {
+			return false, false, nil // the log is as long as may be: the database is to catch up
 		}
 	}
+	logged = l.redo == nil || j.number > 0
 	l.coming.add(keys)
-	queued := l.recent.pend(e.Owners, func() bool {
+	queued = l.recent.pend(e.Owners, func() bool {
 		select {
 		case l.jobs <- j:
 			return true
@@ -113,11 +131,11 @@ func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (boo
 	})
 	if !queued {
 		l.coming.remove(keys)
-		if l.redo != nil {
+		if j.number > 0 {
 			l.redo.takeBack()
 		}
 	}
-	return queued, nil
+	return queued, logged, nil
 }
 
 // histories are the memories of which more changes than the owner.
@@ -142,6 +160,7 @@ func histories(e *memproxy.Entry) []key {
 // with says nothing about its author, who is counted from its first review on.
 func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 	for _, part := range [...]func() error{
+		func() error { return each(t, e.Seen, stillThere) },
 		func() error {
 			return each(t, e.Found, func(t *transaction, v *memproxy.Version) error { return t.found(*v) })
 		},
@@ -158,6 +177,16 @@ func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 		}
 	}
 	return nil
+}
+
+// stillThere locks the row of an owner, and is an error where it is another's by now.
+func stillThere(t *transaction, row *memproxy.Ownership) error {
+	n, err := t.run(`UPDATE ownership SET decision = decision WHERE backend = ? AND kind = ? AND id = ? AND decision = ? AND (deleted > 0) = (? > 0)`,
+		row.Backend, string(row.Kind), row.ID, row.Decision, count(row.Deleted))
+	if err == nil && n == 0 {
+		err = memproxy.ErrStale
+	}
+	return err
 }
 
 func appendVersion(t *transaction, v *memproxy.Version) error {

@@ -41,6 +41,7 @@ type Ledger struct {
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
 	jobs    chan *job
+	kept    atomic.Int64 // entries that were acknowledged and wait for room on the disk
 	stopped chan struct{}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -117,7 +118,7 @@ func (r *redo) append(entry []byte) (uint64, error) {
 	frame = append(append(frame, name...), sealed...)
 	frame = append(frame, make([]byte, -len(frame)&3)...)
 	if _, err := r.file.WriteAt(frame, end); err != nil {
-		return 0, err
+		return 0, errors.Join(err, r.file.Truncate(end)) // a part of a frame is none
 	}
 	r.last = number
 	r.ends = append(r.ends, redoEnd{number, end + int64(len(frame))})

@@ -1,15 +1,22 @@
 package ledger
 
 import (
+	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/memproxy/memproxy"
+	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlitelib "modernc.org/sqlite/lib"
+
+	"github.com/memproxy/memproxy"
 )
 
 // maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or
@@ -110,4 +117,24 @@ func damaged(err error) error {
 		return fmt.Errorf("%w: %w; %s", ErrDamaged, err, advice)
 	}
 	return err
+}
+
+// canWait reports whether an error is the store's (no room on its disk, a lock, no answer),
+// and not of what was to be written: the same entry can be written later.
+func canWait(err error) bool {
+	var se *sqlite.Error
+	var pe *pgconn.PgError
+	var ne net.Error
+	switch {
+	case errors.As(err, &se):
+		switch se.Code() & 0xff {
+		case sqlitelib.SQLITE_FULL, sqlitelib.SQLITE_IOERR, sqlitelib.SQLITE_READONLY, sqlitelib.SQLITE_CANTOPEN, sqlitelib.SQLITE_NOMEM, sqlitelib.SQLITE_BUSY, sqlitelib.SQLITE_LOCKED:
+			return true
+		}
+		return false
+	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
+		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
+	}
+	return errors.Is(err, ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }

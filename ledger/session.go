@@ -61,8 +61,15 @@ func (o *Options) inForce() string {
 }
 
 // SessionLocked returns the lock that is in force on one of some records of
-// rejections, or the zero Lock. Of several it is the one that ends last.
+// rejections, or the zero Lock. Of several it is the one that ends last. It is an
+// error while entries that were acknowledged cannot be written: every write is
+// asked about here before it leaves, and one more is not to be acknowledged.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
+	if l.kept.Load() > 0 {
+		if err := l.Sync(ctx); err != nil { // which tries to write them
+			return memproxy.Lock{}, err
+		}
+	}
 	ask, era := l.absent.unknown(locksOf(tenant, ids)...)
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())

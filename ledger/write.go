@@ -155,21 +155,50 @@ func (l *Ledger) send(ctx context.Context, j *job) error {
 }
 
 // write is the one writer. While it commits, others queue; the next
-// transaction takes all of them.
+// transaction takes all of them. Queued entries that the store cannot take now
+// are kept and come first in every later transaction, until it can.
 func (l *Ledger) write() {
 	defer close(l.stopped)
+	var kept []*job
 	group := make([]*job, 0, 64)
 	for first := range l.jobs {
-		group = l.gather(append(group[:0], first))
-		err := l.persist(group)
-		if err == nil || len(group) == 1 {
-			finish(l, group, err)
-			continue
-		}
-		for i := range group { // one of them may be to blame: let each be on its own
-			finish(l, group[i:i+1], l.persist(group[i:i+1]))
+		group = l.gather(append(append(group[:0], kept...), first))
+		kept = attempt(l, group)
+		l.kept.Store(int64(len(kept)))
+	}
+	for _, j := range attempt(l, kept) {
+		if j.number == 0 { // else the next process finds it in the redo log
+			l.answer(j, ErrClosed)
 		}
 	}
+}
+
+// attempt does jobs, together or each on its own, and returns the queued entries
+// that have to wait. What comes after one that waits waits too, or fails:
+// the order stays, and no caller is told that the ledger is up to date.
+func attempt(l *Ledger, group []*job) (kept []*job) {
+	if len(group) == 0 {
+		return nil
+	}
+	err := l.persist(group)
+	if err == nil {
+		finish(l, group, nil)
+		return nil
+	}
+	var full error            // why those before this one are kept
+	for i, j := range group { // one of them may be to blame: let each be on its own
+		if len(group) > 1 {
+			if err = full; err == nil {
+				err = l.persist(group[i : i+1])
+			}
+		}
+		if j.done == nil && canWait(err) {
+			kept, full = append(kept, j), err
+			continue
+		}
+		finish(l, group[i:i+1], err)
+	}
+	return kept
 }
 
 // finish answers for jobs that are done, or cannot be.
@@ -189,12 +218,15 @@ func finish(l *Ledger, group []*job, err error) {
 	}
 }
 
-// gather takes the jobs that wait along with the first. As long as nobody
+// gather takes the jobs that wait along with those of a group. As long as nobody
 // waits for an answer it lingers for company: a transaction costs much more
 // than a row.
 func (l *Ledger) gather(group []*job) []*job {
-	n := max(1, group[0].size)
-	hurry := group[0].done != nil
+	n := 0
+	for _, j := range group {
+		n += max(1, j.size)
+	}
+	hurry := group[len(group)-1].done != nil
 	var late <-chan time.Time
 	for n < maxGroup {
 		var j *job

@@ -27,7 +27,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		return out
 	}
 	if strings.HasPrefix(target, "/") { // what has no id is asked for where it is
-		out.EscapedPath = target
+		out.EscapedPath, out.Query, _ = strings.Cut(target, "?")
 		return out
 	}
 	out.EscapedPath, out.Query = place(rt, target)
@@ -160,6 +160,9 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 		f.agent, _, _ = strings.Cut(target, "/")
 		return f.one("", target)
 	}
+	if key, keyed := strings.CutPrefix(target, byKey); keyed {
+		return f.keyed(key, target)
+	}
 	if strings.HasPrefix(target, "/") {
 		return f.one("", target)
 	}
@@ -180,6 +183,26 @@ func (f *finding) among(target string) (memproxy.Memory, error) {
 		}
 	}
 	return memproxy.Memory{ID: target}, nil
+}
+
+// byKey is where the identity is that has a key, in a list.
+const byKey = "/v1/identities/?identifier_key="
+
+// keyed finds the identity that has a key. Which of several it would be, in
+// projects of their own, nobody can tell.
+func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
+	m = memproxy.Memory{ID: target, Missing: true}
+	for _, e := range f.doc.Root.Elems {
+		if url.QueryEscape(e.Get("identifier_key").Text()) != key {
+			continue
+		}
+		if !m.Missing {
+			return m, errors.New("letta: several identities have the key")
+		}
+		m = f.memory(e, "")
+		m.Members = f.image(objectKind(m.ID), e)
+	}
+	return m, nil
 }
 
 // one reads a single object, which must be the one asked for.

@@ -53,6 +53,12 @@ func (d *decoding) refs(p *payload) error {
 		d.valueRefs("", d.doc.Root, "")
 	}
 	d.ownerRefs()
+	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
+		if v := given(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
+			d.op.Upserts = byKey + url.QueryEscape(v.Text())
+			d.target(d.op.Upserts)
+		}
+	}
 	if len(d.op.Refs) > maxRefs {
 		return bad(memproxy.PayloadMalformed, 422, "", "the request names too many objects")
 	}

@@ -57,6 +57,20 @@ func entries(t *testing.T, l Life) {
 	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "n"); err != nil || len(records) != 0 {
 		t.Errorf("half of it is kept: %+v, %v", records, err)
 	}
+	// Over an owner that another process replaced or deleted, nothing is applied.
+	one, other, gone := Row("born"), Row("born"), Row("born")
+	one.Decision, other.Decision, gone.Deleted = "d-one", "d-other", true
+	must(t, "Commit", l.Other.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{Row("born")}, Owners: []memproxy.Ownership{other}}))
+	for _, seen := range []memproxy.Ownership{Row("born"), gone, Row("nowhere")} {
+		err = l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other, seen}, Versions: []memproxy.Version{Version("born", "mine")}, Owners: []memproxy.Ownership{one}})
+		if !errors.Is(err, memproxy.ErrStale) {
+			t.Errorf("over %+v: %v", seen, err)
+		}
+	}
+	if records, err = ledger.ByID(ctx, l, "mem0", memproxy.TargetMemory, "born"); err != nil || records["born"].Owner != other {
+		t.Errorf("a stale entry was applied: %+v, %v", records["born"].Owner, err)
+	}
+	must(t, "Commit", l.Commit(ctx, memproxy.Entry{Seen: []memproxy.Ownership{other}, Owners: []memproxy.Ownership{one}}))
 	// Many at a time share transactions and one chain.
 	var all sync.WaitGroup
 	for i := range 60 {

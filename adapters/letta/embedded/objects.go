@@ -34,13 +34,22 @@ var kept = map[string]struct {
 func (b *Backend) objectRoutes() {
 	for segment, k := range kept {
 		path := "/v1/" + segment + "/"
-		b.mux.HandleFunc("POST "+path+"{$}", func(w http.ResponseWriter, r *http.Request) {
+		made := func(w http.ResponseWriter, r *http.Request) {
 			o := object{}
 			if !read(w, r, &o) {
 				return
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
+			if r.Method == http.MethodPut { // what has the key, if there is one
+				for _, has := range b.objects {
+					if has["identifier_key"] == o["identifier_key"] {
+						maps.Copy(has, o)
+						reply(w, http.StatusOK, has.shown())
+						return
+					}
+				}
+			}
 			for name, v := range k.added {
 				if _, said := o[name]; !said {
 					o[name] = v
@@ -52,7 +61,11 @@ func (b *Backend) objectRoutes() {
 			}
 			b.objects[o.id()] = o
 			reply(w, http.StatusOK, o)
-		})
+		}
+		b.mux.HandleFunc("POST "+path+"{$}", made)
+		if segment == "identities" {
+			b.mux.HandleFunc("PUT "+path+"{$}", made)
+		}
 		b.mux.HandleFunc("GET "+path+"{$}", func(w http.ResponseWriter, r *http.Request) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -1,0 +1,126 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/freeport"
+)
+
+// Postgres is frozen after a change left for the backend and before its outcome is in the
+// ledger: the caller has its answer within the deadlines, and once Postgres thaws the
+// ledger knows what the backend has: nothing that memproxy wrote is named as changed
+// around it, and what was deleted is gone.
+//
+// Proves EDGE-4, EDGE-14, SYN-5.
+func TestPostgresFrozenInMidRequest(t *testing.T) {
+	t.Parallel()
+	addr, dir := freeport.Addr(t), t.TempDir()
+	startPostgres(t, dir, addr)
+	mem0 := startMem0(t)
+	back := &lateAnswers{Handler: mem0, made: make(chan struct{}), free: make(chan struct{})}
+	srv := httptest.NewServer(back)
+	t.Cleanup(srv.Close)
+	home := t.TempDir()
+	writeIn(t, home, "policies/own.cedar", holdsBob)
+	car := serve(t, home, onPostgres(srv.URL, postgresURL(addr)))
+	changed, deleted := writtenAt(t, car, "Ann likes tea."), writtenAt(t, car, "Ann likes milk.")
+	t.Cleanup(func() { signalPostgres(t, dir, syscall.SIGCONT) }) // or it cannot be stopped
+	var made string
+	for _, c := range []struct{ method, path, body, history string }{
+		{"POST", "/memories", writtenText("Ann likes beer.", "ann"), "write"},
+		{"PUT", "/memories/" + changed, `{"text":"Ann likes wine."}`, "write update"},
+		{"DELETE", "/memories/" + deleted, "", "write delete"},
+	} {
+		done := make(chan answer)
+		go func() {
+			a, err := tryCall(c.method, car.base+c.path, "k", c.body, "X-Late", "1")
+			if err != nil {
+				t.Error(err)
+			}
+			done <- a
+		}()
+		<-back.made
+		signalPostgres(t, dir, syscall.SIGSTOP)
+		begun := time.Now()
+		back.free <- struct{}{}
+		a := <-done
+		t.Logf("%s: %d after %v", c.method, a.status, time.Since(begun))
+		if took := time.Since(begun); took > 20*time.Second || a.status != 200 && a.status != 503 {
+			t.Errorf("%s: %d %s after %v", c.method, a.status, a.body, took)
+		}
+		if _, id, ok := strings.Cut(a.body, `"id":"`); ok && c.method == "POST" {
+			made = id[:36]
+		}
+		signalPostgres(t, dir, syscall.SIGCONT)
+		waitFor(t, "Postgres to be taken up again", func() bool { return call(t, "GET", car.admin+"/readyz", "", "").status == 200 })
+		id := map[string]string{"POST": made, "PUT": changed, "DELETE": deleted}[c.method]
+		waitFor(t, "the outcome in the history", func() bool {
+			h := car.history(t, "mem0", id)
+			return h == c.history
+		})
+	}
+	list := call(t, "GET", car.base+"/memories?user_id=ann", "k", "")
+	if list.status != 200 || list.header.Get("X-Memproxy-Unverified") != "" || !strings.Contains(list.body, "wine") || !strings.Contains(list.body, "beer") || strings.Contains(list.body, "milk") {
+		t.Errorf("%d %v %s", list.status, list.header, list.body)
+	}
+	for _, text := range []string{"beer", "wine"} {
+		if n := mem0.sent("Ann likes " + text); n != 1 {
+			t.Errorf("%s was sent %d times", text, n)
+		}
+	}
+}
+
+// The real Mem0 is frozen with a write of ours: the caller is told within the deadline, in
+// the backend's dialect, that it did not answer; when it thaws, the write is there once at
+// most, nothing is sent again, and the next one goes through.
+//
+// Proves EDGE-14, EDGE-15.
+func TestBackendFrozenInMidRequest(t *testing.T) {
+	t.Parallel()
+	eng := startEngine(t)
+	conf := strings.Replace(sharedConfig, `upstream: "%s"}`, `upstream: "%s", timeouts: {upstream: 3s}}`, 1)
+	conf = fmt.Sprintf(strings.Replace(conf, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 100)
+	car := serve(t, t.TempDir(), conf)
+	if a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", add); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	all := family(t, eng.cmd.Process.Pid)
+	signal := func(sig syscall.Signal) {
+		for _, p := range all {
+			_ = syscall.Kill(p, sig) // one may have ended
+		}
+	}
+	signal(syscall.SIGSTOP)
+	t.Cleanup(func() { signal(syscall.SIGCONT) }) // or it cannot be stopped
+	begun := time.Now()
+	a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", strings.Replace(add, "note", "frozen", 1))
+	var body struct{ Detail string }
+	if took := time.Since(begun); a.status != 504 && a.status != 502 || took > 8*time.Second || json.Unmarshal([]byte(a.body), &body) != nil || body.Detail == "" {
+		t.Errorf("%d %s after %v", a.status, a.body, took)
+	}
+	if ready := call(t, http.MethodGet, car.admin+"/readyz", "", ""); ready.status != 200 {
+		t.Errorf("readiness: %d %s", ready.status, ready.body)
+	}
+	signal(syscall.SIGCONT)
+	waitFor(t, "the backend to be taken up again", func() bool {
+		return call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", strings.Replace(add, "note", "thawed", 1)).status == 200
+	})
+	sent := 0
+	for _, r := range eng.requests(t) {
+		if strings.Contains(string(r.Body), "frozen") {
+			sent++
+		}
+	}
+	if sent > 1 {
+		t.Errorf("sent %d times", sent)
+	}
+}

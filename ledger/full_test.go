@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Proves EDGE-3, SYN-5, TRL-7: an entry that was acknowledged just before the disk is
+// full is not lost. Until there is room the ledger says that it cannot be asked, and
+// lets no write in; then the entry is written by itself, once and in its order. A
+// process that ends meanwhile leaves it to the next one, if the redo log took it.
+func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		logged, ends bool // the redo log has room; the process ends before there is any
+		lost         int
+	}{
+		{"logged", true, false, 0},
+		{"not logged", false, false, 0},
+		{"logged, and the process ends", true, true, 0},
+		{"not logged, and the process ends", false, true, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var lost int
+			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Lost: func(int, error) { lost++ }}
+			l, err := Open(opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages := func(n int) {
+				t.Helper()
+				if _, err := l.writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pages(1) // no fewer than there are
+			if !tc.logged {
+				if l.redo.file, err = os.Open(opt.Path + redoSuffix); err != nil { // it takes no writes
+					t.Fatal(err)
+				}
+			}
+			big := func(i int) memproxy.Entry {
+				e := queuedEntry(fmt.Sprint("m", i))
+				e.Versions[0].Text = string(make([]byte, 64<<10))
+				return e
+			}
+			for i := range 3 {
+				if err := l.Commit(t.Context(), big(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failing := func(wrong bool) {
+				t.Helper()
+				_, locked := l.SessionLocked(t.Context(), "acme", "s")
+				_, bound := l.Bind(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}})
+				_, looked := l.Lookup(t.Context(), big(2).Versions[0].MemoryKey)
+				for call, err := range map[string]error{"Ping": l.Ping(t.Context()), "SessionLocked": locked, "Bind": bound, "Lookup": looked} {
+					if canWait(err) != wrong || !wrong && err != nil {
+						t.Errorf("%s: %v", call, err)
+					}
+				}
+			}
+			_ = l.Sync(t.Context()) // or the entries may still be on their way
+			failing(true)
+			if tc.ends {
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if l, err = Open(opt); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				pages(1 << 20)
+			}
+			failing(false)
+			defer func() { _ = l.Close() }()
+			if report, err := l.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || int(report.Checked) != 3-tc.lost || len(report.Faults) > 0 || lost != tc.lost {
+				t.Errorf("%d lost, %+v, %v", lost, report, err)
+			}
+			for i := range 3 - tc.lost {
+				k := big(i).Versions[0].MemoryKey
+				if v, err := l.Version(t.Context(), k, 1); err != nil || v.Text != big(i).Versions[0].Text {
+					t.Errorf("%v: %v", k, err)
+				}
+			}
+			if info, err := os.Stat(opt.Path + redoSuffix); err != nil || info.Size() != 0 {
+				t.Errorf("what is written stays in the log: %v, %v", info, err)
+			}
+		})
+	}
+}
