@@ -164,7 +164,6 @@ func (l *Ledger) write() {
 	for first := range l.jobs {
 		group = l.gather(append(append(group[:0], kept...), first))
 		kept = attempt(l, group)
-		l.kept.Store(int64(len(kept)))
 	}
 	for _, j := range attempt(l, kept) {
 		if j.number == 0 { // else the next process finds it in the redo log
@@ -175,13 +174,15 @@ func (l *Ledger) write() {
 
 // attempt does jobs, together or each on its own, and returns the queued entries
 // that have to wait. What comes after one that waits waits too, or fails:
-// the order stays, and no caller is told that the ledger is up to date.
+// the order stays, and no caller is told that the ledger is up to date. How many
+// wait is known before anybody is answered.
 func attempt(l *Ledger, group []*job) (kept []*job) {
 	if len(group) == 0 {
 		return nil
 	}
 	err := l.persist(group)
 	if err == nil {
+		l.kept.Store(0)
 		finish(l, group, nil)
 		return nil
 	}
@@ -194,7 +195,11 @@ func attempt(l *Ledger, group []*job) (kept []*job) {
 		}
 		if j.done == nil && canWait(err) {
 			kept, full = append(kept, j), err
+			l.kept.Store(int64(len(kept)))
 			continue
+		}
+		if full == nil {
+			l.kept.Store(0)
 		}
 		finish(l, group[i:i+1], err)
 	}
