@@ -178,10 +178,10 @@ type Operation struct {
 	Claims  []Claim
 	// Targets are the ids of existing memories (or of what TargetKind says)
 	// that the operation names.
-	Targets    []string
+	Targets []string
 	// Upserts is the target that comes to be where it is not there: what the
 	// backend finds by a key of the caller's choice.
-	Upserts string
+	Upserts    string
 	TargetKind TargetKind
 	// Refs are all existing objects and owners that the request names, wherever
 	// it names them: path, query, headers, body, filters, references.
