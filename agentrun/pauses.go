@@ -62,15 +62,16 @@ func (t *turns) path(key string) string {
 
 // Open keeps a turn that begins, in the place of an earlier one of the same key.
 // The caller holds the key's lock, and calls done before it gives that back: whole
-// unless the turn broke off, so that its agent may wait.
-func (r *Runs) Open(key string) (done func(whole bool), err error) {
+// unless the turn broke off, so that its agent may wait. A turn that cannot be kept
+// goes on: its agent's next turn answers what waits.
+func (r *Runs) Open(ctx context.Context, key string) (done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
 	if path == "" || !t.begin(key) {
-		return func(bool) {}, nil
+		return func(bool) {}
 	}
 	now := r.opt.Clock()
-	err = os.MkdirAll(t.dir, 0o700)
+	err := os.MkdirAll(t.dir, 0o700)
 	if err == nil {
 		err = os.WriteFile(path, nil, 0o600)
 	}
@@ -78,16 +79,15 @@ func (r *Runs) Open(key string) (done func(whole bool), err error) {
 		err = os.Chtimes(path, now, now)
 	}
 	if err != nil {
-		t.end(key, time.Time{})
-		return func(bool) {}, fmt.Errorf("the turn cannot be kept: %w", err)
+		r.opt.Log.WarnContext(ctx, "a turn is not kept; if it breaks off, its agent waits until its next turn", "backend", r.opt.Backend.Name, "error", err)
 	}
 	return func(whole bool) {
-		if whole {
+		if whole || err != nil {
 			r.forget(key)
 			return
 		}
 		t.end(key, r.opt.Clock().Add(r.opt.Every))
-	}, nil
+	}
 }
 
 // begin reports whether there is room for a turn.
@@ -115,9 +115,7 @@ func (t *turns) end(key string, next time.Time) {
 
 // forget removes a turn that is over. One that stays costs a look at its agent.
 func (r *Runs) forget(key string) {
-	if err := os.Remove(r.turns.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.opt.Log.Warn("a turn that is over stays in the journal", "backend", r.opt.Backend.Name, "error", err)
-	}
+	_ = os.Remove(r.turns.path(key))
 	r.turns.end(key, time.Time{})
 }
 

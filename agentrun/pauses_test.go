@@ -29,11 +29,7 @@ func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 
 func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	t.Helper()
-	done, err := r.Open(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return done
+	return r.Open(t.Context(), key)
 }
 
 // Proves EDGE-1: a turn is looked at when it broke off an interval ago, not while

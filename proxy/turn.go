@@ -119,8 +119,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		return
 	}
 	if err == nil {
-		var done func(whole bool)
-		done, err = p.runs.Open(turn.Key())
+		done := p.runs.Open(ctx, turn.Key())
 		defer func() { done(whole) }()
 	}
 	if resumable, ok := turn.(memproxy.Resumable); ok && err == nil {
