@@ -69,8 +69,9 @@ def spoken(message):
     if isinstance(content, list):
         content = "\n".join(part.get("text", "") for part in content if part.get("type") == "text")
     content = str(content or "")
-    # What Letta Code tells the agent before what its user says.
-    content = re.sub(r"\A(?:<system-reminder>.*?</system-reminder>\s*)+(?=\S)", "", content, flags=re.S)
+    if not re.search(r"^(?:user: )?ASIDE ", content, re.M):  # else the transcript that a sleeptime agent is handed
+        # What Letta Code tells the agent before what its user says.
+        content = re.sub(r"\A(?:<system-reminder>.*?</system-reminder>\s*)+(?=\S)", "", content, flags=re.S)
     try:
         packed = json.loads(content)
     except ValueError:
