@@ -28,7 +28,7 @@ const (
 	// looks at: an agent whose turn is not kept waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
 	// unanswered is what the agent reads in place of its call's result.
-	unanswered = "memproxy restarted before this call was ruled on; nothing was written"
+	unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
 var errLegs = errors.New("the run has too many legs")
@@ -113,6 +113,18 @@ func (t *turns) end(key string, next time.Time) {
 	}
 }
 
+// postpone notes when a turn that broke off is looked at again. It reports false,
+// and notes nothing, where a later turn of the same key is under way by now.
+func (t *turns) postpone(key string, next time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := t.open[key]; open {
+		return false
+	}
+	t.next[key] = next
+	return true
+}
+
 // forget removes a turn that is over. One that stays costs a look at its agent.
 func (r *Runs) forget(key string) {
 	_ = os.Remove(r.turns.path(key))
@@ -162,11 +174,12 @@ func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 		}
 		over, failed := r.free(ctx, recoverer, turn.key)
 		age := now.Sub(turn.begun)
-		if over || age > r.opt.RunTimeout {
+		if !over && age <= r.opt.RunTimeout {
+			r.turns.postpone(turn.key, now.Add(max(r.opt.Every, age/8)))
+		} else if r.turns.postpone(turn.key, now) {
 			r.forget(turn.key)
 			continue
 		}
-		r.turns.end(turn.key, now.Add(max(r.opt.Every, age/8)))
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("backend %s: a pause could not be declined: %w", r.opt.Backend.Name, failed))
 		}

@@ -63,10 +63,15 @@ func TestTurnsThatBrokeOffAreDue(t *testing.T) {
 	if err != nil || len(left) != 2 || left[0].key != "agent-broken" || left[1].key != "agent-under-way" || !left[0].begun.Equal(now) {
 		t.Errorf("the next process: %+v, %v", left, err)
 	}
-	next.turns.end("agent-broken", now.Add(time.Minute)) // its model is thinking still
+	next.turns.postpone("agent-broken", now.Add(time.Minute)) // its model is thinking still
 	if got := keysOf(t, next, now.Add(time.Second)); fmt.Sprint(got) != "[agent-under-way]" {
 		t.Errorf("after a look: %q", got)
 	}
+	later := opened(t, next, "agent-broken")
+	if next.turns.postpone("agent-broken", now) || len(keysOf(t, next, now.Add(time.Hour))) != 1 {
+		t.Error("a look that was late counts for the turn that began meanwhile")
+	}
+	later(true)
 }
 
 // Proves EDGE-16: a round looks at so many turns that it does not flood the

@@ -26,7 +26,8 @@ type Options struct {
 	// Locks are held while a run may change its agents.
 	Locks *Locks
 	// Dir is the directory of runs that are not over, for the process that comes
-	// after this one. It holds memories. "": runs are not compensated.
+	// after this one. It holds memories. "": runs are not compensated, and what waits
+	// in turns that broke off is left to the agent's next turn.
 	Dir string
 	// Every is how long a pause may wait until it is declined. Zero: for ever.
 	Every time.Duration

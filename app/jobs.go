@@ -2,12 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
@@ -65,25 +65,20 @@ func (s *App) startJobs() {
 	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
 		s.jobs.Start(job)
 	}
-	s.jobs.Start(runsJob(s.cfg.Backends, s.proxies))
+	for i, p := range s.proxies {
+		s.jobs.Start(runsJob(&s.cfg.Backends[i], p.Runs()))
+	}
 	s.keepBaseline()
 }
 
-// runsJob settles the runs of agents that broke off, of all backends.
-func runsJob(backends []config.Backend, proxies []*proxy.Proxy) upkeep.Job {
-	every := proxy.DefaultReconcile
-	for _, b := range backends {
-		if d := b.Reconcile.Time(); d > 0 {
-			every = min(every, d)
-		}
+// runsJob settles the runs of a backend's agents that broke off. Each backend has a
+// job of its own: an agent that is freed goes on for as long as its model does.
+func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
+	every := b.Reconcile.Time()
+	if every <= 0 {
+		every = proxy.DefaultReconcile
 	}
-	return upkeep.Job{Name: "runs", Every: every, Wake: upkeep.AtOnce(), Once: func(ctx context.Context, now time.Time) error {
-		var err error
-		for _, p := range proxies {
-			err = errors.Join(err, p.Runs().Once(ctx, now))
-		}
-		return err
-	}}
+	return upkeep.Job{Name: "runs:" + b.Name, Every: every, Wake: upkeep.AtOnce(), Once: runs.Once}
 }
 
 func (s *App) holdKeeper() *holds.Keeper {

@@ -90,11 +90,11 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
 	l.breaks(c, 1, poisoned)
-	l.once("runs", time.Now().Add(20*time.Second))
+	l.once("runs:mem0", time.Now().Add(20*time.Second))
 	if !l.waits() || len(l.open()) != 1 {
 		t.Fatalf("before the interval is over, the agent is free; kept: %v", l.open())
 	}
-	l.once("runs", time.Now().Add(40*time.Second))
+	l.once("runs:mem0", time.Now().Add(40*time.Second))
 	if l.waits() || len(l.open()) != 0 {
 		t.Errorf("the agent waits; kept: %v", l.open())
 	}
@@ -103,7 +103,7 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	if n := strings.Count(rec, `"id":"system:reconciler"`); n != 3 {
 		t.Errorf("%d calls are recorded: %s", n, rec)
 	}
-	for _, want := range []string{"memproxy restarted before this call was ruled on; nothing was written", "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
+	for _, want := range []string{"the turn broke off before this call was ruled on; nothing was written", "letta.send_message/memory_insert", "letta.send_message/memory_replace"} {
 		if !strings.Contains(rec, want) {
 			t.Errorf("no %s in %s", want, rec)
 		}
@@ -140,7 +140,7 @@ func TestPausesOfConversationsAreDeclined(t *testing.T) {
 	if a := l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken); a.status != http.StatusBadGateway {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.once("runs", later())
+	l.once("runs:mem0", later())
 	if left := l.open(); len(left) != 0 {
 		t.Errorf("kept: %v", left)
 	}
@@ -177,12 +177,12 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 			if name == "shadow mode" || name == "switched off" {
 				kept = 0
 			}
-			l.once("runs", later())
+			l.once("runs:mem0", later())
 			if !l.waits() || len(l.open()) != kept {
 				t.Errorf("somebody else's pause was answered; kept: %v", l.open())
 			}
 			l.blocks("Ann", "helper")
-			l.once("runs", time.Now().Add(time.Hour))
+			l.once("runs:mem0", time.Now().Add(time.Hour))
 			if !l.waits() || len(l.open()) != 0 {
 				t.Errorf("after an hour, kept: %v", l.open())
 			}
@@ -203,7 +203,7 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 				case 2:
 					panic(http.ErrAbortHandler)
 				case 4: // the model thinks while the pause grows old
-					l.once("runs", later())
+					l.once("runs:mem0", later())
 				}
 			}
 			h.ServeHTTP(w, r)
@@ -235,16 +235,16 @@ func TestPausesThatCannotBeDeclinedAreTriedAgain(t *testing.T) {
 	for i, refused := range []string{http.MethodGet, http.MethodPost} {
 		m.set(func(w http.ResponseWriter, r *http.Request) bool { return r.Method == refused && refusal(w) })
 		at := time.Now().Add(time.Duration(i+1) * 5 * time.Minute)
-		if err := l.car.Once(context.Background(), "runs", at); err == nil || !strings.Contains(err.Error(), "backend mem0: a pause could not be declined") {
+		if err := l.car.Once(context.Background(), "runs:mem0", at); err == nil || !strings.Contains(err.Error(), "backend mem0: a pause could not be declined") {
 			t.Errorf("%s is refused: %v", refused, err)
 		}
 		if !l.waits() || len(l.open()) != 1 {
 			t.Fatalf("%s is refused; kept: %v", refused, l.open())
 		}
-		l.once("runs", at.Add(time.Second)) // not due
+		l.once("runs:mem0", at.Add(time.Second)) // not due
 	}
 	m.set(nil)
-	l.once("runs", time.Now().Add(20*time.Minute))
+	l.once("runs:mem0", time.Now().Add(20*time.Minute))
 	if l.waits() || len(l.open()) != 0 {
 		t.Errorf("kept: %v", l.open())
 	}
@@ -263,7 +263,7 @@ func TestTurnsThatEndedCostNothing(t *testing.T) {
 		t.Fatalf("%d %s; kept: %v", a.status, a.body, l.open())
 	}
 	before := requests.Load()
-	l.once("runs", later())
+	l.once("runs:mem0", later())
 	if n := requests.Load() - before; n != 0 {
 		t.Errorf("%d requests", n)
 	}
