@@ -36,7 +36,7 @@ const maxFindings = 32
 const decodedBonus, hiddenBonus = 100, 200
 
 // examine runs the layers over every reading of a text.
-func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
+func (s *Screener) examine(text string) []memproxy.Finding {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	reading := normal.Read(text)
@@ -46,11 +46,8 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 		v := &reading.Views[i]
 		from := len(out)
 		sc.words = s.pack.vocabulary.Read(sc.words[:0], v.Text)
-		var err error
 		if !s.off[LayerLexicon] {
-			if out, err = s.lexicon(out, v); err != nil {
-				return nil, err
-			}
+			out = s.lexicon(out, v)
 		}
 		if !s.off[LayerDirective] {
 			out = found(out, v, s.pack.directives, sc.words, sc)
@@ -73,7 +70,7 @@ func (s *Screener) examine(text string) ([]memproxy.Finding, error) {
 	if reading.Cut {
 		out = append(out, memproxy.Finding{Rule: RuleBounds, Severity: "high", End: len(text), Score: unreadScore})
 	}
-	return settle(out), nil
+	return settle(out)
 }
 
 // hid raises a finding where its place does not read as it stands.
@@ -88,15 +85,14 @@ func hid(f *memproxy.Finding, v *normal.View) {
 	f.Score = min(memproxy.Full, f.Score+bonus)
 }
 
-func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) ([]memproxy.Finding, error) {
-	hits, err := s.pack.lexicon.Find(v.Text)
-	for _, h := range hits {
+func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) []memproxy.Finding {
+	for _, h := range s.pack.lexicon.Find(v.Text) {
 		r := &s.pack.lexicon.Rules[h.Rule]
 		f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
 		f.Start, f.End = v.Span(h.Start, h.End)
 		out = append(out, f)
 	}
-	return out, err
+	return out
 }
 
 // RuleClassifier is the rule of the classifier's finding.

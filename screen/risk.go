@@ -72,4 +72,4 @@ func (s *Screener) risk(findings []memproxy.Finding, source, trust string) mempr
 }
 
 // unread reports findings that say that a text was not read to its end.
-func unread(f memproxy.Finding) bool { return f.Rule == RuleBounds || f.Rule == ruleUnreadable }
+func unread(f memproxy.Finding) bool { return f.Rule == RuleBounds }

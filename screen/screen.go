@@ -122,11 +122,7 @@ const RuleRisk = "screen.risk"
 // Text judges one text that comes from a source and a principal of a trust
 // tier; both may be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
-	findings, err := s.findings(text)
-	if err != nil {
-		findings = []memproxy.Finding{unreadable(text)}
-	}
-	return s.report(slices.Clone(findings), source, trust)
+	return s.report(slices.Clone(s.findings(text)), source, trust)
 }
 
 // report weighs findings.
@@ -180,36 +176,26 @@ func (s *Screener) Version() string { return s.pack.Version() }
 
 // findings returns what the layers find, from memory when the same text was
 // judged before.
-func (s *Screener) findings(text string) ([]memproxy.Finding, error) {
+func (s *Screener) findings(text string) []memproxy.Finding {
 	if s.cache == nil {
 		return s.examine(text)
 	}
 	key := sha256.Sum256([]byte(text))
 	if f, ok := s.cache.Get(key); ok {
-		return f, nil
+		return f
 	}
-	f, err := s.examine(text)
-	if err == nil {
-		s.cache.Add(key, f)
-	}
-	return f, err
+	f := s.examine(text)
+	s.cache.Add(key, f)
+	return f
 }
 
-const (
-	// RuleBounds is the rule of the finding for a text that nests deeper, or gives
-	// more, than is read: what the rest says is unknown. No layer has it, and no
-	// setting switches it off.
-	RuleBounds = "form.bounds"
-	// ruleUnreadable is that for a text that could not be judged.
-	ruleUnreadable = "screen.unreadable"
-	// unreadScore is the score of both.
-	unreadScore = 700
-)
+// RuleBounds is the rule of the finding for a text that nests deeper, or gives
+// more, than is read: what the rest says is unknown. No layer has it, and no
+// setting switches it off.
+const RuleBounds = "form.bounds"
 
-// unreadable is the finding for a text that could not be judged.
-func unreadable(text string) memproxy.Finding {
-	return memproxy.Finding{Rule: ruleUnreadable, Severity: "high", End: len(text), Score: unreadScore}
-}
+// unreadScore is the score of RuleBounds.
+const unreadScore = 700
 
 func severity(score int, p *Pack) string {
 	switch {

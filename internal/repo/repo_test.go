@@ -169,7 +169,6 @@ var fences = []struct {
 	{"google.golang.org/grpc", []string{"envoy/"}, "the gRPC server serves Envoy only"},
 	{"github.com/redis/go-redis", []string{"budgets/redisstore"}, "Redis is one budget store"},
 	{"github.com/cedar-policy/cedar-go", []string{"policy/cedar"}, "the policy engine can be replaced in one room"},
-	{"github.com/wasilibs/go-re2", []string{"screen"}, "patterns belong to screening"},
 	{"modernc.org/sqlite", []string{"ledger"}, "storage belongs to the ledger"},
 	{"github.com/jackc/pgx", []string{"ledger"}, "storage belongs to the ledger"},
 	{"go.opentelemetry.io/otel/sdk", []string{"telemetry"}, "the SDK is set up in one place; others use the API"},

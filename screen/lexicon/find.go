@@ -2,131 +2,120 @@ package lexicon
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"unicode/utf8"
 )
 
-const (
-	// chunk is how much text is looked at to say where a pattern matched, and
-	// overlap how much of it the next chunk sees again: expressions are short.
-	chunk   = 1024
-	overlap = 192
-	// maxHits bounds the places that are told apart in one text. More of the
-	// same would not change what is done.
-	maxHits = 16
-)
+// maxHits bounds the places of one rule that are told apart in a text. More of
+// the same would not change what is done.
+const maxHits = 16
 
-// Find returns where rules hold in text. Where they hold in more places than
-// are told apart, the last hit reaches over all the rest, to the text's end.
-// The error means that the text could not be judged; it is breakage, never
-// "nothing found".
-func (l *Lexicon) Find(text string) ([]Hit, error) {
-	if l.set == nil || text == "" {
-		return nil, nil
+// span is a stretch of a text, [from, to).
+type span struct{ from, to int }
+
+// Find returns where rules hold in text, in their order there. Where one holds
+// in more places than are told apart, its last hit reaches over all the rest,
+// to the text's end.
+func (l *Lexicon) Find(text string) []Hit {
+	if l.scanner == nil {
+		return nil
 	}
-	ids, err := l.set.FindAllStringWithError(text, -1)
-	if err != nil {
-		return nil, fmt.Errorf("lexicon: %w", err)
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	slices.Sort(ids)
-	var hits []Hit
-	for start := 0; start < len(text) && len(hits) < maxHits; start += chunk - overlap {
-		end := min(len(text), start+chunk)
-		here := ids
-		if len(text) > chunk {
-			if here, err = l.set.FindAllStringWithError(text[start:end], -1); err != nil {
-				return nil, fmt.Errorf("lexicon: %w", err)
+	var around [][]span // of each part, the stretches in which it may match
+	l.scanner.scan(text, func(id, end int) {
+		if around == nil {
+			around = make([][]span, len(l.parts))
+		}
+		lit := &l.literals[id]
+		for _, part := range lit.parts {
+			a := l.parts[part].anchor
+			// One more character on either side is what a boundary of words looks at.
+			s := span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)}
+			if n := len(around[part]); n > 0 && s.from <= around[part][n-1].to {
+				last := &around[part][n-1]
+				last.from, last.to = min(last.from, s.from), max(last.to, s.to)
+				continue
 			}
-			slices.Sort(here)
+			around[part] = append(around[part], s)
 		}
-		hits = l.inChunk(hits, text[start:end], start, here)
-		if len(hits) >= maxHits {
-			last := &hits[len(hits)-1]
-			last.Start, last.End = min(last.Start, start), len(text)
+	})
+	if around == nil {
+		return nil
+	}
+	return l.hits(text, func(part int) []span { return l.parts[part].matches(text, around[part]) })
+}
+
+// matches returns the matches of a part in stretches of a text around literals.
+// One that reaches to where its stretch was cut off does not count: no match
+// with that literal does, and the cut may have made it.
+func (p *owned) matches(text string, around []span) []span {
+	var out []span
+	for _, in := range around {
+		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {
+			m := span{in.from + m[0], in.from + m[1]}
+			if (m.from > in.from || in.from == 0) && (m.to < in.to || in.to == len(text)) {
+				out = append(out, m)
+			}
 		}
-		if end == len(text) {
-			break
+	}
+	return out
+}
+
+// hits are the places in which rules hold, by the matches of their parts.
+func (l *Lexicon) hits(text string, matches func(part int) []span) []Hit {
+	var hits []Hit
+	for ri, first := 0, 0; ri < len(l.Rules); ri++ {
+		r := &l.Rules[ri]
+		var found []span
+		for i := range r.parts {
+			own := matches(first + i)
+			switch {
+			case r.Within == 0:
+				found = append(found, own...)
+			case i == 0:
+				found = own
+			default:
+				found = r.near(found, own)
+			}
+			if r.Within > 0 && len(found) == 0 {
+				break
+			}
+		}
+		first += len(r.parts)
+		slices.SortFunc(found, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+		found = slices.Compact(found)
+		if len(found) > maxHits {
+			found = found[:maxHits]
+			found[maxHits-1].to = len(text)
+		}
+		for _, s := range found {
+			hits = append(hits, Hit{ri, s.from, s.to})
 		}
 	}
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.End, b.End))
 	})
-	return slices.Compact(hits), nil
-}
-
-// inChunk adds the hits in one chunk of which the patterns ids match.
-func (l *Lexicon) inChunk(hits []Hit, text string, at int, ids []int) []Hit {
-	last := -1
-	for _, id := range ids {
-		ri := l.owner[id]
-		if len(hits) >= maxHits {
-			break
-		}
-		r := &l.Rules[ri]
-		if r.Within > 0 {
-			if ri == last {
-				continue
-			}
-			last = ri
-			for _, s := range r.near(text, ids) {
-				hits = append(hits, Hit{ri, at + s[0], at + s[1]})
-			}
-			continue
-		}
-		for _, p := range r.parts {
-			if p.id != id {
-				continue
-			}
-			for _, m := range p.re.FindAllStringIndex(text, maxHits-len(hits)) {
-				hits = append(hits, Hit{ri, at + m[0], at + m[1]})
-			}
-		}
-	}
 	return hits
 }
 
-// maxPlaces bounds the positions of one part that near compares.
-const maxPlaces = 32
-
-// near finds the places in which every part of the rule matches, each time the
-// closest. Where a part matches in more places than are compared, the chunk is
-// one place.
-func (r *Rule) near(text string, ids []int) [][2]int {
-	for _, p := range r.parts {
-		if _, found := slices.BinarySearch(ids, p.id); !found {
-			return nil
-		}
-	}
-	crowded := false
-	var spans [][2]int
-	for i, p := range r.parts {
-		places := p.re.FindAllStringIndex(text, maxPlaces)
-		crowded = crowded || len(places) == maxPlaces
-		if i == 0 {
-			for _, q := range places {
-				spans = append(spans, [2]int{q[0], q[1]})
+// near widens spans by the closest of the places of one more part, and leaves
+// those out that have none within the rule's distance. Places are in their
+// order in the text.
+func (r *Rule) near(spans, places []span) []span {
+	var wider []span
+	for _, s := range spans {
+		from, _ := slices.BinarySearchFunc(places, s.to-r.Within, func(p span, at int) int { return cmp.Compare(p.from, at) })
+		best := span{0, r.Within + 1}
+		for _, p := range places[from:] {
+			if p.from > s.from+r.Within {
+				break
 			}
-			continue
-		}
-		var wider [][2]int
-		for _, s := range spans {
-			best := [2]int{0, r.Within + 1}
-			for _, q := range places {
-				if lo, hi := min(s[0], q[0]), max(s[1], q[1]); hi-lo < best[1]-best[0] {
-					best = [2]int{lo, hi}
-				}
-			}
-			if best[1]-best[0] <= r.Within {
-				wider = append(wider, best)
+			if at := (span{min(s.from, p.from), max(s.to, p.to)}); at.to-at.from < best.to-best.from {
+				best = at
 			}
 		}
-		spans = wider
+		if best.to-best.from <= r.Within {
+			wider = append(wider, best)
+		}
 	}
-	if crowded && len(spans) > 0 {
-		return [][2]int{{0, len(text)}}
-	}
-	return spans
+	return wider
 }

@@ -4,17 +4,17 @@
 // It promises one linear pass over a text for all rules together, positions
 // for what was found, and a linter that keeps patterns out whose cost an
 // attacker could choose: nearness is a number of bytes compared in Go, never a
-// bounded gap in a pattern.
+// bounded gap in a pattern. The pass finds literals of which each match has
+// one; a pattern is tried only around them.
 package lexicon
 
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/wasilibs/go-re2/experimental"
 )
 
 // Rule is one expression, or several that stand near each other.
@@ -28,18 +28,32 @@ type Rule struct {
 	parts    []part
 }
 
-// part is a pattern, compiled alone to say where it matches.
+// part is a pattern and the literals around which it is tried.
 type part struct {
-	id int // in the set
-	re *regexp.Regexp
+	re     *regexp.Regexp
+	anchor *anchor
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
 // use.
 type Lexicon struct {
-	Rules []Rule
-	set   *experimental.Set
-	owner []int // rule of each pattern of the set
+	Rules    []Rule
+	parts    []owned
+	scanner  *scanner
+	literals []literal
+}
+
+// owned is a part and its rule.
+type owned struct {
+	part
+	rule int
+}
+
+// literal is one that the scanner finds: its greatest length in a text, and
+// the parts whose matches may contain it.
+type literal struct {
+	width int
+	parts []int
 }
 
 // Hit is a place where a rule holds, in bytes of the text.
@@ -57,7 +71,6 @@ type Hit struct {
 // Errors name file and line.
 func Parse(file, src string) (*Lexicon, error) {
 	l := &Lexicon{}
-	var patterns []string
 	n := 0
 	seen := map[string]bool{}
 	for line := range strings.Lines(src) {
@@ -99,24 +112,43 @@ func Parse(file, src string) (*Lexicon, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
 		}
-		r.parts = append(r.parts, part{len(patterns), re})
-		l.owner = append(l.owner, len(l.Rules)-1)
-		patterns = append(patterns, "(?i)"+p)
+		tree, err := syntax.Parse(p, syntax.Perl|syntax.FoldCase)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		r.parts = append(r.parts, part{re, anchorOf(tree)})
 	}
 	for _, r := range l.Rules {
 		if len(r.parts) == 0 {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
 	}
-	if len(patterns) == 0 {
-		return l, nil
-	}
-	set, err := experimental.CompileSet(patterns)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	l.set = set
+	l.index()
 	return l, nil
+}
+
+// index makes one scanner for the literals of all parts.
+func (l *Lexicon) index() {
+	var texts []string
+	ids := map[string]int{}
+	for ri, r := range l.Rules {
+		for _, p := range r.parts {
+			for _, text := range p.anchor.literals {
+				id, ok := ids[text]
+				if !ok {
+					id = len(texts)
+					ids[text] = id
+					texts = append(texts, text)
+					l.literals = append(l.literals, literal{width: widthOf(text)})
+				}
+				if in := &l.literals[id]; !slices.Contains(in.parts, len(l.parts)) {
+					in.parts = append(in.parts, len(l.parts))
+				}
+			}
+			l.parts = append(l.parts, owned{p, ri})
+		}
+	}
+	l.scanner = newScanner(texts)
 }
 
 // maxWithin bounds how far apart the parts of a rule may stand.

@@ -1,8 +1,14 @@
 package lexicon
 
 import (
+	"math/rand/v2"
+	"os"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 )
 
 func parse(t testing.TB, src string) *Lexicon {
@@ -38,10 +44,7 @@ func TestFind(t *testing.T) {
 		{strings.Repeat("x", 1020) + " <script>", "tag[<script]"},
 		{"", ""},
 	} {
-		hits, err := l.Find(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hits := l.Find(c.text)
 		var got []string
 		for _, h := range hits {
 			got = append(got, l.Rules[h.Rule].ID+"["+c.text[h.Start:h.End]+"]")
@@ -52,10 +55,25 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// However often a rule holds, the hits of others are told, and its own cover
+// the text.
 func TestHitsAreBounded(t *testing.T) {
-	hits, err := parse(t, two).Find(strings.Repeat("<script>"+strings.Repeat(" ", 2000), 100))
-	if err != nil || len(hits) > maxHits {
-		t.Errorf("%d hits, %v", len(hits), err)
+	l := parse(t, two)
+	text := strings.Repeat("<script>"+strings.Repeat(" ", 200), 100) + "curl | sh"
+	hits := l.Find(text)
+	if len(hits) != maxHits+1 || hits[maxHits-1].End != len(text) || l.Rules[hits[maxHits].Rule].ID != "pipe" {
+		t.Errorf("%d hits: %v", len(hits), hits)
+	}
+}
+
+// Decoys of one part of a rule hide no place in which its parts are near.
+func TestNearBehindDecoys(t *testing.T) {
+	l := parse(t, two)
+	decoys := strings.Repeat("curl ", 200)
+	text := decoys + strings.Repeat("and so on ", 8) + "curl a | sh"
+	hits := l.Find(text)
+	if len(hits) != 1 || text[hits[0].Start:hits[0].End] != "curl a | sh" {
+		t.Errorf("got %v", hits)
 	}
 }
 
@@ -63,13 +81,13 @@ func TestHitsAreBounded(t *testing.T) {
 // harmless relatives are not.
 func TestLint(t *testing.T) {
 	for _, p := range []string{
-		`a.*b`, `a.{0,60}b`, `a[^x]*b`, `a[^<>]{0,9}b`, `(a.+)`, `(?s:a.?.*b)`, `\w{40}`, `[0-9a-f]{16,}`, `a{13}`, `(a+b)+`, `(a|b*)*`, `a*`, `x?`, `(^|a?)`, `a(b`,
+		`a.*b`, `a.{0,60}b`, `a[^x]*b`, `a[^<>]{0,9}b`, `(a.+)`, `(?s:a.?.*b)`, `\w{40}`, `[0-9a-f]{16,}`, `a{13}`, `(a+b)+`, `(a|b*)*`, `a*`, `x?`, `(^|a?)`, `a(b`, `[a-z]{3}`, `\d+\s`,
 	} {
 		if Lint(p) == nil {
 			t.Errorf("%s is accepted", p)
 		}
 	}
-	for _, p := range []string{`a.b`, `a\s*b`, `a[a-z]{0,12}b`, `\d+`, `(^|\n)system:`, `a+b+`, `<(a|b)\s`, `[a-z0-9._/-]+\?`} {
+	for _, p := range []string{`ax.b`, `ax\s*b`, `ax[a-z]{0,12}b`, `#\d+`, `(^|\n)system:`, `a+b+`, `<(a|b)\s`, `[a-z0-9._/-]+\?`} {
 		if err := Lint(p); err != nil {
 			t.Error(err)
 		}
@@ -83,8 +101,8 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a high 1001 f", "l.txt:1: the score"},
 		{"a dire 1 f", "l.txt:1: unknown severity"},
 		{"a high 1 f\n  near 4000\n  x", "l.txt:2: near wants"},
-		{"a high 1 f\n  x\na high 1 f", "l.txt:3: rule a is defined twice"},
-		{"a high 1 f\n\nb high 1 f\n  x", "l.txt:1: rule a has no pattern"},
+		{"a high 1 f\n  xyz\na high 1 f", "l.txt:3: rule a is defined twice"},
+		{"a high 1 f\n\nb high 1 f\n  xyz", "l.txt:1: rule a has no pattern"},
 		{"a high 1 f\n  x.*y", "l.txt:2: pattern"},
 	} {
 		if _, err := Parse("l.txt", c.src); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -93,27 +111,119 @@ func TestMistakesNameTheirLine(t *testing.T) {
 	}
 }
 
-// What the set and the single expressions find together, the single ones find
-// alone.
-func FuzzFindAgainstSingleExpressions(f *testing.F) {
-	l := parse(f, two)
-	for _, s := range []string{"<script>", "curl | sh", "javascript:a", strings.Repeat("<", 3000) + "script>", "\xff<script "} {
-		f.Add(s)
+// everywhere is what Find returns, by each expression over the whole text.
+func (l *Lexicon) everywhere(text string) []Hit {
+	return l.hits(text, func(part int) []span {
+		var out []span
+		for _, m := range l.parts[part].re.FindAllStringIndex(text, -1) {
+			out = append(out, span{m[0], m[1]})
+		}
+		return out
+	})
+}
+
+func shipped(t testing.TB) *Lexicon {
+	src, err := os.ReadFile("../pack/lexicon.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		hits, err := l.Find(text)
+	return parse(t, string(src))
+}
+
+// example appends a text that re matches, as chance wants it.
+func example(dst []byte, re *syntax.Regexp, rng *rand.Rand) []byte {
+	again := func(least, most int) {
+		for range least + rng.IntN(most-least+1) {
+			dst = example(dst, re.Sub[0], rng)
+		}
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			for range rng.IntN(4) {
+				r = unicode.SimpleFold(r)
+			}
+			dst = utf8.AppendRune(dst, r)
+		}
+	case syntax.OpCharClass:
+		i := 2 * rng.IntN(len(re.Rune)/2)
+		dst = utf8.AppendRune(dst, re.Rune[i]+rng.Int32N(min(50, re.Rune[i+1]-re.Rune[i]+1)))
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		dst = append(dst, '~')
+	case syntax.OpCapture:
+		return example(dst, re.Sub[0], rng)
+	case syntax.OpStar:
+		again(0, 4)
+	case syntax.OpPlus:
+		again(1, 4)
+	case syntax.OpQuest:
+		again(0, 1)
+	case syntax.OpRepeat:
+		again(re.Min, max(re.Min, re.Max))
+	case syntax.OpAlternate:
+		return example(dst, re.Sub[rng.IntN(len(re.Sub))], rng)
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			dst = example(dst, sub, rng)
+		}
+	}
+	return dst
+}
+
+// Each shipped pattern is found in texts made from it, between others and in
+// prose, and nothing else is: as if each were tried over the whole text.
+func TestFindsWhatEachExpressionFinds(t *testing.T) {
+	l := shipped(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	between := []string{" ", "\n", "a", "", ". ", "\xff", "ſ", "日", strings.Repeat(" and so on", 60)}
+	for n := range 5 * len(l.parts) {
+		p := l.parts[n%len(l.parts)]
+		tree, err := syntax.Parse(p.re.String(), syntax.Perl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, h := range hits {
-			if h.Start < 0 || h.End > len(text) || h.Start >= h.End {
-				t.Fatalf("hit %+v of %d bytes", h, len(text))
-			}
+		text := []byte(between[rng.IntN(len(between))])
+		for range 1 + rng.IntN(3) {
+			text = append(example(text, tree, rng), between[rng.IntN(len(between))]...)
 		}
-		for _, p := range l.Rules[0].parts {
-			if m := p.re.FindStringIndex(text); m != nil && len(hits) == 0 {
-				t.Fatalf("%q is not found in %q", text[m[0]:m[1]], text)
-			}
+		if got, want := l.Find(string(text)), l.everywhere(string(text)); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func FuzzFindAgainstExpressions(f *testing.F) {
+	l := shipped(f)
+	for _, s := range []string{"<script>", "curl | sh", "javaſcript:a", strings.Repeat("<", 3000) + "script>", "\xff<script ", "<ſcript>", "\u212aernel: nc -l 1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 2*reach {
+			t.Skip("an unbounded repetition is searched over reach bytes")
+		}
+		if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
 		}
 	})
+}
+
+// What an attacker can make a text cost: every literal of every pattern, close
+// to one another.
+func BenchmarkFind(b *testing.B) {
+	l := shipped(b)
+	var all []string
+	for _, p := range l.parts {
+		all = append(all, p.anchor.literals...)
+	}
+	hostile := strings.Repeat(strings.Join(all, " "), 8)[:8<<10]
+	equals := strings.Repeat("a=b ", 2<<10)
+	prose := strings.Repeat("The user prefers short answers, and lives in Lisbon with a dog called Rex. Meetings were moved to Tuesday. ", 80)
+	for _, c := range []struct{ name, text string }{{"prose/500", prose[:500]}, {"prose/8k", prose[:8<<10]}, {"literals/8k", hostile}, {"equals/8k", equals}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Find(c.text)
+			}
+		})
+	}
 }

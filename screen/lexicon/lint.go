@@ -11,7 +11,8 @@ const maxRepeat = 12
 
 // Lint refuses patterns whose cost is not small and even: gaps (".*" and the
 // like, bounded or not, for which nearness is there), long counted repetitions,
-// nested repetitions, and patterns that match the empty text.
+// nested repetitions, patterns that match the empty text, and those that no
+// literal finds.
 func Lint(pattern string) error {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
@@ -20,7 +21,13 @@ func Lint(pattern string) error {
 	if matchesEmpty(re) {
 		return fmt.Errorf("pattern %q matches the empty text", pattern)
 	}
-	return lint(re, pattern, false)
+	if err := lint(re, pattern, false); err != nil {
+		return err
+	}
+	if a := anchorOf(re); a == nil || a.rarity() < 2 {
+		return fmt.Errorf("pattern %q has no two letters, and no rarer character, that each match contains", pattern)
+	}
+	return nil
 }
 
 func lint(re *syntax.Regexp, pattern string, repeated bool) error {

@@ -1,0 +1,299 @@
+package lexicon
+
+import (
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// reach is how many bytes an unbounded repetition is searched over, on
+	// either side of a literal. Expressions are short.
+	reach = 128
+	// maxExact and maxClass bound the strings that are tried in place of an
+	// expression, and the characters of a class among them; maxLiteral bounds
+	// the bytes of one, as its beginning is rare enough.
+	maxExact   = 96
+	maxClass   = 4
+	maxLiteral = 6
+)
+
+// anchor is a set of literals of which each match of a pattern contains one,
+// folded. A match starts at most before bytes ahead of the literal, and ends
+// at most after bytes behind where the literal starts.
+type anchor struct {
+	literals      []string
+	before, after int
+}
+
+// extent is what is known of the matches of an expression: all their texts,
+// folded (nil where they are too many), the greatest length in bytes, and the
+// rarest anchor.
+type extent struct {
+	exact []string
+	max   int
+	best  *anchor
+}
+
+// anchorOf returns the literals by which pattern is looked for, or nil where
+// it has none.
+func anchorOf(re *syntax.Regexp) *anchor {
+	return measure(re.Simplify()).anchor()
+}
+
+// newAnchor shortens literals, and leaves out those that begin with another.
+func newAnchor(literals []string, before, after int) *anchor {
+	var trimmed, short []string
+	spaces := 0 // ahead of a literal
+	for _, s := range literals {
+		t := strings.TrimLeft(s, " ")
+		if t == "" {
+			t = s
+		}
+		spaces = max(spaces, len(s)-len(t))
+		trimmed = append(trimmed, t)
+	}
+	for _, s := range slices.Sorted(slices.Values(trimmed)) {
+		n := min(len(s), maxLiteral)
+		for n < len(s) && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		if len(short) == 0 || !strings.HasPrefix(s, short[len(short)-1]) {
+			short = append(short, s[:n])
+		}
+	}
+	return &anchor{short, before + spaces, after}
+}
+
+func (e extent) anchor() *anchor {
+	if e.exact == nil || slices.Contains(e.exact, "") {
+		return e.best
+	}
+	return rarer(e.best, newAnchor(e.exact, 0, e.max))
+}
+
+func measure(re *syntax.Regexp) extent {
+	switch re.Op {
+	case syntax.OpLiteral:
+		var text []byte
+		n := 0
+		for _, r := range re.Rune {
+			text = utf8.AppendRune(text, fold(r))
+			n += width(r)
+		}
+		return extent{exact: []string{string(text)}, max: n}
+	case syntax.OpCharClass:
+		return class(re.Rune)
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return extent{max: utf8.UTFMax}
+	case syntax.OpCapture:
+		return measure(re.Sub[0])
+	case syntax.OpQuest:
+		e := measure(re.Sub[0])
+		e.best = nil
+		if e.exact != nil {
+			e.exact = append(slices.Clone(e.exact), "")
+		}
+		return e
+	case syntax.OpPlus:
+		a := measure(re.Sub[0]).anchor()
+		if a != nil {
+			a = &anchor{a.literals, a.before, a.after + reach}
+		}
+		return extent{max: reach, best: a}
+	case syntax.OpStar, syntax.OpRepeat:
+		return extent{max: reach}
+	case syntax.OpAlternate:
+		return alternate(re.Sub)
+	case syntax.OpConcat:
+		return concat(re.Sub)
+	}
+	return extent{exact: []string{""}} // an assertion, or the empty text
+}
+
+func class(ranges []rune) extent {
+	e := extent{max: width(ranges[len(ranges)-1])}
+	var exact []string
+	for i := 0; i < len(ranges); i += 2 {
+		for r := ranges[i]; r <= ranges[i+1]; r++ {
+			if s := string(fold(r)); !slices.Contains(exact, s) {
+				exact = append(exact, s)
+			}
+			if len(exact) > maxClass {
+				return e
+			}
+		}
+	}
+	e.exact = exact
+	return e
+}
+
+func alternate(subs []*syntax.Regexp) extent {
+	out := extent{exact: []string{}, best: &anchor{}}
+	for _, sub := range subs {
+		e := measure(sub)
+		out.max = max(out.max, e.max)
+		if out.exact != nil && e.exact != nil && len(out.exact)+len(e.exact) <= maxExact {
+			out.exact = append(out.exact, e.exact...)
+		} else {
+			out.exact = nil
+		}
+		if a := e.anchor(); a != nil && out.best != nil {
+			out.best.literals = append(out.best.literals, a.literals...)
+			out.best.before, out.best.after = max(out.best.before, a.before), max(out.best.after, a.after)
+		} else {
+			out.best = nil
+		}
+	}
+	if out.best != nil {
+		out.best = newAnchor(out.best.literals, out.best.before, out.best.after)
+	}
+	return out
+}
+
+func concat(subs []*syntax.Regexp) extent {
+	parts := make([]extent, len(subs))
+	total := 0
+	for i, sub := range subs {
+		parts[i] = measure(sub)
+		total += parts[i].max
+	}
+	out := extent{max: total}
+	consider := func(a *anchor, start, end int) { // the bytes ahead of the part, and up to its end
+		if a != nil {
+			out.best = rarer(out.best, &anchor{a.literals, start + a.before, a.after + total - end})
+		}
+	}
+	run, start, end := []string{""}, 0, 0 // the texts of the parts in a row that are exact
+	whole := true
+	flush := func(next []string, at int) {
+		if !slices.Contains(run, "") {
+			consider(newAnchor(run, 0, end-start), start, end)
+		}
+		run, start, whole = next, at, false
+	}
+	for i, p := range parts {
+		switch {
+		case p.exact != nil && len(run)*len(p.exact) <= maxExact:
+			run = product(run, p.exact)
+		case p.exact != nil:
+			flush(p.exact, end)
+		default:
+			consider(p.best, end, end+p.max)
+			once := []string{""} // what a repetition begins and ends with
+			if subs[i].Op == syntax.OpPlus {
+				if e := measure(subs[i].Sub[0]); e.exact != nil && len(run)*len(e.exact) <= maxExact {
+					once = e.exact
+					run = product(run, once)
+				}
+			}
+			end += p.max
+			flush(once, end)
+			continue
+		}
+		end += p.max
+	}
+	if whole {
+		return extent{exact: run, max: total}
+	}
+	flush(nil, 0)
+	return out
+}
+
+func product(a, b []string) []string {
+	out := make([]string, 0, len(a)*len(b))
+	for _, x := range a {
+		for _, y := range b {
+			if s := x + y; !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// rarer returns the anchor whose most frequent literal is rarer in prose.
+func rarer(a, b *anchor) *anchor {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	ra, rb := a.rarity(), b.rarity()
+	if rb > ra || rb == ra && len(b.literals) < len(a.literals) {
+		return b
+	}
+	return a
+}
+
+func (a *anchor) rarity() int {
+	least := 1 << 10
+	for _, s := range a.literals {
+		n := 0
+		for _, r := range s {
+			switch {
+			case r == ' ':
+			case r >= utf8.RuneSelf:
+				n += 2
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '.', r == ',', r == '-', r == '\'', r == ':':
+				n++
+			default:
+				n += 4
+			}
+		}
+		least = min(least, n)
+	}
+	return min(least, 6) // longer literals are all rare
+}
+
+// fold maps the characters that (?i) takes for one another to one of them, and
+// so each digit and each space: what stands for many is looked for once.
+func fold(r rune) rune {
+	if r < utf8.RuneSelf {
+		return rune(foldASCII[r])
+	}
+	least := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	if least < utf8.RuneSelf {
+		least = rune(foldASCII[least])
+	}
+	return least
+}
+
+var foldASCII = func() (to [utf8.RuneSelf]byte) {
+	for c := range byte(utf8.RuneSelf) {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			to[c] = c + 'a' - 'A'
+		case '0' <= c && c <= '9':
+			to[c] = '0'
+		case '\t' <= c && c <= '\r':
+			to[c] = ' '
+		default:
+			to[c] = c
+		}
+	}
+	return to
+}()
+
+// width is the greatest length in bytes of what (?i) takes for r.
+func width(r rune) int {
+	n := utf8.RuneLen(r)
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		n = max(n, utf8.RuneLen(next))
+	}
+	return n
+}
+
+func widthOf(folded string) int {
+	n := 0
+	for _, r := range folded {
+		n += width(r)
+	}
+	return n
+}
