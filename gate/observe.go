@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
@@ -89,8 +89,8 @@ const (
 // readers are what the sessions were shown.
 type readers struct {
 	mu    sync.Mutex
-	kept  *lru.Cache[reader, *sight]
-	own   *lru.Cache[reader, *sight] // what they said, in whatever sessions
+	kept  cache.Cache[reader, *sight]
+	own   cache.Cache[reader, *sight] // what they said, in whatever sessions
 	clock func() time.Time
 }
 
@@ -108,9 +108,7 @@ type sight struct {
 }
 
 func newReaders(clock func() time.Time) *readers {
-	cache, _ := lru.New[reader, *sight](maxReaders) // fails for sizes below one only
-	own, _ := lru.New[reader, *sight](maxReaders)
-	return &readers{kept: cache, own: own, clock: clock}
+	return &readers{kept: cache.New[reader, *sight](maxReaders), own: cache.New[reader, *sight](maxReaders), clock: clock}
 }
 
 func readerOf(a *Admission) reader {
@@ -118,7 +116,7 @@ func readerOf(a *Admission) reader {
 }
 
 // renew is what is remembered of a reader, for an hour from now on.
-func (rs *readers) renew(in *lru.Cache[reader, *sight], who reader) *sight {
+func (rs *readers) renew(in cache.Cache[reader, *sight], who reader) *sight {
 	now := rs.clock()
 	s, ok := in.Get(who)
 	if !ok || now.After(s.until) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
 
 	"github.com/memproxy/memproxy"
 )
@@ -24,7 +24,7 @@ const (
 
 // tracks are the records of the authors who wrote lately.
 type tracks struct {
-	kept  *lru.Cache[author, kept]
+	kept  cache.Cache[author, kept]
 	clock func() time.Time
 }
 
@@ -37,8 +37,7 @@ type kept struct {
 }
 
 func newTracks(clock func() time.Time) *tracks {
-	cache, _ := lru.New[author, kept](maxTracks) // fails for sizes below one only
-	return &tracks{kept: cache, clock: clock}
+	return &tracks{kept: cache.New[author, kept](maxTracks), clock: clock}
 }
 
 func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }

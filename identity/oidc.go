@@ -11,9 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/cache"
+
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
 )
@@ -60,7 +61,7 @@ type OIDC struct {
 	opt    OIDCOptions
 	issuer *issuer
 	config oidc.Config
-	cache  *lru.Cache[[sha256.Size]byte, cached]
+	cache  cache.Cache[[sha256.Size]byte, cached]
 }
 
 type cached struct {
@@ -113,12 +114,8 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 		client = *opt.Client
 	}
 	client.Timeout = opt.Timeout
-	c, err := lru.New[[sha256.Size]byte, cached](DefaultOIDCCache)
-	if err != nil {
-		return nil, err
-	}
 	return &OIDC{
-		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: c,
+		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache),
 		config: oidc.Config{ClientID: opt.Audience, SupportedSigningAlgs: algorithms, Now: opt.Clock},
 	}, nil
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/memproxy/memproxy/internal/cache"
+
 	"github.com/bits-and-blooms/bloom/v3"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
 )
@@ -20,14 +21,13 @@ const maxAbsent = 16384
 type absences struct {
 	mu    sync.Mutex
 	era   uint64 // of the newest change
-	known *lru.Cache[absent, struct{}]
+	known cache.Cache[absent, struct{}]
 }
 
 type absent struct{ what, tenant, id string }
 
-func newAbsences() (*absences, error) {
-	known, err := lru.New[absent, struct{}](maxAbsent)
-	return &absences{known: known}, err
+func newAbsences() *absences {
+	return &absences{known: cache.New[absent, struct{}](maxAbsent)}
 }
 
 // unknown are those of which it is not known that there is none, and the era to

@@ -105,9 +105,7 @@ func (l *Ledger) open() (left []*job, err error) {
 		return nil, err
 	}
 	if l.opt.CacheSize > 0 {
-		if l.absent, err = newAbsences(); err != nil {
-			return nil, err
-		}
+		l.absent = newAbsences()
 		l.seen = &seen{sealed: map[string]bool{}}
 	}
 	if err := l.prepare(ctx); err != nil {

@@ -17,8 +17,8 @@ import (
 // old one.
 type recent struct {
 	mu    sync.Mutex
-	rows  *lru.LRU[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
-	clock uint64                          // counts begins and ends of commits; odd during one
+	rows  lru.LRUCache[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
+	clock uint64                              // counts begins and ends of commits; odd during one
 	// aside are the records that the commit under way changes, as they were.
 	aside map[key]*memproxy.Record
 

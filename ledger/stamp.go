@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
+
 	"github.com/memproxy/memproxy"
 )
 
@@ -37,8 +38,8 @@ const (
 // base64url: 54 characters.
 type Signer struct {
 	signing Key
-	keys    map[string]Key                  // by id
-	derived *lru.Cache[tenantKey, *macPool] // a MAC for each tenant in use
+	keys    map[string]Key                   // by id
+	derived cache.Cache[tenantKey, *macPool] // a MAC for each tenant in use
 	id      string
 }
 
@@ -54,10 +55,7 @@ func NewSigner(keys Keys) (*Signer, error) {
 	if keys.Signing == (Key{}) {
 		return nil, errors.New("ledger: no key to sign stamps with")
 	}
-	derived, err := lru.New[tenantKey, *macPool](tenantKeys)
-	if err != nil {
-		return nil, err
-	}
+	derived := cache.New[tenantKey, *macPool](tenantKeys)
 	s := &Signer{signing: keys.Signing, keys: map[string]Key{}, derived: derived, id: keys.Signing.ID()}
 	for _, k := range append([]Key{keys.Signing}, keys.Verifying...) {
 		id := k.ID()

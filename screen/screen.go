@@ -18,7 +18,7 @@ import (
 	"fmt"
 	"slices"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
 
 	"github.com/memproxy/memproxy"
 )
@@ -57,7 +57,7 @@ type Screener struct {
 	shift  int
 	shifts map[string]int // by source
 	off    map[string]bool
-	cache  *lru.Cache[[sha256.Size]byte, []memproxy.Finding]
+	cache  cache.Cache[[sha256.Size]byte, []memproxy.Finding]
 }
 
 // New returns a Screener.
@@ -98,11 +98,7 @@ func newScreener(o Options) (*Screener, error) {
 		size = DefaultCacheSize
 	}
 	if size > 0 {
-		cache, err := lru.New[[sha256.Size]byte, []memproxy.Finding](size)
-		if err != nil {
-			return nil, fmt.Errorf("screen: %w", err)
-		}
-		s.cache = cache
+		s.cache = cache.New[[sha256.Size]byte, []memproxy.Finding](size)
 	}
 	return s, nil
 }

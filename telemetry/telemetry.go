@@ -7,18 +7,20 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/memproxy/memproxy/telemetry/signal"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // Bounds of a span's attributes, which are ids and codes: what is longer is an
@@ -32,13 +34,21 @@ const (
 type Telemetry struct {
 	opt         Options
 	traces      *sdktrace.TracerProvider // nil where recent traces
-	metrics     *sdkmetric.MeterProvider
+	metrics     meters
 	logs        *sdklog.LoggerProvider // nil without a collector
 	records     log.Logger
 	recent      *recent // nil with a collector
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
 	outlets     []*outlet
+}
+
+// meters is the SDK's MeterProvider. As an interface, it spares every package
+// that knows Telemetry the compilation of its generic functions.
+type meters interface {
+	metric.MeterProvider
+	ForceFlush(ctx context.Context) error
+	Shutdown(ctx context.Context) error
 }
 
 // Start sets everything up. It does not reach for the collector, so it works

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -137,3 +138,20 @@ func anyHost(c *tls.Config) *tls.Config {
 func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
+
+// scripts is a server by go-redis.
+type scripts struct {
+	redis.UniversalClient
+	charging, releasing *redis.Script
+}
+
+func (s scripts) charge(ctx context.Context, keys []string, args []any) ([]int64, error) {
+	return s.charging.Run(ctx, s, keys, args...).Int64Slice()
+}
+
+func (s scripts) release(ctx context.Context, keys []string, args []any) error {
+	return s.releasing.Run(ctx, s, keys, args...).Err()
+}
+
+func (s scripts) ping(ctx context.Context) error { return s.Ping(ctx).Err() }
+func (s scripts) close() error                   { return s.Close() }

@@ -46,10 +46,17 @@ type Options struct {
 
 // Store counts in Redis.
 type Store struct {
-	client  redis.UniversalClient
-	prefix  string
-	charge  *redis.Script
-	release *redis.Script
+	server server
+	prefix string
+}
+
+// server runs the scripts. As an interface without go-redis's types, it spares
+// every package that knows Store the compilation of its generic functions.
+type server interface {
+	charge(ctx context.Context, keys []string, args []any) ([]int64, error)
+	release(ctx context.Context, keys []string, args []any) error
+	ping(ctx context.Context) error
+	close() error
 }
 
 // New returns a store. It does not connect: a Redis that is away at the start
@@ -68,10 +75,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
-		client: client, prefix: opt.Prefix,
-		charge: redis.NewScript(chargeLua), release: redis.NewScript(releaseLua),
-	}, nil
+	return &Store{server: scripts{client, redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
 }
 
 // tag is the part of a key that Cluster hashes: one for a whole charge.
@@ -114,7 +118,7 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 		// clocks are behind.
 		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds(), slides(l))
 	}
-	reply, err := s.charge.Run(ctx, s.client, s.keys(c, "charge"), args...).Int64Slice()
+	reply, err := s.server.charge(ctx, s.keys(c, "charge"), args)
 	if err != nil {
 		return memproxy.Allowance{}, fmt.Errorf("redisstore: %w", err)
 	}
@@ -152,7 +156,7 @@ func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	for _, l := range hard.Lines {
 		args = append(args, slides(l))
 	}
-	err := s.release.Run(ctx, s.client, s.keys(hard, "release"), args...).Err()
+	err := s.server.release(ctx, s.keys(hard, "release"), args)
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
@@ -160,7 +164,7 @@ func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 }
 
 // Ping asks whether the store answers.
-func (s *Store) Ping(ctx context.Context) error { return s.client.Ping(ctx).Err() }
+func (s *Store) Ping(ctx context.Context) error { return s.server.ping(ctx) }
 
 // Close closes the connections.
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error { return s.server.close() }

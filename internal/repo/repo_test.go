@@ -68,6 +68,9 @@ func internalName(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
+// container is a package that every other may import: it knows nothing of memproxy.
+const container = "internal/cache"
+
 // allowed says which of the module's own packages a package may import,
 // besides the root and its own children's shared parent. The first matching
 // row rules.
@@ -136,7 +139,7 @@ func TestImportsFollowTheDesign(t *testing.T) {
 			}
 			for _, imp := range p.Imports {
 				dep, own := internalName(imp)
-				if !own || dep == "" || mayImport(row.imports, name, dep) {
+				if !own || dep == "" || dep == container || mayImport(row.imports, name, dep) {
 					continue
 				}
 				t.Errorf("%s imports %s: %s", name, dep, row.why)

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memproxy/memproxy/internal/cache"
+
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/policy"
@@ -37,9 +38,9 @@ type Policy struct {
 	parts    map[memproxy.Kind]part
 	rules    map[cedar.PolicyID]*rule
 	validate *validate.Validator
-	callers  *lru.Cache[caller, entities]
+	callers  cache.Cache[caller, entities]
 	sight    *sight
-	answers  *lru.Cache[question, *ruling]
+	answers  cache.Cache[question, *ruling]
 }
 
 // set is a list of policies in a fixed order.
@@ -101,11 +102,8 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	slices.SortFunc(p.whole.marking, byID)
 	p.divide()
 	p.sight = sightOf(p.rules)
-	if p.answers, err = lru.New[question, *ruling](maxAnswers); err != nil {
-		return nil, err
-	}
-	p.callers, err = lru.New[caller, entities](maxCallers)
-	return p, err
+	p.answers, p.callers = cache.New[question, *ruling](maxAnswers), cache.New[caller, entities](maxCallers)
+	return p, nil
 }
 
 func (p *Policy) known(b policy.Bundle, id string) bool {

@@ -21,7 +21,7 @@ type Whose struct {
 // is safe for concurrent use.
 type Recipes struct {
 	mu   sync.Mutex
-	kept *simplelru.LRU[Whose, *[kinds][]ingredient]
+	kept simplelru.LRUCache[Whose, *[kinds][]ingredient]
 }
 
 // The kinds of ingredient.

@@ -4,7 +4,8 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -36,10 +37,10 @@ type Store struct {
 	bounds bounds
 	// What was read lately: a write is looked at when it is judged, and again
 	// when it went through.
-	read *lru.Cache[string, reading]
+	read cache.Cache[string, reading]
 
 	mu       sync.Mutex
-	sessions *simplelru.LRU[Key, *session] // by last write, which is also by age
+	sessions simplelru.LRUCache[Key, *session] // by last write, which is also by age
 	bytes    int
 }
 
@@ -58,8 +59,7 @@ func New() *Store {
 
 // within returns an empty store with bounds, which are positive.
 func within(b bounds) *Store {
-	read, _ := lru.New[string, reading](maxRead)
-	s := &Store{bounds: b, read: read}
+	s := &Store{bounds: b, read: cache.New[string, reading](maxRead)}
 	s.sessions, _ = simplelru.NewLRU(b.sessions, func(_ Key, e *session) { s.bytes -= e.bytes })
 	return s
 }

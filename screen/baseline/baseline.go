@@ -52,7 +52,7 @@ type Store struct {
 	opts Options
 
 	mu       sync.Mutex
-	profiles *simplelru.LRU[Key, *profile]
+	profiles simplelru.LRUCache[Key, *profile]
 }
 
 // New returns an empty store. A negative bound is an error.

@@ -11,7 +11,7 @@ import (
 	"io"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/endpoint"
@@ -87,7 +87,7 @@ const (
 type Judge struct {
 	opts  Options
 	api   *endpoint.Endpoint
-	cache *lru.Cache[[sha256.Size]byte, Opinion]
+	cache cache.Cache[[sha256.Size]byte, Opinion]
 	purse purse
 }
 
@@ -112,11 +112,7 @@ func New(o Options) (*Judge, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	cache, err := lru.New[[sha256.Size]byte, Opinion](kept)
-	if err != nil {
-		return nil, err
-	}
-	return &Judge{opts: o, api: api, cache: cache, purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
+	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
 
 // Borderline reports whether a text with this deterministic score is asked

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/memproxy/memproxy/internal/cache"
 
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
@@ -46,7 +46,7 @@ const (
 type Client struct {
 	opts    Options
 	api     *endpoint.Endpoint
-	cache   *lru.Cache[[sha256.Size]byte, []float32]
+	cache   cache.Cache[[sha256.Size]byte, []float32]
 	breaker breaker
 }
 
@@ -62,11 +62,7 @@ func New(o Options) (*Client, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	cache, err := lru.New[[sha256.Size]byte, []float32](kept)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{opts: o, api: api, cache: cache}, nil
+	return &Client{opts: o, api: api, cache: cache.New[[sha256.Size]byte, []float32](kept)}, nil
 }
 
 // Embed returns one vector for each text. Those that were embedded lately come
