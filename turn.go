@@ -33,7 +33,7 @@ type Edit struct {
 	Memories []Memory
 }
 
-// A Turn is one run of an agent, over as many requests (legs) to the backend
+// A Turn is one run of an agent, over as many requests to the backend
 // as its gated tool calls need: the backend pauses before each of them. It is
 // not for concurrent use.
 //
@@ -41,7 +41,7 @@ type Edit struct {
 // request and after each, and then Made. Where a person is Asked, Rule for
 // each call that is refused whatever the person says, and Handed until it reports
 // no more. Where the turn is Paused still, or has not begun: Rule for each call
-// that waits, Leg, and Whole or Event with what came back, until a leg does not
+// that waits, Next, and Whole or Event with what came back, until one does not
 // end in a pause.
 type Turn interface {
 	Edits
@@ -51,14 +51,14 @@ type Turn interface {
 	// not change from then on until the turn is over.
 	Agent() string
 
-	// Leg returns the body of the next request.
-	Leg() ([]byte, error)
+	// Next returns the body of the next request.
+	Next() ([]byte, error)
 
 	// Event takes one server-sent event of an answer that streams, and returns the
 	// events to pass on now.
 	Event(event []byte) ([][]byte, error)
 
-	// Paused reports whether the leg ended in a pause that a further leg is to
+	// Paused reports whether the request ended in a pause that a further request is to
 	// answer, whether or not something in it waits for a ruling.
 	Paused() bool
 
@@ -83,10 +83,10 @@ type Turn interface {
 }
 
 // A Resumable is a Turn of which the backend tells again later: it gives each
-// leg a run of its own, where callers know of one.
+// request a run of its own, where callers know of one.
 type Resumable interface {
 	Turn
-	// Runs are the ids of the legs' runs so far. The first is the caller's.
+	// Runs are the ids of the requests' runs so far. The first is the caller's.
 	Runs() []string
 	// Names are what callers may ask for the stream by, besides its runs. None
 	// when the backend would not keep it.

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// recoveryLegs bounds the requests by which one pause is declined: the model
+	// recoveryRequests bounds the requests by which one pause is declined: the model
 	// may try again.
-	recoveryLegs = 20
+	recoveryRequests = 20
 	// maxPrepare bounds the questions before them.
 	maxPrepare = 80
 	// maxTurns bounds the turns that are kept, and maxLooks those that one round
@@ -31,7 +31,7 @@ const (
 	unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
-var errLegs = errors.New("the run has too many legs")
+var errRequests = errors.New("the run has too many requests")
 
 // reconciler is in whose name pauses are declined.
 func reconciler() memproxy.Principal {
@@ -222,13 +222,13 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 		return false, nil
 	}
 	r.opt.Log.WarnContext(ctx, "a pause that was left is declined", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
-	for range recoveryLegs {
+	for range recoveryRequests {
 		for _, call := range turn.Waiting() {
 			declined := r.opt.Gate.Agents().Decline(ctx, a, call, unanswered)
 			r.opt.Decided(ctx, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
-		body, err := turn.Leg()
+		body, err := turn.Next()
 		if err != nil {
 			return false, err
 		}
@@ -246,7 +246,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 			return true, nil
 		}
 	}
-	return false, errLegs
+	return false, errRequests
 }
 
 // lock takes a lock that is to be had soon, or returns nil.

@@ -24,7 +24,7 @@ const (
 	maxLogs = 64 << 20
 )
 
-// Streams remember turns under the runs of their legs and under the names that
+// Streams remember turns under the runs of their requests and under the names that
 // their streams are asked for by.
 type Streams struct {
 	// Clock tells how old a turn is.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
 		return c.Run(in.Context)
 	}
+	debug.SetGCPercent(400) // processes live for one test
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		at := "8"

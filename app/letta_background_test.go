@@ -118,10 +118,10 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 	t.Parallel()
 	release, reached := make(chan struct{}), make(chan struct{})
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		legs := 0
+		requests := 0
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" {
-				if legs++; legs == 2 {
+				if requests++; requests == 2 {
 					close(reached)
 					<-release
 				}
@@ -149,7 +149,7 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 	select {
 	case <-reached:
 	case <-time.After(20 * time.Second):
-		t.Fatal("no second leg")
+		t.Fatal("no second request")
 	}
 	resp.Body.Close() // the connection is lost
 
@@ -204,11 +204,11 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 		l.blocks(want, "helper")
 	}
 
-	// A run in its second leg goes by another name in the server.
+	// A run in its second request goes by another name in the server.
 	release, reached := make(chan struct{}), make(chan struct{})
 	var cancelled string
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		legs := 0
+		requests := 0
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case strings.HasSuffix(r.URL.Path, "/cancel"):
@@ -216,7 +216,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 				cancelled = string(b)
 				r.Body = io.NopCloser(strings.NewReader(cancelled))
 			case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST":
-				if legs++; legs == 3 {
+				if requests++; requests == 3 {
 					close(reached)
 					<-release
 				}
@@ -229,7 +229,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	select {
 	case <-reached:
 	case <-time.After(20 * time.Second):
-		t.Fatal("no third leg")
+		t.Fatal("no third request")
 	}
 	ch := l.do("POST", "/v1/agents/"+l.agent+"/messages/cancel", `{"run_ids":["run-00000000-0000-4000-8000-000000000007"]}`, "Authorization", "Bearer "+devToken)
 	close(release)

@@ -40,22 +40,22 @@ func TestHangingUpFinishesTheTurn(t *testing.T) {
 	}
 }
 
-// flaky is a server whose later legs break.
+// flaky is a server whose later requests break.
 type flaky struct {
 	http.Handler
-	mu     sync.Mutex
-	breaks func(w http.ResponseWriter, leg int) bool
-	legs   int
+	mu       sync.Mutex
+	breaks   func(w http.ResponseWriter, request int) bool
+	requests int
 }
 
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == http.MethodPost {
 		f.mu.Lock()
-		f.legs++
-		leg := f.legs
+		f.requests++
+		request := f.requests
 		breaks := f.breaks
 		f.mu.Unlock()
-		if breaks != nil && breaks(w, leg) {
+		if breaks != nil && breaks(w, request) {
 			return
 		}
 	}
@@ -77,14 +77,14 @@ func TestServerFailsInMidTurn(t *testing.T) {
 		breaks func(http.ResponseWriter, int) bool
 		says   string
 	}{
-		"a later leg is refused": {``, func(w http.ResponseWriter, leg int) bool {
-			if leg == 2 {
+		"a later request is refused": {``, func(w http.ResponseWriter, request int) bool {
+			if request == 2 {
 				http.Error(w, "no", http.StatusInternalServerError)
 			}
-			return leg == 2
+			return request == 2
 		}, "upstream.unavailable"},
-		"a later leg is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, leg int) bool {
-			if leg == 2 {
+		"a later request is cut off, streamed": {`,"streaming":true`, func(w http.ResponseWriter, request int) bool {
+			if request == 2 {
 				w.Header().Set("Content-Type", "text/event-stream")
 				w.WriteHeader(http.StatusOK)
 				_ = http.NewResponseController(w).Flush()
@@ -110,7 +110,7 @@ func TestServerFailsInMidTurn(t *testing.T) {
 	}
 }
 
-// gateway holds a leg back and tells what arrives.
+// gateway holds a request back and tells what arrives.
 type gateway struct {
 	http.Handler
 	arrived, release chan string
@@ -174,11 +174,11 @@ func TestModelTimesOut(t *testing.T) {
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}
 		l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", timeouts: {run: 1s}`, 1), func(h http.Handler) http.Handler { f.Handler = h; return f })
-		f.set(func(_ http.ResponseWriter, leg int) bool {
-			if leg == 2 { // the first call was ruled on, and the model thinks
+		f.set(func(_ http.ResponseWriter, request int) bool {
+			if request == 2 { // the first call was ruled on, and the model thinks
 				<-over
 			}
-			return leg == 2
+			return request == 2
 		})
 		a := l.say(poisoned, more)
 		switch name {
@@ -206,8 +206,8 @@ func TestSomebodyElseAnswers(t *testing.T) {
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}
 		l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler { f.Handler = h; return f })
-		f.set(func(_ http.ResponseWriter, leg int) bool {
-			if leg == 2 {
+		f.set(func(_ http.ResponseWriter, request int) bool {
+			if request == 2 {
 				agent := httptest.NewRecorder()
 				l.letta.ServeHTTP(agent, httptest.NewRequest("GET", "/v1/agents/"+l.agent, nil))
 				var waits struct {

@@ -195,11 +195,11 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 	t.Parallel()
 	var l *lettaRig
-	var legs atomic.Int32
+	var requests atomic.Int32
 	l = startLettaWith(t, someAgent, lettaConf, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {
-				switch legs.Add(1) {
+				switch requests.Add(1) {
 				case 2:
 					panic(http.ErrAbortHandler)
 				case 4: // the model thinks while the pause grows old
@@ -216,8 +216,8 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 	if a := l.say(tea, ""); a.status != 200 || !strings.Contains(a.body, "done") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if legs.Load() < 4 || len(l.open()) != 0 {
-		t.Errorf("%d requests; kept: %v", legs.Load(), l.open())
+	if requests.Load() < 4 || len(l.open()) != 0 {
+		t.Errorf("%d requests; kept: %v", requests.Load(), l.open())
 	}
 	if rec := l.audit("--type", "decision"); strings.Contains(rec, "system:reconciler") {
 		t.Errorf("declined: %s", rec)

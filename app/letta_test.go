@@ -294,7 +294,7 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 	l.blocks("Ann", "helper")
 }
 
-// Two callers of one agent do not get between each other's legs.
+// Two callers of one agent do not get between each other's requests.
 func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)

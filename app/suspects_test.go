@@ -26,7 +26,7 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rec := httptest.NewRecorder()
 	s.Handler.ServeHTTP(rec, r)
-	if bytes.Contains(rec.Body.Bytes(), []byte("tool_return")) { // the leg in which the call ran
+	if bytes.Contains(rec.Body.Bytes(), []byte("tool_return")) { // the request in which the call ran
 		s.done <- struct{}{}
 		<-s.answer
 	}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // field is one key of a mapping, as the tags of its struct field describe it.
@@ -26,8 +27,20 @@ func (f *field) neverZero() bool {
 	return ok && least > 0 && is
 }
 
+// listed are the keys of each struct type that was asked for.
+var listed sync.Map
+
 // fieldsOf lists the keys of a struct type in their order, inlined ones too.
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := listed.Load(t); ok {
+		return known.([]field)
+	}
+	out := list(t)
+	listed.Store(t, out)
+	return out
+}
+
+func list(t reflect.Type) []field {
 	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)

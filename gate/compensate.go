@@ -38,7 +38,7 @@ type Compensator interface {
 type Recoverer interface {
 	Turner
 	// Recover returns the turn that answers the pause in which the turn of a key
-	// may have ended, and where its legs are sent. Nothing waits in it once it is
+	// may have ended, and where its requests are sent. Nothing waits in it once it is
 	// prepared when there is no pause, or it is somebody else's to answer.
 	Recover(key string) (memproxy.Request, memproxy.Turn, error)
 }

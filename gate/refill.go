@@ -18,8 +18,8 @@ type Refiller interface {
 	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
 }
 
-// maxLegs bounds the side requests by which one answer is filled up.
-const maxLegs = 4
+// maxRequests bounds the side requests by which one answer is filled up.
+const maxRequests = 4
 
 // refill fills up an answer, and returns what it was filled up with. Where that
 // fails, the answer is as it was: short, and right.
@@ -38,7 +38,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	ctx, cancel := context.WithTimeout(ctx, ret.g.opt.FetchTimeout)
 	defer cancel()
 	left := dropped(ret.reading, nil)
-	for range maxLegs {
+	for range maxRequests {
 		q, more := fill.Next()
 		if !more {
 			break

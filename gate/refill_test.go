@@ -17,8 +17,8 @@ import (
 // are ids with commas between them.
 type endless struct {
 	fakeReader
-	legs int // that were asked for
-	of   string
+	requests int // that were asked for
+	of       string
 }
 
 func (a *endless) Read(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
@@ -41,7 +41,7 @@ type endlessly struct {
 }
 
 func (f *endlessly) Next() (memproxy.Search, bool) {
-	f.a.legs++
+	f.a.requests++
 	return memproxy.Search{Request: memproxy.Request{EscapedPath: "/more"}}, true
 }
 func (f *endlessly) Take(memproxy.Reply, *memproxy.Reading) error { return nil }
@@ -78,11 +78,11 @@ func TestRefill(t *testing.T) {
 		return memproxy.Reply{Status: 200, Body: fmt.Appendf(nil, "mine%d,foreign%d", n, n)}, nil
 	}
 	for name, tc := range map[string]struct {
-		answer func(int) (memproxy.Reply, error)
-		want   string
-		shown  string
-		gone   int
-		legs   int
+		answer   func(int) (memproxy.Reply, error)
+		want     string
+		shown    string
+		gone     int
+		requests int
 	}{
 		"four times at most": {ok, "mine,mine1,mine2,mine3,mine4", "[mine mine1 mine2 mine3 mine4]", 5, 4},
 		"a broken one": {func(n int) (memproxy.Reply, error) {
@@ -105,7 +105,7 @@ func TestRefill(t *testing.T) {
 			c := r.call(r.fake.op)
 			c.Backend.Fetch = send
 			got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("mine,foreign")})
-			if string(got.Body) != tc.want || send.n != tc.legs || !send.deadline {
+			if string(got.Body) != tc.want || send.n != tc.requests || !send.deadline {
 				t.Errorf("answer %q by %d side requests, with a deadline %v", got.Body, send.n, send.deadline)
 			}
 			if a.of != "body" {

@@ -27,7 +27,7 @@ type Turner interface {
 	Rearms(route memproxy.Route) string
 }
 
-// A Chainer is a Turner whose backend knows each leg of a turn as a run of its
+// A Chainer is a Turner whose backend knows each request of a turn as a run of its
 // own. Callers know the first; what they ask about it is answered for all.
 type Chainer interface {
 	Turner

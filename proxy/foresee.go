@@ -41,7 +41,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// end gives the caller what is left to say once no leg is to follow.
+// end gives the caller what is left to say once no request is to follow.
 func (t *turning) end(ctx context.Context) error {
 	if t.streams {
 		t.ending = true

@@ -17,15 +17,15 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// maxLegs bounds the requests of one turn. Letta's own bound is 50 steps.
-const maxLegs = 200
+// maxRequests bounds the requests of one turn. Letta's own bound is 50 steps.
+const maxRequests = 200
 
-// maxAsides bounds the side requests before a leg: the agent, its conversation,
+// maxAsides bounds the side requests before one of a turn: the agent, its conversation,
 // and the blocks that those have.
 const maxAsides = 80
 
-// errLegs ends a turn that does not end by itself.
-var errLegs = errors.New("the run has too many legs")
+// errRequests ends a turn that does not end by itself.
+var errRequests = errors.New("the run has too many requests")
 
 // turning is one turn of an agent on its way through the proxy.
 type turning struct {
@@ -40,11 +40,11 @@ type turning struct {
 	// all the same, or the agent would wait for ever.
 	begun, gone bool
 	status      int
-	header      http.Header // of the first leg's answer, when it came whole
+	header      http.Header // of the first request's answer, when it came whole
 	agent       string      // whose tools stay as they are meanwhile
 	held        []func()
-	streams     bool             // the last leg's answer streamed
-	body        []byte           // of the last leg's answer, when it came whole
+	streams     bool             // the last request's answer streamed
+	body        []byte           // of the last request's answer, when it came whole
 	kept        *agentrun.Stream // what is remembered of the turn, if the backend tells of it
 	seq         int64
 	ending      bool // what is sent is the last
@@ -103,7 +103,7 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 	}
 }
 
-// takeTurn runs an agent, leg by leg, ruling on each gated tool call before
+// takeTurn runs an agent, request by request, ruling on each gated tool call before
 // the backend runs it.
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
@@ -127,7 +127,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		defer t.kept.End()
 	}
 	if err == nil {
-		err = t.legs(ctx)
+		err = t.requests(ctx)
 	}
 	if err != nil {
 		t.fail(ctx, err)
@@ -181,8 +181,8 @@ func (t *turning) prepare(ctx context.Context) error {
 	return errors.New("the turn cannot be prepared")
 }
 
-func (t *turning) legs(ctx context.Context) error {
-	for n := range maxLegs {
+func (t *turning) requests(ctx context.Context) error {
+	for n := range maxRequests {
 		if over, err := t.foresee(ctx); err != nil || over && n > 0 {
 			return err
 		}
@@ -201,7 +201,7 @@ func (t *turning) legs(ctx context.Context) error {
 				t.edited(ctx, asked, call)
 			}
 		}
-		over, err := t.leg(ctx)
+		over, err := t.request(ctx)
 		looked := t.keep(ctx, err != nil, ruled) // also of a request that broke off: its calls may have run
 		if err != nil || over {
 			return err
@@ -210,12 +210,12 @@ func (t *turning) legs(ctx context.Context) error {
 			return looked
 		}
 	}
-	return errLegs
+	return errRequests
 }
 
-// leg sends one request. It reports whether the turn is over.
-func (t *turning) leg(ctx context.Context) (over bool, err error) {
-	body, err := t.turn.Leg()
+// request sends one request. It reports whether the turn is over.
+func (t *turning) request(ctx context.Context) (over bool, err error) {
+	body, err := t.turn.Next()
 	if err != nil {
 		return false, err
 	}
@@ -238,7 +238,7 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		if !first {
-			return false, fmt.Errorf("a later leg was answered %d", resp.StatusCode)
+			return false, fmt.Errorf("a later request was answered %d", resp.StatusCode)
 		}
 		return true, t.failed(ctx, resp)
 	case face.EventStream(resp.Header):
@@ -247,7 +247,7 @@ func (t *turning) leg(ctx context.Context) (over bool, err error) {
 	return t.whole(ctx, resp)
 }
 
-// whole takes a leg's answer in one piece.
+// whole takes a request's answer in one piece.
 func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -268,7 +268,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 	return true, t.end(ctx)
 }
 
-// read takes an answer in, for which there must be room. A leg for which there is
+// read takes an answer in, for which there must be room. A request for which there is
 // none ends the turn: the agent waits, and its next turn goes on.
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := leaseOf(t.w)
@@ -305,7 +305,7 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	t.p.write(t.w, got, header, t.a)
 }
 
-// events passes a leg's stream on, event by event.
+// events passes a request's stream on, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
 	body, err := face.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// running is pruning whose agents run: each leg is one request, and what comes
+// running is pruning whose agents run: each turn is one request, and what comes
 // back goes on as it is.
 type running struct{ pruning }
 
@@ -17,29 +17,29 @@ func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.T
 	if rt.Kind != memproxy.Run {
 		return nil, nil
 	}
-	return &oneLeg{}, nil
+	return &oneRequest{}, nil
 }
 
 func (running) Rearms(memproxy.Route) string { return "" }
 
-type oneLeg struct{ body []byte }
+type oneRequest struct{ body []byte }
 
-func (*oneLeg) Key() string                          { return "turn" }
-func (*oneLeg) Agent() string                        { return "agent" }
-func (*oneLeg) Prepare() (memproxy.Request, bool)    { return memproxy.Request{}, false }
-func (*oneLeg) Prepared(memproxy.Reply) error        { return nil }
-func (*oneLeg) Made() []memproxy.Edit                { return nil }
-func (*oneLeg) Leg() ([]byte, error)                 { return []byte("run"), nil }
-func (l *oneLeg) Whole(body []byte) error            { l.body = body; return nil }
-func (*oneLeg) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }
-func (*oneLeg) Paused() bool                         { return false }
-func (*oneLeg) Asked() []memproxy.ToolCall           { return nil }
-func (*oneLeg) Handed() ([][]byte, bool, error)      { return nil, false, nil }
-func (*oneLeg) Waiting() []memproxy.ToolCall         { return nil }
-func (*oneLeg) Rule(string, memproxy.Decision)       {}
-func (*oneLeg) Result(string, memproxy.Reply)        {}
-func (l *oneLeg) Answer() ([]byte, error)            { return l.body, nil }
-func (*oneLeg) Tail() [][]byte {
+func (*oneRequest) Key() string                          { return "turn" }
+func (*oneRequest) Agent() string                        { return "agent" }
+func (*oneRequest) Prepare() (memproxy.Request, bool)    { return memproxy.Request{}, false }
+func (*oneRequest) Prepared(memproxy.Reply) error        { return nil }
+func (*oneRequest) Made() []memproxy.Edit                { return nil }
+func (*oneRequest) Next() ([]byte, error)                { return []byte("run"), nil }
+func (l *oneRequest) Whole(body []byte) error            { l.body = body; return nil }
+func (*oneRequest) Event(event []byte) ([][]byte, error) { return [][]byte{event}, nil }
+func (*oneRequest) Paused() bool                         { return false }
+func (*oneRequest) Asked() []memproxy.ToolCall           { return nil }
+func (*oneRequest) Handed() ([][]byte, bool, error)      { return nil, false, nil }
+func (*oneRequest) Waiting() []memproxy.ToolCall         { return nil }
+func (*oneRequest) Rule(string, memproxy.Decision)       {}
+func (*oneRequest) Result(string, memproxy.Reply)        {}
+func (l *oneRequest) Answer() ([]byte, error)            { return l.body, nil }
+func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }
 

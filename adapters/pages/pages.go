@@ -49,14 +49,14 @@ type Options struct {
 
 // Fill fills up one list. It is not for concurrent use.
 type Fill struct {
-	opt   Options
-	have  int             // elements that are shown
-	seen  map[string]bool // ids of the answers before
-	last  string          // id of the backend's last element
-	asked int             // with what the last answer was asked for
-	over  bool            // there are no more
-	legs  int
-	more  [][]byte // elements to be added
+	opt      Options
+	have     int             // elements that are shown
+	seen     map[string]bool // ids of the answers before
+	last     string          // id of the backend's last element
+	asked    int             // with what the last answer was asked for
+	over     bool            // there are no more
+	requests int
+	more     [][]byte // elements to be added
 }
 
 // New returns what fills up an answer, of which the reading says what is left
@@ -109,7 +109,7 @@ func (f *Fill) Next() (memproxy.Search, bool) {
 	if f.opt.Again {
 		n = f.asked * growth
 	}
-	for range f.legs {
+	for range f.requests {
 		if !f.opt.Again {
 			n *= growth
 		}
@@ -118,7 +118,7 @@ func (f *Fill) Next() (memproxy.Search, bool) {
 	if f.opt.Again && n <= f.asked {
 		return memproxy.Search{}, false
 	}
-	f.legs, f.asked = f.legs+1, n
+	f.requests, f.asked = f.requests+1, n
 	return f.opt.Ask(n, f.last)
 }
 
@@ -155,7 +155,7 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 		ids = append(ids, m.ID)
 		switch {
 		case m.Drop:
-		case f.seen[m.ID], f.legs > 0 && f.have >= f.opt.Want && m.ID != part:
+		case f.seen[m.ID], f.requests > 0 && f.have >= f.opt.Want && m.ID != part:
 			m.Drop = true
 			inner := m.Pointer + "/"
 			for j := range rd.Memories {

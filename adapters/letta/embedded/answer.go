@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-func (l *leg) usage() map[string]any {
+func (l *answer) usage() map[string]any {
 	var runs any
 	if l.follows != nil {
 		runs = l.follows
@@ -18,14 +18,14 @@ func (l *leg) usage() map[string]any {
 	}
 }
 
-func (l *leg) wanted() []message {
+func (l *answer) wanted() []message {
 	if l.q.Types == nil {
 		return l.messages
 	}
 	return slices.DeleteFunc(slices.Clone(l.messages), func(m message) bool { return !slices.Contains(l.q.Types, m.Type) })
 }
 
-func (l *leg) whole() map[string]any {
+func (l *answer) whole() map[string]any {
 	return map[string]any{
 		"messages": l.wanted(), "stop_reason": map[string]string{"message_type": "stop_reason", "stop_reason": l.stop},
 		"usage": l.usage(), "logprobs": nil, "turns": nil,
@@ -35,7 +35,7 @@ func (l *leg) whole() map[string]any {
 // fragment is the size of what a token stream sends of arguments at once.
 const fragment = 16
 
-func (l *leg) stream(w http.ResponseWriter) {
+func (l *answer) stream(w http.ResponseWriter) {
 	send := l.begin(w)
 	for _, m := range l.wanted() {
 		if l.q.Tokens && m.Type == "tool_return_message" && !m.ran {
@@ -54,7 +54,7 @@ func (l *leg) stream(w http.ResponseWriter) {
 }
 
 // begin commits to a stream, with the ping that names the run.
-func (l *leg) begin(w http.ResponseWriter) func(any) {
+func (l *answer) begin(w http.ResponseWriter) func(any) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	send := func(v any) {
@@ -74,7 +74,7 @@ func (l *leg) begin(w http.ResponseWriter) func(any) {
 }
 
 // fail is a refusal once the stream is committed to.
-func (l *leg) fail(w http.ResponseWriter, detail string) {
+func (l *answer) fail(w http.ResponseWriter, detail string) {
 	send := l.begin(w)
 	send(map[string]string{"message_type": "stop_reason", "stop_reason": "error"})
 	b, err := json.Marshal(map[string]string{"message_type": "error_message", "error_type": "internal_error", "message": detail})
@@ -86,7 +86,7 @@ func (l *leg) fail(w http.ResponseWriter, detail string) {
 
 // tokens sends calls in fragments: the name first, then pieces of the
 // arguments, each an object where a whole message has a list.
-func (l *leg) tokens(m message, send func(any)) {
+func (l *answer) tokens(m message, send func(any)) {
 	part := func(id string, name, args any) {
 		c := map[string]any{"name": name, "arguments": args, "tool_call_id": id}
 		send(map[string]any{"id": m.ID, "date": m.Date, "message_type": m.Type, "run_id": m.RunID, "tool_call": c, "tool_calls": c, "seq_id": l.number()})

@@ -125,7 +125,7 @@ func (b *Backend) runTool(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		text, err := (&leg{b: b, a: a}).call(toolCall{Name: name, Arguments: string(args)})
+		text, err := (&answer{b: b, a: a}).call(toolCall{Name: name, Arguments: string(args)})
 		if err != nil {
 			reply(w, http.StatusOK, map[string]any{"status": "error", "func_return": nil, "stderr": []string{err.Error()}})
 			return

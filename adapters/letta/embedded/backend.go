@@ -17,7 +17,7 @@ type Backend struct {
 	mux    *http.ServeMux
 	mu     sync.Mutex
 	agents map[string]*agent
-	runs   map[string]*leg
+	runs   map[string]*answer
 	blocks map[string]*block
 	talks  map[string]*conversation
 	// objects are what the server only keeps, by id.
@@ -98,7 +98,7 @@ func newTool(id, name string, schema json.RawMessage) tool {
 // New returns an empty server.
 func New() *Backend {
 	b := &Backend{
-		mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*leg{}, blocks: map[string]*block{},
+		mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*answer{}, blocks: map[string]*block{},
 		talks: map[string]*conversation{}, objects: map[string]object{},
 	}
 	b.objectRoutes()

@@ -46,14 +46,14 @@ func (b *Backend) conversationRoutes() {
 	b.mux.HandleFunc("POST /v1/conversations/{talk}/messages", b.talk)
 	b.mux.HandleFunc("GET /v1/conversations/{talk}/messages", func(w http.ResponseWriter, r *http.Request) {
 		agent, conv, ok := b.place(r.PathValue("talk"), r.URL.Query().Get("agent_id"))
-		b.said(w, r, ok, func(l *leg) bool { return l.a.ID == agent && l.in == conv })
+		b.said(w, r, ok, func(l *answer) bool { return l.a.ID == agent && l.in == conv })
 	})
 	b.mux.HandleFunc("GET /v1/agents/{id}/messages", func(w http.ResponseWriter, r *http.Request) {
 		agent, _, ok := b.place("default", r.PathValue("id"))
-		b.said(w, r, ok, func(l *leg) bool { return l.a.ID == agent })
+		b.said(w, r, ok, func(l *answer) bool { return l.a.ID == agent })
 	})
 	b.mux.HandleFunc("GET /v1/messages/{$}", func(w http.ResponseWriter, r *http.Request) {
-		b.said(w, r, true, func(*leg) bool { return true })
+		b.said(w, r, true, func(*answer) bool { return true })
 	})
 	b.mux.HandleFunc("GET /v1/messages/{message}", func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
@@ -134,7 +134,7 @@ func (b *Backend) talk(w http.ResponseWriter, r *http.Request) {
 }
 
 // said lists messages of runs, the newest first unless it is asked otherwise.
-func (b *Backend) said(w http.ResponseWriter, r *http.Request, ok bool, of func(*leg) bool) {
+func (b *Backend) said(w http.ResponseWriter, r *http.Request, ok bool, of func(*answer) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !ok {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// keep remembers a leg as the run that it is; the lock is held.
-func (b *Backend) keep(l *leg) {
+// keep remembers a answer as the run that it is; the lock is held.
+func (b *Backend) keep(l *answer) {
 	b.runs[l.run], l.begun = l, time.Now().UTC()
 }
 
 // number numbers an event of a background run: in each from 1 on. Others have
 // none.
-func (l *leg) number() *int {
+func (l *answer) number() *int {
 	if !l.q.Back {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (l *leg) number() *int {
 	return &n
 }
 
-func (b *Backend) find(w http.ResponseWriter, r *http.Request) *leg {
+func (b *Backend) find(w http.ResponseWriter, r *http.Request) *answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.runs[r.PathValue("id")]
@@ -50,7 +50,7 @@ func nullable(s string) any {
 	return s
 }
 
-func (l *leg) record() map[string]any {
+func (l *answer) record() map[string]any {
 	r := map[string]any{
 		"id": l.run, "status": l.status(), "agent_id": l.a.ID, "conversation_id": nullable(l.in), "background": l.q.Back, "stop_reason": nil,
 		"created_at": l.begun.Format(time.RFC3339Nano), "completed_at": nil, "metadata": map[string]string{"run_type": "send_message"},
@@ -95,7 +95,7 @@ func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.ClientTools, q.Back = nil, true // such a run knows no client tools
-	l := &leg{b: b, a: a, q: q, run: b.id("run"), going: true}
+	l := &answer{b: b, a: a, q: q, run: b.id("run"), going: true}
 	b.keep(l)
 	reply(w, http.StatusOK, l.record())
 	go func() {
@@ -110,12 +110,12 @@ func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
 }
 
 // follow has the agents run that come after this one; the lock is held.
-func (l *leg) follow() {
+func (l *answer) follow() {
 	if l.a.Group == nil || l.stop != "end_turn" {
 		return
 	}
 	for _, id := range l.a.Group.Agents {
-		f := &leg{b: l.b, a: l.b.agents[id], q: &request{}, run: l.b.id("run"), going: true}
+		f := &answer{b: l.b, a: l.b.agents[id], q: &request{}, run: l.b.id("run"), going: true}
 		l.b.keep(f)
 		l.follows = append(l.follows, f.run)
 		go func() {
@@ -142,7 +142,7 @@ func aside(text string) (said, beside string) {
 }
 
 // status is what a run says of itself.
-func (l *leg) status() string {
+func (l *answer) status() string {
 	switch {
 	case l.going:
 		return "running"

@@ -108,8 +108,8 @@ func textOf(raw json.RawMessage) string {
 	return strings.Join(all, "\n")
 }
 
-// leg is one request's answer in the making.
-type leg struct {
+// answer is one request's answer in the making.
+type answer struct {
 	b        *Backend
 	a        *agent
 	q        *request
@@ -146,7 +146,7 @@ func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, st
 		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
-	l := &leg{b: b, a: a, q: &q, run: b.id("run"), in: conv}
+	l := &answer{b: b, a: a, q: &q, run: b.id("run"), in: conv}
 	status, detail := l.take()
 	b.keep(l)
 	if status == 0 {
@@ -166,7 +166,7 @@ func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, st
 }
 
 // take does what the request says. A status is a refusal.
-func (l *leg) take() (status int, detail string) {
+func (l *answer) take() (status int, detail string) {
 	said := ""
 	if l.q.Input != nil {
 		said = textOf(l.q.Input)
@@ -209,7 +209,7 @@ func (l *leg) take() (status int, detail string) {
 }
 
 // proceed lets the model act until it pauses or ends.
-func (l *leg) proceed() {
+func (l *answer) proceed() {
 	for len(l.a.script) > 0 {
 		s := l.a.script[0]
 		l.a.script = l.a.script[1:]
@@ -245,14 +245,14 @@ func (l *leg) proceed() {
 	l.stop = "end_turn"
 }
 
-func (l *leg) add(m message) {
+func (l *answer) add(m message) {
 	m.ID, m.RunID, m.Date = l.b.id("message"), l.run, time.Unix(0, 0).UTC().Format(time.RFC3339)
 	l.messages = append(l.messages, m)
 }
 
 // returned runs what is to be run and adds the results: first those that were
 // given, as the server does.
-func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
+func (l *answer) returned(calls []toolCall, answered map[string]toolReturn) {
 	var rs []toolReturn
 	for _, c := range calls {
 		if r := answered[c.ID]; r.Type != "" {
@@ -275,7 +275,7 @@ func (l *leg) returned(calls []toolCall, answered map[string]toolReturn) {
 }
 
 // call runs a server tool.
-func (l *leg) call(c toolCall) (string, error) {
+func (l *answer) call(c toolCall) (string, error) {
 	a := l.a
 	var args map[string]string
 	if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil {

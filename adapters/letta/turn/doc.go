@@ -1,4 +1,4 @@
-// Package turn takes one turn of a Letta agent apart into legs, so that each
+// Package turn takes one turn of a Letta agent apart into requests, so that each
 // tool call that writes memory can be ruled on before the server runs it.
 //
 // It promises: on an agent of the current loop (letta_v1_agent) no call of a

@@ -9,7 +9,7 @@ import (
 )
 
 // A rule of the agent's own may have a person approve the calls of a memory
-// tool. Such a pause is kept from the caller until the leg has stopped and its
+// tool. Such a pause is kept from the caller until the request has stopped and its
 // calls are ruled on, so that nobody is asked for what is refused anyhow.
 
 // late is a message of a pause that the caller has not been told of, or a
@@ -74,12 +74,12 @@ func (t *Turn) hand() {
 			t.refused[c.id] = true
 		}
 		c.person = false
-		others = others || !c.mine && (t.legs > 0 || t.answerOf(c.id) == nil)
+		others = others || !c.mine && (t.requests > 0 || t.answerOf(c.id) == nil)
 	}
 	switch {
 	case others:
 		t.calls, t.request, t.left = nil, "", ""
-	case t.legs > 0:
+	case t.requests > 0:
 		t.constrain()
 	}
 }

@@ -58,7 +58,7 @@ func callsOfInsert(ids ...string) string {
 // them.
 func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
-	leg(t, turn)
+	request(t, turn)
 	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2"))); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	if !turn.Paused() || len(turn.Waiting()) != 0 {
 		t.Fatal("the person is asked for what is refused")
 	}
-	body := leg(t, turn)
+	body := request(t, turn)
 	if strings.Count(body, `"approve":false`) != 3 || !strings.Contains(body, "not to be written (memproxy decision d-c-1)") {
 		t.Errorf("the agent is told %s", body)
 	}
@@ -86,7 +86,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 // refusal goes out with the person's answer, ruled on again.
 func TestAPersonIsAskedForTheRest(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
-	leg(t, turn)
+	request(t, turn)
 	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2", "c-3"))); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 			t.Fatalf("%+v waits for a ruling, want what the person approved", got)
 		}
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1"})
-		body := leg(t, turn)
+		body := request(t, turn)
 		for _, one := range []string{`{"type":"approval","tool_call_id":"c-1","approve":true}`, `"approve":false,"reason":"not to be written (memproxy decision d-c-2)","tool_call_id":"c-2"`, `{"type":"approval","tool_call_id":"c-3","approve":false}`} {
 			if !strings.Contains(body, one) {
 				t.Errorf("no %s in %s", one, body)
@@ -146,7 +146,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 		"held as well": {memproxy.Hold, []string{"none"}, "approval_request 3 approval_request 4 approval_request 5 approval_request 6"},
 	} {
 		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, ruled(asking))
-		leg(t, turn)
+		request(t, turn)
 		for _, e := range stream {
 			if out, err := turn.Event([]byte(e)); err != nil || len(out) > 0 {
 				t.Fatalf("%s: told %q before it is ruled on, %v", name, out, err)
@@ -170,7 +170,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 	}
 	// What does not end in a pause is no question, and is not lost.
 	turn := newTurn(t, `{"input":"hi","streaming":true}`, ruled(asking))
-	leg(t, turn)
+	request(t, turn)
 	if out, err := turn.Event([]byte(stream[0])); err != nil || len(out) > 0 {
 		t.Fatalf("%q, %v", out, err)
 	}

@@ -52,7 +52,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			for q, more := turn.Prepare(); more; q, more = turn.Prepare() {
 				answer(map[bool]string{true: "[]", false: agent}[strings.HasSuffix(q.EscapedPath, "/messages")])
 			}
-			leg(t, turn)
+			request(t, turn)
 			for _, e := range []string{piece("c-1", shown[:9]), piece("c-1", shown[9:]), "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n"} {
 				if _, err := turn.Event([]byte(e)); err != nil {
 					t.Fatal(err)
@@ -88,7 +88,7 @@ func TestFragmentsCostWhatTheyAre(t *testing.T) {
 	}
 	const many = 20_000
 	turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, attached)
-	leg(t, turn)
+	request(t, turn)
 	event := piece("memory_insert", "0123456789")
 	cost := func(n int) uint64 {
 		var before, after runtime.MemStats
@@ -106,7 +106,7 @@ func TestFragmentsCostWhatTheyAre(t *testing.T) {
 	}
 	for name, agent := range map[string]string{"shown": attached, "kept back": ruled(asking)} {
 		turn := newTurn(t, `{"input":"hi","streaming":true,"stream_tokens":true}`, agent)
-		leg(t, turn)
+		request(t, turn)
 		event := piece("memory_insert", strings.Repeat("x", 64<<10))
 		var err error
 		n := 0

@@ -44,7 +44,7 @@ func (t *Turn) owe() (runs bool) {
 	return runs
 }
 
-// returned gives the owed results as an event once the answering leg says
+// returned gives the owed results as an event once the answering request says
 // something else instead.
 func (t *Turn) returned(kind string, doc *jsondoc.Doc) [][]byte {
 	if len(t.out.owed) == 0 || kind == "ping" {

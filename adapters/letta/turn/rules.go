@@ -21,7 +21,7 @@ type rules struct {
 	last      string   // the newest result of a call
 	remember  bool     // a rule looks back at the history
 	beyond    bool     // a rule does what cannot be carried over a pause
-	ends      string   // why the leg ends the turn, where memproxy makes it end
+	ends      string   // why the request ends the turn, where memproxy makes it end
 }
 
 type rule struct {
@@ -205,7 +205,7 @@ func (t *Turn) runs() []string {
 	return out
 }
 
-// register takes down the calls that the leg runs, twice each, as the server
+// register takes down the calls that the request runs, twice each, as the server
 // does.
 func (t *Turn) register() {
 	for _, name := range t.runs() {
@@ -218,9 +218,9 @@ func (t *Turn) register() {
 	}
 }
 
-// limit is how many steps the next leg may take by the agent's rules, or zero.
+// limit is how many steps the next request may take by the agent's rules, or zero.
 // Where the server would count a required call as missing that ran before a
-// pause, the leg ends with the model's next word; where a call that memproxy
+// pause, the request ends with the model's next word; where a call that memproxy
 // answers itself ends the turn, with the answer.
 func (t *Turn) limit() int64 {
 	runs := t.runs()
@@ -250,7 +250,7 @@ func (t *Turn) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
 	return t.rules.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
 }
 
-// ruledOut says why a leg ended that was the last by a rule.
+// ruledOut says why a request ended that was the last by a rule.
 func (t *Turn) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
 	reason := stop.Get("stop_reason")
 	if is := reason.Text(); t.rules.ends == "" || is != "max_steps" && is != "end_turn" || is == t.rules.ends {

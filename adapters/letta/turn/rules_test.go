@@ -20,7 +20,7 @@ func called(name, id string) string {
 		`","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"` + id + `"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`
 }
 
-// call makes a leg end in a call and answers it: what the agent is told.
+// call makes a request end in a call and answers it: what the agent is told.
 func (t *Turn) call(tb testing.TB, name, id string) string {
 	tb.Helper()
 	if err := t.Whole([]byte(called(name, id))); err != nil {
@@ -32,7 +32,7 @@ func (t *Turn) call(tb testing.TB, name, id string) string {
 	for _, c := range t.Waiting() {
 		t.Rule(c.ID, memproxy.Decision{ID: "d-1", Verdict: memproxy.Allow})
 	}
-	body := leg(tb.(*testing.T), t)
+	body := request(tb.(*testing.T), t)
 	switch {
 	case strings.Contains(body, `"approve":true,"reason"`):
 		return "ran"
@@ -58,7 +58,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 		{"required", `{"type":"required_before_exit","tool_name":"memory_insert"}`, "mail memory_insert mail", "ran ran ran"},
 	} {
 		turn := newTurn(t, `{"input":"hi"}`, ruled(tc.rules))
-		leg(t, turn)
+		request(t, turn)
 		var got []string
 		for i, name := range strings.Fields(tc.calls) {
 			got = append(got, turn.call(t, name, string(rune('a'+i))))
@@ -82,14 +82,14 @@ func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
 		`{"type":"exit_loop","tool_name":"mail"},{"type":"continue_loop","tool_name":"mail"},{"type":"requires_approval","tool_name":"mail"}`: false,
 		`{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`:                                                                true,
 	} {
-		if got := strings.Contains(leg(t, newTurn(t, `{"input":"hi"}`, ruled(rules))), `"mail"`); got != want {
+		if got := strings.Contains(request(t, newTurn(t, `{"input":"hi"}`, ruled(rules))), `"mail"`); got != want {
 			t.Errorf("%s: mail is shadowed: %v, want %v", rules, got, want)
 		}
 	}
 }
 
 // Proves EDGE-16: where the server would take a required call for missing that
-// ran before a pause, or go on behind a call that ends the turn, the leg ends.
+// ran before a pause, or go on behind a call that ends the turn, the request ends.
 func TestLegsEndByRules(t *testing.T) {
 	required := `{"type":"required_before_exit","tool_name":"memory_insert"}`
 	exit := `{"type":"exit_loop","tool_name":"mail"}`
@@ -102,7 +102,7 @@ func TestLegsEndByRules(t *testing.T) {
 		{"it ends the turn too early", required + "," + exit, "mail", ""},
 	} {
 		turn := newTurn(t, `{"input":"hi"}`, ruled(tc.rules))
-		leg(t, turn)
+		request(t, turn)
 		body := ""
 		for i, name := range strings.Fields(tc.calls) {
 			if err := turn.Whole([]byte(called(name, string(rune('a'+i))))); err != nil {
@@ -111,7 +111,7 @@ func TestLegsEndByRules(t *testing.T) {
 			for _, c := range turn.Waiting() {
 				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 			}
-			body = leg(t, turn)
+			body = request(t, turn)
 		}
 		if got := body[max(0, strings.Index(body, `"max_steps"`)):]; tc.want == "" && strings.Contains(body, "max_steps") || tc.want != "" && !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: %s, want %q", tc.name, got, tc.want)
@@ -141,7 +141,7 @@ func TestLegsEndByRules(t *testing.T) {
 func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	rule := `{"type":"requires_approval","tool_name":"memory_insert"}`
 	turn := newTurn(t, `{"input":"hi"}`, ruled(rule))
-	if body := leg(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
+	if body := request(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
 		t.Errorf("the tool is not shadowed, and would run once the rule is gone: %s", body)
 	}
 	if err := turn.Whole([]byte(called("memory_insert", "c-1"))); err != nil {
@@ -165,7 +165,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 			t.Fatalf("%d calls wait for a ruling, want the approved one", len(calls))
 		}
 		turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: verdict})
-		if body := leg(t, turn); !strings.Contains(body, want) {
+		if body := request(t, turn); !strings.Contains(body, want) {
 			t.Errorf("%s: %s, want %s", verdict, body, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 // beside what stands there; calls of one pause follow one another.
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
-	leg(t, turn)
+	request(t, turn)
 	if err := turn.Whole([]byte(strings.Replace(called("memory_insert", "c-1"), `}]}],"`, `},{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"y\",\"insert_line\":0}","tool_call_id":"c-2"}]}],"`, 1))); err != nil {
 		t.Fatal(err)
 	}

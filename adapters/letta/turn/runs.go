@@ -77,7 +77,7 @@ func otids(doc *jsondoc.Doc) []string {
 	return ids
 }
 
-// run takes down the id of a leg's run and returns the first's. What is no id
+// run takes down the id of a request's run and returns the first's. What is no id
 // counts for none.
 func (t *Turn) run(id string) (first string) {
 	if plainID(id) && !slices.Contains(t.out.chain, id) {
@@ -105,8 +105,8 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 	return n, err == nil
 }
 
-// number gives an event the run of the first leg and a number after those of
-// the legs before. An event that has both already comes back as it is.
+// number gives an event the run of the first request and a number after those of
+// the requests before. An event that has both already comes back as it is.
 func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	e := doc.Edit()
@@ -126,7 +126,7 @@ func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	return jsondoc.Parse(e.Apply(), 0)
 }
 
-// sameRun gives the messages of a whole answer the run of the first leg.
+// sameRun gives the messages of a whole answer the run of the first request.
 func (t *Turn) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
 	if list := doc.Root.Get("messages"); list != nil {

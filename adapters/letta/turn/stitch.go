@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// stitched is one answer made of several legs'.
+// stitched is one answer made of several requests'.
 type stitched struct {
 	last     []byte // the last whole answer
 	messages []json.RawMessage
 	usage    map[string]int64
 	runs     []json.RawMessage
-	legs     int
+	requests int
 	stop     json.RawMessage // the last stop_reason event
 	use      json.RawMessage // the last usage event
 	done     bool            // [DONE] came
@@ -27,15 +27,15 @@ type stitched struct {
 	kept     int    // bytes of what is kept of it until it is over
 	late     []late // what of a pause is not told yet
 
-	chain []string // ids of the legs' runs
+	chain []string // ids of the requests' runs
 	seq   int64    // number of the last event shown
 	said  bool     // the last event said its number itself
-	shift int64    // what the numbers of this leg's events are behind
+	shift int64    // what the numbers of this request's events are behind
 }
 
 func (s *stitched) steps() int64 { return s.usage["step_count"] }
 
-// add adds a leg's usage. What says how full the context is stays the last.
+// add adds a request's usage. What says how full the context is stays the last.
 func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 	if usage == nil {
 		return
@@ -66,7 +66,7 @@ func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 // total is a usage object with the sums in place of its own numbers.
 func (s *stitched) total(raw []byte) ([]byte, error) {
 	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil || s.legs < 2 {
+	if err != nil || s.requests < 2 {
 		return raw, err
 	}
 	e := doc.Edit()
@@ -87,7 +87,7 @@ func (s *stitched) total(raw []byte) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// Whole takes a leg's JSON answer.
+// Whole takes a request's JSON answer.
 func (t *Turn) Whole(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
@@ -99,7 +99,7 @@ func (t *Turn) Whole(body []byte) error {
 	if doc, err = t.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
 		return err
 	}
-	t.out.legs++
+	t.out.requests++
 	t.out.last = doc.Src
 	t.out.add(doc, doc.Root.Get("usage"))
 	var calls []*call
@@ -130,9 +130,9 @@ func (t *Turn) Whole(body []byte) error {
 	return nil
 }
 
-// Answer is the whole answer: the last leg's, with the messages of all.
+// Answer is the whole answer: the last request's, with the messages of all.
 func (t *Turn) Answer() ([]byte, error) {
-	if t.out.legs == 1 && len(t.gated) == 0 {
+	if t.out.requests == 1 && len(t.gated) == 0 {
 		return t.out.last, nil
 	}
 	doc, err := jsondoc.Parse(t.out.last, 0)

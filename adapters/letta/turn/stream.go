@@ -16,8 +16,8 @@ const maxKept = 8 << 20
 
 var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 
-// Event takes one server-sent event of a leg and returns what the caller sees
-// of it now. The ends of legs are kept back: only the last one ends the stream.
+// Event takes one server-sent event of a request and returns what the caller sees
+// of it now. The ends of requests are kept back: only the last one ends the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.said = false
 	name, data := fieldsOf(event)
@@ -102,9 +102,9 @@ func dataEvent(data []byte) []byte {
 	return append(append([]byte("data: "), data...), "\n\n"...)
 }
 
-// stopped ends a leg.
+// stopped ends a request.
 func (t *Turn) stopped(event []byte, reason string) {
-	t.out.legs++
+	t.out.requests++
 	t.out.stop, t.out.shift = event, t.out.seq
 	calls := make([]*call, len(t.out.order))
 	for i, id := range t.out.order {
@@ -191,7 +191,7 @@ func events(raws []json.RawMessage) [][]byte {
 	return out
 }
 
-// Tail are the events that end the stream: the last leg's, with the usage of
+// Tail are the events that end the stream: the last request's, with the usage of
 // all.
 func (t *Turn) Tail() [][]byte {
 	var out [][]byte

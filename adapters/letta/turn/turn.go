@@ -54,10 +54,10 @@ type Turn struct {
 	own      []json.RawMessage
 	types    []string // include_return_message_types, or nil
 
-	calls   []*call // of the pause that is to be answered, in order
-	request string  // id of its message
-	left    string  // the run that left the pause behind, until it was asked about
-	legs    int
+	calls    []*call // of the pause that is to be answered, in order
+	request  string  // id of its message
+	left     string  // the run that left the pause behind, until it was asked about
+	requests int
 
 	let following // the calls of the last request
 

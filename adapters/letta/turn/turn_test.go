@@ -28,32 +28,32 @@ const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
 	{"name":"memory_insert","description":"d","json_schema":{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}},
 	{"name":"web_search","tool_type":"letta_builtin","json_schema":{"name":"web_search"}}]}`
 
-func leg(t *testing.T, turn *Turn) string {
+func request(t *testing.T, turn *Turn) string {
 	t.Helper()
-	b, err := turn.Leg()
+	b, err := turn.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
 }
 
-// The first leg is the caller's body with the memory tools named; everything
+// The first request is the caller's body with the memory tools named; everything
 // else keeps its bytes.
-func TestFirstLegNamesMemoryTools(t *testing.T) {
-	got := leg(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
+func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
+	got := request(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
 	want := `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// A client tool of the same name takes the server's place: it writes
 	// nothing in the server.
-	got = leg(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
+	got = request(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
 	if got != `{"input":"hi","client_tools":[{"name":"memory_insert"}]}` {
 		t.Errorf("got %s", got)
 	}
 	// Without memory tools the body is the caller's, byte for byte.
 	body := `{ "input":"hi" }`
-	if got := leg(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)); got != body {
+	if got := request(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)); got != body {
 		t.Errorf("got %s", got)
 	}
 }
@@ -82,9 +82,9 @@ const pause = `{"messages":[{"id":"m-1","message_type":"approval_request_message
 
 // What is answered: exactly the calls that wait, with the ruling, and the
 // caller's step budget less what was used.
-func TestNextLegAnswers(t *testing.T) {
+func TestTheNextRequestAnswers(t *testing.T) {
 	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
-	leg(t, turn)
+	request(t, turn)
 	if err := turn.Whole([]byte(pause)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestNextLegAnswers(t *testing.T) {
 	if len(turn.Waiting()) != 0 {
 		t.Error("a call waits after it was ruled on")
 	}
-	got := leg(t, turn)
+	got := request(t, turn)
 	for _, want := range []string{`"tool_call_id":"c-1"`, `"approve":false`, `no (memproxy decision d-1)`, `"approval_request_id":"m-1"`, `"max_steps":1`, `"client_tools"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
@@ -148,7 +148,7 @@ func FuzzEvent(f *testing.F) {
 		for range turn.Waiting() {
 		}
 		turn.Tail()
-		if _, err := turn.Leg(); err != nil {
+		if _, err := turn.Next(); err != nil {
 			t.Errorf("%q: %v", ev, err)
 		}
 	})

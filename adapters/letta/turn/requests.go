@@ -62,11 +62,11 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 	}
 }
 
-// Leg returns the body of the next request: the caller's, with its memory
+// Next returns the body of the next request: the caller's, with its memory
 // tools named as client tools; then answers to what the agent waits for.
-func (t *Turn) Leg() ([]byte, error) {
-	t.legs++
-	first := t.legs == 1
+func (t *Turn) Next() ([]byte, error) {
+	t.requests++
+	first := t.requests == 1
 	if first && len(t.gated) == 0 && len(t.calls) == 0 {
 		return t.opt.Body, nil
 	}
@@ -123,7 +123,7 @@ func (t *Turn) stepsLeft(runs bool) int64 {
 	return max(1, n)
 }
 
-// continued are the messages of a leg that answers a pause. On the first leg
+// continued are the messages of a request that answers a pause. On the first request
 // what the caller has to say follows, without its own answers, which are
 // merged.
 func (t *Turn) continued(first bool) ([]byte, error) {
@@ -199,7 +199,7 @@ func (t *Turn) said() []any {
 	return out
 }
 
-// paused takes the calls of a leg that ended in a pause. When all are the
+// paused takes the calls of a request that ended in a pause. When all are the
 // gate's, they wait for rulings; those that a person is asked about by a rule
 // of the agent's own are the caller's first.
 func (t *Turn) paused(calls []*call, request string) {
