@@ -14,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -87,7 +86,7 @@ func (in *instructed) listening(t *testing.T, to string) string {
 	t.Helper()
 	var next http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"status":"ok","results":[]}`)
+		fmt.Fprint(w, `{"status":"ok","results":[{"id":"1","memory":"I like oolong tea of openclaw"}]}`)
 	})
 	if to != "" {
 		u, err := url.Parse(to)
@@ -131,8 +130,7 @@ func TestClientsTextsAreApproved(t *testing.T) {
 	var runs [2]instructed
 	for i := range runs {
 		runs[i].texts = map[string]string{}
-		run(t, []string{"HOME=" + t.TempDir(), "MEM0_TELEMETRY=false"}, "node", filepath.Join("clients", "openclaw.mjs"),
-			part(t, "clients-js", "node_modules", "@mem0", "openclaw-mem0"), runs[i].listening(t, ""), clientKey, "I like tea.")
+		client{script: "openclaw.mjs"}.says(t, runs[i].listening(t, ""))
 	}
 	approve(t, list, "@mem0/openclaw-mem0 1.0.16", &runs)
 	text := "# SHA-256, client, version and place of texts that may instruct an agent. Written by\n" +

@@ -17,9 +17,9 @@ import (
 
 const clientKey = "m0-e2e" // a real Mem0 knows it
 
-// starter is memproxy with the file that init writes, and a role in place of the
-// line that names them.
-func starter(t *testing.T, backend, upstream, role string) *sidecar {
+// starter is memproxy with the file that init writes, roles in place of the line
+// that names them, and settings of the backend.
+func starter(t *testing.T, backend, upstream string, opens ...string) *sidecar {
 	t.Helper()
 	s := &sidecar{dir: t.TempDir()}
 	path := filepath.Join(s.dir, "memproxy.yaml")
@@ -35,12 +35,21 @@ func starter(t *testing.T, backend, upstream, role string) *sidecar {
 	for address, want := range map[string]string{`admin: {listen: "`: freeport.Addr(t), `  listen: "`: listen, `state: `: filepath.Join(s.dir, "state")} {
 		file = regexp.MustCompile(regexp.QuoteMeta(address)+`[^"} ]*`).ReplaceAllLiteralString(file, address+want)
 	}
-	if role != "" {
-		with := strings.Replace(file, "# roles: [memproxy-forget]", "roles: ["+role+"]", 1)
-		if with == file {
-			t.Fatalf("the file has no line for roles:\n%s", file)
+	var roles []string
+	for _, o := range opens {
+		if strings.HasPrefix(o, "memproxy-") {
+			roles = append(roles, o)
+			continue
 		}
-		file = with
+		file = strings.Replace(file, "\n    tenant: main", "\n    "+o+"\n    tenant: main", 1)
+	}
+	if roles != nil {
+		file = strings.Replace(file, "# roles: [memproxy-forget]", "roles: ["+strings.Join(roles, ", ")+"]", 1)
+	}
+	for _, o := range opens {
+		if !regexp.MustCompile(`(?m)^ +(roles: .*)?` + regexp.QuoteMeta(o)).MatchString(file) {
+			t.Fatalf("the file has no line for %s:\n%s", o, file)
+		}
 	}
 	writeFile(t, path, []byte(file))
 	s.base = "http://" + listen
@@ -103,7 +112,7 @@ func TestLettaCode(t *testing.T) {
 		t.Run(client.version, func(t *testing.T) {
 			t.Parallel()
 			create := []string{"--new-agent", "-m", codeModel, "--base-tools", "memory_insert"}
-			closed := starter(t, "letta", real, "")
+			closed := starter(t, "letta", real)
 			if _, _, all := client.prompt(t, closed.base, t.TempDir(), "SAY hello", create...); !strings.Contains(all, "the role memproxy-owner allows it") {
 				t.Errorf("without a role: %s", tail(all, 2000))
 			}
@@ -148,59 +157,4 @@ func listOf(t *testing.T, url string) (all []struct{ ID string }) {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// Proves EDGE-18, CARD-1: clients that need no more than an address and a key, with
-// the starter file: an owner's SDK runs its agent, a command line and a provider of
-// models' memory store and find.
-func TestClientsWithTheStarterFile(t *testing.T) {
-	t.Parallel()
-	js := part(t, "clients-js", "node_modules")
-	eng := startEngine(t)
-	mem0, letta := starter(t, "mem0", eng.base, ""), starter(t, "letta", lettaServer(t), "memproxy-owner")
-	cli := filepath.Join(js, "@mem0", "cli", "dist", "index.js")
-	for _, tc := range []struct {
-		name string
-		args []string
-		want []string
-	}{
-		{"letta-code-sdk 0.1.14", []string{"clients/letta-code-sdk.mjs", filepath.Join(js, "@letta-ai", "letta-code-sdk"), codeModel}, []string{"true one", "true two"}},
-		{"@mem0/cli 0.2.13, add", []string{cli, "add", "I like puerh tea", "--user-id", "ann", "--no-infer", "--output", "json"}, []string{"puerh"}},
-		{"@mem0/cli 0.2.13, search", []string{cli, "search", "tea", "--user-id", "ann", "--output", "json"}, []string{"puerh"}},
-		{"@mem0/cli 0.2.13, list", []string{cli, "list", "--user-id", "ann", "--output", "json"}, []string{"puerh"}},
-		{"@mem0/vercel-ai-provider 3.0.2", []string{"clients/vercel.mjs", filepath.Join(js, "@mem0", "vercel-ai-provider"), mem0.base, clientKey, "I like rooibos tea"}, []string{"puerh"}},
-	} {
-		env := []string{"HOME=" + t.TempDir(), "MEM0_TELEMETRY=false", "MEM0_API_KEY=" + clientKey, "MEM0_BASE_URL=" + mem0.base,
-			"LETTA_API_KEY=" + clientKey, "LETTA_BASE_URL=" + letta.base, "LETTA_CODE_TELEM=0", "DISABLE_AUTOUPDATER=1"}
-		out, _ := run(t, env, "node", tc.args...)
-		for _, want := range tc.want {
-			if !strings.Contains(out, want) {
-				t.Errorf("%s: %s, want %s", tc.name, tail(out, 2000), want)
-			}
-		}
-	}
-}
-
-// Proves EDGE-18: OpenClaw's plugin sends instructions of its own with each write.
-// The refusal names the role that opens them; with it memories are stored, and a
-// credential in a message is not, although the instructions name some.
-func TestOpenClaw(t *testing.T) {
-	t.Parallel()
-	eng := startEngine(t)
-	add := func(base, text string) string {
-		out, _ := run(t, []string{"HOME=" + t.TempDir(), "MEM0_TELEMETRY=false"}, "node", filepath.Join("clients", "openclaw.mjs"),
-			part(t, "clients-js", "node_modules", "@mem0", "openclaw-mem0"), base, clientKey, text)
-		return out
-	}
-	closed := starter(t, "mem0", eng.base, "")
-	if out := add(closed.base, "I like green tea."); !strings.Contains(out, "refused") || !strings.Contains(out, "memproxy-owner") {
-		t.Errorf("without a role: %s", out)
-	}
-	car := starter(t, "mem0", eng.base, "memproxy-owner")
-	if out := add(car.base, "I like green tea."); !strings.Contains(out, "added") {
-		t.Errorf("with it: %s", out)
-	}
-	if out := add(car.base, "My AWS key is AKIAIOSFODNN7EXAMPLQ."); !strings.Contains(out, "credentials are not kept") {
-		t.Errorf("a credential: %s", out)
-	}
 }

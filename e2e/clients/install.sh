@@ -28,3 +28,11 @@ if ! current "$home/clients-py" "$python_pins"; then
     --target "$home/clients-py" -r "$here/requirements.txt"
   echo "$python_pins" >"$home/clients-py/.pins"
 fi
+
+frameworks_pins=$(pins "$here/requirements-frameworks.txt" "$here/../mem0/requirements.txt")
+if ! current "$home/clients-frameworks" "$frameworks_pins"; then
+  rm -rf "$home/clients-frameworks"
+  "$home/mem0-py/bin/pip" install --quiet --no-deps --no-input --disable-pip-version-check --no-compile \
+    --target "$home/clients-frameworks" -r "$here/requirements-frameworks.txt"
+  echo "$frameworks_pins" >"$home/clients-frameworks/.pins"
+fi

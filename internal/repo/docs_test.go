@@ -132,3 +132,35 @@ func TestREADMEIsTrue(t *testing.T) {
 		t.Error("the test finds no configuration")
 	}
 }
+
+var pin = regexp.MustCompile(`(?m)^\s*"?([@\w/.-]+?)"?(?:==|": ")([\d][\w.]*)`)
+
+// The table of clients, which a run of them writes, has the versions that are run.
+func TestClientsHaveThePinnedVersions(t *testing.T) {
+	pinned := map[string]bool{}
+	for _, glob := range []string{"e2e/*/requirements*.txt", "e2e/*/package.json", "e2e/*/sdk/package.json"} {
+		files, err := filepath.Glob(filepath.Join(root, glob))
+		if err != nil || files == nil {
+			t.Fatalf("%s: %v %v", glob, files, err)
+		}
+		for _, file := range files {
+			rel, _ := filepath.Rel(root, file)
+			for _, m := range pin.FindAllStringSubmatch(read(t, rel), -1) {
+				pinned[m[1]+" "+m[2]] = true
+			}
+		}
+	}
+	_, rest, _ := strings.Cut(read(t, "docs/clients.md"), "<!-- clients -->\n")
+	table, _, _ := strings.Cut(rest, "<!-- end -->")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if len(rows) < 15 {
+		t.Fatalf("%d rows: the test does not find them", len(rows))
+	}
+	for _, row := range rows[2:] {
+		for _, client := range strings.Split(strings.TrimSpace(strings.Split(row, "|")[2]), ", ") {
+			if !pinned[client] {
+				t.Errorf("docs/clients.md: no e2e/ file pins %s", client)
+			}
+		}
+	}
+}
