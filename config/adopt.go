@@ -1,9 +1,14 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Adopt is the configuration of a running process once its file changed: what
@@ -14,6 +19,7 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a := *c
 	a.file = next.file
 	a.Enforce, a.Identity, a.Ownership, a.Answers, a.Confidence = next.Enforce, next.Identity, next.Ownership, next.Answers, next.Confidence
+	a.Screening.Approved = next.Screening.Approved
 	a.Budgets = next.Budgets
 	a.Budgets.Redis = c.Budgets.Redis
 	a.Memories = next.Memories
@@ -50,4 +56,61 @@ func differences(a, b *Config) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Approve lists texts by their SHA-256 in screening.approved of the file that a
+// configuration was read from, and returns those that were not listed yet. The rest of
+// the file stays as it is, to the byte.
+func Approve(c *Config, sums []string, getenv func(string) string) (added []string, err error) {
+	added = slices.DeleteFunc(slices.Clone(sums), func(sum string) bool { return slices.Contains(c.Screening.Approved, sum) })
+	path, err := filepath.EvalSymlinks(c.file.name)
+	if err != nil || len(added) == 0 {
+		return nil, err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n")+"\n", "\n")
+	at, head, item := len(lines)-1, "screening:\n  approved:\n", "    - "
+	if in := find(c.file.root, []any{"screening"}); in != nil {
+		margin := strings.Repeat(" ", in.Column-1)
+		at, head, item = in.Line-1, margin+"approved:\n", margin+"  - "
+		if list := find(in, []any{"approved"}); list != nil {
+			at, head, item = list.Line-1, "", strings.Repeat(" ", list.Column-1)+"- "
+		}
+	}
+	text := strings.Join(lines[:at], "") + head + item + strings.Join(added, "\n"+item) + "\n" + strings.Join(lines[at:], "")
+	next, err := Parse(path, []byte(text), getenv)
+	if err == nil { // nothing else may have changed
+		is := *next
+		is.file, is.Screening.Approved = c.file, c.Screening.Approved
+		if len(next.Screening.Approved) != len(c.Screening.Approved)+len(added) || !reflect.DeepEqual(is, *c) {
+			err = errors.New("another setting would change")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: list them by hand, in screening.approved: [%s]: %w", path, strings.Join(added, ", "), err)
+	}
+	return added, replace(path, text)
+}
+
+// replace gives a file another text at once; it stays its owner's.
+func replace(path, text string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	part := path + ".part"
+	err = os.WriteFile(part, []byte(text), info.Mode().Perm())
+	if is, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
+		err = os.Chown(part, int(is.Uid), int(is.Gid))
+	}
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part) // the error says why
+	}
+	return err
 }

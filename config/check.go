@@ -209,7 +209,7 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 	}
 	for i, sum := range s.Approved {
 		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
-			v.fault(at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy try prints those of a text")
+			v.fault(at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
 		}
 	}
 	if x := s.Similar; x != nil && x.URL != "" {

@@ -12,7 +12,7 @@ type Screening struct {
 	Disable  []string          `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, secrets, assembly, synapse, likeness" loose:"more;unsafe"`
 	Withhold *float64          `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1" loose:"up0;off:0,1"`
 	// Approved are not judged where they instruct an agent, whoever sends them.
-	Approved  []string  `yaml:"approved,omitempty" doc:"SHA-256 of texts that may instruct an agent (a client's system prompt, a tool's description), whoever sends them, besides those of released clients; memproxy try prints it" loose:"more"`
+	Approved  []string  `yaml:"approved,omitempty" doc:"SHA-256 of texts that may instruct an agent (a client's system prompt, a tool's description), whoever sends them, besides those of released clients; memproxy approve writes it" loose:"more"`
 	Exemplars string    `yaml:"exemplars,omitempty" doc:"file of further known attacks, one a line: a family (a-z), a tab, the text; the built-in ones, the memory firewall's fourteen among them, stay" loose:"-"`
 	Similar   *Similar  `yaml:"similar,omitempty" doc:"likeness to known attacks; absent: not looked at" loose:"present"`
 	Baseline  *Baseline `yaml:"baseline,omitempty" doc:"what is usual for each user; absent: not looked at" loose:"present"`

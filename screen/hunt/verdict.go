@@ -1,6 +1,11 @@
 package hunt
 
-import "github.com/memproxy/memproxy"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Finding is one thing that screening found in a text.
 type Finding struct {
@@ -8,6 +13,19 @@ type Finding struct {
 	Severity string `json:"severity"`
 	Start    int    `json:"start"` // byte span in the text
 	End      int    `json:"end"`
+}
+
+const maxQuote = 80 // bytes of a finding that are shown
+
+// Quote is where in the text something was found, in a form that does nothing to a
+// terminal.
+func (f Finding) Quote(text string) string {
+	start := min(max(f.Start, 0), len(text))
+	words := text[start:min(max(f.End, start), len(text))]
+	if len(words) > maxQuote {
+		return strconv.QuoteToGraphic(strings.ToValidUTF8(words[:maxQuote], "")) + "…"
+	}
+	return strconv.QuoteToGraphic(words)
 }
 
 // Verdict is what screening says of one text.
