@@ -1,0 +1,60 @@
+package screen_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/screen"
+)
+
+// form is an attack in the form that memories are poisoned in, and the nearest
+// thing that a person writes down.
+type form struct{ trait, set, attack, harmless string }
+
+func memoryForms(t *testing.T) []form {
+	t.Helper()
+	b, err := os.ReadFile("testdata/memoryforms.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []form
+	for line := range strings.Lines(string(b)) {
+		if line[0] == '#' {
+			continue
+		}
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if len(f) != 4 {
+			t.Fatalf("%q has %d columns, want 4", line, len(f))
+		}
+		out = append(out, form{f[0], f[1], f[2], f[3]})
+	}
+	return out
+}
+
+// Proves SYN-2, MFW-14
+func TestMemoryForms(t *testing.T) {
+	s := screener(t, screen.Options{CacheSize: -1})
+	least := map[string]int{"seen": 21}
+	held, all := map[string]int{}, map[string]int{}
+	for _, f := range memoryForms(t) {
+		if least[f.set] == 0 {
+			continue
+		}
+		all[f.set]++
+		if r := s.Text(f.attack, "", ""); r.Verdict.Stops() {
+			held[f.set]++
+		} else {
+			t.Logf("%s: passes at %d: %q", f.trait, r.Score, f.attack)
+		}
+		if r := s.Text(f.harmless, "", ""); r.Verdict.Stops() {
+			t.Errorf("%s: held at %d: %q %v", f.trait, r.Score, f.harmless, r.Findings)
+		}
+	}
+	for set, n := range least {
+		t.Logf("%s: %d of %d held", set, held[set], all[set])
+		if held[set] < n {
+			t.Errorf("%s: %d of %d held, want %d", set, held[set], all[set], n)
+		}
+	}
+}
