@@ -13,21 +13,34 @@ var standIns = []string{
 }
 
 // within are pieces that only a stand-in has.
-var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "****", "....", "••", "env[", "environ", "getenv", "process.env", "secrets.", "import.meta", "vault:", "placeholder", "redacted", "insert", "replace", "1password", "lastpass", "bitwarden", "keepass"}
+var within = []string{"your", "example", "<", "${", "{{", "$(", "%(", "xxxx", "****", "....", "••", "env[", "environ", "getenv", "process.env", "secrets.", "import.meta", "vault:", "op://", "placeholder", "redacted", "insert", "replace", "1password", "lastpass", "bitwarden", "keepass"}
 
 // placeholder reports whether v stands for a secret and is none.
 func placeholder(v string) bool {
 	if v == "" || variety(v, 2) < 2 {
 		return true
 	}
-	if v[0] == '$' && !hasDigit(v) || v[0] == '[' || v[0] == '%' && v[len(v)-1] == '%' {
+	if v[0] == '$' && (!hasDigit(v) || variable(v[1:])) || v[0] == '[' || v[0] == '%' && v[len(v)-1] == '%' {
 		return true // a variable
+	}
+	if v == "!secret" || v == "!vault" || v == "!env" {
+		return true // a tag of YAML: the value stands elsewhere
 	}
 	flat := strings.ToLower(v)
 	if strings.HasPrefix(flat, "https://") || strings.HasPrefix(flat, "http://") || reference(flat) {
 		return true // where a secret is had or reset; one inside a link is found there
 	}
 	return slices.Contains(standIns, flat) || slices.ContainsFunc(within, func(s string) bool { return strings.Contains(flat, s) })
+}
+
+// variable reports a name of the shell in capitals of several words: DB_PASSWORD1.
+func variable(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; !isUpper(c) && c != '_' && (i == 0 || !isDigit(c)) {
+			return false
+		}
+	}
+	return strings.Contains(name, "_")
 }
 
 // holders begin the names of what code reads a secret from.

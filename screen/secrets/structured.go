@@ -137,7 +137,7 @@ func address(text string, i int) (int, int, Class) {
 			end++
 		}
 		path := rest[len(slackHook):end]
-		if strings.Count(path, "/") == 2 && len(path) >= 24 && variety(path, 8) == 8 {
+		if strings.Count(path, "/") == 2 && len(path) >= 24 && variety(path, 8) == 8 && !placeholder(path) {
 			return start, i + 3 + end, SlackWebhook
 		}
 		return 0, 0, ""
