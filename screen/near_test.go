@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/evasion"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -63,6 +64,55 @@ func TestRefusalTakesTwoKinds(t *testing.T) {
 				t.Errorf("%v at %d, want %v: %v", got, r.Score, c.want, r.Findings)
 			}
 		})
+	}
+}
+
+// A person who is certain may have a rule that refuses by itself; a point less
+// holds.
+//
+// Proves SYN-2, GOV-4
+func TestAPersonsRuleRefusesAlone(t *testing.T) {
+	for score, want := range map[string]memproxy.Verdict{"950": memproxy.Deny, "949": memproxy.Hold} {
+		m := pack(t)
+		m["lexicon.txt"].Data = append(m["lexicon.txt"].Data, "own.codename critical "+score+" own\n  \\bproject nightjar\\b\n"...)
+		p, err := screen.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := screener(t, screen.Options{Pack: p}).Text("Lunch with the people of Project Nightjar.", "", ""); r.Verdict != want {
+			t.Errorf("a rule of %s: %v at %d, want %v", score, r.Verdict, r.Score, want)
+		}
+	}
+}
+
+// Whatever is refused has two kinds of evidence, in every form that poison has.
+//
+// Proves SYN-2
+func TestWhatIsRefusedHasTwoKinds(t *testing.T) {
+	s := screener(t, screen.Options{CacheSize: -1})
+	texts := evasion.Poisons()
+	for _, f := range memoryForms(t) {
+		texts = append(texts, f.attack)
+	}
+	refused := 0
+	for _, text := range texts {
+		r := s.Text(text, "untrusted", "anonymous")
+		if r.Verdict != memproxy.Deny {
+			continue
+		}
+		refused++
+		kinds := map[string]bool{}
+		for _, f := range r.Findings {
+			if f.Score >= 400 {
+				kinds[screen.Default().Family(f.Rule)] = true
+			}
+		}
+		if len(kinds) < 2 {
+			t.Errorf("%q is refused at %d on %v", text, r.Score, r.Findings)
+		}
+	}
+	if refused < 10 {
+		t.Errorf("%d texts are refused: this shows nothing", refused)
 	}
 }
 
