@@ -134,34 +134,66 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 }
 
 // worst is the window that is most like poison: in its part, or, in a text of
-// several sentences, one by itself, and in links a line. Whatever
+// several sentences, one by itself or with the next, and in links a line. Whatever
 // harmless prose somebody puts around it says nothing about it then. A sentence
 // by itself says less than one in its place, and weighs less. The scratch has those
 // that are dangerous afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
 	best := s.pack.model.Score(sc.features, len(sc.words), lift)
 	sc.sentences = sc.sentences[:0]
-	marks, most, less := ".!?\n", mostAlone, float32(s.pack.weights["apart"])/1000
+	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
+	marks, most := ".!?\n", mostAlone
 	switch {
-	case v.Name == normal.Linked:
-		marks, most, less = "\n", len(sc.words), 0
+	case linked:
+		marks, most, least, less = "\n", len(sc.words), 1, 0
 	case len(sc.words) < paragraph:
 		return best
 	}
+	alone := func(from, end int, less float32) bool {
+		if end-from < least {
+			return false
+		}
+		one := s.alone(v, sc, from, end)
+		one.Margin -= less
+		if one.Margin > best.Margin {
+			best = one
+		}
+		if one.Margin < s.pack.zero() {
+			return false
+		}
+		sc.sentences = append(sc.sentences, one)
+		return true
+	}
+	before := -1 // where the sentence before began, if it is harmless
 	for from := 0; from < len(sc.words); {
 		end := passage(v.Text, sc.words, from, marks, most)
-		if end-from >= leastAlone || v.Name == normal.Linked {
-			one := s.alone(v, sc, from, end)
-			if one.Margin -= less; one.Margin >= s.pack.zero() {
-				sc.sentences = append(sc.sentences, one)
+		found := alone(from, end, less)
+		if !linked && !found {
+			for k, cuts := from+1, 0; k < end && cuts < maxCuts; k++ {
+				if begins(v.Text, sc.words, k) {
+					first := alone(from, k, less)
+					found = alone(k, end, less) || first || found
+					cuts++
+				}
 			}
-			if one.Margin > best.Margin {
-				best = one
+			if !found && before >= 0 && end-before <= most {
+				found = alone(before, end, less+lessForTwo)
 			}
+		}
+		before = from
+		if linked || found {
+			before = -1
 		}
 		from = end
 	}
 	return best
+}
+
+// begins reports whether a sentence may begin with word i although no mark stands
+// before it: prose around a payload that ends without one runs on from it.
+func begins(text string, words []directive.Word, i int) bool {
+	first, before := text[words[i].Start], text[words[i-1].Start]
+	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.Capital == 0 && 'a' <= before && before <= 'z'
 }
 
 // alone is what the words from first to end are by themselves.
@@ -183,6 +215,11 @@ const (
 	paragraph = 16
 	// A sentence that is judged alone has so many words.
 	leastAlone, mostAlone = 6, 48
+	// maxCuts bounds the places of a sentence at which another may begin.
+	maxCuts = 3
+	// lessForTwo is how much less two sentences weigh than one: any two are more
+	// like poison, here and there, than any one.
+	lessForTwo = 0.3
 	// far is how much less than zero the windows of a sentence may say that the
 	// whole of it is asked: it makes up for more in next to none.
 	far = 2.3
