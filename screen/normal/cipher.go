@@ -8,7 +8,7 @@ const (
 	mirror = 26
 	// minOpaque is how many letters that are no language are tried as an encoding
 	// that was enciphered or turned round.
-	minOpaque = 16
+	minOpaque = 12
 	// manySigns is how many letters a text has for each of its signs and digits, at
 	// least, that is language.
 	manySigns = 4
@@ -167,7 +167,8 @@ func rot47(v *View) View {
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
 func probe(found []View, v *View) []View {
-	if t := rot47(v); language(t.Text) && sense(t.Text) >= sense(v.Text)+better {
+	// How few letters among signs follow each other says nothing.
+	if t := rot47(v); language(t.Text) && (!legible(v.Text, 70, -fluent) || sense(t.Text) >= sense(v.Text)+better) {
 		found = append(found, t)
 	}
 	for _, k := range [...]key{{0, 1}, {13, 0}, {mirror, 0}} {

@@ -41,7 +41,7 @@ func spoken(found []View, v *View) []View {
 			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
 				scrambled++
 			}
-			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && pig(s[i:j]) != "" {
+			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' {
 				pigs++
 			}
 		}
@@ -57,7 +57,7 @@ func spoken(found []View, v *View) []View {
 			return scrambles()[signature(w)]
 		}))
 	}
-	if pigs >= minPig && pigs*5 >= words*2 {
+	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
 		found = append(found, replaced(v, unpig))
 	}
 	if words >= minBackward && order.backward >= order.forward {
@@ -188,30 +188,41 @@ func pig(w string) string {
 		return ""
 	}
 	stem := strings.ToLower(w[:len(w)-2])
-	if n := len(stem); n > 2 && (stem[n-1] == 'w' || stem[n-1] == 'y') && wide().word(stem[:n-1]) {
-		return stem[:n-1]
+	last := stem[len(stem)-1]
+	bare := stem[:len(stem)-1] // of a word that begins with a vowel
+	if last == 'w' && len(bare) > 1 && wide().word(bare) {
+		return bare
 	}
 	for k := 1; k <= 4 && k < len(stem); k++ {
 		if t := stem[len(stem)-k:] + stem[:len(stem)-k]; wide().word(t) {
 			return t
 		}
 	}
+	if last == 'y' && len(bare) > 1 && wide().word(bare) {
+		return bare
+	}
 	return ""
 }
 
-// unpig is pig for words that need not be known: the consonants at the end of
-// one began it.
+// unpig is pig for words that need not be known: consonants at the end of one began
+// it, as many as make it most like a word.
 func unpig(w string) string {
 	known := pig(w)
 	if known != "" || len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
 		return known
 	}
 	stem := strings.ToLower(w[:len(w)-2])
-	k := strings.LastIndexAny(stem, "aeiou") + 1
-	if stem[k:] == "w" {
-		return stem[:k]
+	if strings.HasSuffix(stem, "w") {
+		return stem[:len(stem)-1]
 	}
-	return stem[k:] + stem[:k]
+	best, most := stem, -1<<31
+	for k := len(stem) - 1; k > 0 && len(stem)-k <= 3 && strings.IndexByte("aeiou", stem[k]) < 0; k-- {
+		t := stem[k:] + stem[:k]
+		if n := sense(t); n > most {
+			best, most = t, n
+		}
+	}
+	return best
 }
 
 // spelling are the words of the alphabets of ICAO and of the older ones of
