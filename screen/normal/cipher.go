@@ -168,11 +168,11 @@ func rot47(v *View) View {
 // round: what decodes is kept, and the attempts are no readings.
 func probe(found []View, v *View) []View {
 	// How few letters among signs follow each other says nothing.
-	if t := rot47(v); language(t.Text) && (!legible(v.Text, 70, -fluent) || sense(t.Text) >= sense(v.Text)+better) {
-		found = append(found, t)
+	turned := rot47(v)
+	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {
+		found = append(found, turned)
 	}
-	for _, k := range [...]key{{0, 1}, {13, 0}, {mirror, 0}} {
-		t := deciphered(v, k)
+	for _, t := range [...]View{turned, deciphered(v, key{0, 1}), deciphered(v, key{13, 0}), deciphered(v, key{mirror, 0})} {
 		before := len(found)
 		found = encodings(found, &t, scan(t.Text))
 		kept := before

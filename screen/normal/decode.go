@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -176,8 +177,12 @@ func groups(found []View, v *View) []View {
 			j = k
 		}
 		if len(list) >= minNumbers {
-			if t := decodeGroups(list); t != nil {
-				found = clean(found, whole(Encoded, t, v, i, min(j, len(s))))
+			sure, guesses := decodeGroups(list)
+			if sure != nil {
+				found = clean(found, whole(Encoded, sure, v, i, min(j, len(s))))
+			}
+			for _, t := range guesses {
+				found = clean(found, whole(Joined, t, v, i, min(j, len(s))))
 			}
 			i = max(j, i+1)
 			continue
@@ -188,8 +193,12 @@ func groups(found []View, v *View) []View {
 	return found
 }
 
-// decodeGroups reads a list of numbers in the base in which it is language.
-func decodeGroups(list []string) []byte {
+// manyNumbers are as many as are hardly ever all signs by chance.
+const manyNumbers = 24
+
+// decodeGroups reads a list of numbers in the base in which it is language, or else
+// in those in which it is signs, which may be code in their turn.
+func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	for _, base := range [...]int{2, 16, 10, 8} {
 		t := make([]byte, 0, len(list))
 		for _, g := range list {
@@ -204,11 +213,15 @@ func decodeGroups(list []string) []byte {
 			}
 			t = append(t, byte(c))
 		}
-		if t != nil && printable(t) && (base == 2 || language(string(t)) || legible(string(t), 90, 2)) {
-			return t
+		switch text := string(t); {
+		case t == nil || !utf8.Valid(t):
+		case base == 2 && printable(t) || language(text) || legible(text, 90, 2) || foreign(text) && printable(t):
+			return t, nil
+		case len(list) >= manyNumbers && strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) && !unicode.IsSpace(c) }) < 0:
+			guesses = append(guesses, t)
 		}
 	}
-	return nil
+	return nil, guesses
 }
 
 // morse decodes groups of dots and dashes, whatever signs are used for them.

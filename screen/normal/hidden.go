@@ -103,5 +103,5 @@ func printable(b []byte) bool {
 			bad++
 		}
 	}
-	return bad*20 <= len(b) && good*2 > len(b)
+	return bad*20 <= len(b) && good*3 > len(b)
 }

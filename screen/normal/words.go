@@ -17,6 +17,7 @@ func words(found []View, v *View, m marks) []View {
 	if m&markCrowded != 0 {
 		found = split(found, v)
 	}
+	found = parted(found, v)
 	return spoken(evenly(found, v), v)
 }
 
@@ -139,4 +140,41 @@ func separator(run string) (sep byte) {
 		}
 	}
 	return sep
+}
+
+// parted reads a text of which every second sign is the same: letters may be signs,
+// too, as in what was escaped before it was spread.
+func parted(found []View, v *View) []View {
+	s, sep, most := v.Text, "", 0
+	for _, c := range [...]string{"|", "_", "-", ".", "/", "·", "\n"} {
+		if n := strings.Count(s, c); n > most {
+			sep, most = c, n
+		}
+	}
+	if most < minSpread || most*5 < (len(s)-most*len(sep))*3 {
+		return found
+	}
+	b := newBuilder(len(s) - most)
+	signs, odd := 0, 0
+	for i := 0; i < len(s); signs++ {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		b.rune(r, int32(i))
+		i += n
+		if strings.HasPrefix(s[i:], sep) {
+			i += len(sep)
+		} else if i < len(s) && s[i] > ' ' {
+			odd++
+		}
+		gap := i
+		for i < len(s) && s[i] <= ' ' {
+			i++
+		}
+		if i > gap {
+			b.byte(' ', int32(gap))
+		}
+	}
+	if odd*10 > signs {
+		return found
+	}
+	return append(found, mapped(Joined, b, v))
 }
