@@ -149,38 +149,38 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	case len(sc.words) < paragraph:
 		return best
 	}
-	alone := func(from, end int, less float32) bool {
+	none := float32(math.Inf(-1))
+	alone := func(from, end int, less float32) float32 {
 		if end-from < least {
-			return false
+			return none
 		}
 		one := s.alone(v, sc, from, end)
 		one.Margin -= less
 		if one.Margin > best.Margin {
 			best = one
 		}
-		if one.Margin < s.pack.zero() {
-			return false
+		if one.Margin >= s.pack.zero() {
+			sc.sentences = append(sc.sentences, one)
 		}
-		sc.sentences = append(sc.sentences, one)
-		return true
+		return one.Margin
 	}
-	before := -1 // where the sentence before began, if it is harmless
+	before, last := -1, none // where the sentence before began, if it is harmless, and what it is
 	for from := 0; from < len(sc.words); {
 		end := passage(v.Text, sc.words, from, marks, most)
-		found := alone(from, end, less)
+		said := alone(from, end, less)
+		found := said >= s.pack.zero()
 		if !linked && !found {
-			for k, cuts := from+1, 0; k < end && cuts < maxCuts; k++ {
+			for k, cuts := from+1, 0; k < end && cuts < maxCuts && said >= s.pack.zero()-hopeless; k++ {
 				if begins(v.Text, sc.words, k) {
-					first := alone(from, k, less)
-					found = alone(k, end, less) || first || found
+					found = max(alone(from, k, less), alone(k, end, less)) >= s.pack.zero() || found
 					cuts++
 				}
 			}
-			if !found && before >= 0 && end-before <= most {
-				found = alone(before, end, less+lessForTwo)
+			if !found && before >= 0 && end-before <= most && max(said, last) >= s.pack.zero()-hopeless {
+				found = alone(before, end, less+lessForTwo) >= s.pack.zero()
 			}
 		}
-		before = from
+		before, last = from, said
 		if linked || found {
 			before = -1
 		}
@@ -220,6 +220,9 @@ const (
 	// lessForTwo is how much less two sentences weigh than one: any two are more
 	// like poison, here and there, than any one.
 	lessForTwo = 0.3
+	// hopeless is how much less than zero a sentence says that is not looked at in
+	// parts, nor with another like it.
+	hopeless = 6
 	// far is how much less than zero the windows of a sentence may say that the
 	// whole of it is asked: it makes up for more in next to none.
 	far = 2.3

@@ -59,6 +59,7 @@ type Vocabulary struct {
 	exact    table
 	prefixes table
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
+	openings [1 << 12]uint64 // likewise of what stands before a phrase's last word that is a prefix
 	url      uint64
 	email    uint64
 	tld      uint64
@@ -183,6 +184,7 @@ func (v *Vocabulary) put(phrase string, concept uint64) error {
 	for i, w := range words[1:] {
 		v.exact.or(h, 0, true)
 		if prefix && i+2 == len(words) {
+			v.openings[h>>6&(1<<12-1)] |= 1 << (h & 63)
 			w.Hash ^= prefixSalt
 		}
 		h = joinHash(h, w.Hash)

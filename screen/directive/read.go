@@ -234,6 +234,9 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 // opening returns the concepts of phrases that begin with the words hashed to h
 // and whose last word begins like word.
 func (v *Vocabulary) opening(h uint32, word string) uint64 {
+	if v.openings[h>>6&(1<<12-1)]>>(h&63)&1 == 0 {
+		return 0
+	}
 	var found uint64
 	p := hashStart
 	for i := 0; i < len(word) && i < maxPrefix; i++ {

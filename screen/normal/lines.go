@@ -29,8 +29,11 @@ type span struct{ start, end int }
 // in it.
 func list(found []View, v *View) []View {
 	s := v.Text
+	if n, words := countItems(s); n < minItems || words > 2*n+4 || words < minItems {
+		return found
+	}
 	var items []item
-	words, ordered := 0, true
+	ordered := true
 	fields(s, func(i, j int, opens bool) {
 		n, marked := marker(s[i:j], opens)
 		if len(items) > 0 && n == 0 {
@@ -42,14 +45,10 @@ func list(found []View, v *View) []View {
 			items = append(items, item{number: n})
 		}
 		if !marked {
-			words++
 			last := &items[len(items)-1]
 			last.words = append(last.words, span{from, to})
 		}
 	})
-	if len(items) < minItems || words > 2*len(items)+4 || words < minItems {
-		return found
-	}
 	if ordered = ordered || !numbered(items); !ordered {
 		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
 	}
@@ -72,6 +71,20 @@ func list(found []View, v *View) []View {
 	out := mapped(Listed, b, v)
 	out.Innocent = ordered
 	return append(found, out)
+}
+
+// countItems is how many items a list has, and how many words: most texts are none.
+func countItems(s string) (items, words int) {
+	fields(s, func(i, j int, opens bool) {
+		_, marked := marker(s[i:j], opens)
+		if !marked {
+			words++
+		}
+		if from, to := unquoted(s, i, j); marked || opens || to-from < j-i || items == 0 {
+			items++
+		}
+	})
+	return items, words
 }
 
 // numbered reports lists whose items have the numbers of one, in whatever order.
@@ -127,12 +140,17 @@ func marker(w string, opens bool) (number int, ok bool) {
 	case "-", "*", "+", "•", "·", "–", "—", "‣", "◦", "#", ">", "|", "->", "→":
 		return 0, true
 	}
+	if len(w) > 3 && isLetter(w[0]) && isLetter(w[1]) && isLetter(w[2]) && isLetter(w[3]) {
+		return 0, false // most words
+	}
 	inner := strings.Trim(w, "().:[]#-")
 	if inner == "" || len(inner) > 3 || len(inner) == len(w) && !opens {
 		return 0, false
 	}
-	if n, err := strconv.Atoi(inner); err == nil && n >= 0 {
-		return n, true
+	if isDigit(inner[0]) {
+		if n, err := strconv.Atoi(inner); err == nil {
+			return n, true
+		}
 	}
 	return 0, len(inner) == 1 && isLetter(inner[0]) && len(w) > 1
 }
