@@ -32,10 +32,14 @@ func memoryForms(t *testing.T) []form {
 	return out
 }
 
+// What the rules were written by is held, and no neighbour. Of what was set aside
+// before they were, 3 of 27 were held without them, and 10 are with them: by one
+// author, so that even that is no measure of what others write.
+//
 // Proves SYN-2, MFW-14
 func TestMemoryForms(t *testing.T) {
 	s := screener(t, screen.Options{CacheSize: -1})
-	least := map[string]int{"seen": 21}
+	least := map[string]int{"seen": 51, "unseen": 10}
 	held, all := map[string]int{}, map[string]int{}
 	for _, f := range memoryForms(t) {
 		if least[f.set] == 0 {

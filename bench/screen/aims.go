@@ -61,9 +61,9 @@ func byData(c counts) []aim {
 		later, nl = sources, ns
 	}
 	aims := []aim{
-		atLeast(fmt.Sprintf("macro mean detection over %d attack sources gathered later", nl), later, 63, ""),
-		atLeast(fmt.Sprintf("macro mean detection over %d families, each left out", nf), families, 62.5, ""),
-		atLeast(fmt.Sprintf("macro mean detection over %d attack sources, each left out", ns), sources, 68, ""),
+		atLeast(fmt.Sprintf("macro mean detection over %d attack sources gathered later", nl), later, 64, ""),
+		atLeast(fmt.Sprintf("macro mean detection over %d families, each left out", nf), families, 64, ""),
+		atLeast(fmt.Sprintf("macro mean detection over %d attack sources, each left out", ns), sources, 69, ""),
 		atMost(fmt.Sprintf("false positives, %d harmless rows pooled", pooled.n), pooled.share(), 1.5, fmt.Sprintf(" (%.2f–%.2f)", lo, hi)),
 	}
 	names := slices.DeleteFunc(worstFirst(c.benign, true), func(s string) bool { return c.benign[s].n < leastRows })
@@ -103,8 +103,8 @@ func byEvasions(g *generatedResult) []aim {
 	worst := g.single[0]
 	return []aim{
 		atLeast(fmt.Sprintf("%d attacks of the data, each in %d transforms", g.attacks, len(g.single)), g.caught.share(), 98, ""),
-		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 80, ""),
-		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 86, ""),
+		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 89, ""),
+		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 93, ""),
 		atMost(fmt.Sprintf("%d harmless rows in transforms", g.benign), g.held.share(), 0.6, ""),
 		atMost("of them, in two transforms", g.pairHeld.share(), 2, ""),
 	}

@@ -178,4 +178,8 @@ The rows are those of the training data, so that this says what hiding does, and
 is that hiding hides nothing, in one transform or in two; what is below 100 %% is open. Hindi in Latin letters, queries and commands
 are most of it: what undoes a cipher, or finds words that run together, knows English.
 
+Rules count as much in quotation marks and in sentences of security prose ("attackers could", "for example", "prevents") as elsewhere.
+To discount those sentences by 200 per mille was tried: 7 of 21616 harmless rows fewer were held, and whoever adds such a word to each
+sentence would get 6.6 points of detection through. Quotation marks freed 5 rows for 0.4 points of plain detection.
+
 `
