@@ -41,7 +41,30 @@ func (l *Lexicon) Find(text string) []Hit {
 	if around == nil {
 		return nil
 	}
+	for ri, first := 0, 0; ri < len(l.Rules); ri++ {
+		r := &l.Rules[ri]
+		if r.Within > 0 {
+			r.together(around[first : first+len(r.parts)])
+		}
+		first += len(r.parts)
+	}
 	return l.hits(text, func(part int) []span { return l.parts[part].matches(text, around[part]) })
+}
+
+// together leaves those stretches of each part that have one of every other part
+// within the rule's distance.
+func (r *Rule) together(parts [][]span) {
+	for i := range parts {
+		for j, others := range parts {
+			if i == j {
+				continue
+			}
+			parts[i] = slices.DeleteFunc(parts[i], func(s span) bool {
+				at, _ := slices.BinarySearchFunc(others, s.from-r.Within, func(o span, from int) int { return cmp.Compare(o.to, from) })
+				return at == len(others) || others[at].from > s.to+r.Within
+			})
+		}
+	}
 }
 
 // matches returns the matches of a part in stretches of a text around literals.

@@ -9,6 +9,7 @@
 package lexicon
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
@@ -122,6 +123,18 @@ func Parse(file, src string) (*Lexicon, error) {
 		if len(r.parts) == 0 {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, r.Line, r.ID)
 		}
+		rarest := func(a, b part) int { return cmp.Compare(b.anchor.rarity(), a.anchor.rarity()) }
+		if r.Within > 0 { // the others are tried where the rarest matches
+			slices.SortStableFunc(r.parts, rarest)
+		}
+		for _, p := range r.parts {
+			if p.anchor.rarity() < leastRarity {
+				return nil, fmt.Errorf("%s:%d: rule %s: pattern %q has no two letters, and no rarer character, that each match contains", file, r.Line, r.ID, p.re)
+			}
+			if r.Within > 0 {
+				break
+			}
+		}
 	}
 	l.index()
 	return l, nil
@@ -150,6 +163,9 @@ func (l *Lexicon) index() {
 	}
 	l.scanner = newScanner(texts)
 }
+
+// leastRarity is that of two letters.
+const leastRarity = 2
 
 // maxWithin bounds how far apart the parts of a rule may stand.
 const maxWithin = 400

@@ -81,7 +81,7 @@ func TestNearBehindDecoys(t *testing.T) {
 // harmless relatives are not.
 func TestLint(t *testing.T) {
 	for _, p := range []string{
-		`a.*b`, `a.{0,60}b`, `a[^x]*b`, `a[^<>]{0,9}b`, `(a.+)`, `(?s:a.?.*b)`, `\w{40}`, `[0-9a-f]{16,}`, `a{13}`, `(a+b)+`, `(a|b*)*`, `a*`, `x?`, `(^|a?)`, `a(b`, `[a-z]{3}`, `\d+\s`,
+		`a.*b`, `a.{0,60}b`, `a[^x]*b`, `a[^<>]{0,9}b`, `(a.+)`, `(?s:a.?.*b)`, `\w{40}`, `[0-9a-f]{16,}`, `a{13}`, `(a+b)+`, `(a|b*)*`, `a*`, `x?`, `(^|a?)`, `a(b`, `[a-z]{3}`,
 	} {
 		if Lint(p) == nil {
 			t.Errorf("%s is accepted", p)
@@ -104,6 +104,8 @@ func TestMistakesNameTheirLine(t *testing.T) {
 		{"a high 1 f\n  xyz\na high 1 f", "l.txt:3: rule a is defined twice"},
 		{"a high 1 f\n\nb high 1 f\n  xyz", "l.txt:1: rule a has no pattern"},
 		{"a high 1 f\n  x.*y", "l.txt:2: pattern"},
+		{"a high 1 f\n  \\d+\\s", "l.txt:1: rule a: pattern"},
+		{"a high 1 f\n  near 9\n  \\d+\\s\n  x", "l.txt:1: rule a: pattern"},
 	} {
 		if _, err := Parse("l.txt", c.src); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %s", c.src, err, c.want)
