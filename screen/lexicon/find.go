@@ -26,8 +26,11 @@ func (l *Lexicon) Find(text string) []Hit {
 			around = make([][]span, len(l.parts))
 		}
 		lit := &l.literals[id]
-		for _, part := range lit.parts {
-			a := l.parts[part].anchor
+		for _, e := range lit.ends {
+			if !follows(text[end:], e.rest) {
+				continue
+			}
+			part, a := e.part, l.parts[e.part].anchor
 			// One more character on either side is what a boundary of words looks at.
 			s := span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)}
 			if n := len(around[part]); n > 0 && s.from <= around[part][n-1].to {

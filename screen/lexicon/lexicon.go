@@ -50,11 +50,17 @@ type owned struct {
 	rule int
 }
 
-// literal is one that the scanner finds: its greatest length in a text, and
-// the parts whose matches may contain it.
+// literal is what the scanner finds, the beginning of some parts' literals: its
+// greatest length in a text, and what may follow.
 type literal struct {
 	width int
-	parts []int
+	ends  []ending
+}
+
+// ending is the rest of a literal of a part.
+type ending struct {
+	rest string
+	part int
 }
 
 // Hit is a place where a rule holds, in bytes of the text.
@@ -146,7 +152,8 @@ func (l *Lexicon) index() {
 	ids := map[string]int{}
 	for ri, r := range l.Rules {
 		for _, p := range r.parts {
-			for _, text := range p.anchor.literals {
+			for _, whole := range p.anchor.literals {
+				text := begin(whole, maxScanned)
 				id, ok := ids[text]
 				if !ok {
 					id = len(texts)
@@ -154,9 +161,7 @@ func (l *Lexicon) index() {
 					texts = append(texts, text)
 					l.literals = append(l.literals, literal{width: widthOf(text)})
 				}
-				if in := &l.literals[id]; !slices.Contains(in.parts, len(l.parts)) {
-					in.parts = append(in.parts, len(l.parts))
-				}
+				l.literals[id].ends = append(l.literals[id].ends, ending{whole[len(text):], len(l.parts)})
 			}
 			l.parts = append(l.parts, owned{p, ri})
 		}

@@ -14,10 +14,10 @@ const (
 	reach = 128
 	// maxExact and maxClass bound the strings that are tried in place of an
 	// expression, and the characters of a class among them; maxLiteral bounds
-	// the bytes of one, as its beginning is rare enough.
+	// the bytes of one.
 	maxExact   = 96
 	maxClass   = 4
-	maxLiteral = 6
+	maxLiteral = 24
 )
 
 // anchor is a set of literals of which each match of a pattern contains one,
@@ -56,12 +56,8 @@ func newAnchor(literals []string, before, after int) *anchor {
 		trimmed = append(trimmed, t)
 	}
 	for _, s := range slices.Sorted(slices.Values(trimmed)) {
-		n := min(len(s), maxLiteral)
-		for n < len(s) && !utf8.RuneStart(s[n]) {
-			n--
-		}
 		if len(short) == 0 || !strings.HasPrefix(s, short[len(short)-1]) {
-			short = append(short, s[:n])
+			short = append(short, begin(s, maxLiteral))
 		}
 	}
 	return &anchor{short, before + spaces, after}
@@ -214,6 +210,17 @@ func product(a, b []string) []string {
 	return out
 }
 
+// begin is the beginning of s, of at most n bytes.
+func begin(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
 // rarer returns the anchor whose most frequent literal is rarer in prose.
 func rarer(a, b *anchor) *anchor {
 	switch {
@@ -246,7 +253,7 @@ func (a *anchor) rarity() int {
 		}
 		least = min(least, n)
 	}
-	return min(least, 6) // longer literals are all rare
+	return min(least, 8) // longer literals are all rare
 }
 
 // fold maps the characters that (?i) takes for one another to one of them, and

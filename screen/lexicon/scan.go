@@ -2,6 +2,10 @@ package lexicon
 
 import "unicode/utf8"
 
+// maxScanned bounds the bytes of a literal that the automaton knows, and with
+// them its size. What follows is compared.
+const maxScanned = 6
+
 // scanner finds literals in one pass over a text, folded: the automaton of Aho
 // and Corasick (Efficient string matching, CACM 18, 1975), over the bytes that
 // occur in a literal.
@@ -89,4 +93,17 @@ func (s *scanner) scan(text string, found func(literal, end int)) {
 			found(id, i)
 		}
 	}
+}
+
+// follows reports whether text begins with what is folded to rest.
+func follows(text, rest string) bool {
+	for rest != "" {
+		want, m := utf8.DecodeRuneInString(rest)
+		r, n := utf8.DecodeRuneInString(text)
+		if n == 0 || fold(r) != want {
+			return false
+		}
+		text, rest = text[n:], rest[m:]
+	}
+	return true
 }
