@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -130,7 +131,11 @@ func (f *fleetRig) release(text string, args ...string) {
 // that of an earlier one.
 func (f *fleetRig) sidecar(change ...string) *rig {
 	f.t.Helper()
-	member := strings.NewReplacer("ADDR", f.addr, "PUBLIC", f.public, "FLEET", f.dir).Replace(memberConfig)
+	public := "" // in escapes, as a key may contain the name of something that the rig replaces: DIR, KEY
+	for _, c := range []byte(f.public) {
+		public += fmt.Sprintf(`\x%02x`, c)
+	}
+	member := strings.NewReplacer("ADDR", f.addr, "PUBLIC", public, "FLEET", f.dir).Replace(memberConfig)
 	return start(f.t, plain+member, change...)
 }
 
