@@ -101,16 +101,20 @@ func replace(path, text string) error {
 	if err != nil {
 		return err
 	}
-	part := path + ".part"
-	err = os.WriteFile(part, []byte(text), info.Mode().Perm())
-	if is, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
-		err = os.Chown(part, int(is.Uid), int(is.Gid))
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.Rename(part, path)
+	_, err = part.WriteString(text)
+	err = errors.Join(err, part.Chmod(info.Mode().Perm()))
+	if is, ok := info.Sys().(*syscall.Stat_t); ok {
+		err = errors.Join(err, part.Chown(int(is.Uid), int(is.Gid)))
+	}
+	if err = errors.Join(err, part.Sync(), part.Close()); err == nil {
+		err = os.Rename(part.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(part) // the error says why
+		_ = os.Remove(part.Name()) // the error says why
 	}
 	return err
 }

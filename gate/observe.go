@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // An Observer is an Adapter whose answers tell what tools, files and services

@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // How records are kept.

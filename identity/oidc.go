@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // Defaults of OIDCOptions.

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/bits-and-blooms/bloom/v3"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // maxAbsent is how many absences are kept, about 150 bytes each.

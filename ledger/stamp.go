@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 const (

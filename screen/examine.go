@@ -164,7 +164,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 		}
 		return one.Margin
 	}
-	before, last := -1, none // where the sentence before began, if it is harmless, and what it is
+	before, last := -1, none // where the sentence before began, if it is harmless, and its margin
 	for from := 0; from < len(sc.words); {
 		end := passage(v.Text, sc.words, from, marks, most)
 		said := alone(from, end, less)
@@ -220,8 +220,8 @@ const (
 	// lessForTwo is how much less two sentences weigh than one: any two are more
 	// like poison, here and there, than any one.
 	lessForTwo = 0.3
-	// hopeless is how much less than zero a sentence says that is not looked at in
-	// parts, nor with another like it.
+	// hopeless is how far below zero the margin of a sentence is that is judged
+	// neither in parts nor with the next.
 	hopeless = 6
 	// far is how much less than zero the windows of a sentence may say that the
 	// whole of it is asked: it makes up for more in next to none.

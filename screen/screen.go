@@ -18,9 +18,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // The layers, by which they are switched off.

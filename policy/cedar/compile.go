@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/policy"
 )
 

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // Key says whose writes belong together. Session is the run or session that

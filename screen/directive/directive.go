@@ -59,7 +59,7 @@ type Vocabulary struct {
 	exact    table
 	prefixes table
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
-	openings [1 << 12]uint64 // likewise of what stands before a phrase's last word that is a prefix
+	openings [1 << 12]uint64 // the same for the words ahead of a last word that is given by its prefix
 	url      uint64
 	email    uint64
 	tld      uint64

@@ -11,9 +11,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
 

@@ -32,17 +32,14 @@ func (l *Lexicon) Find(text string) []Hit {
 			}
 			part, a := e.part, l.parts[e.part].anchor
 			// One more character on either side is what a boundary of words looks at.
-			s := span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)}
-			if n := len(around[part]); n > 0 && s.from <= around[part][n-1].to {
-				last := &around[part][n-1]
-				last.from, last.to = min(last.from, s.from), max(last.to, s.to)
-				continue
-			}
-			around[part] = append(around[part], s)
+			around[part] = join(around[part], span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)})
 		}
 	})
 	if around == nil {
 		return nil
+	}
+	for part := range around {
+		around[part] = l.parts[part].repeats.extend(text, around[part])
 	}
 	for ri, first := 0, 0; ri < len(l.Rules); ri++ {
 		r := &l.Rules[ri]
@@ -71,8 +68,8 @@ func (r *Rule) together(parts [][]span) {
 }
 
 // matches returns the matches of a part in stretches of a text around literals.
-// One that reaches to where its stretch was cut off does not count: no match
-// with that literal does, and the cut may have made it.
+// One that reaches to where its stretch was cut off does not count: the cut made
+// it, as no match with a literal reaches so far.
 func (p *owned) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {

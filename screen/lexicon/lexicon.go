@@ -31,8 +31,9 @@ type Rule struct {
 
 // part is a pattern and the literals around which it is tried.
 type part struct {
-	re     *regexp.Regexp
-	anchor *anchor
+	re      *regexp.Regexp
+	anchor  *anchor
+	repeats repetitions
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
@@ -123,7 +124,7 @@ func Parse(file, src string) (*Lexicon, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
 		}
-		r.parts = append(r.parts, part{re, anchorOf(tree)})
+		r.parts = append(r.parts, part{re, anchorOf(tree), repetitionsOf(tree)})
 	}
 	for _, r := range l.Rules {
 		if len(r.parts) == 0 {

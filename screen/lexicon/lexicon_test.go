@@ -24,6 +24,8 @@ const two = `# two rules
 tag high 700 markup
   <script\b
   javascript:[a-z]
+frame high 600 markup
+  <iframe[\s/]+[a-z-]+=
 pipe medium 400 exfiltration
   near 40
   \bcurl\b
@@ -42,6 +44,8 @@ func TestFind(t *testing.T) {
 		{"run | sh then curl", "pipe[| sh then curl]"},
 		{strings.Repeat("x ", 3000) + "<script>", "tag[<script]"},
 		{strings.Repeat("x", 1020) + " <script>", "tag[<script]"},
+		{"<iframe" + strings.Repeat(" ", 5000) + "width=3>", "frame[<iframe" + strings.Repeat(" ", 5000) + "width=]"},
+		{"<iframe" + strings.Repeat(" ", 900) + strings.Repeat("a-b", 900) + "=3", "frame[<iframe" + strings.Repeat(" ", 900) + strings.Repeat("a-b", 900) + "=]"},
 		{"", ""},
 	} {
 		hits := l.Find(c.text)
@@ -135,6 +139,9 @@ func shipped(t testing.TB) *Lexicon {
 // example appends a text that re matches, as chance wants it.
 func example(dst []byte, re *syntax.Regexp, rng *rand.Rand) []byte {
 	again := func(least, most int) {
+		if rng.IntN(20) == 0 && least < most && most > maxRepeat { // without bound
+			least, most = 100, 2000
+		}
 		for range least + rng.IntN(most-least+1) {
 			dst = example(dst, re.Sub[0], rng)
 		}
@@ -155,9 +162,9 @@ func example(dst []byte, re *syntax.Regexp, rng *rand.Rand) []byte {
 	case syntax.OpCapture:
 		return example(dst, re.Sub[0], rng)
 	case syntax.OpStar:
-		again(0, 4)
+		again(0, maxRepeat+1)
 	case syntax.OpPlus:
-		again(1, 4)
+		again(1, maxRepeat+1)
 	case syntax.OpQuest:
 		again(0, 1)
 	case syntax.OpRepeat:
@@ -178,7 +185,11 @@ func TestFindsWhatEachExpressionFinds(t *testing.T) {
 	l := shipped(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	between := []string{" ", "\n", "a", "", ". ", "\xff", "ſ", "日", strings.Repeat(" and so on", 60)}
-	for n := range 5 * len(l.parts) {
+	rounds := 4
+	if testing.Short() { // under the race detector, for which there is one goroutine
+		rounds = 1
+	}
+	for n := range rounds * len(l.parts) {
 		p := l.parts[n%len(l.parts)]
 		tree, err := syntax.Parse(p.re.String(), syntax.Perl)
 		if err != nil {
@@ -200,11 +211,21 @@ func FuzzFindAgainstExpressions(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > 2*reach {
-			t.Skip("an unbounded repetition is searched over reach bytes")
-		}
 		if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, p := range []string{`ab|c{2,3}d`, `[^\x00-\x{10ffff}]ab`, `(a+|b)*cd`, `\d+\s*x{2,}yz`, `(?:)ab$`, `\pL+ab`, `ſ{12}[^k]`} {
+		f.Add(p, "abk ſſ\n")
+	}
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		if l, err := Parse("l.txt", "a high 1 f\n  "+pattern); err == nil {
+			if got, want := l.Find(text), l.everywhere(text); !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
 		}
 	})
 }
@@ -220,7 +241,8 @@ func BenchmarkFind(b *testing.B) {
 	hostile := strings.Repeat(strings.Join(all, " "), 8)[:8<<10]
 	equals := strings.Repeat("a=b ", 2<<10)
 	prose := strings.Repeat("The user prefers short answers, and lives in Lisbon with a dog called Rex. Meetings were moved to Tuesday. ", 80)
-	for _, c := range []struct{ name, text string }{{"prose/500", prose[:500]}, {"prose/8k", prose[:8<<10]}, {"literals/8k", hostile}, {"equals/8k", equals}} {
+	for _, c := range []struct{ name, text string }{{"prose/500", prose[:500]}, {"prose/8k", prose[:8<<10]}, {"literals/8k", hostile}, {"equals/8k", equals},
+		{"runs/8k", strings.Repeat("<iframe nc a on click ", 400)[:8<<10]}, {"run/64k", "<iframe" + strings.Repeat(" nc a", 13000)}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// reach is how many bytes an unbounded repetition is searched over, on
-	// either side of a literal. Expressions are short.
-	reach = 128
 	// maxExact and maxClass bound the strings that are tried in place of an
 	// expression, and the characters of a class among them; maxLiteral bounds
 	// the bytes of one.
@@ -22,15 +19,16 @@ const (
 
 // anchor is a set of literals of which each match of a pattern contains one,
 // folded. A match starts at most before bytes ahead of the literal, and ends
-// at most after bytes behind where the literal starts.
+// at most after bytes behind where the literal starts, where what may be
+// repeated without bound is there once. See repetitions.
 type anchor struct {
 	literals      []string
 	before, after int
 }
 
 // extent is what is known of the matches of an expression: all their texts,
-// folded (nil where they are too many), the greatest length in bytes, and the
-// rarest anchor.
+// folded (nil where they are too many), the greatest length in bytes, unbounded
+// repetitions taken once, and the rarest anchor.
 type extent struct {
 	exact []string
 	max   int
@@ -43,7 +41,8 @@ func anchorOf(re *syntax.Regexp) *anchor {
 	return measure(re.Simplify()).anchor()
 }
 
-// newAnchor shortens literals, and leaves out those that begin with another.
+// newAnchor shortens literals, drops the spaces ahead of them, and leaves out
+// those that begin with another.
 func newAnchor(literals []string, before, after int) *anchor {
 	var trimmed, short []string
 	spaces := 0 // ahead of a literal
@@ -94,13 +93,10 @@ func measure(re *syntax.Regexp) extent {
 		}
 		return e
 	case syntax.OpPlus:
-		a := measure(re.Sub[0]).anchor()
-		if a != nil {
-			a = &anchor{a.literals, a.before, a.after + reach}
-		}
-		return extent{max: reach, best: a}
-	case syntax.OpStar, syntax.OpRepeat:
-		return extent{max: reach}
+		once := measure(re.Sub[0])
+		return extent{max: once.max, best: once.anchor()}
+	case syntax.OpStar, syntax.OpRepeat: // Simplify leaves none of the latter
+		return extent{max: measure(re.Sub[0]).max}
 	case syntax.OpAlternate:
 		return alternate(re.Sub)
 	case syntax.OpConcat:
@@ -110,6 +106,9 @@ func measure(re *syntax.Regexp) extent {
 }
 
 func class(ranges []rune) extent {
+	if len(ranges) == 0 { // [^\x00-\x{10ffff}] matches nothing
+		return extent{}
+	}
 	e := extent{max: width(ranges[len(ranges)-1])}
 	var exact []string
 	for i := 0; i < len(ranges); i += 2 {
@@ -178,15 +177,15 @@ func concat(subs []*syntax.Regexp) extent {
 			flush(p.exact, end)
 		default:
 			consider(p.best, end, end+p.max)
-			once := []string{""} // what a repetition begins and ends with
+			last, at := []string{""}, end+p.max // what a repetition begins and ends with
 			if subs[i].Op == syntax.OpPlus {
 				if e := measure(subs[i].Sub[0]); e.exact != nil && len(run)*len(e.exact) <= maxExact {
-					once = e.exact
-					run = product(run, once)
+					last, at = e.exact, end
+					run = product(run, last)
 				}
 			}
 			end += p.max
-			flush(once, end)
+			flush(last, at)
 			continue
 		}
 		end += p.max

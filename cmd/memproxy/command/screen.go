@@ -63,8 +63,8 @@ func (in *Invocation) try() *cobra.Command {
 	return c
 }
 
-// approve lists a text in the configuration as one that may instruct an agent, and
-// without the newline that ends a file, which a client leaves out.
+// approve lists a text in the configuration as one that may instruct an agent, with
+// and without the newline that ends a file, which clients leave out.
 func (in *Invocation) approve() *cobra.Command {
 	var text func() (string, error)
 	c := reads(in, required(), "approve TEXT", "let a prompt or a tool's description of your own (- is stdin) pass screening", "memproxy approve --config memproxy.yaml - < prompt.txt",

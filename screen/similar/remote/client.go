@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/cache"
-
 	"github.com/memproxy/memproxy/screen/endpoint"
 )
 
