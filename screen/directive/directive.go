@@ -108,8 +108,9 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	}
 	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
 	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
+	var plain Vocabulary // splits phrases into words and knows none
 	for _, e := range entries {
-		if err := v.put(e.phrase, 1<<e.concept); err != nil {
+		if err := v.put(&plain, e.phrase, 1<<e.concept); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", e.file, e.line, err)
 		}
 	}
@@ -157,8 +158,8 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 	return entries, nil
 }
 
-// put enters one word or phrase.
-func (v *Vocabulary) put(phrase string, concept uint64) error {
+// put enters one word or phrase. An empty vocabulary, plain, splits it.
+func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error {
 	phrase, prefix := strings.CutSuffix(phrase, "*")
 	if strings.Contains(phrase, "*") {
 		return fmt.Errorf("%q: a star ends a word or phrase", phrase)
@@ -175,7 +176,7 @@ func (v *Vocabulary) put(phrase string, concept uint64) error {
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)
 		return nil
 	}
-	words := (&Vocabulary{}).Read(nil, phrase)
+	words := plain.Read(nil, phrase)
 	if len(words) == 0 || len(words) > 12 {
 		return fmt.Errorf("%q: a phrase has one to twelve words", phrase)
 	}
