@@ -40,7 +40,7 @@ func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 // facesBefore is the same in front of any backend.
 func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoFaces {
 	t.Helper()
-	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}}}
+	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}}
 	up := httptest.NewServer(backend)
 	t.Cleanup(up.Close)
 	f.up = up.URL

@@ -57,7 +57,7 @@ func TestExtprocCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := stateDir(t)
+	dir := ring.Dir(t)
 	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
 	if err := os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600); err != nil {
 		t.Fatal(err)

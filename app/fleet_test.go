@@ -71,7 +71,7 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	f := newFleetRig(t)
 	f.start()
 	f.release(closed)
-	state := filepath.Join(stateDir(t), "state")
+	state := filepath.Join(ring.Dir(t), "state")
 	r := f.sidecar("DIR/state", state)
 	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
 	f.stop()

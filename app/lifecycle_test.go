@@ -76,7 +76,7 @@ func TestNothingRunsAfterAStop(t *testing.T) {
 	back := httptest.NewServer(up)
 	t.Cleanup(back.Close)
 	before := goroutines()
-	r := &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}}
+	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}
 	r.conf = strings.NewReplacer("DIR", r.dir, "UPSTREAM", back.URL, "KEY", sha(devToken), "HOOK", hook.URL, "POLICIES", policyDir(t, holdingPolicy)).Replace(plain + `
 policy: {dir: "POLICIES"}
 memories: {sweep: 1h}

@@ -86,7 +86,7 @@ func startMatrix(t *testing.T, kind, up string) *rig {
 // startMatrixWith is startMatrix with a configuration that is changed.
 func startMatrixWith(t *testing.T, kind, up string, change func(string) string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: stateDir(t), log: &lockedBuffer{}, up: up}
+	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}, up: up}
 	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
 	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
 	if err != nil {

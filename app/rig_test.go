@@ -21,7 +21,6 @@ import (
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/internal/ring"
-	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // rig is the whole sidecar in this process, in front of the embedded backend.
@@ -120,16 +119,6 @@ func allowing(cfg *config.Config) func(string) string {
 	}
 }
 
-// stateDir is a directory of which "state" is the state of a sidecar that has
-// recorded nothing yet. The ledger's file is there already: making it takes
-// longer than all else that starting a sidecar does.
-func stateDir(t testing.TB) string {
-	t.Helper()
-	dir := ring.Dir(t)
-	ledgertest.File(t, filepath.Join(dir, "state", "ledger.db"))
-	return dir
-}
-
 // start runs the sidecar with a configuration; change edits its text.
 func start(t *testing.T, conf string, change ...string) *rig {
 	t.Helper()
@@ -150,7 +139,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.dir, r.log, r.back = stateDir(t), &lockedBuffer{}, &recordingBackend{Handler: b}
+	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{Handler: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL

@@ -2,25 +2,6 @@ package ledger
 
 import "github.com/memproxy/memproxy"
 
-// actorTables: how many of an author's memories were let out of review, and
-// since when the author is known. Of authors from before, nobody knows either:
-// all that they wrote was accepted, and zero is long ago.
-const actorTables = `
-ALTER TABLE actor ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE actor ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-UPDATE actor SET accepted = facts;
-`
-
-// validatedTables: how many of an author's memories were found sound, each once.
-const validatedTables = `
-ALTER TABLE actor ADD COLUMN validated INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE ownership ADD COLUMN validated INTEGER NOT NULL DEFAULT 0; -- 1 while it counts for its author
-UPDATE ownership SET validated = 1 WHERE kind = 'memory' AND deleted = 0 AND EXISTS (SELECT 1 FROM standing s
-	WHERE s.backend = ownership.backend AND s.kind = ownership.kind AND s.id = ownership.id AND s.state = 'validated');
-UPDATE actor SET validated = a.n FROM (SELECT tenant, actor, count(*) AS n FROM ownership WHERE validated = 1 GROUP BY tenant, actor) AS a
-	WHERE a.tenant = actor.tenant AND a.actor = actor.actor;
-`
-
 // actorColumns are what a record is made of.
 const actorColumns = `facts, corrections, accepted, validated, since`
 

@@ -7,32 +7,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// disputeTables gives names that rows carry to the tenant of the oldest, where
-// they have no row. A name under which something is there that is another tenant's
-// than the name is nobody's: what a backend makes of all that it holds under it
-// would show the one what is the other's.
-const disputeTables = `
-CREATE TABLE carried (
-	backend TEXT    NOT NULL,
-	name    TEXT    NOT NULL,
-	tenant  TEXT    NOT NULL,
-	written INTEGER NOT NULL,
-	gone    INTEGER NOT NULL, -- 0 where something is there
-	PRIMARY KEY (backend, name, tenant)
-) WITHOUT ROWID;
-INSERT INTO carried SELECT backend, 'user:' || "user", tenant, min(written), min(deleted) FROM ownership WHERE "user" <> '' GROUP BY backend, "user", tenant;
-INSERT INTO carried SELECT backend, 'agent:' || agent, tenant, min(written), min(deleted) FROM ownership WHERE agent <> '' GROUP BY backend, agent, tenant;
-INSERT INTO carried SELECT backend, 'app:' || app, tenant, min(written), min(deleted) FROM ownership WHERE app <> '' GROUP BY backend, app, tenant;
-INSERT INTO carried SELECT backend, 'run:' || run, tenant, min(written), min(deleted) FROM ownership WHERE run <> '' GROUP BY backend, run, tenant;
-INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
-SELECT backend, 'entity', name, tenant, '', '', '', '', '', '', 0, '', '', '', written, 0 FROM carried AS c
-WHERE NOT EXISTS (SELECT 1 FROM carried AS o WHERE o.backend = c.backend AND o.name = c.name AND (o.written < c.written OR o.written = c.written AND o.tenant < c.tenant))
-ON CONFLICT DO NOTHING;
-UPDATE ownership SET tenant = '` + memproxy.TenantNobody + `', actor = '' WHERE kind = 'entity' AND EXISTS
-	(SELECT 1 FROM carried AS c WHERE c.backend = ownership.backend AND c.name = ownership.id AND c.gone = 0 AND c.tenant <> ownership.tenant);
-DROP TABLE carried;
-`
-
 // Bind inserts rows of which there is none by (Backend, Kind, ID), and returns
 // for each the one that then stands, tombstones too. They are in the file when
 // it returns. Of proxies and callers that bind one id at once, one is the first,

@@ -32,8 +32,8 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	err := replicate(ctx, opt.Path, to, func(tmp string) error {
 		var applied uint64
 		err := with(tmp, "rw", func(db *sql.DB) error {
-			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n < len(migrations()) {
-				return errors.Join(err, fmt.Errorf("it has schema %d, not %d: back it up with the memproxy that wrote it, or start this one", n, len(migrations())))
+			if n, err := schemaOf(ctx, db, sqliteDialect); err != nil || n < schema {
+				return errors.Join(err, fmt.Errorf("it has schema %d, not %d: back it up with the memproxy that wrote it, or start this one", n, schema))
 			}
 			if err := check(ctx, db, "integrity_check"); err != nil {
 				return err
@@ -145,7 +145,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 		return p, err
 	}
 	l := &Ledger{opt: opt, dialect: postgresDialect}
-	p.To = len(migrations())
+	p.To = schema
 	if opt.URL != "" {
 		if err = l.connectPostgres(ctx); err == nil {
 			p.From, err = schemaOf(ctx, l.reader, postgresDialect)
@@ -171,7 +171,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 				return err
 			}
 			defer func() { _ = tx.Rollback() }() // the copy is removed as well
-			if err := apply(ctx, tx, sqliteDialect, p.To, opt); err != nil {
+			if err := apply(ctx, tx, sqliteDialect, opt); err != nil {
 				return err
 			}
 			if err := tx.QueryRowContext(ctx, `SELECT total_changes() - ?`, p.To-p.From).Scan(&p.Rows); err != nil {

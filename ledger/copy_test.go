@@ -160,6 +160,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"another's": {made(`CREATE TABLE notes (a)`), ErrForeign},
 		"newer": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
 			INSERT INTO schema_version VALUES (999, 0)`), ErrNewer},
+		"older": {made(`PRAGMA application_id = 1836085880; CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
+			INSERT INTO schema_version VALUES (10, 0)`), ErrOlder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := Restore(t.Context(), c.from, state, true); err == nil || c.want != nil && !errors.Is(err, c.want) {

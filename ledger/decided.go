@@ -6,12 +6,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const decidedTables = `
-ALTER TABLE standing ADD COLUMN reviewed TEXT NOT NULL DEFAULT ''; -- hash of the text of which a person decided how it stands
-ALTER TABLE standing ADD COLUMN current TEXT NOT NULL DEFAULT ''; -- state that the current rules would put it into
-UPDATE standing SET reviewed = '*' WHERE state = 'validated' AND attestation = 'human-confirmed';
-`
-
 // setState changes a state, and reports whether it did. What a person decided
 // of a text stays until another text is there: what rules would do to it is
 // noted, and told.

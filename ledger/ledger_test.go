@@ -152,6 +152,9 @@ func TestOthersFilesAreRefused(t *testing.T) {
 		"a newer memproxy's": {`PRAGMA application_id = 1836085880;
 			CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
 			INSERT INTO schema_version VALUES (999, 0)`, ledger.ErrNewer},
+		"a much older memproxy's": {`PRAGMA application_id = 1836085880;
+			CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);
+			INSERT INTO schema_version VALUES (10, 0)`, ledger.ErrOlder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")

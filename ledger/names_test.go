@@ -13,7 +13,7 @@ import (
 // carry. One under which several tenants have something is nobody's, also where
 // one of them has it already: no summary shows the one what is the other's.
 func TestNamesOfEarlierVersions(t *testing.T) {
-	for _, from := range []int{8, 14} { // before names were bound, and while listed ones were not
+	for _, from := range []int{11, 14} {
 		t.Run(fmt.Sprint("from schema ", from), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			db, err := ofSchema(t, path, from)

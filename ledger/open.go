@@ -25,6 +25,8 @@ var (
 	ErrForeign = errors.New("the file is not a memproxy ledger")
 	// ErrNewer: the file was written by a newer memproxy.
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
+	// ErrOlder: the file was written by a memproxy whose tables are known no more.
+	ErrOlder = errors.New("the ledger was written by a memproxy that is too old to upgrade from")
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
 	// ErrFull: there are as many of something as may be.
@@ -57,8 +59,9 @@ const advice = "nothing was changed; restore a backup (`memproxy ledger restore`
 	"owners are then asked upstream again, and authorship of unstamped memories is lost"
 
 // Open opens the ledger, creating or migrating the store where that is needed.
-// A damaged file, one of another program, or one of a newer memproxy is an
-// error (ErrDamaged, ErrForeign, ErrNewer) and stays as it is.
+// A damaged file, one of another program, or one of a memproxy that is newer or
+// much older is an error (ErrDamaged, ErrForeign, ErrNewer, ErrOlder) and stays as
+// it is.
 func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err

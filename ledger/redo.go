@@ -49,12 +49,6 @@ const (
 	redoHead   = 4 + 8 + 1
 )
 
-// redoTables: the number of the last entry of the redo log that was applied.
-const redoTables = `
-CREATE TABLE redo (one INTEGER NOT NULL PRIMARY KEY, applied INTEGER NOT NULL);
-INSERT INTO redo (one, applied) VALUES (1, 0);
-`
-
 // redoVersion is a version with what its JSON leaves out.
 type redoVersion struct {
 	memproxy.Version

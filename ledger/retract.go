@@ -18,23 +18,6 @@ import (
 // give way. It is ten hours' worth of an ordinary write budget.
 const maxRetracted = 1024
 
-const retractionTables = `
-CREATE TABLE retraction ( -- what authors no longer say
-	tenant      TEXT    NOT NULL,
-	author      TEXT    NOT NULL,
-	words       TEXT    NOT NULL, -- keyed hash of the text's words
-	likeness    TEXT    NOT NULL, -- its sketch, and the hash of its numbers
-	confidence  INTEGER NOT NULL,
-	attestation TEXT    NOT NULL,
-	at          INTEGER NOT NULL,
-	PRIMARY KEY (tenant, author, words)
-) WITHOUT ROWID;
-CREATE INDEX retraction_at ON retraction (at);
-`
-
-// exactTables: a text is known again by its words alone.
-const exactTables = `ALTER TABLE retraction DROP COLUMN likeness;`
-
 // wordsOf is the keyed hash of a text's words, whatever their case and what stands
 // between them; "" where it has none. Without the key, texts cannot be guessed from
 // the database.

@@ -8,24 +8,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const rollbackTables = `
-CREATE TABLE rollback ( -- that are begun and not over
-	decision TEXT    NOT NULL PRIMARY KEY,
-	backend  TEXT    NOT NULL,
-	kind     TEXT    NOT NULL,
-	id       TEXT    NOT NULL,
-	tenant   TEXT    NOT NULL,
-	number   INTEGER NOT NULL,
-	reviewer TEXT    NOT NULL,
-	reason   TEXT    NOT NULL,
-	preimage TEXT    NOT NULL,
-	begun    INTEGER NOT NULL,
-	lease    INTEGER NOT NULL -- until when whoever began it has it to itself
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX rollback_memory ON rollback (backend, kind, id); -- one at a time
-CREATE INDEX rollback_lease ON rollback (lease);
-`
-
 const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
 
 func scanRollback(s scanner) (memproxy.Rollback, error) {

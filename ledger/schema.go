@@ -42,8 +42,11 @@ func schemaOf(ctx context.Context, q interface {
 	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+d.applied()).Scan(&n); err != nil {
 		return 0, err
 	}
-	if known := len(migrations()); n > known {
-		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d", ErrNewer, n, known)
+	if n > schema {
+		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d", ErrNewer, n, schema)
+	}
+	if n > 0 && n < oldest {
+		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d and later", ErrOlder, n, oldest)
 	}
 	return n, nil
 }
@@ -53,7 +56,7 @@ func schemaOf(ctx context.Context, q interface {
 // was, and the program before this one goes on with it.
 func migrate(ctx context.Context, l *Ledger) error {
 	from, err := schemaOf(ctx, l.writer, l.dialect)
-	if err != nil || from == len(migrations()) {
+	if err != nil || from == schema {
 		return err
 	}
 	if from > 0 && l.opt.Path != "" {
@@ -68,7 +71,7 @@ func migrate(ctx context.Context, l *Ledger) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	if err = apply(ctx, tx, l.dialect, len(migrations()), l.opt); err == nil {
+	if err = apply(ctx, tx, l.dialect, l.opt); err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {
@@ -77,9 +80,9 @@ func migrate(ctx context.Context, l *Ledger) error {
 	return nil
 }
 
-// apply makes the steps up to a schema. Of proxies that share a store and start at
-// once, one makes them and the others wait for it.
-func apply(ctx context.Context, tx *sql.Tx, d dialect, to int, opt Options) error {
+// apply makes the tables of an empty store, or the steps from an older schema. Of
+// proxies that share a store and start at once, one makes them and the others wait for it.
+func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 	begin := fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)
 	if d == postgresDialect {
 		begin = fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, applicationID)
@@ -91,17 +94,20 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, to int, opt Options) erro
 	if err != nil {
 		return err
 	}
-	first := n
-	for ; n < to; n++ {
-		text := migrations()[n]
-		if n == 0 {
-			text = `CREATE TABLE IF NOT EXISTS ` + d.applied() + ` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);` + text
-		} else if first > 0 {
-			opt.Progress(fmt.Sprintf("schema %d of %d", n+1, to))
-		}
-		text += fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.applied(), n+1, opt.Clock().UnixMicro())
+	define := func(to int, text string) error {
+		text += fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.applied(), to, opt.Clock().UnixMicro())
 		if _, err := tx.ExecContext(ctx, d.ddl(text)); err != nil {
-			return fmt.Errorf("migrate to schema %d: %w", n+1, err)
+			return fmt.Errorf("migrate to schema %d: %w", to, err)
+		}
+		return nil
+	}
+	if n == 0 {
+		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
+	}
+	for ; n < schema; n++ {
+		opt.Progress(fmt.Sprintf("schema %d of %d", n+1, schema))
+		if err := define(n+1, upgrades()[n-oldest]); err != nil {
+			return err
 		}
 	}
 	return nil

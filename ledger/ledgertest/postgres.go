@@ -128,6 +128,11 @@ func postgresOpens(t *testing.T, address string) {
 			t.Errorf("a migration that failed left %+v, %v", plan, err)
 		}
 		RunOld(t, OpenPostgres(t, opt))
+		url := Schema(t, address)
+		must(t, "close", OpenPostgres(t, ledger.Options{URL: url, Timeout: 20 * time.Second}).Close())
+		if upgraded, fresh := columns(t, opt.URL), columns(t, url); upgraded != fresh || fresh == "" {
+			t.Errorf("upgraded:\n%s\nnew:\n%s", upgraded, fresh)
+		}
 	})
 	t.Run("a newer schema is refused", func(t *testing.T) {
 		url := Schema(t, address)
@@ -136,4 +141,19 @@ func postgresOpens(t *testing.T, address string) {
 		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
 		wantErr(t, "open", err, ledger.ErrNewer)
 	})
+}
+
+// columns are those of all tables, in order, and the indexes.
+func columns(t *testing.T, address string) string {
+	t.Helper()
+	db, err := sql.Open("pgx", address)
+	must(t, "open", err)
+	defer db.Close()
+	var all string
+	err = db.QueryRowContext(t.Context(), `SELECT string_agg(line, chr(10) ORDER BY line, n) FROM (
+		SELECT table_name || ' ' || row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position) || ' ' || column_name || ' ' || data_type || ' '
+			|| is_nullable || ' ' || coalesce(collation_name, '') || ' ' || coalesce(column_default, '') AS line, 0 AS n FROM information_schema.columns WHERE table_schema = current_schema()
+		UNION ALL SELECT replace(indexdef, current_schema() || '.', ''), 1 FROM pg_indexes WHERE schemaname = current_schema()) AS lines`).Scan(&all)
+	must(t, "columns", err)
+	return all
 }

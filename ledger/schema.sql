@@ -1,0 +1,286 @@
+-- The tables of a ledger, as a new one has them. Times are microseconds since 1970, zero
+-- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
+-- changes a table adds a step to upgrades.go, too: TestUpgradedIsFresh compares the two.
+
+CREATE TABLE ownership (
+	backend    TEXT    NOT NULL,
+	kind       TEXT    NOT NULL,
+	id         TEXT    NOT NULL,
+	tenant     TEXT    NOT NULL,
+	"user"     TEXT    NOT NULL,
+	agent      TEXT    NOT NULL,
+	app        TEXT    NOT NULL,
+	run        TEXT    NOT NULL,
+	actor      TEXT    NOT NULL,
+	trust      TEXT    NOT NULL,
+	confidence INTEGER NOT NULL,
+	source     TEXT    NOT NULL,
+	decision   TEXT    NOT NULL,
+	sha256     TEXT    NOT NULL,
+	written    INTEGER NOT NULL,
+	deleted    INTEGER NOT NULL, -- when it was deleted
+	validated  INTEGER NOT NULL DEFAULT 0, -- 1 while it counts for its author
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+CREATE INDEX ownership_decision ON ownership (backend, decision) WHERE decision <> '';
+CREATE INDEX ownership_deleted ON ownership (deleted) WHERE deleted > 0;
+
+CREATE TABLE standing (
+	backend     TEXT    NOT NULL,
+	kind        TEXT    NOT NULL,
+	id          TEXT    NOT NULL,
+	tenant      TEXT    NOT NULL,
+	state       TEXT    NOT NULL,
+	prior       TEXT    NOT NULL, -- the state before it expired
+	reason      TEXT    NOT NULL,
+	decision    TEXT    NOT NULL,
+	changed     INTEGER NOT NULL,
+	contested   INTEGER NOT NULL,
+	pinned      INTEGER NOT NULL,
+	expires     INTEGER NOT NULL,
+	attestation TEXT    NOT NULL,
+	rules       TEXT    NOT NULL,
+	findings    TEXT    NOT NULL, -- JSON
+	unverified  TEXT    NOT NULL DEFAULT '',
+	reviewed    TEXT    NOT NULL DEFAULT '', -- hash of the text of which a person decided the status
+	current     TEXT    NOT NULL DEFAULT '', -- status that the current rules would give it
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+CREATE INDEX standing_expires ON standing (expires) WHERE expires > 0;
+CREATE INDEX standing_state ON standing (state, backend, kind, id);
+
+CREATE TABLE version (
+	backend     TEXT    NOT NULL,
+	kind        TEXT    NOT NULL,
+	id          TEXT    NOT NULL,
+	number      INTEGER NOT NULL,
+	tenant      TEXT    NOT NULL,
+	place       INTEGER NOT NULL, -- in the tenant's chain
+	field       TEXT    NOT NULL,
+	op          TEXT    NOT NULL,
+	at          INTEGER NOT NULL,
+	actor       TEXT    NOT NULL,
+	trust       TEXT    NOT NULL,
+	confidence  INTEGER NOT NULL,
+	attestation TEXT    NOT NULL,
+	decision    TEXT    NOT NULL,
+	sha256      TEXT    NOT NULL,
+	preimage    TEXT    NOT NULL,
+	metadata    TEXT    NOT NULL, -- its hash
+	score       INTEGER NOT NULL,
+	previous    TEXT    NOT NULL, -- link of the memory's version before
+	behind      TEXT    NOT NULL, -- link of the tenant's record before
+	link        TEXT    NOT NULL,
+	vault       TEXT    NOT NULL, -- id of the key of mac
+	mac         BLOB    NOT NULL,
+	pinned      INTEGER NOT NULL,
+	compacted   INTEGER NOT NULL,
+	PRIMARY KEY (backend, kind, id, number)
+) WITHOUT ROWID;
+CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
+CREATE UNIQUE INDEX version_place ON version (tenant, place);
+
+CREATE TABLE content ( -- what is encrypted, of holds and versions; shredded: no wrapped key, no body
+	ref     TEXT NOT NULL PRIMARY KEY,
+	tenant  TEXT NOT NULL,
+	vault   TEXT NOT NULL, -- id of the key that wrapped is under
+	wrapped BLOB NOT NULL,
+	body    BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX content_vault ON content (vault);
+
+CREATE TABLE chain ( -- the two ends of each tenant's chain
+	tenant    TEXT    NOT NULL PRIMARY KEY,
+	place     INTEGER NOT NULL,
+	link      TEXT    NOT NULL,
+	base      INTEGER NOT NULL, -- the last record that was trimmed
+	base_link TEXT    NOT NULL,
+	vault     TEXT    NOT NULL,
+	mac       BLOB    NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE breach ( -- faults of chains; what came later is not verified
+	tenant   TEXT    NOT NULL,
+	place    INTEGER NOT NULL,
+	class    TEXT    NOT NULL,
+	detail   TEXT    NOT NULL,
+	at       INTEGER NOT NULL,
+	accepted INTEGER NOT NULL DEFAULT 0, -- when a person took it as it is
+	PRIMARY KEY (tenant, place, class)
+) WITHOUT ROWID;
+
+CREATE TABLE correction ( -- one row a correction, so that each counts once
+	backend   TEXT    NOT NULL,
+	id        TEXT    NOT NULL,
+	decision  TEXT    NOT NULL,
+	at        INTEGER NOT NULL,
+	kind      TEXT    NOT NULL DEFAULT 'memory',
+	tenant    TEXT    NOT NULL DEFAULT '',
+	author    TEXT    NOT NULL DEFAULT '',
+	corrector TEXT    NOT NULL DEFAULT '',
+	trust     TEXT    NOT NULL DEFAULT '',
+	reason    TEXT    NOT NULL DEFAULT '',
+	PRIMARY KEY (backend, id, decision)
+) WITHOUT ROWID;
+CREATE INDEX correction_at ON correction (at);
+
+CREATE TABLE dissent (
+	backend   TEXT    NOT NULL,
+	kind      TEXT    NOT NULL,
+	id        TEXT    NOT NULL,
+	decision  TEXT    NOT NULL,
+	tenant    TEXT    NOT NULL,
+	author    TEXT    NOT NULL,
+	corrector TEXT    NOT NULL,
+	trust     TEXT    NOT NULL,
+	reason    TEXT    NOT NULL,
+	sha256    TEXT    NOT NULL,
+	at        INTEGER NOT NULL,
+	closed    INTEGER NOT NULL,
+	PRIMARY KEY (backend, kind, id, decision)
+) WITHOUT ROWID;
+CREATE INDEX dissent_closed ON dissent (closed);
+
+CREATE TABLE retraction ( -- what authors no longer say
+	tenant      TEXT    NOT NULL,
+	author      TEXT    NOT NULL,
+	words       TEXT    NOT NULL, -- keyed hash of the text's words
+	confidence  INTEGER NOT NULL,
+	attestation TEXT    NOT NULL,
+	at          INTEGER NOT NULL,
+	PRIMARY KEY (tenant, author, words)
+) WITHOUT ROWID;
+CREATE INDEX retraction_at ON retraction (at);
+
+CREATE TABLE actor (
+	tenant      TEXT    NOT NULL,
+	actor       TEXT    NOT NULL,
+	facts       INTEGER NOT NULL,
+	corrections INTEGER NOT NULL,
+	accepted    INTEGER NOT NULL DEFAULT 0,
+	since       INTEGER NOT NULL DEFAULT 0,
+	validated   INTEGER NOT NULL DEFAULT 0,
+	PRIMARY KEY (tenant, actor)
+) WITHOUT ROWID;
+
+CREATE TABLE hold (
+	id         TEXT    NOT NULL PRIMARY KEY,
+	backend    TEXT    NOT NULL,
+	route      TEXT    NOT NULL,
+	method     TEXT    NOT NULL,
+	path       TEXT    NOT NULL,
+	tenant     TEXT    NOT NULL,
+	principal  TEXT    NOT NULL,
+	trust      TEXT    NOT NULL,
+	session    TEXT    NOT NULL,
+	scope      TEXT    NOT NULL, -- JSON
+	kind       TEXT    NOT NULL,
+	reasons    TEXT    NOT NULL, -- JSON
+	findings   TEXT    NOT NULL, -- JSON
+	score      INTEGER NOT NULL,
+	policy     TEXT    NOT NULL,
+	sha256     TEXT    NOT NULL,
+	created    INTEGER NOT NULL,
+	state      TEXT    NOT NULL,
+	reviewer   TEXT    NOT NULL,
+	reviewed   INTEGER NOT NULL,
+	note       TEXT    NOT NULL,
+	similarity TEXT    NOT NULL, -- the sketch of the group's first
+	sketch     TEXT    NOT NULL,
+	token      TEXT    NOT NULL, -- of the claim
+	lease      INTEGER NOT NULL,
+	result     TEXT    NOT NULL, -- JSON
+	aged       INTEGER NOT NULL, -- when it was reported as waiting long
+	today      TEXT    NOT NULL DEFAULT '' -- verdict of the rules that ruled last, if not to hold it
+) WITHOUT ROWID;
+CREATE INDEX hold_group ON hold (tenant, state, similarity);
+CREATE INDEX hold_page ON hold (state, created, id);
+CREATE INDEX hold_time ON hold (created, id);
+
+CREATE TABLE vote ( -- who agreed to a promotion
+	subject  TEXT    NOT NULL,
+	reviewer TEXT    NOT NULL,
+	at       INTEGER NOT NULL,
+	note     TEXT    NOT NULL,
+	PRIMARY KEY (subject, reviewer)
+) WITHOUT ROWID;
+CREATE INDEX vote_at ON vote (at);;
+
+CREATE TABLE rollback ( -- that are begun and not over
+	decision TEXT    NOT NULL PRIMARY KEY,
+	backend  TEXT    NOT NULL,
+	kind     TEXT    NOT NULL,
+	id       TEXT    NOT NULL,
+	tenant   TEXT    NOT NULL,
+	number   INTEGER NOT NULL,
+	reviewer TEXT    NOT NULL,
+	reason   TEXT    NOT NULL,
+	preimage TEXT    NOT NULL,
+	begun    INTEGER NOT NULL,
+	lease    INTEGER NOT NULL -- until when whoever began it has it to itself
+) WITHOUT ROWID;
+CREATE INDEX rollback_lease ON rollback (lease);
+CREATE UNIQUE INDEX rollback_memory ON rollback (backend, kind, id);
+
+CREATE TABLE session (
+	tenant      TEXT    NOT NULL,
+	id          TEXT    NOT NULL,
+	principal   TEXT    NOT NULL,
+	begun       INTEGER NOT NULL,
+	last        INTEGER NOT NULL,
+	held        INTEGER NOT NULL,
+	rejections  INTEGER NOT NULL,
+	strikes     INTEGER NOT NULL,
+	unlocked    INTEGER NOT NULL,
+	unlocked_by TEXT    NOT NULL,
+	ended       INTEGER NOT NULL,
+	struck      INTEGER NOT NULL DEFAULT 0, -- the last rejection
+	counted     INTEGER NOT NULL DEFAULT 0, -- strikes are counted from then on
+	reasons     TEXT    NOT NULL DEFAULT '[]', -- JSON, as refused is
+	refused     TEXT    NOT NULL DEFAULT '[]',
+	PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;
+CREATE INDEX session_last ON session (last);
+
+CREATE TABLE notice ( -- what is still to be told to people outside
+	id       TEXT    NOT NULL PRIMARY KEY,
+	kind     TEXT    NOT NULL,
+	tenant   TEXT    NOT NULL,
+	subject  TEXT    NOT NULL,
+	created  INTEGER NOT NULL,
+	data     TEXT    NOT NULL, -- JSON
+	attempts INTEGER NOT NULL,
+	due      INTEGER NOT NULL, -- not before; also the lease of who sends it
+	error    TEXT    NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX notice_due ON notice (due);
+
+CREATE TABLE found ( -- memories without an owner, as hashes
+	backend TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	id      TEXT NOT NULL,
+	sha256  TEXT NOT NULL, -- of the text
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+
+CREATE TABLE sealed ( -- backends of which everything is known
+	backend TEXT    NOT NULL PRIMARY KEY,
+	at      INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE sealing ( -- how far it is with backends that are not sealed yet
+	backend TEXT    NOT NULL PRIMARY KEY,
+	cursor  TEXT    NOT NULL,
+	pass    INTEGER NOT NULL,
+	fresh   INTEGER NOT NULL,
+	found   INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE claim (
+	name   TEXT    NOT NULL PRIMARY KEY,
+	holder TEXT    NOT NULL,
+	until  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE redo (one INTEGER NOT NULL PRIMARY KEY, applied INTEGER NOT NULL);
+INSERT INTO redo (one, applied) VALUES (1, 0);
