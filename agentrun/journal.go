@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // maxJournal bounds the runs that wait to be settled, all of one backend.
@@ -55,38 +56,7 @@ func (j journal) write(e *journalEntry) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(j.dir, ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // swept at the next start otherwise
-		}
-	}()
-	if _, err = f.Write(raw); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), j.path(e.Decision))
-	}
-	if err != nil {
-		return err
-	}
-	return j.sync()
-}
-
-// sync makes names durable.
-func (j journal) sync() error {
-	d, err := os.Open(j.dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return durable.Write(j.path(e.Decision), raw)
 }
 
 // remove drops an entry that is settled.
@@ -111,7 +81,7 @@ func (j journal) left() (entries []*journalEntry, err error) {
 	var faults []error
 	for _, f := range files {
 		switch name := f.Name(); {
-		case strings.HasPrefix(name, ".new-"):
+		case durable.Partial(name):
 			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // never took effect: its run was not let through
 		case strings.HasSuffix(name, ".json"):
 			raw, err := os.ReadFile(filepath.Join(j.dir, name))

@@ -58,7 +58,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 	if err := j.write(entryOf("01-a")); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".new-1": "{", "notes.txt": ""} {
+	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".02-b.json.1.tmp": "{", "notes.txt": ""} {
 		if err := os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "another run") {
 		t.Errorf("%v %v", got, err)
 	}
-	if _, err := os.Stat(filepath.Join(j.dir, ".new-1")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(j.dir, ".02-b.json.1.tmp")); !os.IsNotExist(err) {
 		t.Error("an unfinished file stays")
 	}
 	for _, id := range []string{"", "../x", `a\b`} {

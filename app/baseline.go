@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/upkeep"
 )
@@ -61,19 +61,7 @@ func (h *habits) restore() {
 	h.log.Error("what was usual for users cannot be read and is learnt anew", "file", aside, "error", err)
 }
 
-// save writes a snapshot beside the last one and puts it in its place. Nobody
-// else may read it: it has the users' ids.
+// save replaces the snapshot. Its owner alone may read it: it has the users' ids.
 func (h *habits) save() error {
-	f, err := os.CreateTemp(filepath.Dir(h.path), "baseline.*.tmp") // of mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone already when all went well
-	if err := h.store.Snapshot(f); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), h.path)
+	return durable.Replace(h.path, func(f *os.File) error { return h.store.Snapshot(f) })
 }

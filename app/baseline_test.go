@@ -36,7 +36,7 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 	if err != nil || strings.Contains(string(b), "coffee") || !strings.Contains(string(b), `"writes":12`) {
 		t.Fatalf("%v %s", err, b)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "state", "baseline.*"))
+	left, err := filepath.Glob(filepath.Join(dir, "state", "*baseline.*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("files left: %v %v", left, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/proxy"
@@ -57,11 +58,10 @@ func (s *edits) compare(cfg *config.Config) error {
 	if text, err = json.Marshal(config.Snapshot(now)); err != nil {
 		return err
 	}
-	part := s.path(settingsFile + ".part")
-	if err := os.WriteFile(part, text, 0o600); err != nil {
+	if err := durable.Write(s.path(settingsFile), text); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	return os.Rename(part, s.path(settingsFile))
+	return nil
 }
 
 // loosened names what an edit of something loosens, in the log and on record.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,17 +45,17 @@ func TestConfigurationReloads(t *testing.T) {
 	// What an issuer is known by outlives edits of other things; and an edit whose
 	// settings cannot be kept for the next start is in force.
 	known, before := r.car.callers.now.Load(), r.car.rules.current().Version
-	if err := os.MkdirAll(filepath.Join(r.dir, "state", settingsFile+".part", "x"), 0o700); err != nil {
+	file := filepath.Join(r.dir, "state", settingsFile)
+	if err := errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(filepath.Join(r.dir, "state", settingsFile+".part")) }()
 	edit(strings.Replace(r.conf, "log: {level: info}", "log: {level: info}\nbudgets: {default: {writes_per_hour: 77}}", 1), "an edit that cannot be kept", func() bool {
 		return r.car.rules.current().Version != before && strings.Contains(r.log.String(), "the settings cannot be kept")
 	})
 	if body := r.get("/readyz").body; strings.Contains(body, "not in force") || r.car.callers.now.Load() != known {
 		t.Errorf("it is not in force, or callers are made anew: %s", body)
 	}
-	if err := os.RemoveAll(filepath.Join(r.dir, "state", settingsFile+".part")); err != nil {
+	if err := errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)); err != nil {
 		t.Fatal(err)
 	}
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // Adopt is the configuration of a running process once its file changed: what
@@ -101,20 +103,12 @@ func replace(path, text string) error {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
+	return durable.Replace(path, func(f *os.File) error {
+		_, err := f.WriteString(text)
+		err = errors.Join(err, f.Chmod(info.Mode().Perm()))
+		if is, ok := info.Sys().(*syscall.Stat_t); ok {
+			err = errors.Join(err, f.Chown(int(is.Uid), int(is.Gid)))
+		}
 		return err
-	}
-	_, err = part.WriteString(text)
-	err = errors.Join(err, part.Chmod(info.Mode().Perm()))
-	if is, ok := info.Sys().(*syscall.Stat_t); ok {
-		err = errors.Join(err, part.Chown(int(is.Uid), int(is.Gid)))
-	}
-	if err = errors.Join(err, part.Sync(), part.Close()); err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(part.Name()) // the error says why
-	}
-	return err
+	})
 }

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // State is how far a walk came. The zero value is a walk that has not begun.
@@ -106,8 +107,7 @@ func parseState(raw []byte) (State, error) {
 	return s, nil
 }
 
-// Save writes the state durably and as a whole: to a new file beside it, which
-// then takes its place. No path: nowhere.
+// Save writes the state durably and as a whole. No path: nowhere.
 func (s State) Save(path string) (err error) {
 	if path == "" {
 		return nil
@@ -121,24 +121,5 @@ func (s State) Save(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone already when all went well
-	_, err = f.Write(append(raw, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Write(path, append(raw, '\n'))
 }

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // kept is what survives a restart: the release in force, and the lowest number
@@ -40,30 +41,8 @@ func (k kept) write(path string) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".last-good-*")
-	if err != nil {
-		return fmt.Errorf("follow: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(append(head, '\n'), k.release...))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
+	if err := durable.Write(path, append(append(head, '\n'), k.release...)); err != nil {
 		return fmt.Errorf("follow: the release could not be kept: %w", err)
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

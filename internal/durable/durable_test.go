@@ -1,0 +1,66 @@
+package durable
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func contentOf(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func filesIn(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	if err := Write(path, []byte("one")); err != nil || contentOf(t, path) != "one" {
+		t.Fatalf("%q, %v", contentOf(t, path), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := Write(path, []byte("two")); err != nil || contentOf(t, path) != "two" {
+		t.Fatalf("%q, %v", contentOf(t, path), err)
+	}
+	boom := errors.New("boom")
+	err := Replace(path, func(w *os.File) error {
+		_, err := io.WriteString(w, "half")
+		for _, e := range filesIn(t, dir) {
+			if partial := Partial(e.Name()); partial != (e.Name() != "state.json") {
+				t.Errorf("partial says %v of %s", partial, e.Name())
+			}
+		}
+		return errors.Join(err, boom)
+	})
+	if !errors.Is(err, boom) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 1 {
+		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
+	}
+	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "taken", "a"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
+		t.Errorf("a directory was replaced, or left %v: %v", filesIn(t, dir), err)
+	}
+	if err := Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
+	}
+}
