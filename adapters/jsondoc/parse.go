@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,16 +101,24 @@ type parser struct {
 	max    int
 	strict bool
 	slab   []Value
+	names  map[string]string
+	// members and elems of the objects and arrays that are not complete.
+	members []Member
+	elems   []*Value
 }
 
 // decoders are kept for their buffers.
 var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
 
-// make returns a value out of a slab: a body of ordinary size takes one or two
-// allocations for all its values.
+// make returns a value out of a slab: a body of ordinary size takes one allocation
+// for all its values, of which it has hardly more than commas and brackets.
 func (p *parser) make(v Value) *Value {
 	if len(p.slab) == cap(p.slab) {
-		p.slab = make([]Value, 0, min(max(16, 2*cap(p.slab)), 1024))
+		n := 1024
+		if p.slab == nil {
+			n = min(4*n, 1+bytes.Count(p.src, []byte(","))+bytes.Count(p.src, []byte("["))+bytes.Count(p.src, []byte("{")))
+		}
+		p.slab = make([]Value, 0, n)
 	}
 	p.slab = append(p.slab, v)
 	return &p.slab[len(p.slab)-1]
@@ -132,39 +141,42 @@ func (p *parser) value(depth int) (*Value, error) {
 	end := int(p.dec.InputOffset())
 	switch tok.Kind() {
 	case '{':
-		v := p.make(Value{Kind: Object, Start: end - 1})
+		v, first := p.make(Value{Kind: Object, Start: end - 1}), len(p.members)
 		for p.dec.PeekKind() != '}' {
 			name, err := p.dec.ReadToken()
 			if err != nil {
 				return nil, err
 			}
-			m := Member{Name: name.String(), NameEnd: int(p.dec.InputOffset())}
+			m := Member{NameEnd: int(p.dec.InputOffset())}
+			m.NameStart = p.stringStart(m.NameEnd)
+			m.Name = p.name(name, p.src[m.NameStart+1:m.NameEnd-1])
 			if p.strict && strings.IndexByte(m.Name, 0) >= 0 {
 				return nil, errNUL
 			}
-			m.NameStart = p.stringStart(m.NameEnd)
 			if m.Value, err = p.value(depth + 1); err != nil {
 				return nil, err
 			}
-			v.Members = append(v.Members, m)
+			p.members = append(p.members, m)
 		}
 		if _, err := p.dec.ReadToken(); err != nil {
 			return nil, err
 		}
+		v.Members, p.members = slices.Clone(p.members[first:]), p.members[:first]
 		v.End = int(p.dec.InputOffset())
 		return v, nil
 	case '[':
-		v := p.make(Value{Kind: Array, Start: end - 1})
+		v, first := p.make(Value{Kind: Array, Start: end - 1}), len(p.elems)
 		for p.dec.PeekKind() != ']' {
 			e, err := p.value(depth + 1)
 			if err != nil {
 				return nil, err
 			}
-			v.Elems = append(v.Elems, e)
+			p.elems = append(p.elems, e)
 		}
 		if _, err := p.dec.ReadToken(); err != nil {
 			return nil, err
 		}
+		v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
 		v.End = int(p.dec.InputOffset())
 		return v, nil
 	case '"':
@@ -174,16 +186,36 @@ func (p *parser) value(depth int) (*Value, error) {
 		}
 		return p.make(Value{Kind: String, Start: p.stringStart(end), End: end, text: text}), nil
 	case '0':
-		if p.strict && !storable(tok.String()) {
+		start := end
+		for start > 0 && strings.IndexByte("+-.0123456789Ee", p.src[start-1]) >= 0 {
+			start--
+		}
+		if p.strict && !storable(string(p.src[start:end])) {
 			return nil, errNumber
 		}
-		return p.make(Value{Kind: Number, Start: end - len(tok.String()), End: end}), nil
+		return p.make(Value{Kind: Number, Start: start, End: end}), nil
 	case 't':
 		return p.make(Value{Kind: Bool, Start: end - 4, End: end}), nil
 	case 'f':
 		return p.make(Value{Kind: Bool, Start: end - 5, End: end}), nil
 	}
 	return p.make(Value{Kind: Null, Start: end - 4, End: end}), nil
+}
+
+// name is the name of a member, which has one copy however many objects have it.
+func (p *parser) name(token jsontext.Token, source []byte) string {
+	if bytes.IndexByte(source, '\\') >= 0 {
+		return token.String()
+	}
+	name, known := p.names[string(source)]
+	if !known {
+		if p.names == nil {
+			p.names = map[string]string{}
+		}
+		name = string(source)
+		p.names[name] = name
+	}
+	return name
 }
 
 // stringStart finds the opening quote of the string that ends at end.
