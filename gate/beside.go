@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -30,12 +31,20 @@ type pair struct {
 	value []byte
 }
 
+// decoders are kept for their buffers.
+var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
+
 func (p *pair) null() bool { return p.value[0] == 'n' }
 
 // besides are the members of metadata that are not the proxy's own, in the
 // order in which they stand. The values share raw's memory.
 func besides(raw []byte) ([]pair, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	d := decoders.Get().(*jsontext.Decoder)
+	d.Reset(bytes.NewBuffer(raw))
+	defer func() {
+		d.Reset(new(bytes.Buffer)) // it must not hold on to the answer
+		decoders.Put(d)
+	}()
 	if d.PeekKind() != '{' {
 		return nil, errors.New("metadata is no object")
 	}
@@ -44,20 +53,22 @@ func besides(raw []byte) ([]pair, error) {
 	}
 	var out []pair
 	for d.PeekKind() == '"' {
-		token, err := d.ReadToken()
+		quoted, err := d.ReadValue()
 		if err != nil {
 			return nil, err
 		}
-		name := token.String()
-		if memproxy.Reserved(name) {
-			if err := d.SkipValue(); err != nil {
+		name := quoted[1 : len(quoted)-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			if name, err = jsontext.AppendUnquote(nil, quoted); err != nil {
 				return nil, err
 			}
-			continue
 		}
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err
+		}
+		if memproxy.Reserved(string(name)) {
+			continue
 		}
 		if !canonical(value) {
 			value = value.Clone()
@@ -65,7 +76,7 @@ func besides(raw []byte) ([]pair, error) {
 				return nil, err
 			}
 		}
-		out = append(out, pair{name, value})
+		out = append(out, pair{string(name), value})
 	}
 	_, err := d.ReadToken() // the end of it, or what is wrong
 	return out, err

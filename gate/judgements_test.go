@@ -193,7 +193,7 @@ func TestApply(t *testing.T) {
 			if i == 2 {
 				it.TextAt = ""
 			}
-			no := ret.apply(it, &outcome{action: tc.action, code: memproxy.OwnerForeign})
+			no := ret.apply(it, outcome{action: tc.action, code: memproxy.OwnerForeign})
 			got := shown
 			switch {
 			case no:

@@ -17,7 +17,7 @@ func records(ctx context.Context, ret *answer) error {
 	ret.settled = len(ret.op.Targets) > 0 && !ret.deferred() && ret.op.Kind != memproxy.Learn
 	named := false
 	err := known.memories(ctx, ret.reading.Memories)
-	var rows []memproxy.Ownership
+	rows := make([]memproxy.Ownership, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
 	ret.fresh = slices.Clone(ret.reading.Made)
 	for i := range ret.items {

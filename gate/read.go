@@ -189,7 +189,7 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 			continue
 		}
 		o := f.judge(ret, it)
-		if ret.apply(it, &o) {
+		if ret.apply(it, o) {
 			return true, nil
 		}
 		n[o.action]++
@@ -214,7 +214,7 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 // gate took back from the backend (making.retract) is left out before. A write
 // that is answered with the memory alone has happened: it is shown without its
 // text.
-func (ret *answer) apply(it *item, o *outcome) (refused bool) {
+func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	if o.note != nil {
 		ret.reasons = append(ret.reasons, *o.note)
 	}
@@ -225,7 +225,8 @@ func (ret *answer) apply(it *item, o *outcome) (refused bool) {
 	case o.action == strip:
 		it.Bare = true
 	case o.action == redact:
-		it.Show = &o.text
+		text := o.text // o stays off the heap
+		it.Show = &text
 	case o.action == remove, o.action > remove && o.action < refuse && element:
 		it.Drop = true
 	case o.action == drop && ret.answers && it.TextAt != "":

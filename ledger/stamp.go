@@ -48,6 +48,12 @@ type tenantKey struct{ id, tenant string }
 // to use it.
 type macPool struct{ pool sync.Pool }
 
+// mac is a state, and the buffer of what it is to sum.
+type mac struct {
+	hash.Hash
+	buf []byte
+}
+
 // NewSigner returns a signer that signs with keys.Signing and accepts all of
 // the keys.
 func NewSigner(keys Keys) (*Signer, error) {
@@ -107,12 +113,13 @@ func (s *Signer) Verify(st memproxy.Stamp) bool {
 
 // mac computes the MAC of a stamp's fields.
 func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]byte) {
-	var array [640]byte
+	pool := s.macs(key, id, st.Tenant)
+	h := pool.pool.Get().(*mac)
 	domain := stampDomain
 	if later(st) {
 		domain = laterDomain
 	}
-	b := appendField(array[:0], domain)
+	b := appendField(h.buf[:0], domain)
 	b = appendField(b, st.ID)
 	b = appendField(b, st.Actor)
 	b = appendField(b, st.Tenant)
@@ -134,12 +141,12 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 			b = appendField(b, st.Metadata)
 		}
 	}
-	pool := s.macs(key, id, st.Tenant)
-	h := pool.pool.Get().(hash.Hash)
 	h.Reset()
 	h.Write(b)
 	h.Sum(sum[:0])
-	pool.pool.Put(h)
+	if h.buf = b; cap(b) <= 4<<10 { // a stamp is about a tenth of that
+		pool.pool.Put(h)
+	}
 }
 
 // later reports whether a stamp says how the write came about.
@@ -166,7 +173,7 @@ func (s *Signer) macs(key Key, id, tenant string) *macPool {
 		panic("ledger: HKDF: " + err.Error()) // only for an impossible length
 	}
 	p := &macPool{}
-	p.pool.New = func() any { return hmac.New(sha256.New, derived) }
+	p.pool.New = func() any { return &mac{Hash: hmac.New(sha256.New, derived)} }
 	s.derived.Add(k, p)
 	return p
 }
