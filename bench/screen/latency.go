@@ -101,7 +101,7 @@ func validator(text string) (func() error, error) {
 		return nil, err
 	}
 	p, err := panel.New(panel.Options{
-		Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: alike, Clock: time.Now,
+		Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: alike, Clock: time.Now, CacheSize: -1,
 	})
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ type Options struct {
 	Judge    *judge.Judge
 	Clock    func() time.Time
 	Log      *slog.Logger
+	// CacheSize is how many judgements on texts are kept: 0 is DefaultCacheSize,
+	// less is none.
+	CacheSize int
 }
 
 // Panel implements the gate's Screener. It is safe for concurrent
@@ -56,6 +59,7 @@ type Options struct {
 type Panel struct {
 	opt    Options
 	shares *shares
+	known  known
 }
 
 // New checks the options.
@@ -66,7 +70,7 @@ func New(opt Options) (*Panel, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Panel{opt, &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}}, nil
+	return &Panel{opt, &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, newKnown(opt.CacheSize)}, nil
 }
 
 // Screen implements the gate's Screener.
@@ -186,17 +190,14 @@ func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
 // secrets finds credentials and personal data. They have no score: whether
 // they are kept is a question of their own, for the policy.
 func (p *Panel) secrets(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
-	for i := range op.Items {
-		if !judged(&op.Items[i]) {
-			continue
-		}
-		for _, hit := range secrets.Scan(op.Items[i].Text) {
+	return p.known.in(op, findings, "secrets", func(text string) (found []memproxy.Finding) {
+		for _, hit := range secrets.Scan(text) {
 			rule := "pii." + string(hit.Class)
 			if hit.Class.Secret() {
 				rule = prefixSecret + string(hit.Class)
 			}
-			findings = append(findings, memproxy.Finding{Rule: rule, Severity: hit.Severity, Item: i, Start: hit.Start, End: hit.End})
+			found = append(found, memproxy.Finding{Rule: rule, Severity: hit.Severity, Start: hit.Start, End: hit.End})
 		}
-	}
-	return findings
+		return found
+	})
 }

@@ -1,0 +1,54 @@
+package panel
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
+)
+
+// What is kept of a text is what looking at it again would find.
+func TestKnownTextsAreJudgedAlike(t *testing.T) {
+	texts := []string{"the key is AKIAIOSFODNN7REALKEY and it is secret", "I like tea", "", "call +49 30 901820 or write to ann@example.org"}
+	judge := func(p *Panel) [][]memproxy.Finding {
+		var all [][]memproxy.Finding
+		for _, order := range [][]int{{0, 1, 2, 3}, {3, 0}, {1, 1, 0}} {
+			op := &memproxy.Operation{Kind: memproxy.Learn}
+			for _, i := range order {
+				op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: texts[i]})
+			}
+			found, err := p.Screen(t.Context(), memproxy.Screening{Operation: op})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, found)
+		}
+		return all
+	}
+	with := func(size int) *Panel {
+		base, err := screen.New(screen.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	want := judge(with(-1))
+	if len(want[0]) == 0 || len(want[1]) == 0 {
+		t.Fatalf("nothing is found: %v", want)
+	}
+	kept := with(0)
+	for range 2 {
+		if got := judge(kept); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+	if n := kept.known.found.Len(); n != 3 {
+		t.Errorf("%d texts are kept", n)
+	}
+}
