@@ -157,7 +157,7 @@ func benchEnvoy(ctx context.Context, rounds int, length time.Duration, conns int
 				return err
 			}
 			warm(c.addr, 300*time.Millisecond)
-			one, many := load(c.addr, 1, length), load(c.addr, conns, length)
+			one, many := load(c.addr, 1, length, request()), load(c.addr, conns, length, request())
 			if one.failed+many.failed > 0 {
 				return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
 			}

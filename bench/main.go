@@ -23,6 +23,9 @@ func main() {
 		case "backend":
 			runBackend(os.Args[2])
 			return
+		case "readbackend":
+			runReadBackend(os.Args[2])
+			return
 		case "lettabackend":
 			runLettaBackend(os.Args[2])
 			return
@@ -44,6 +47,7 @@ func main() {
 		onLetta = flag.Bool("letta", false, "measure streams and turns of agents instead")
 		onEnvoy = flag.Bool("envoy", false, "measure what the external processor adds to Envoy instead")
 		fleet   = flag.Bool("fleet", false, "measure a control plane with many sidecars instead")
+		reads   = flag.Bool("reads", false, "measure lists of 50 memories instead")
 		stored  = flag.Bool("ledger", false, "measure a ledger with many memories instead")
 		many    = flag.Int("memories", 1_000_000, "how many, with -ledger")
 		members = flag.Int("sidecars", 2000, "how many, with -fleet")
@@ -78,6 +82,10 @@ func main() {
 	}
 	if *stored {
 		exit(benchLedger(ctx, *many, *length, *report))
+		return
+	}
+	if *reads {
+		exit(benchReads(ctx, *rounds, *length, *conns, *report))
 		return
 	}
 	if *fleet {
@@ -121,8 +129,8 @@ func bench(ctx context.Context, rounds int, length time.Duration, conns int, rep
 				return nil, err
 			}
 			warm(c.addr, 300*time.Millisecond)
-			one := load(c.addr, 1, length)
-			many := load(c.addr, conns, length)
+			one := load(c.addr, 1, length, request())
+			many := load(c.addr, conns, length, request())
 			if one.failed+many.failed > 0 {
 				return nil, fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
 			}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mrand "math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The read measurements: a list of 50 memories that were written through memproxy,
+// with their stamps, through memproxy and through the bare proxy.
+
+// readMemories are so many that memories drawn at random are mostly in none of
+// memproxy's caches.
+const readMemories = 20_000
+
+// runReadBackend keeps what is added and lists 50 of it: the first of the user's, or of
+// the agent's any that follow one another.
+func runReadBackend(addr string) {
+	var mu sync.Mutex
+	var kept [][]byte
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /memories", func(w http.ResponseWriter, r *http.Request) {
+		var add struct {
+			Messages []struct{ Content string }
+			Metadata json.RawMessage
+		}
+		if err := json.NewDecoder(r.Body).Decode(&add); err != nil || len(add.Messages) != 1 {
+			http.Error(w, `{"detail":"want one message"}`, http.StatusBadRequest)
+			return
+		}
+		text, _ := json.Marshal(add.Messages[0].Content)
+		mu.Lock()
+		id := idOf(len(kept))
+		kept = append(kept, fmt.Appendf(nil, `{"id":%q,"memory":%s,"user_id":"ann","agent_id":"dev","metadata":%s,"created_at":"2026-03-01T12:00:00+00:00","score":0.5}`, id, text, add.Metadata))
+		mu.Unlock()
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = fmt.Fprintf(w, `{"results":[{"id":%q,"memory":%s,"event":"ADD"}]}`, id, text)
+	})
+	mux.HandleFunc("GET /memories", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		at := 0
+		if r.URL.Query().Has("agent_id") {
+			at = mrand.IntN(max(1, len(kept)-pageSize))
+		}
+		page := bytes.Join(kept[at:min(at+pageSize, len(kept))], []byte(","))
+		mu.Unlock()
+		w.Header()["Content-Type"] = []string{"application/json"}
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(page) + len(`{"results":[]}`))}
+		_, _ = fmt.Fprintf(w, `{"results":[%s]}`, page)
+	})
+	exit(http.ListenAndServe(addr, mux))
+}
+
+// listRequest has no body: httputil.ReverseProxy breaks some answers off to requests
+// that have one (golang/go#70834).
+func listRequest(query string) []byte {
+	return fmt.Appendf(nil, "GET /memories?%s HTTP/1.1\r\nHost: bench\r\nX-API-Key: m0sk_bench\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", query)
+}
+
+// fillReads adds memories through a proxy.
+func fillReads(ctx context.Context, addr string, n int) error {
+	next := make(chan int)
+	errs := make(chan error, 1)
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for i := range next {
+				text := fmt.Sprintf("I moved to town %d in March and prefer seat %d on morning trains. %s", i, i%90, strings.Repeat("The view is good there. ", 4))
+				body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"category":"travel","page":%d}}`, text, i)
+				req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/memories", strings.NewReader(body))
+				if err != nil {
+					panic(err)
+				}
+				req.Header = http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"m0sk_bench"}}
+				resp, err := http.DefaultClient.Do(req)
+				if err == nil {
+					if said, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 {
+						err = fmt.Errorf("status %d: %.200s", resp.StatusCode, said)
+					}
+					resp.Body.Close()
+				}
+				if err != nil {
+					select {
+					case errs <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+func benchReads(ctx context.Context, rounds int, length time.Duration, conns int, report string) error {
+	dir, err := os.MkdirTemp("", "memproxy-bench-reads-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	l := &lab{ctx: ctx, dir: dir}
+	defer l.close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(dir, "memproxy.bin")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
+		return fmt.Errorf("build memproxy: %w\n%s", err, out)
+	}
+	backend, bare := l.port(), l.port()
+	err = errors.Join(
+		l.join("backend", backend, self, "readbackend", backend),
+		l.join(bareName, bare, self, "bare", bare, "http://"+backend),
+		l.joinMemproxy("memproxy", bin, "http://"+backend, "sample: 0.01", ""))
+	if err != nil {
+		return err
+	}
+	proxies := l.contestants[1:]
+	if err := fillReads(ctx, proxies[1].addr, readMemories); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| a list of %d stamped memories | | requests/s, %d connections | ratio to bare | p50 µs, one connection |\n|---|---|--:|--:|--:|\n", pageSize, conns)
+	for _, s := range []struct{ name, query string }{{"the same ones each time", "user_id=ann"}, {fmt.Sprintf("any of %d", readMemories), "user_id=ann&agent_id=dev"}} {
+		rate, wait := map[string][]float64{}, map[string][]time.Duration{}
+		for range rounds {
+			for _, c := range proxies {
+				req := listRequest(s.query)
+				load(c.addr, 4, 300*time.Millisecond, req)
+				one, many := load(c.addr, 1, length, req), load(c.addr, conns, length, req)
+				if one.failed+many.failed > 0 {
+					return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
+				}
+				rate[c.name], wait[c.name] = append(rate[c.name], many.rate()), append(wait[c.name], one.quantile(0.5))
+			}
+		}
+		for _, c := range proxies {
+			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f |\n", s.name, c.name, median(rate[c.name]), median(rate[c.name])/median(rate[bareName]), us(median(wait[c.name])))
+		}
+	}
+	fmt.Print(b.String())
+	if report != "" {
+		return writeReport(report, b.String())
+	}
+	return nil
+}
