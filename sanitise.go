@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -167,4 +168,209 @@ func sticks(text string, i int) bool {
 
 func severityRank(s string) int {
 	return slices.Index([]string{"low", "medium", "high", "critical"}, s)
+}
+
+// inertSize is the longest name that stands in a record as it is, in bytes.
+const inertSize = 128
+
+// hashPrefix begins what stands in a record in the place of a text.
+const hashPrefix = "sha256:"
+
+// Bounds of a plain identifier. "ann.smith@shop", "team-7/build-bot" and a UUID
+// are within them; "ignore-all-previous-instructions" is not, nor is that
+// without the dashes.
+const (
+	inertWords = 3  // words, see wordsOf
+	inertRun   = 24 // letters in a row
+)
+
+// Inert is a name as it stands in records: itself where it is a plain
+// identifier of at most three words, else a hash of it. Who reads a log, a
+// person or a model, reads no sentence that a caller wrote, whatever stands
+// between its words.
+func Inert(name string) string {
+	if len(name) > inertSize {
+		return inertHash(name)
+	}
+	if isInertHash(name) {
+		return name
+	}
+	if !fewWords(name) {
+		return inertHash(name)
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("._:@/+~=*|-", c) >= 0:
+		default:
+			return inertHash(name)
+		}
+	}
+	return name
+}
+
+// fewWords reports whether a name is within the bounds. Of an address of mail,
+// the domain of at most three labels counts as one word.
+func fewWords(name string) bool {
+	most := inertWords
+	if local, domain, mail := strings.Cut(name, "@"); mail {
+		if words, run := wordsOf(domain); strings.Count(domain, ".") <= 2 && strings.Count(domain, "-") == 0 && words <= inertWords && run <= inertRun {
+			name, most = local, inertWords-1
+		}
+	}
+	words, run := wordsOf(name)
+	return words <= most && run <= inertRun
+}
+
+// wordsOf counts the words of a name and the letters of its longest one. A word
+// is two letters or more, up to a mark, a digit or a capital after a small one;
+// beside a digit, where letters of hexadecimal ids stand, it is three or more
+// of which one is no hexadecimal digit.
+func wordsOf(name string) (words, longest int) {
+	letters, hex, before := 0, true, byte(0)
+	end := func(after byte) {
+		digits := isDigit(before) || isDigit(after)
+		if letters >= 2 && !digits || letters >= 3 && !hex {
+			words++
+		}
+		longest = max(longest, letters)
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		lower, upper := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
+		if upper && letters > 0 && 'a' <= name[i-1] && name[i-1] <= 'z' || !lower && !upper {
+			end(c)
+			letters, hex, before = 0, true, c
+		}
+		if lower || upper {
+			letters++
+			hex = hex && (c|0x20) <= 'f'
+		}
+	}
+	end(0)
+	return words, longest
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// SessionName is the name of a caller's session as memproxy knows it: a hash.
+// What the caller called it ends where it came in, so that it cannot stand in a
+// log line, a held write, a notice or a record. The zero value is no name.
+type SessionName struct{ hash string }
+
+// NameSession is the only way to a SessionName. It takes what it gave back, too.
+// A name like those of memproxy's own records names nothing.
+func NameSession(name string) SessionName {
+	if strings.HasPrefix(name, CallerPrefix) {
+		return SessionName{}
+	}
+	return SessionName{InertSession(name)}
+}
+
+// String is the hash, "" where there is no name.
+func (n SessionName) String() string { return n.hash }
+
+// IsZero reports whether there is no name.
+func (n SessionName) IsZero() bool { return n.hash == "" }
+
+// MarshalText writes the hash.
+func (n SessionName) MarshalText() ([]byte, error) { return []byte(n.hash), nil }
+
+// UnmarshalText reads a hash. Another text is hashed.
+func (n *SessionName) UnmarshalText(text []byte) error {
+	*n = NameSession(string(text))
+	return nil
+}
+
+// InertScope is whose something is, in names as they stand in records.
+func InertScope(s Scope) Scope {
+	s.User, s.Agent, s.App, s.Run = Inert(s.User), Inert(s.Agent), Inert(s.App), Inert(s.Run)
+	return s
+}
+
+// InertPath is an escaped path in whose parts callers' names are as in records.
+func InertPath(escaped string) string {
+	parts := strings.Split(escaped, "/")
+	for i, part := range parts {
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		parts[i] = Inert(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+// InertSession is the name of a session as it stands in records: always a
+// hash, because a caller may call its session anything. Of what is one already
+// it is that.
+func InertSession(name string) string {
+	if name == "" || isInertHash(name) {
+		return name
+	}
+	return inertHash(name)
+}
+
+// InertID is an id of a target as it stands in records. Those of records of
+// rejections keep whose they are and hide the session's name.
+func InertID(id string) string {
+	if !strings.HasPrefix(id, sessionPrefix) && !strings.HasPrefix(id, CallerPrefix) {
+		return Inert(id)
+	}
+	k := SessionKeyOf(id)
+	k.Principal, k.User, k.Name = Inert(k.Principal), Inert(k.User), InertSession(k.Name)
+	return k.ID()
+}
+
+func inertHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hashPrefix + hex.EncodeToString(sum[:16])
+}
+
+func isInertHash(s string) bool {
+	rest, ok := strings.CutPrefix(s, hashPrefix)
+	if !ok || len(rest) != 32 {
+		return false
+	}
+	_, err := hex.DecodeString(rest)
+	return err == nil
+}
+
+// sentence is how many words make a name read like a sentence.
+const sentence = 3
+
+// Wordy reports whether a name, of an owner or of a member, reads like a
+// sentence: three words or more, with marks, spaces or capitals between them,
+// or as many letters of a script that has no spaces as such words have. Names
+// come back to agents beside the memories that they are of, so that a wordy one
+// is looked at as text. Numbers and keys are no words.
+func Wordy(name string) bool {
+	words, letters, others := 0, 0, 0
+	var before rune
+	end := func() {
+		if letters >= 2 {
+			words++
+		}
+		letters = 0
+	}
+	for _, r := range name {
+		switch {
+		case !unicode.IsLetter(r):
+			if unicode.IsDigit(r) {
+				letters = 0 // "a1b2" is no word
+			}
+			end()
+		default:
+			if unicode.IsUpper(r) && unicode.IsLower(before) {
+				end()
+			}
+			letters++
+			if r > unicode.MaxASCII {
+				others++
+			}
+		}
+		before = r
+	}
+	end()
+	return words >= sentence || others >= 3*sentence
 }

@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -165,4 +167,197 @@ func (ret *making) asideLater(ctx context.Context) error {
 		return nil
 	}
 	return ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
+}
+
+// byDecision adds to what is known of an answer's memories the states of the
+// writes that they came of, where those were set aside and the memories' own
+// states are of another time. It remembers them by id from then on. Memories that
+// could be of a write that was set aside, where that cannot be told, are withheld
+// if the rules never refuse.
+func byDecision(ctx context.Context, ret *answer) {
+	carrier, ok := ret.call.Backend.Adapter.(Carrier)
+	if !ok {
+		return
+	}
+	known, bare := ret.lookups(), carrier.Bare(ret.call.Route)
+	made := origins(ret, bare)
+	var ask []memproxy.MemoryKey
+	for i := range ret.items {
+		it, d := &ret.items[i], made[i]
+		made[i] = ""
+		switch {
+		case it.ID == "" || it.Drop || it.Missing:
+		case known.err != nil && ret.rules.NeverRefuse, d == "" && !it.rec.Rated() && bare && ret.rules.NeverRefuse:
+			it.unsaid = unsaidWrite
+		case d != "" && (!it.rec.Rated() || it.rec.Status.Decision != d):
+			made[i] = d
+			ask = append(ask, known.key(memproxy.TargetDecision, d))
+		}
+	}
+	if len(ask) == 0 {
+		return
+	}
+	if err := known.need(ctx, ask...); err == nil {
+		settleAside(ctx, ret, made)
+		return
+	}
+	for i := range ret.items { // which of them were set aside is not known
+		if made[i] != "" && ret.rules.NeverRefuse {
+			ret.items[i].unsaid = unsaidWrite
+		}
+	}
+}
+
+const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
+
+// settleAside gives memories the state of their write.
+func settleAside(ctx context.Context, ret *answer, made []string) {
+	known := ret.lookups()
+	var changes []memproxy.StateChange
+	for i := range ret.items {
+		it := &ret.items[i]
+		write := known.of(memproxy.TargetDecision, made[i])
+		if made[i] == "" || !write.Rated() {
+			continue
+		}
+		st, old, recorded := write.Status, &it.rec.Status, it.rec.Rated()
+		person := st.Reviewed != ""
+		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
+			continue
+		}
+		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(it.Memory), ID: it.ID}
+		if recorded {
+			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
+			if old.State == memproxy.StateQuarantined {
+				st.State = old.State
+			}
+		}
+		if person {
+			st.Text, st.Reviewed = memproxy.TextSHA256(it.Text), memproxy.TextSHA256(it.Text)
+		}
+		known.rate(st)
+		it.rec.Status = st
+		if st.Kind != memproxy.TargetEvent {
+			changes = append(changes, memproxy.StateChange{
+				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
+				Person: person, Text: st.Text, Expires: st.Expires,
+			})
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read does it
+}
+
+// approvalBinds is how long what carries an approved write's stamp is taken for
+// what came of it. A stamp can be copied by who writes into the backend itself;
+// an extraction is over long before.
+const approvalBinds = 24 * time.Hour
+
+// firstSeen reports whether a memory takes the status of its write: the write
+// made it, or it has no status of its own yet. Of an approval it is, in
+// addition, not too late.
+func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
+	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
+		return false
+	}
+	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
+}
+
+// origins are the decisions by which an answer's memories came to be, by place,
+// as far as their stamps tell, or on a bare route the ledger and what was
+// fetched; "" where that is not known.
+func origins(ret *answer, bare bool) []string {
+	made := make([]string, len(ret.items))
+	for i := range ret.items {
+		it := &ret.items[i]
+		if made[i] = stamped(ret, it.Stamp); made[i] != "" || !bare || it.ID == "" {
+			continue
+		}
+		made[i] = cmp.Or(stamped(ret, ret.op.Current[it.ID].Stamp), it.rec.Owner.Decision)
+	}
+	return made
+}
+
+// stamped is the decision that a stamp names, if it is ours.
+func stamped(ret *answer, s *memproxy.Stamp) string {
+	if s == nil || !ret.signed(s) {
+		return ""
+	}
+	return s.ID
+}
+
+// recall remembers the state of targets that were found in the backend, and
+// that nothing is known of, by the writes that they came of: a change may take
+// the stamp away that tells it.
+func (r *run) recall(ctx context.Context) {
+	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
+		return
+	}
+	known := r.lookups()
+	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
+	for id, m := range r.op.Current {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, m.Stamp) != "" {
+			ret.reading.Memories = append(ret.reading.Memories, m)
+		}
+	}
+	if len(ret.reading.Memories) == 0 {
+		return
+	}
+	ret.items = itemsOf(ret.reading)
+	made := origins(ret, false)
+	keys := known.keys(memproxy.TargetDecision, made...)
+	for i := range ret.items {
+		keys = append(keys, known.key(memproxy.TargetMemory, ret.items[i].ID))
+	}
+	if err := known.need(ctx, keys...); err != nil {
+		return
+	}
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.rec = known.of(memproxy.TargetMemory, it.ID); it.rec.Rated() && it.rec.Status.Decision == made[i] {
+			made[i] = "" // it may have been reviewed since
+		}
+	}
+	settleAside(ctx, ret, made)
+}
+
+// receipts answers for receipts of writes that were set aside.
+func receipts(_ context.Context, ret *answer) (refused bool, err error) {
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// receipt answers for the receipt of a write that was set aside: whether it is
+// written and as what, never what it says.
+func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
+	adapter := ret.call.Backend.Adapter
+	holder, polls := adapter.(Holder)
+	extractor, extracts := adapter.(Extractor)
+	if !polls || !extracts || kindOf(m) != memproxy.TargetEvent || m.Pointer != "" {
+		return false
+	}
+	memories, over, err := extractor.Extracted(ret.reply)
+	if err != nil {
+		return false
+	}
+	h := memproxy.HeldWrite{ID: m.ID, Created: st.Changed, State: memproxy.HoldPending}
+	if over {
+		h.State, h.Reviewed = memproxy.HoldDone, st.Changed
+		for i := range memories {
+			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
+		}
+		if len(memories) == 0 {
+			return false // it failed, or came to nothing: the backend says so itself
+		}
+	}
+	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
+	ret.shown = append(ret.shown, m.ID)
+	return true
 }

@@ -1,3 +1,11 @@
+// Package gate is the decision. It declares the small interfaces of its
+// collaborators, runs the ordered steps of design.md's life of a write and
+// life of a read, and pins one immutable Rules for each request.
+//
+// It promises: whatever face calls it (HTTP or Envoy), every operation passes
+// the same steps in the same order; an error of a collaborator never becomes
+// an allow; and the audit record of a decision is durable before Admit
+// returns anything that may be forwarded.
 package gate
 
 import (
@@ -167,3 +175,193 @@ func (deafMeter) Decided(context.Context, *memproxy.Event)    {}
 func (deafMeter) Filtered(context.Context, string, int)       {}
 func (deafMeter) Unclaimed(context.Context, string, int)      {}
 func (deafMeter) LedgerFailed(context.Context)                {}
+
+// Backend is one configured backend as the gate sees it.
+type Backend struct {
+	Name    string
+	Adapter Adapter
+	Fetch   Fetcher // nil: nothing can be asked, unknown owners stay unknown
+	Ungated Ungated // what becomes of runs that cannot be gated
+	// Tenant is the one whose memories the backend holds, and no others; ""
+	// where several share it. Callers of other tenants are refused.
+	Tenant string
+}
+
+// Call is one request at the gate.
+type Call struct {
+	Backend     Backend
+	Credentials memproxy.Credentials
+	Request     memproxy.Request
+	// Route is the adapter's row. Known is false when it has none; the call is
+	// then refused and recorded, unless the profile lets unknown reads pass.
+	Route memproxy.Route
+	Known bool
+	// Passed is set where the request touches no memory and streams: it is
+	// ruled on by its head, and Body is not there. Of its answer only the
+	// members are looked at, if it has any.
+	Passed bool
+	Body   []byte
+	// Flaw is set when the face could not take the body in: too large, too
+	// slow. The call is refused with it, and recorded.
+	Flaw *memproxy.Malformed
+	// Barred is set where Flaw is one of the protocol, or says that too many
+	// requests are under way: the call is refused in shadow mode as well.
+	Barred bool
+	// Peer is the address at the other end of the connection, without its port,
+	// or "". Rejections are counted by it. No header says what it is.
+	Peer string
+	// Session is the caller's session, from a header, or none.
+	Session memproxy.SessionName
+	// Wishes are what the caller asks of memproxy itself.
+	Wishes Wishes
+	// Watch says that the face only sees a copy of the request: it is ruled on
+	// in shadow mode, whatever the rules say.
+	Watch bool
+
+	who *identified
+	// restores is set where a reviewer puts an object back to a version of it.
+	restores bool
+}
+
+// credentials are what the caller presents, with where the call comes from.
+func (c *Call) credentials() memproxy.Credentials {
+	all := c.Credentials
+	all.Peer, all.Session = c.Peer, c.Session
+	return all
+}
+
+// Caller is the account of whom Identify found the call to come from, and its
+// tenant. Both are empty where it found none.
+func (c *Call) Caller() (account, tenant string) {
+	if c.who == nil || c.who.err != nil {
+		return "", ""
+	}
+	return c.who.principal.Account(), c.who.principal.Tenant
+}
+
+// Admission is the gate's answer to a call. Exactly one of these holds: Reply
+// is set and is the whole answer; or the request is to be forwarded with Body
+// and Query, and Return is to be called with what came back.
+type Admission struct {
+	Decision  memproxy.Decision
+	Principal memproxy.Principal
+	// Next is what is left to do. Reply is its answer, or nil.
+	Next  Next
+	Reply *memproxy.Reply
+	// Body and Query are to be forwarded. They are the call's own, untouched,
+	// unless Changed.
+	Body    []byte
+	Query   string
+	Changed bool
+	// Flooded is set for one rejection of many: it is counted, and has neither
+	// record nor log line of its own. A face may let its sender wait.
+	Flooded bool
+	// Inspect is set when the answer must be read before it is passed on; the
+	// face then buffers it and asks upstream for identity encoding.
+	Inspect bool
+	// ErrorsByStatus is set when the answer is a page or a file, which is not
+	// read, and an error is passed on by its status alone: it can say anything.
+	ErrorsByStatus bool
+	// Contested are, after Return, the memories of the answer that somebody
+	// says otherwise about.
+	Contested []string
+	// Unverified are, after Return, the memories of the answer that are not
+	// what was written through the proxy, as far as they are shown.
+	Unverified []string
+
+	// Rewritten are the places of the request's texts that were changed before
+	// it was sent (GOV-5), sorted.
+	Rewritten []string
+	// Answered is, after Return, the refusal that stands in the answer's place,
+	// or nil.
+	Answered *memproxy.Decision
+	// Memories are, after Return, the ids that were written or shown.
+	Memories []string
+
+	call   *Call
+	rules  *Rules
+	op     *memproxy.Operation
+	owners map[string]memproxy.Ownership
+	// named is what the ledger knows of the owners and objects that the request
+	// names, unbound the owners among them whom nobody knows and that a write
+	// makes the tenant's.
+	named   *lookups
+	unbound []string
+	words   []word // of the memories that the operation would change
+	bill    *bill
+	event   memproxy.Event
+	// findings are what was found in the write, receipts those of the backend
+	// for what its model makes of it.
+	findings []memproxy.Finding
+	// configured are those in what an owner configures, which count for nothing.
+	configured []memproxy.Finding
+	receipts   []string
+	// calls are those of tools that were told of in the turn, and whether all that
+	// was said to them is known.
+	calls    map[string]bool
+	listener memproxy.Listener
+	// counting are the requests that ask how many memories the write came to.
+	counting []memproxy.Request
+	// marks are the codes for which what is written is marked.
+	marks []string
+	// aside is the state of what a write makes that is let through although it
+	// looks dangerous, or "".
+	aside memproxy.MemoryState
+	// waited is the held write that is sent now.
+	waited *memproxy.HeldWrite
+	// confirmed is set where a person approved the write.
+	confirmed bool
+	// paid is what the write was charged when it was held, or nil.
+	paid *memproxy.Charge
+	// track is the caller's record; trackKnown is set where the ledger told it.
+	track      memproxy.Track
+	trackKnown bool
+	// attestation is how well the source of what is written is known.
+	attestation memproxy.Attestation
+	begun       time.Time
+	// leave ends the turn of a change (see order); nil: it has none.
+	leave func()
+	// watched is set for a run that is let through and compensated.
+	watched bool
+	// leftovers are what no row claims of the answers so far.
+	leftovers leftovers
+	// met is what the ledger said of the objects that the events of a stream
+	// named so far.
+	met met
+	// sources are the runs that a stream told of.
+	sources sources
+	// edits follow the tool call that it makes in an agent's place.
+	edits memproxy.Edits
+}
+
+// Shown is the decision that the caller is told: the one on the answer where
+// that was refused, else the one on the request.
+func (a *Admission) Shown() *memproxy.Decision {
+	if a.Answered != nil {
+		return a.Answered
+	}
+	return &a.Decision
+}
+
+// Call is what was admitted.
+func (a *Admission) Call() *Call { return a.call }
+
+// Writes reports whether the operation may change memory: its forwarding must
+// then not be cut short when the caller hangs up.
+func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
+
+// Streams reports whether the answer may be a stream of events, which are
+// pruned one by one: an agent's run, a connection that is being set up.
+func (a *Admission) Streams() bool {
+	return a.op != nil && (a.op.Kind == memproxy.Run || a.op.Kind == memproxy.Admin)
+}
+
+// Runs reports whether an agent runs: its answer may stream.
+func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
+
+// Shadow reports whether the admission is only watched, not enforced.
+func (a *Admission) Shadow() bool { return !a.enforced() }
+
+func (a *Admission) enforced() bool {
+	return (a.rules.Enforce || a.call.Barred) && !a.call.Watch
+}

@@ -1,10 +1,13 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 // lookups are what the ledger said in one phase of a request: its admission, or
@@ -113,4 +116,166 @@ func (l *lookups) rate(st memproxy.Status) {
 		l.records = map[memproxy.MemoryKey]memproxy.Record{}
 	}
 	l.records[st.MemoryKey] = rec
+}
+
+// unpictured: no members of objects are changed.
+func unpictured(r *run) bool {
+	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
+}
+
+// images asks the backend for the objects whose members the operation changes,
+// as far as nobody asked yet: what stands there now is the version before. It is
+// history, not permission: an object that cannot be read is changed all the same,
+// and its version then says only what it became.
+func images(ctx context.Context, r *run) error {
+	loc, ok := r.call.Backend.Adapter.(Locator)
+	if !ok || r.call.Backend.Fetch == nil {
+		return nil
+	}
+	var ask []string
+	for i := range r.op.Changes {
+		id := r.op.Changes[i].Object
+		if m, known := r.op.Current[id]; id != "" && !(known && (m.Missing || m.Members != nil)) && len(ask) < maxImages && !slices.Contains(ask, id) {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	found, err := r.located(ctx, loc, ask)
+	if err != nil {
+		r.g.opt.Log.WarnContext(ctx, "what a change replaces cannot be read", "decision", r.Decision.ID, "error", err)
+	}
+	for id, m := range found {
+		if m.Members == nil {
+			continue
+		}
+		if r.op.Current == nil {
+			r.op.Current = make(map[string]memproxy.Memory, len(found))
+		}
+		if _, known := r.op.Current[id]; !known {
+			r.op.Current[id] = m
+		}
+	}
+	return nil
+}
+
+// objects are the versions of what stands beside memories' texts, and of objects
+// that are no memories: of those that came to be, were changed or are gone.
+func (ret *effects) objects() (found, out []memproxy.Version) {
+	if ret.call.restores {
+		return nil, nil // whoever rolls back keeps the version, of what is there afterwards
+	}
+	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
+		v := ret.version(memproxy.TargetObject, id, op)
+		v.Text = string(after)
+		if before != nil {
+			was := ret.version(memproxy.TargetObject, id, memproxy.OpSeal)
+			was.Score, was.Attestation, was.Text = 0, ret.attested(nil), string(before)
+			found, v.Before = append(found, was), textHash(string(before))
+		}
+		out = append(out, v)
+	}
+	for i := range ret.op.Changes {
+		c := &ret.op.Changes[i]
+		if c.Object == "" {
+			if m, ok := ret.answered(); ok {
+				changed(m.ID, nil, m.Members, memproxy.OpUpdate)
+			}
+			continue
+		}
+		id, before := ret.before(c.Object)
+		after, err := c.Over(before.Members)
+		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
+			continue // it was decoded from a request that was understood; nothing changes
+		}
+		changed(id, before.Members, after, memproxy.OpUpdate)
+	}
+	if ret.op.Kind == memproxy.Learn && ret.reading != nil {
+		for i := range ret.reading.Memories {
+			switch m := &ret.reading.Memories[i]; {
+			case m.ID == "" || m.Members == nil || m.Drop:
+			case ret.self && m.Was != nil:
+				changed(m.ID, m.Was, m.Members, memproxy.OpSelfEdit)
+			case m.Event == "" || m.Event == eventAdd:
+				changed(m.ID, nil, m.Members, memproxy.OpWrite)
+			}
+		}
+	}
+	if ret.op.Kind == memproxy.Forget {
+		for _, target := range ret.op.Targets {
+			if id, before := ret.before(target); before.Members != nil {
+				changed(id, before.Members, nil, memproxy.OpDelete)
+			}
+		}
+	}
+	return found, out
+}
+
+// answered is the object that an answer is, of a request that did not say which
+// one it would change.
+func (ret *effects) answered() (memproxy.Memory, bool) {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok {
+		return memproxy.Memory{}, false
+	}
+	m, err := loc.Located(ret.call.Route, "", ret.raw)
+	return m, err == nil && m.ID != "" && m.Members != nil
+}
+
+// viewer is a view of one principal, with where to ask for what it needs.
+type viewer struct {
+	access.View
+	known *lookups
+	call  *Admission // what is judged, for asking its backend
+}
+
+func (a *Admission) viewer(signer Signer, known *lookups) viewer {
+	t := a.call.Backend.Tenant
+	return viewer{known: known, call: a, View: access.View{
+		Principal: &a.Principal, Unattributed: a.rules.Unattributed, Rows: known.owner, Declared: t != "" && t == a.Principal.Tenant,
+		Signed: func(s memproxy.Stamp) bool {
+			s.Tenant = a.Principal.Tenant
+			return signer.Verify(s)
+		},
+	}}
+}
+
+// lookUp finds out what is needed to judge rows, and memories of which there
+// are none: whose the owners and objects are that they name. An error means
+// that nothing is known of them. Also are asked about along with them.
+func (v *viewer) lookUp(ctx context.Context, g *Gate, rows []memproxy.Ownership, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
+	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
+	named := func(s *memproxy.Scope, all bool) {
+		for _, d := range access.Dimensions {
+			name := s.In(d)
+			if name == "" || !all && v.Principal.May(d).Allows(name) {
+				continue
+			}
+			ask(memproxy.TargetEntity, memproxy.OwnerID(d, name))
+			ask(memproxy.TargetMemory, name)
+		}
+	}
+	for i := range rows {
+		named(&rows[i].Scope, false)
+	}
+	for i := range bare {
+		named(&bare[i].Scope, true)
+		for _, ref := range bare[i].Within {
+			ask(ref.Kind, ref.ID)
+		}
+	}
+	if err := v.known.need(ctx, also...); err != nil {
+		return err
+	}
+	if err := v.ascend(ctx, g, bare); err != nil || v.Principal.ActsAs.All {
+		return err
+	}
+	also = also[:0]
+	for i := range bare {
+		for _, ref := range bare[i].Within {
+			named(&memproxy.Scope{Agent: v.Agent(ref)}, false)
+		}
+	}
+	return v.known.need(ctx, also...)
 }

@@ -1,7 +1,12 @@
 package gate
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -104,3 +109,207 @@ func (r *run) refuseNames(refused []memproxy.Reason) {
 
 // missing refuses as if what is named did not exist.
 func (r *run) missing(pointer string) { r.refuse(StatusNotFound, access.Missing(pointer)) }
+
+// referred rules on the objects that the request names and that it is not
+// about: what it is about, own rules on. A running agent's call has no such step.
+func (r *run) referred(ctx context.Context) error {
+	var ask []string
+	at := map[string]*memproxy.Ref{}
+	v := r.viewer(r.g.opt.Signer, r.named)
+	var rows []memproxy.Ownership
+	for i := range r.op.Refs {
+		if row := r.named.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
+			rows = append(rows, *row)
+		}
+	}
+	if err := v.lookUp(ctx, r.g, rows, nil); err != nil {
+		v.Blind = true
+	}
+	names := r.names()
+	for i := range r.op.Refs {
+		ref := &r.op.Refs[i]
+		if ref.Kind == memproxy.TargetEntity {
+			if !names.Refers(ref) {
+				r.missing(ref.Pointer)
+			}
+			continue
+		}
+		if !inside(r) && ref.Kind == r.op.TargetKind && slices.Contains(r.op.Targets, ref.ID) {
+			continue
+		}
+		row := r.named.owner(ref.Kind, ref.ID)
+		switch {
+		case row != nil && !v.Sees(row, &memproxy.Memory{}):
+			r.missing(ref.Pointer)
+		case ref.Loose:
+		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
+			at[ref.ID] = ref
+			ask = append(ask, ref.ID)
+		}
+	}
+	if len(ask) == 0 || r.verdict.Stops() && r.enforced() {
+		return nil
+	}
+	return r.discover(ctx, ask, at)
+}
+
+// cursor reports whether a reference stands where pages are told apart, and
+// names nothing that is done anything to.
+func cursor(pointer string) bool {
+	switch pointer {
+	case "query:before", "query:after", "query:cursor":
+		return true
+	}
+	return strings.HasPrefix(pointer, "header:")
+}
+
+// discover asks the backend what the objects belong to of which the ledger
+// knows nothing. What cannot be asked about is out of reach where several
+// tenants share the backend, but for those who administer it.
+func (r *run) discover(ctx context.Context, ask []string, at map[string]*memproxy.Ref) error {
+	loc, ok := r.call.Backend.Adapter.(Locator)
+	if !ok || r.call.Backend.Fetch == nil || r.dry() {
+		return nil
+	}
+	var some []string
+	for _, id := range ask {
+		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
+			some = append(some, id)
+		} else if !r.alone() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
+			r.missing(at[id].Pointer)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	if len(some) > maxUnknown {
+		r.refuse(StatusUnprocessed, memproxy.Reason{
+			Code:   memproxy.LimitSideRequests,
+			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
+		})
+		return nil
+	}
+	found, err := r.located(ctx, loc, some)
+	if err != nil {
+		return err
+	}
+	v := r.viewer(r.g.opt.Signer, r.lookups())
+	memories := make([]memproxy.Memory, 0, len(found))
+	for _, m := range found {
+		memories = append(memories, m)
+	}
+	if err := v.lookUp(ctx, r.g, nil, memories); err != nil {
+		v.Blind = true
+	}
+	for _, id := range some {
+		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
+			r.missing(at[id].Pointer)
+		}
+	}
+	return nil
+}
+
+// A Namer is an Adapter whose answers name objects by ids that tell what they
+// are, so that they can be found whatever member they stand under.
+type Namer interface {
+	// Names returns every object that an answer names, with its pointer.
+	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
+
+	// Without returns the answer's body without what stands at the pointers.
+	Without(reply memproxy.Reply, gone []string) ([]byte, error)
+}
+
+// errOwners says that nobody could be asked whose the objects of an answer are.
+var errOwners = errors.New("the ledger cannot say whose the objects of the answer are")
+
+// strangers takes out of an answer whatever the ledger knows as another
+// tenant's: an identity that is attached to an agent, a tool, a member of a
+// group. What the answer's memories are was ruled on before.
+func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
+	namer, ok := ret.call.Backend.Adapter.(Namer)
+	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
+		return false, nil
+	}
+	refs, err := namer.Names(ret.call.Route, ret.reply)
+	if err != nil {
+		return false, err
+	}
+	theirs, err := strange(ctx, ret, refs)
+	if err != nil {
+		return false, errors.Join(errOwners, err)
+	}
+	var gone []string
+	for i := range refs {
+		if theirs[object{refs[i].Kind, refs[i].ID}] {
+			gone = append(gone, refs[i].Pointer)
+		}
+	}
+	if len(gone) == 0 {
+		return false, nil
+	}
+	ret.filtered += len(gone)
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
+	if slices.Contains(gone, "") { // it is the whole answer
+		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
+		return true, nil
+	}
+	body, err := namer.Without(ret.reply, gone)
+	if err != nil {
+		return false, err
+	}
+	ret.reply.Body = body
+	return false, nil
+}
+
+// maxMet bounds the objects of a stream that are remembered.
+const maxMet = 4096
+
+// met says of objects whether they are another tenant's.
+type met map[object]bool
+
+type object struct {
+	kind memproxy.TargetKind
+	id   string
+}
+
+// strange asks the ledger which of the objects are another tenant's: of each
+// once a stream, whose events name the same run and message over and over.
+func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error) {
+	m := met{}
+	if ret.single {
+		if ret.met == nil || len(ret.met) > maxMet {
+			ret.met = m
+		}
+		m = ret.met
+	}
+	known := ret.lookups()
+	var ask []memproxy.MemoryKey
+	for i := range refs {
+		if _, is := m[object{refs[i].Kind, refs[i].ID}]; !is {
+			ask = append(ask, known.key(refs[i].Kind, refs[i].ID))
+		}
+	}
+	if err := known.need(ctx, ask...); err != nil {
+		return nil, err
+	}
+	for _, k := range ask {
+		row := known.owner(k.Kind, k.ID)
+		m[object{k.Kind, k.ID}] = row != nil && row.Scope.Tenant != ret.Principal.Tenant
+	}
+	return m, nil
+}
+
+// adopt makes the objects that came to be with a write its caller's, unless
+// they are somebody's already.
+func (ret *effects) adopt(ctx context.Context) {
+	if ret.reading == nil || len(ret.reading.Made) == 0 {
+		return
+	}
+	rows := make([]memproxy.Ownership, len(ret.reading.Made))
+	for i, id := range ret.reading.Made {
+		rows[i] = ret.row(memproxy.TargetMemory, id)
+	}
+	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
+		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
+	}
+}

@@ -3,8 +3,11 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -75,4 +78,152 @@ func (l *Ledger) decrypt(ctx context.Context, ref, tenant string) ([]byte, error
 		return nil, l.wrap("read a content", err)
 	}
 	return l.opt.Vault.open(ref, tenant, c.envelope)
+}
+
+// compact gives up the oldest texts over the number that is kept, and notes
+// that it did. What somebody tampered with stays, as evidence, and the memory is
+// not verified any more; a verification of the chain names the place.
+func (t *transaction) compact(r *record) error {
+	if r.Number <= int64(t.l.opt.KeepVersions) {
+		return nil
+	}
+	old, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
+		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
+	if err != nil {
+		return err
+	}
+	for i := range old {
+		if sound, err := t.sound(&old[i]); err != nil {
+			return err
+		} else if !sound {
+			t.broken = true
+			_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+			return err
+		}
+	}
+	for i := range old {
+		gone := &old[i]
+		if err := t.giveUp(r.MemoryKey, gone.Number); err != nil {
+			return err
+		}
+		gone.Before, gone.SHA256 = gone.SHA256, ""
+		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
+		t.step(gone, memproxy.OpCompact, gone.Number, 0)
+	}
+	return nil
+}
+
+// sound reports whether a version is as it was written, and the one after it
+// follows it.
+func (t *transaction) sound(r *record) (bool, error) {
+	link := r.link()
+	if hex.EncodeToString(link) != r.Link || !t.l.opt.Vault.signed("version", r.key, link, r.mac) {
+		return false, nil
+	}
+	next, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
+		r.Backend, string(r.Kind), r.ID, r.Number+1)
+	return len(next) == 1 && next[0].previous == r.Link, err
+}
+
+func (t *transaction) giveUp(k memproxy.MemoryKey, number int64) error {
+	_, err := t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
+		k.Backend, string(k.Kind), k.ID, number)
+	if err != nil {
+		return err
+	}
+	_, err = t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
+	return err
+}
+
+// shredVersions destroys the texts of all versions of a memory.
+func (t *transaction) shredVersions(k memproxy.MemoryKey) error {
+	all, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
+	if err != nil {
+		return err
+	}
+	for _, number := range all {
+		if err := t.giveUp(k, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
+
+func scanRollback(s scanner) (memproxy.Rollback, error) {
+	var r memproxy.Rollback
+	var begun int64
+	err := s.Scan(&r.Decision, &r.Backend, &r.Kind, &r.ID, &r.Tenant, &r.Number, &r.Reviewer, &r.Reason, &r.Before, &begun)
+	r.Begun = moment(begun)
+	return r, err
+}
+
+// BeginRollback notes that a memory is about to be made what it was. It is
+// durable on return: whatever ends this process, UnfinishedRollbacks tells of
+// it. ErrState while another rollback of the memory is not over.
+func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
+	if err := validKey(r.MemoryKey); err != nil {
+		return err
+	}
+	for _, s := range [...]string{r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before} {
+		if err := storable(s); err != nil {
+			return refused("a part of the rollback %v", err)
+		}
+	}
+	if r.Decision == "" || r.Number < 1 {
+		return refused("a rollback has a decision and a version")
+	}
+	return l.change(ctx, func(t *transaction) error {
+		now := t.l.opt.Clock()
+		n, err := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
+			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: another rollback of the memory is not over", ErrState)
+		}
+		return err
+	})
+}
+
+// UnfinishedRollbacks claims the rollbacks whose lease is over, for another
+// lease, and returns them, the oldest first.
+func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
+	now := l.opt.Clock()
+	waiting, err := glance(ctx, l, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	return changed(ctx, l, func(t *transaction) (out []memproxy.Rollback, err error) {
+		for _, decision := range waiting {
+			mine, err := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
+				micros(now.Add(lease)), decision, micros(now))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, mine...)
+		}
+		return out, nil
+	})
+}
+
+// EndRollback keeps the version that a rollback made, if it made one, and
+// forgets the rollback, both or neither. What was ended before stays as it is:
+// then the version that is there comes back.
+func (l *Ledger) EndRollback(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
+	if l.opt.Vault == nil {
+		return memproxy.Version{}, ErrNoVault
+	}
+	if made != nil {
+		if err := validVersion(made); err != nil {
+			return memproxy.Version{}, err
+		}
+	}
+	return changed(ctx, l, func(t *transaction) (memproxy.Version, error) {
+		if _, err := t.run(`DELETE FROM rollback WHERE decision = ?`, decision); err != nil || made == nil {
+			return memproxy.Version{}, err
+		}
+		return t.append(*made)
+	})
 }

@@ -1,6 +1,6 @@
 -- The tables of a ledger, as a new one has them. Times are microseconds since 1970, zero
 -- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
--- changes a table adds a step to upgrades.go, too: TestUpgradedIsFresh compares the two.
+-- changes a table adds a step to schema.go, too: TestUpgradedIsFresh compares the two.
 
 CREATE TABLE ownership (
 	backend    TEXT    NOT NULL,

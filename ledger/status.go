@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -180,4 +181,140 @@ func count(b bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// setState changes a state, and reports whether it did. What a person decided
+// of a text stays until another text is there: what rules would do to it is
+// noted, and told.
+func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
+	st, prior, err := t.status(c.MemoryKey)
+	if err != nil {
+		return false, err
+	}
+	if len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
+		return false, nil
+	}
+	if c.Tenant != "" {
+		st.Tenant = c.Tenant
+	}
+	if !c.Expires.IsZero() {
+		st.Expires = c.Expires
+	}
+	if c.Person || st.Reviewed != "" {
+		text, err := t.textOf(c)
+		if err != nil {
+			return false, err
+		}
+		if !c.Person && (text == memproxy.AnyText || st.Reviewed == memproxy.AnyText && c.Text == "" || text == st.Reviewed) {
+			return false, t.keepDecided(c, &st, prior)
+		}
+		if st.Reviewed = ""; c.Person {
+			st.Reviewed = text
+		}
+	}
+	if c.Attestation != "" {
+		st.Attestation = c.Attestation
+	}
+	was := st.State
+	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
+	st.CurrentRules = ""
+	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	if err := t.putStatus(st, ""); err != nil {
+		return false, err
+	}
+	if was == st.State || st.Kind == memproxy.TargetDecision {
+		return true, nil
+	}
+	if err := t.accepted(c.MemoryKey, was, st.State, c.Person); err != nil {
+		return false, err
+	}
+	if err := t.validated(c.MemoryKey, st.State); err != nil {
+		return false, err
+	}
+	switch st.State {
+	case memproxy.StateFlagged:
+		err = t.notify(memproxy.NoticeFlagged, st.Tenant, st.ID, st)
+	case memproxy.StateQuarantined:
+		err = t.notify(memproxy.NoticeQuarantined, st.Tenant, st.ID, st)
+	}
+	return true, err
+}
+
+// keepDecided leaves a state as a person decided it, and notes what the rules
+// would do.
+func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Status, prior memproxy.MemoryState) error {
+	was := st.CurrentRules
+	if c.Rules != "" {
+		st.Rules, st.CurrentRules = c.Rules, ""
+	}
+	if c.State == memproxy.StateFlagged || c.State == memproxy.StateQuarantined {
+		st.CurrentRules = c.State
+	}
+	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.l.opt.Clock()) { // written again, with the same text
+		st.State, prior = prior, ""
+	}
+	if err := t.putStatus(*st, prior); err != nil || st.CurrentRules == "" || st.CurrentRules == was {
+		return err
+	}
+	return t.notify(memproxy.NoticeMemoryRuled, st.Tenant, st.ID, st)
+}
+
+// textOf is the hash of the text that a change is about.
+func (t *transaction) textOf(c *memproxy.StateChange) (string, error) {
+	if c.Text != "" {
+		return c.Text, nil
+	}
+	last, known, err := t.lastVersion(c.MemoryKey)
+	if err != nil || known && last.SHA256 != "" {
+		return last.SHA256, err
+	}
+	var sha string
+	_, err = t.one(`SELECT sha256 FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{c.Backend, string(c.Kind), c.ID}, &sha)
+	if sha == "" {
+		sha = memproxy.AnyText
+	}
+	return sha, err
+}
+
+const refMemory = "memory/"
+
+// Promote adds a reviewer's yes to a memory that waits for review, or is
+// untrusted, flagged or quarantined. It is validated and attested by humans once Need
+// distinct reviewers, its author not among them, said it. ErrState for a
+// memory in another state, ErrOwnReview for the author.
+func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error) {
+	if err := validKey(k); err != nil {
+		return memproxy.Tallied{}, err
+	}
+	if err := checkReview(r); err != nil {
+		return memproxy.Tallied{}, err
+	}
+	return changed(ctx, l, func(t *transaction) (tally memproxy.Tallied, err error) {
+		st, _, err := t.status(k)
+		if err != nil {
+			return tally, err
+		}
+		switch st.State {
+		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
+		default:
+			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
+		}
+		var author string
+		_, err = t.one(`SELECT actor FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{k.Backend, string(k.Kind), k.ID}, &author)
+		if err != nil {
+			return tally, err
+		}
+		subject := ref(refMemory, k.Backend, string(k.Kind), k.ID)
+		if tally, err = t.vote(subject, author, r); err != nil || !tally.Settled {
+			return tally, err
+		}
+		if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, subject); err != nil {
+			return tally, err
+		}
+		_, err = t.setState(&memproxy.StateChange{
+			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(r.Reviewer), Decision: st.Decision,
+			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
+		})
+		return tally, err
+	})
 }

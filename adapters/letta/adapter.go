@@ -1,6 +1,7 @@
 package letta
 
 import (
+	_ "embed" // the tables are data
 	"errors"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -113,3 +115,124 @@ func KindOf(id string) memproxy.TargetKind {
 func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
+
+// Refuse implements the gate's adapter. The SDKs show detail, and all of it
+// where there is no error.message. They repeat 409, 429 and 5xx by themselves,
+// writes too; the header tells them not to.
+func (a *Adapter) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
+	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
+	r.Header["X-Should-Retry"] = []string{"false"}
+	return r.Reply()
+}
+
+// passing says of every row that passes why it may: what touches no memory,
+// shows nobody's keys and changes nothing of the installation. A row without
+// its reason fails the tests.
+var passing = [...]struct{ id, why string }{
+	{"letta.warm_internal_search_cache", "starts to load an index that searches use; says only that it did"},
+	{"letta.list_models", "which models may be named by their handles; keys stand with providers"},
+	{"letta.list_embedding_models", "likewise, for embeddings"},
+	{"letta.cloud.models", "the catalogue that Letta Cloud publishes"},
+	{"letta.count_internal_agents", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_agents", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_blocks", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.get_total_storage_size", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_folders", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.retrieve_metadata", "sizes and numbers of files: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.get_folder_by_name", "a folder's id: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.list_agents_for_folder", "ids of agents: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_groups", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_identities", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_sources", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.get_sources_metadata", "sizes and numbers of files: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.get_source_id_by_name", "a folder's id: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.get_agents_for_source", "ids of agents: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.list_tags", "the tags that agents are sorted by: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.count_tools", "a number: derived, so all of what it is made of must be the caller's to see"},
+	{"letta.retrieve_metrics_for_run", "numbers of a run or a step, which is a target and must be the caller's to see"},
+	{"letta.retrieve_usage_for_run", "numbers of a run or a step, which is a target and must be the caller's to see"},
+	{"letta.retrieve_metrics_for_step", "numbers of a run or a step, which is a target and must be the caller's to see"},
+	{"letta.check_health", "public: a probe"},
+	{"letta.check_readiness", "public: a probe"},
+	{"letta.root", "public: a page of the server's own"},
+	{"letta.docs", "public: documentation"},
+	{"letta.redoc", "public: documentation"},
+	{"letta.openapi", "public: documentation"},
+	{"letta.favicon", "public: a picture"},
+	{"letta.assets", "public: files of the server's own page"},
+}
+
+// What answers are made of: what the server's own document says, and what it
+// does not.
+//
+//go:embed answers.txt
+var answerTable string
+
+//go:embed answers_more.txt
+var moreAnswers string
+
+// What the server's errors say.
+//
+//go:embed errors.txt
+var errorPhrases string
+
+// Prune implements the gate's pruner.
+func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	return answertable.Reply(a.members, rt, reply)
+}
+
+// PruneEvent implements the gate's pruner.
+func (a *Adapter) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
+	return a.members.PruneEvent(rt.ID, event)
+}
+
+// Structured implements the gate's pruner.
+func (a *Adapter) Structured(rt memproxy.Route) bool { return !a.members.Raw(rt.ID) }
+
+// shape says how a route's payload is laid out.
+type shape uint8
+
+const (
+	opaque   shape = iota // not decoded: the gate refuses, or the route is Pass
+	bare                  // path and query say everything
+	form                  // one object: ids, texts, metadata
+	block                 // one block, new or changed
+	blocks                // a list of blocks
+	agent                 // an agent with its memory inside
+	passage               // one passage
+	passages              // passages[]
+	chat                  // messages or input
+	batch                 // requests[], each a chat
+	gateway               // another provider's chat, with an agent behind it
+	capture               // turns of a chat that took place elsewhere
+	toolRun               // args of the tool in the path
+	search                // query texts and whose memory to look in
+	file                  // an agent file: JSON, or JSON in a form
+	upload                // a document in a form
+	config                // free-form settings whose strings steer or configure
+)
+
+// row is one line of the route table. In a path, {name} matches one segment,
+// {name...} the rest. Paths stand under /v1; the server has each of those
+// under /latest too. A last slash is not told apart, as the server redirects.
+type row struct {
+	method, path, id string
+	kind             memproxy.Kind
+	flags            flag
+	shape            shape
+}
+
+type flag uint8
+
+const (
+	bulk flag = 1 << iota
+	steering
+	derived
+	pass   // touches no memory
+	public // pass, for anybody: no identity, no record
+	self   // the agent in the path is itself what the route is about
+	lists  // the ids in the path only select: each element is judged by itself
+	inside // the answer holds an agent's memory
+)
+
+func (r *row) is(f flag) bool { return r.flags&f != 0 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // maxNamed bounds the objects that are looked up for one answer. The largest
@@ -98,4 +99,67 @@ func heldBy(gone []string, ptr string) bool {
 		}
 	}
 	return false
+}
+
+// newNames are the names that say whose a request is or what it is about, and
+// the parameters of queries that are read besides: where a page begins, its
+// size and its order.
+func newNames() *spelling.Names {
+	return spelling.New(
+		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
+		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
+		[]string{"before", "after", "limit", "top_k", "order", "ascending"},
+	)
+}
+
+// newHeaders are the headers that say who somebody is.
+func newHeaders() *spelling.Names {
+	names := make([]string, len(identityHeaders))
+	for i := range identityHeaders {
+		names[i] = identityHeaders[i].name
+	}
+	return spelling.New(names, nil, nil)
+}
+
+// byName are the members of payloads, at any depth, that name somebody's object
+// by a name instead of an id, and what they name. The server looks it up among
+// everybody's, and nobody can be asked whose it is, so that where several tenants
+// share the server it is out of reach; an id does the same.
+var byName = map[string]string{
+	"tools":         "tool",
+	"from_template": "template",
+}
+
+// builtIn reports whether a tool is one of those that every server brings, as of
+// 0.16.8: what they do, memproxy knows, and they belong to nobody.
+func builtIn(tool string) bool {
+	switch tool {
+	case "send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
+		"core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits",
+		"search_memory", "store_memories", "rethink_user_memory", "finish_rethinking_memory",
+		"send_message_to_agent_and_wait_for_reply", "send_message_to_agents_matching_tags", "send_message_to_agent_async",
+		"run_code", "run_code_with_tools", "web_search", "fetch_webpage", "open_files", "grep_files", "semantic_search_files":
+		return true
+	}
+	return false
+}
+
+// Brings implements the gate's bringer: the blocks that are attached, one by
+// one or named in an agent or a group. Archives and folders are not: what comes
+// out of them is judged when an agent searches.
+func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
+	switch op.Kind {
+	case memproxy.Attach, memproxy.Learn, memproxy.Correct:
+	default:
+		return nil
+	}
+	named := rt.ID == "letta.attach_core_memory_block" || rt.ID == "letta.attach_block_to_group"
+	var out []string
+	for _, id := range op.Targets {
+		// A block in the path is what the request is about: changed, or taken away.
+		if KindOf(id) == TargetBlock && (named || id != rt.Params["block_id"]) && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }

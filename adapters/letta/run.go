@@ -1,9 +1,15 @@
 package letta
 
 import (
+	"net/url"
+	"slices"
+	"strings"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/compensate"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Turn implements the gate's turner: the routes on which an agent answers can
@@ -83,4 +89,111 @@ func (a *Adapter) Rearms(rt memproxy.Route) string {
 		return rt.Params["agent_id"]
 	}
 	return ""
+}
+
+// Recover implements the gate's recoverer: a turn's key is an agent's id, of its
+// own conversation, or a conversation's.
+func (a *Adapter) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
+	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(key) + "/messages"}
+	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
+	if KindOf(key) != TargetAgent {
+		req.EscapedPath = "/v1/conversations/" + url.PathEscape(key) + "/messages"
+		opt.Agent, opt.Conversation = "", key
+	}
+	t, err := turn.New(opt)
+	if err != nil {
+		return memproxy.Request{}, nil, err
+	}
+	return req, &recovery{Turn: t}, nil
+}
+
+// recovery is the turn that answers a pause. It keeps away from calls that
+// somebody else is asked about: tools that need an approval by a rule of the
+// agent's own.
+type recovery struct {
+	*turn.Turn
+	asked []string
+}
+
+// Prepare implements memproxy.Turn.
+func (r *recovery) Prepare() (memproxy.Request, bool) {
+	q, more := r.Turn.Prepare()
+	q.Header = asSDK(nil)
+	return q, more
+}
+
+// Prepared implements memproxy.Turn.
+func (r *recovery) Prepared(reply memproxy.Reply) error {
+	doc, err := jsondoc.Parse(reply.Body, 0)
+	if err == nil && doc.Root.Kind == jsondoc.Object {
+		if rules := doc.Root.Get("tool_rules"); rules != nil {
+			for _, rule := range rules.Elems {
+				if rule.Get("type").Text() == "requires_approval" {
+					r.asked = append(r.asked, rule.Get("tool_name").Text())
+				}
+			}
+		}
+	}
+	return r.Turn.Prepared(reply)
+}
+
+// Waiting implements memproxy.Turn.
+func (r *recovery) Waiting() []memproxy.ToolCall {
+	calls := r.Turn.Waiting()
+	if slices.ContainsFunc(calls, func(c memproxy.ToolCall) bool { return slices.Contains(r.asked, c.Tool) }) {
+		return nil
+	}
+	return calls
+}
+
+// Watch implements the gate's compensator: runs that cannot be made to pause,
+// but whose agents are known before and can be waited for. Batches take hours,
+// and what is written behind another provider's chat is written some time
+// after the answer: nobody can say when those are over.
+func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
+	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
+	switch rt.ID {
+	case "letta.send_message", "letta.create_agent_message_stream", "letta.create_voice_chat_completions", "letta.run_tool_for_agent":
+	case "letta.create_agent_message_async":
+		opt.Background = true
+	case "letta.send_conversation_message":
+		opt.Agent, opt.Conversation = where(rt, body)
+	case "letta.create_chat_completion":
+		opt.Agent = member(body, "model")
+	default:
+		return nil, memproxy.ErrUngated
+	}
+	return watch(compensate.New(opt, a.lent()))
+}
+
+// Rewatch implements the gate's compensator.
+func (a *Adapter) Rewatch(picture []byte) (memproxy.Watch, error) {
+	return watch(compensate.Open(picture, a.lent()))
+}
+
+func (a *Adapter) lent() compensate.Tools {
+	return compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}
+}
+
+func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {
+	if err != nil {
+		return nil, err // and not a nil watch that is no nil interface
+	}
+	return w, nil
+}
+
+// prefixOf is the path under which the server's routes stand, as the caller
+// spelled it: "/v1".
+func prefixOf(req memproxy.Request) string {
+	prefix, _, _ := strings.Cut(strings.TrimPrefix(req.EscapedPath, "/"), "/")
+	return "/" + prefix
+}
+
+// member is a text of a body that was admitted.
+func member(body []byte, name string) string {
+	doc, err := jsondoc.Parse(body, 0)
+	if err != nil {
+		return ""
+	}
+	return doc.Root.Get(name).Text()
 }

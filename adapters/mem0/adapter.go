@@ -1,12 +1,16 @@
 package mem0
 
 import (
+	_ "embed" // the table is data
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -76,3 +80,50 @@ func (*Adapter) Name() string { return "mem0" }
 func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
+
+// Refuse implements the gate's adapter. Both SDKs read detail.
+func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
+	r := refusal.New(d, refusal.Words{NotFound: "Memory not found", Unauthorized: "the credential was not accepted"}, a.opt.Now)
+	switch {
+	case r.Status == 401:
+		r.Header["Www-Authenticate"] = []string{"Bearer"}
+	case r.Status == 404 && strings.HasPrefix(req.EscapedPath, "/v1/"):
+		r.Body.Error = "Memory not found!"
+	case r.Line != nil:
+		r.Header["X-Ratelimit-Limit"] = []string{strconv.FormatInt(r.Line.Limit, 10)}
+		r.Header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(r.Line.Remaining(), 10)}
+		if !r.Line.Reset.IsZero() {
+			r.Header["X-Ratelimit-Reset"] = []string{strconv.FormatInt(r.Line.Reset.Unix(), 10)}
+		}
+	}
+	return r.Reply()
+}
+
+// passing says of every row that passes why it may: what touches no memory,
+// shows nobody's keys and changes nothing of the installation. A row without
+// its reason fails the tests.
+var passing = [...]struct{ id, why string }{
+	{"mem0.ping", "public: a probe, which clients make when they are set up; the key's own account"},
+	{"mem0.v1.stats", "numbers: derived, so all of what they are made of must be the caller's to see"},
+	{"mem0.server.root", "public: leads to the documentation"},
+	{"mem0.server.docs", "public: documentation"},
+	{"mem0.server.redoc", "public: documentation"},
+	{"mem0.server.openapi", "public: documentation"},
+}
+
+//go:embed answers.txt
+var answerTable string
+
+// Prune implements the gate's pruner.
+func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	return answertable.Reply(a.members, rt, reply)
+}
+
+// PruneEvent implements the gate's pruner. No route of Mem0 answers with a
+// stream, so that nothing of one is claimed.
+func (a *Adapter) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
+	return a.members.PruneEvent(rt.ID, event)
+}
+
+// Structured implements the gate's pruner.
+func (a *Adapter) Structured(rt memproxy.Route) bool { return !a.members.Raw(rt.ID) }

@@ -38,13 +38,9 @@ var (
 		"telemetry/audit.Log":             53,
 	}
 	manyFiles = map[string]int{
-		".":                      36,
-		"adapters/letta":         41,
-		"adapters/mem0":          32,
 		"adapters/mem0/embedded": 28,
-		"gate":                   65,
-		"ledger":                 47,
-		"review":                 28,
+		"gate":                   40,
+		"ledger":                 30,
 	}
 )
 
