@@ -22,7 +22,7 @@ func lettaPeople(t *testing.T, author, text string) (l *lettaRig, block string) 
 
 func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRig, block string) {
 	t.Helper()
-	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, keys()...)
+	l = startLettaWith(t, agent, withPeople(conf), func(h http.Handler) http.Handler { return h }, replacements()...)
 	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"human","value":%q}`, text), as(author)...)
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {

@@ -32,13 +32,13 @@ func as(who string, more ...string) []string {
 
 func withPeople(conf string) string { return strings.Replace(conf, "  keys:\n", "  keys:\n"+people, 1) }
 
-func keys(more ...string) []string {
+func replacements(more ...string) []string {
 	return append([]string{"HUMAN", sha("human-key"), "BETTER", sha("better-key"), "PEER", sha("peer-key"), "REVIEWER", sha("reviewer-key")}, more...)
 }
 
 func startPeople(t *testing.T, more string) *rig {
 	t.Helper()
-	return start(t, withPeople(screeningConf), keys("SCREENING", more)...)
+	return start(t, withPeople(screeningConf), replacements("SCREENING", more)...)
 }
 
 // note adds a fact in somebody's name and returns its id.

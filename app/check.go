@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/memproxy/memproxy/config"
-	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -181,9 +181,9 @@ func MakeKeys(dir string) (public, origin string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if _, err := ledger.LoadOrCreateKey(dir, rand.Reader); err != nil {
+	if _, err := keys.LoadOrCreate(dir, rand.Reader); err != nil {
 		return "", "", err
 	}
-	_, err = ledger.LoadOrCreateVaultKeys(dir, rand.Reader)
+	_, err = keys.LoadOrCreateVault(dir, rand.Reader)
 	return filepath.Join(dir, audit.PublicKeyFile), "memproxy/" + Fingerprint(key), err
 }

@@ -59,7 +59,7 @@ func TestNewCallersWait(t *testing.T) {
 func TestTiersAreEarned(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	r := startAt(t, clock.Now, withPeople(screeningConf), keys("SCREENING", "  established: {facts: 4, age: 1d, corrected: 0.1}")...)
+	r := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "  established: {facts: 4, age: 1d, corrected: 0.1}")...)
 	given := func(who string) float64 {
 		t.Helper()
 		_, c, _ := r.fact(r.note(who, "Ann plays go on "+fmt.Sprint(r.back.count())+".", `,"metadata":{"confidence":0.95}`))

@@ -124,7 +124,7 @@ func TestNoClaimedSourceScreensMoreLeniently(t *testing.T) {
 	}
 
 	clock := ledgertest.NewClock()
-	later := startAt(t, clock.Now, withPeople(screeningConf), keys("SCREENING", "screening: {enabled: false}")...)
+	later := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "screening: {enabled: false}")...)
 	agents := later.written(held, `,"metadata":{"source":"user"}`)
 	people := later.note("human", held, `,"metadata":{"source":"user"}`)
 	later.stop()

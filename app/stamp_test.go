@@ -92,7 +92,7 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 func TestRelayedTimes(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	r := startAt(t, clock.Now, withPeople(screeningConf), keys("SCREENING", "")...)
+	r := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "")...)
 	relayed := strings.TrimSuffix(noted("Ann was hired."), "}") + `,"timestamp":978307200}`
 	inMetadata := strings.TrimSuffix(noted("Ann was hired."), "}") + `,"metadata":{"created_at":"2001-01-01T00:00:00Z"}}`
 	for path, body := range map[string]string{"/v3/memories/add/": relayed, "/memories": inMetadata} {

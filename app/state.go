@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/upkeep"
@@ -37,8 +38,8 @@ type state struct {
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
 	ledger    *ledger.Ledger
-	keys      ledger.Keys
-	signer    *ledger.Signer // of stamps
+	keys      keys.Set
+	signer    *keys.Signer // of stamps
 	budget    gate.Budget
 	// sharedBudget is Redis behind budget, nil where there is none.
 	sharedBudget *redisstore.Store
@@ -147,20 +148,20 @@ func (s *state) openLedger() error {
 		return err
 	}
 	s.group.Own(stageStores, func(context.Context) error { return s.ledger.Close() })
-	if s.keys, err = ledger.LoadOrCreateKey(s.path("keys"), rand.Reader); err != nil {
+	if s.keys, err = keys.LoadOrCreate(s.path("keys"), rand.Reader); err != nil {
 		return err
 	}
-	s.signer, err = ledger.NewSigner(s.keys)
+	s.signer, err = keys.NewSigner(s.keys)
 	return err
 }
 
 // vault has the keys of the ledger's contents.
-func (s *state) vault() (*ledger.Vault, error) {
-	keys, err := ledger.LoadOrCreateVaultKeys(s.path("keys"), rand.Reader)
+func (s *state) vault() (*keys.Vault, error) {
+	set, err := keys.LoadOrCreateVault(s.path("keys"), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	return ledger.NewVault(keys, rand.Reader)
+	return keys.NewVault(set, rand.Reader)
 }
 
 // auditKey is the log's key: one that is made elsewhere, or the state's own.
@@ -172,7 +173,7 @@ func (s *state) auditKey() (ed25519.PrivateKey, error) {
 }
 
 // ledgerOptions are a file of one's own, or a database that replicas share.
-func (s *state) ledgerOptions(vault *ledger.Vault) ledger.Options {
+func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	opt := ledger.Options{Timeout: ledger.DefaultTimeout * max(1, s.patience), Path: s.path("ledger.db"), Clock: s.clock, Lost: s.lost, Told: s.chronicled, Broken: s.broken.Send, Vault: vault, Locks: lockLimits(s.cfg), MaxHolds: s.cfg.Review.MaxHeldAll, MaxPrincipalHolds: s.cfg.Review.MaxHeld, MaxUserHolds: s.cfg.Review.MaxHeldUser}
 	opt.Progress = func(part string) { s.log.Info("the ledger is migrated", "part", part) }
 	if s.cfg.Review.Webhook != nil {

@@ -68,7 +68,7 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 // is corrected.
 func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, replacements()...)
 	var last float64
 	for i := range 25 {
 		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann's desk is number %d"}`, i), as("peer")...)
@@ -104,7 +104,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := filepath.Join(r.dir, "explain.yaml")
-	text := strings.NewReplacer(keys("SCREENING", "", "UPSTREAM", r.up, "DIR", r.dir, "KEY", sha(devToken))...).Replace(withPeople(screeningConf))
+	text := strings.NewReplacer(replacements("SCREENING", "", "UPSTREAM", r.up, "DIR", r.dir, "KEY", sha(devToken))...).Replace(withPeople(screeningConf))
 	body := filepath.Join(r.dir, "body.json")
 	writeFile(t, conf, text)
 	writeFile(t, body, noted("Ann skates."))
@@ -182,7 +182,7 @@ func TestLaundering(t *testing.T) {
 // Proves TRL-5, EDGE-5: the same in front of Letta, by the block's id.
 func TestLaunderingInLetta(t *testing.T) {
 	t.Parallel()
-	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, keys()...)
+	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, replacements()...)
 	block := func(confidence float64) (string, float64) {
 		t.Helper()
 		a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":"Ann likes green tea","metadata":{"confidence":%v}}`, confidence), as("")...)

@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -54,11 +55,11 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = led.Close() })
-	keys, err := ledger.LoadOrCreateKey(tb.TempDir(), rand.Reader)
+	stamps, err := keys.LoadOrCreate(tb.TempDir(), rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	signer, err := ledger.NewSigner(keys)
+	signer, err := keys.NewSigner(stamps)
 	if err != nil {
 		tb.Fatal(err)
 	}

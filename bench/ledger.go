@@ -27,6 +27,7 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/screen"
@@ -277,11 +278,11 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	keys, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+	stamps, err := keys.LoadOrCreate(dir, rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	signer, err := ledger.NewSigner(keys)
+	signer, err := keys.NewSigner(stamps)
 	if err != nil {
 		return nil, nil, err
 	}

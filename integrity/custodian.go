@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -51,7 +52,7 @@ type Options struct {
 	Audit    *audit.Log
 	AuditDir string
 	Ledger   *ledger.Ledger
-	Signer   *ledger.Signer
+	Signer   *keys.Signer
 	Log      *slog.Logger
 	Clock    func() time.Time
 	NewID    func() string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // chainDomain is the version of the links' encoding.
@@ -18,12 +19,12 @@ const chainDomain = "memproxy version 1"
 // compacted) is not in it, and neither is the place: a record that was moved
 // is then known for what it is.
 func (r *record) link() []byte {
-	b := appendField(nil, chainDomain)
+	b := keys.AppendField(nil, chainDomain)
 	for _, s := range [...]string{
 		r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
 		r.Decision, r.SHA256, r.Before, r.metadata, r.previous, r.behind,
 	} {
-		b = appendField(b, s)
+		b = keys.AppendField(b, s)
 	}
 	for _, n := range [...]int64{r.Number, r.at, int64(r.Confidence), int64(r.Score)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
@@ -49,9 +50,9 @@ type head struct {
 }
 
 func (h *head) data() []byte {
-	b := appendField(nil, h.tenant)
-	b = appendField(b, h.link)
-	b = appendField(b, h.baseLink)
+	b := keys.AppendField(nil, h.tenant)
+	b = keys.AppendField(b, h.link)
+	b = keys.AppendField(b, h.baseLink)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.place))
 	return binary.BigEndian.AppendUint64(b, uint64(h.base))
 }
@@ -61,7 +62,7 @@ const headColumns = `tenant, place, link, base, base_link, vault, mac`
 func (l *Ledger) scanHead(s scanner) (head, error) {
 	var h head
 	err := s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
-	h.broken = err == nil && !l.opt.Vault.signed("chain", h.key, h.data(), h.mac)
+	h.broken = err == nil && !l.opt.Vault.Signed("chain", h.key, h.data(), h.mac)
 	return h, err
 }
 
@@ -94,7 +95,7 @@ func (t *transaction) head(tenant string) (head, error) {
 		if len(last) == 1 { // somebody took the end away: it goes on, and stays unsigned
 			h.place, h.link = last[0].place, last[0].Link
 		} else {
-			h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
+			h.key, h.mac = t.l.opt.Vault.Sign("chain", h.data())
 		}
 		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
 		if err != nil {
@@ -125,7 +126,7 @@ func (t *transaction) putHeads() error {
 }
 
 func (t *transaction) putHead(h head) error {
-	h.key, h.mac = t.l.opt.Vault.sign("chain", h.data())
+	h.key, h.mac = t.l.opt.Vault.Sign("chain", h.data())
 	if h.broken {
 		h.key, h.mac = "", []byte{}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // What a content belongs to begins its ref.
@@ -35,12 +36,12 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 
 // encrypt writes a content in the transaction. One that is there stays.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) error {
-	e, err := t.l.opt.Vault.seal(ref, tenant, plain)
+	e, err := t.l.opt.Vault.Seal(ref, tenant, plain)
 	if err != nil {
 		return err
 	}
 	_, err = t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		ref, tenant, e.key, e.wrapped, e.body)
+		ref, tenant, e.Key, e.Wrapped, e.Body)
 	return err
 }
 
@@ -54,12 +55,12 @@ const contentColumns = `SELECT ref, tenant, vault, wrapped, body FROM content `
 
 type content struct {
 	ref, tenant string
-	envelope
+	keys.Envelope
 }
 
 func scanContent(s scanner) (content, error) {
 	var c content
-	err := s.Scan(&c.ref, &c.tenant, &c.key, &c.wrapped, &c.body)
+	err := s.Scan(&c.ref, &c.tenant, &c.Key, &c.Wrapped, &c.Body)
 	return c, err
 }
 
@@ -77,7 +78,7 @@ func (l *Ledger) decrypt(ctx context.Context, ref, tenant string) ([]byte, error
 	if err != nil {
 		return nil, l.wrap("read a content", err)
 	}
-	return l.opt.Vault.open(ref, tenant, c.envelope)
+	return l.opt.Vault.Open(ref, tenant, c.Envelope)
 }
 
 // compact gives up the oldest texts over the number that is kept, and notes
@@ -118,7 +119,7 @@ func (t *transaction) compact(r *record) error {
 // follows it.
 func (t *transaction) sound(r *record) (bool, error) {
 	link := r.link()
-	if hex.EncodeToString(link) != r.Link || !t.l.opt.Vault.signed("version", r.key, link, r.mac) {
+	if hex.EncodeToString(link) != r.Link || !t.l.opt.Vault.Signed("version", r.key, link, r.mac) {
 		return false, nil
 	}
 	next, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,

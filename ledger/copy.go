@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // ReplacedSuffix ends the name of what Restore found in the place of the ledger.
@@ -260,5 +262,5 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 	if err := os.Rename(tmp, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	return durable.SyncDir(filepath.Dir(to))
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 const crashHolds = "MEMPROXY_LEDGER_CRASH_HOLDS"
 
 // crashVault is the same in every process of the test.
-func crashVault(t *testing.T) *ledger.Vault {
+func crashVault(t *testing.T) *keys.Vault {
 	secret := sha256.Sum256([]byte("crash test"))
-	k, err := ledger.NewKey(secret[:])
+	k, err := keys.New(secret[:])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -25,7 +26,7 @@ const (
 
 func crashOptions(t *testing.T, path string, durable bool) ledger.Options {
 	t.Helper()
-	k, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize)) // the same in each process
+	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size)) // the same in each process
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,52 +8,20 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-func testVault(t testing.TB) *Vault {
+func testVault(t testing.TB) *keys.Vault {
 	t.Helper()
-	k, err := NewKey(bytes.Repeat([]byte{7}, KeySize))
+	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := NewVault(Keys{Signing: k}, rand.Reader)
+	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
-}
-
-// An envelope opens as what was sealed, under its name and tenant, or not at all.
-func FuzzEnvelope(f *testing.F) {
-	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
-	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
-	v := testVault(f)
-	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
-		e, err := v.seal(ref, tenant, plain)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := v.open(ref, tenant, e); err != nil || !bytes.Equal(got, plain) {
-			t.Fatalf("%q, %v", got, err)
-		}
-		for name, bad := range map[string]envelope{
-			"wrapped": {e.key, wrapped, e.body}, "body": {e.key, e.wrapped, body},
-			"all": {v.current, wrapped, body}, "key": {key, e.wrapped, e.body},
-		} {
-			if name == "key" && key == e.key {
-				continue
-			}
-			if _, err := v.open(ref, tenant, bad); err == nil {
-				t.Fatalf("another %s opens", name)
-			}
-		}
-		if _, err := v.open(ref+"x", tenant, e); err == nil {
-			t.Fatal("it opens under another name")
-		}
-		if _, err := v.open(ref, tenant+"x", e); err == nil {
-			t.Fatal("it opens for another tenant")
-		}
-	})
 }
 
 // A cursor is read as it was written; what is none is refused, never guessed.

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // ClaimHold gives one caller an approved hold to send upstream. Exactly one
@@ -32,7 +33,7 @@ func (l *Ledger) ClaimHold(ctx context.Context, id string, lease time.Duration) 
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
-	random, err := l.opt.Vault.bytes(16)
+	random, err := l.opt.Vault.Random(16)
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
@@ -299,7 +300,7 @@ func (l *Ledger) sketchKey(ctx context.Context) ([]byte, error) {
 	if key := l.similar.Load(); key != nil {
 		return *key, nil
 	}
-	key, err := l.opt.Vault.bytes(KeySize)
+	key, err := l.opt.Vault.Random(keys.Size)
 	if err != nil {
 		return nil, err
 	}

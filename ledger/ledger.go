@@ -32,9 +32,6 @@
 // are cached in memory. Or it is a Postgres database (Options.URL) that
 // several proxies share; nothing is cached then, and all writes wait for their
 // commit. Both run the same statements and pass the same contract, ledgertest.
-//
-// The package also signs provenance stamps (Signer), because a stamp is the
-// ledger's row in the form in which it travels with a memory.
 package ledger
 
 import (

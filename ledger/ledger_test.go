@@ -16,12 +16,13 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 var (
 	_ gate.Ledger      = (*ledger.Ledger)(nil)
-	_ gate.Signer      = (*ledger.Signer)(nil)
+	_ gate.Signer      = (*keys.Signer)(nil)
 	_ ledgertest.Store = (*ledger.Ledger)(nil)
 )
 

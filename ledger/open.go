@@ -15,6 +15,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // The errors of Open and of calls.
@@ -27,6 +28,11 @@ var (
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
 	// ErrOlder: the file was written by a memproxy whose tables are known no more.
 	ErrOlder = errors.New("the ledger was written by a memproxy that is too old to upgrade from")
+	// ErrNoVault: the ledger was opened without a Vault.
+	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
+	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
+	ErrShredded = keys.ErrShredded
+	ErrSealed   = keys.ErrSealed
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
 	// ErrFull: there are as many of something as may be.

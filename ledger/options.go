@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // The defaults of Options.
@@ -58,7 +59,7 @@ type Options struct {
 	Durable bool
 	// Vault encrypts contents and signs the chains of versions. Nil: holds
 	// and versions are ErrNoVault.
-	Vault *Vault
+	Vault *keys.Vault
 	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull,
 	// unless it is the first of a caller who is known. A quarter of them may be
 	// of callers whom nobody knows. Zero is the default.

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // redo is the log of entries that were queued and may not be in the database yet,
@@ -25,7 +25,7 @@ import (
 // A frame is its length, the entry's number, the length and name of the key, the
 // sealed entry, and zeros up to a multiple of four. Frames of no length were erased.
 type redo struct {
-	vault *Vault
+	vault *keys.Vault
 
 	mu    sync.Mutex // held from numbering an entry until it is queued
 	file  *os.File
@@ -100,11 +100,11 @@ func (r *redo) append(entry []byte) (uint64, error) {
 		return 0, nil
 	}
 	number := r.last + 1
-	sealed, err := r.vault.sealRedo(number, entry)
+	sealed, err := r.vault.SealEntry(number, entry)
 	if err != nil {
 		return 0, err
 	}
-	name := r.vault.current
+	name := r.vault.Current()
 	frame := make([]byte, redoHead, redoHead+len(name)+len(sealed)+3)
 	binary.BigEndian.PutUint32(frame, uint32(redoHead+len(name)+len(sealed)))
 	binary.BigEndian.PutUint64(frame[4:], number)
@@ -185,7 +185,7 @@ func openRedo(ctx context.Context, l *Ledger) (left []*job, err error) {
 	}
 	r.done = int64(len(text))
 	for at := 0; at < len(text); {
-		n, number, entry, err := r.vault.openRedo(text[at:])
+		n, number, entry, err := readFrame(r.vault, text[at:])
 		if n == 0 {
 			break // written in part, for a caller who was not answered
 		}
@@ -221,13 +221,8 @@ func resume(l *Ledger, left []*job) error {
 	return l.redo.applied(0, true)
 }
 
-// sealRedo encrypts an entry of the redo log.
-func (v *Vault) sealRedo(number uint64, entry []byte) ([]byte, error) {
-	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
-}
-
-// openRedo reads a frame: its length, zero when it is not whole, and the entry.
-func (v *Vault) openRedo(text []byte) (n int, number uint64, entry []byte, err error) {
+// readFrame reads a frame: its length, zero when it is not whole, and the entry.
+func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, entry []byte, err error) {
 	if len(text) < 4 {
 		return 0, 0, nil, nil
 	}
@@ -240,12 +235,6 @@ func (v *Vault) openRedo(text []byte) (n int, number uint64, entry []byte, err e
 	}
 	number = binary.BigEndian.Uint64(text[4:])
 	name, sealed := string(text[redoHead:redoHead+int(text[12])]), text[redoHead+int(text[12]):n]
-	key, known := v.keys[name]
-	if !known {
-		return (n + 3) &^ 3, number, nil, fmt.Errorf("%w: it is under key %.16q, which is missing", ErrSealed, name)
-	}
-	if entry, err = decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), "")); err != nil {
-		err = fmt.Errorf("%w: it was changed", ErrSealed)
-	}
+	entry, err = vault.OpenEntry(name, number, sealed)
 	return (n + 3) &^ 3, number, entry, err
 }

@@ -200,7 +200,7 @@ func TestRedoErases(t *testing.T) {
 	}
 	var found []string
 	for at := 0; at < len(text); {
-		n, _, entry, err := r.vault.openRedo(text[at:])
+		n, _, entry, err := readFrame(r.vault, text[at:])
 		if n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -279,7 +279,7 @@ func FuzzRedoFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 1, 0})
 	f.Add(bytes.Repeat([]byte{255}, 40))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		n, _, entry, err := v.openRedo(text)
+		n, _, entry, err := readFrame(v, text)
 		if entry != nil || n < 0 || err != nil && !errors.Is(err, ErrSealed) {
 			t.Errorf("%d, %q, %v", n, entry, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -115,7 +116,7 @@ func TestShreddedKeyIsGone(t *testing.T) {
 func TestVaultRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	old, next := ledgertest.Key(t), ledgertest.Key(t)
-	for i, keys := range [][]ledger.Key{{old}, {next, old}, {next}} {
+	for i, keys := range [][]keys.Key{{old}, {next, old}, {next}} {
 		l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, keys...)})
 		if i < 2 {
 			id := fmt.Sprint("h", i)

@@ -159,7 +159,7 @@ func (v *verifier) selfCheck(r *record) bool {
 		v.fault(memproxy.FaultTamper, r.place, r, "the record was changed")
 		return false
 	}
-	if !v.l.opt.Vault.signed("version", r.key, link, r.mac) {
+	if !v.l.opt.Vault.Signed("version", r.key, link, r.mac) {
 		v.fault(memproxy.FaultForge, r.place, r, "the record is not signed by this installation")
 		return false
 	}

@@ -131,7 +131,7 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	}
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
-	r.key, r.mac = t.l.opt.Vault.sign("version", link)
+	r.key, r.mac = t.l.opt.Vault.Sign("version", link)
 	if err := t.insertRecord(&r); err != nil {
 		return v, err
 	}

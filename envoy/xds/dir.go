@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -140,7 +141,7 @@ func (d *Dir) Last() (uint64, error) {
 
 // Publish puts a release into the directory. A number is used once.
 func (d *Dir) Publish(r *policy.Release) error {
-	return create(d.path, fmt.Sprintf("%06d.release", r.Number), r.Encoded())
+	return durable.Create(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
 }
 
 // Marks implements Store.
@@ -192,26 +193,8 @@ func (d *Dir) Put(m Mark) error {
 	if err != nil {
 		return err
 	}
-	if err := create(d.marks, fmt.Sprintf("%06d.%s", m.Release, kind), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := durable.Create(filepath.Join(d.marks, fmt.Sprintf("%06d.%s", m.Release, kind)), append(b, '\n')); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
-	}
-	return nil
-}
-
-// create makes a file whole or not at all, and never in the place of another.
-func create(dir, name string, content []byte) error {
-	tmp, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return fmt.Errorf("xds: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Link(tmp.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		return fmt.Errorf("xds: %w", err)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // speaker is whoever the next request is from.
@@ -234,11 +235,11 @@ func TestNamesStayWhoseTheyAre(t *testing.T) {
 
 func namesStay(t *testing.T) {
 	const sequences, length = 4800, 24
-	key, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize))
+	key, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
 	if err != nil {
 		t.Fatal(err)
 	}
-	vault, err := ledger.NewVault(ledger.Keys{Signing: key}, rand.Reader)
+	vault, err := keys.NewVault(keys.Set{Signing: key}, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

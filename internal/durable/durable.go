@@ -1,5 +1,5 @@
-// Package durable replaces files: whoever reads one, after a crash too, finds all of
-// its old content or all of its new.
+// Package durable makes and replaces files: whoever reads one, after a crash too, finds all of
+// its content or, before, all of the old.
 package durable
 
 import (
@@ -15,8 +15,7 @@ const temp = ".tmp"
 // Replace gives the name path to a new file, of mode 0600, that write fills. When it
 // returns nil, content and name are on the disk; otherwise what was there is as it was.
 func Replace(path string, write func(*os.File) error) (err error) {
-	dir, name := filepath.Split(path)
-	f, err := os.CreateTemp(filepath.Clean(dir), "."+name+".*"+temp) // 0600
+	f, err := partial(path)
 	if err != nil {
 		return err
 	}
@@ -43,6 +42,31 @@ func Write(path string, content []byte) error {
 		_, err := f.Write(content)
 		return err
 	})
+}
+
+// Create makes a file, of mode 0600, whole or not at all. Where there is one already it
+// is an fs.ErrExist, and that one stays. When it returns nil, content and name are on the
+// disk.
+func Create(path string, content []byte) (err error) {
+	f, err := partial(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// partial is a new file in the directory of another one.
+func partial(path string) (*os.File, error) {
+	dir, name := filepath.Split(path)
+	return os.CreateTemp(filepath.Clean(dir), "."+name+".*"+temp) // 0600
 }
 
 // Partial reports whether a file of this name is one that Replace did not complete.

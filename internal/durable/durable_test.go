@@ -60,6 +60,13 @@ func TestReplace(t *testing.T) {
 	if err := Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
 		t.Errorf("a directory was replaced, or left %v: %v", filesIn(t, dir), err)
 	}
+	if err := Create(path, []byte("three")); !errors.Is(err, os.ErrExist) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 2 {
+		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
+	}
+	other := filepath.Join(dir, "other")
+	if err := Create(other, []byte("three")); err != nil || contentOf(t, other) != "three" || len(filesIn(t, dir)) != 3 {
+		t.Errorf("%v; %v", err, filesIn(t, dir))
+	}
 	if err := Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}

@@ -40,7 +40,7 @@ var (
 	manyFiles = map[string]int{
 		"adapters/mem0/embedded": 28,
 		"gate":                   40,
-		"ledger":                 30,
+		"ledger":                 27,
 	}
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // Fixtures of schema 11 with every kind of row, made at a729c69 by testdata/a729c69.go.txt
@@ -38,7 +39,7 @@ func unzip(t testing.TB, zipped []byte) []byte {
 // OldOptions open the fixtures.
 func OldOptions(t testing.TB) ledger.Options {
 	t.Helper()
-	k, err := ledger.NewKey(bytes.Repeat([]byte{7}, ledger.KeySize))
+	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
 	must(t, "NewKey", err)
 	later := NewClock()
 	later.Pass(time.Hour)

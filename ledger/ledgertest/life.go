@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // Clock is a time that a test moves. It is safe for concurrent use.
@@ -37,27 +38,27 @@ func (c *Clock) Pass(d time.Duration) {
 }
 
 // Key returns a new key.
-func Key(t testing.TB) ledger.Key {
+func Key(t testing.TB) keys.Key {
 	t.Helper()
-	secret := make([]byte, ledger.KeySize)
+	secret := make([]byte, keys.Size)
 	if _, err := rand.Read(secret); err != nil {
 		t.Fatal(err)
 	}
-	k, err := ledger.NewKey(secret)
+	k, err := keys.New(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-// Vault returns a vault under the keys, the first of which encrypts; without
+// Vault returns a vault under some keys, the first of which encrypts; without
 // any, under a new one.
-func Vault(t testing.TB, keys ...ledger.Key) *ledger.Vault {
+func Vault(t testing.TB, under ...keys.Key) *keys.Vault {
 	t.Helper()
-	if len(keys) == 0 {
-		keys = []ledger.Key{Key(t)}
+	if len(under) == 0 {
+		under = []keys.Key{Key(t)}
 	}
-	v, err := ledger.NewVault(ledger.Keys{Signing: keys[0], Verifying: keys[1:]}, rand.Reader)
+	v, err := keys.NewVault(keys.Set{Signing: under[0], Verifying: under[1:]}, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

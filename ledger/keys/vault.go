@@ -1,4 +1,4 @@
-package ledger
+package keys
 
 import (
 	"crypto/aes"
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/memproxy/memproxy"
@@ -18,7 +19,7 @@ import (
 // The errors of encrypted contents.
 var (
 	// ErrNoVault: the ledger was opened without a Vault.
-	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
+	ErrNoVault = errors.New("keys: no key to encrypt contents with")
 	// ErrShredded: the content's key was destroyed, or there never was one.
 	ErrShredded = fmt.Errorf("ledger: %w", memproxy.ErrGone)
 	// ErrSealed: a content that none of the keys opens: it was changed, moved
@@ -49,26 +50,26 @@ type vaultKey struct {
 	chain      []byte
 }
 
-// LoadOrCreateVaultKeys reads the vault keys of a directory, vault.key and
-// vault-NAME.key, as LoadOrCreateKey reads the stamp keys. Without them held
+// LoadOrCreateVault reads the vault keys of a directory, vault.key and
+// vault-NAME.key, as LoadOrCreate reads the stamp keys. Without them held
 // writes and texts of versions cannot be read: back them up, elsewhere than
 // the ledger.
-func LoadOrCreateVaultKeys(dir string, random io.Reader) (Keys, error) {
+func LoadOrCreateVault(dir string, random io.Reader) (Set, error) {
 	return vaultKeys.loadOrCreate(dir, random)
 }
 
 // NewVault returns a vault that encrypts under keys.Signing and opens what any
 // of the keys encrypted. Random gives keys and nonces; crypto/rand.Reader.
-func NewVault(keys Keys, random io.Reader) (*Vault, error) {
+func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	if keys.Signing == (Key{}) || random == nil {
-		return nil, errors.New("ledger: a vault needs a key and a source of randomness")
+		return nil, errors.New("keys: a vault needs a key and a source of randomness")
 	}
 	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, random: random}
 	all := append([]Key{keys.Signing}, keys.Verifying...)
 	for i, k := range all {
 		id := k.ID()
 		if slices.ContainsFunc(all[:i], func(o Key) bool { return o.ID() == id && o != k }) {
-			return nil, errors.New("ledger: two vault keys have the id " + id + "; remove one")
+			return nil, errors.New("keys: two vault keys have the id " + id + "; remove one")
 		}
 		wrap, err := derive(k, "wrap")
 		if err != nil {
@@ -96,7 +97,7 @@ func NewVault(keys Keys, random io.Reader) (*Vault, error) {
 }
 
 func derive(k Key, use string) ([]byte, error) {
-	return hkdf.Key(sha256.New, k.secret[:], nil, "memproxy vault "+use, KeySize)
+	return hkdf.Key(sha256.New, k.secret[:], nil, "memproxy vault "+use, Size)
 }
 
 func newGCM(key []byte) (cipher.AEAD, error) {
@@ -107,40 +108,43 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// envelope is an encrypted content. Without wrapped it cannot be opened.
-type envelope struct {
-	key     string // id of the key that wrapped is encrypted under
-	wrapped []byte // nonce and item key
-	body    []byte // nonce and content
+// Envelope is an encrypted content. Without Wrapped it cannot be opened.
+type Envelope struct {
+	Key     string // id of the key that Wrapped is encrypted under
+	Wrapped []byte // nonce and item key
+	Body    []byte // nonce and content
 }
 
 // bound is the associated data of an envelope.
 func bound(use, ref, tenant string) []byte {
-	b := appendField(nil, vaultDomain)
-	b = appendField(b, use)
-	b = appendField(b, ref)
-	return appendField(b, tenant)
+	b := AppendField(nil, vaultDomain)
+	b = AppendField(b, use)
+	b = AppendField(b, ref)
+	return AppendField(b, tenant)
 }
 
-func (v *Vault) seal(ref, tenant string, plain []byte) (envelope, error) {
-	item, err := v.bytes(KeySize)
+// Seal encrypts a content for its item and tenant.
+func (v *Vault) Seal(ref, tenant string, plain []byte) (Envelope, error) {
+	item, err := v.Random(Size)
 	if err != nil {
-		return envelope{}, err
+		return Envelope{}, err
 	}
 	defer clear(item)
 	aead, err := newGCM(item)
 	if err != nil {
-		return envelope{}, err
+		return Envelope{}, err
 	}
 	body, err := v.encrypt(aead, plain, bound("content", ref, tenant))
 	if err != nil {
-		return envelope{}, err
+		return Envelope{}, err
 	}
 	wrapped, err := v.encrypt(v.keys[v.current].wrap, item, bound("key", ref, tenant))
-	return envelope{v.current, wrapped, body}, err
+	return Envelope{v.current, wrapped, body}, err
 }
 
-func (v *Vault) open(ref, tenant string, e envelope) ([]byte, error) {
+// Open decrypts what Seal encrypted for the same item and tenant: ErrShredded where its
+// key was destroyed, ErrSealed where it cannot be opened.
+func (v *Vault) Open(ref, tenant string, e Envelope) ([]byte, error) {
 	item, err := v.unwrap(ref, tenant, e)
 	if err != nil {
 		return nil, err
@@ -150,22 +154,22 @@ func (v *Vault) open(ref, tenant string, e envelope) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrSealed, ref)
 	}
-	plain, err := decrypt(aead, e.body, bound("content", ref, tenant))
+	plain, err := decrypt(aead, e.Body, bound("content", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s was changed", ErrSealed, ref)
 	}
 	return plain, nil
 }
 
-func (v *Vault) unwrap(ref, tenant string, e envelope) ([]byte, error) {
-	if len(e.wrapped) == 0 {
+func (v *Vault) unwrap(ref, tenant string, e Envelope) ([]byte, error) {
+	if len(e.Wrapped) == 0 {
 		return nil, ErrShredded
 	}
-	key, known := v.keys[e.key]
+	key, known := v.keys[e.Key]
 	if !known {
-		return nil, fmt.Errorf("%w: %s is under key %.16q, which is missing", ErrSealed, ref, e.key)
+		return nil, fmt.Errorf("%w: %s is under key %.16q, which is missing", ErrSealed, ref, e.Key)
 	}
-	item, err := decrypt(key.wrap, e.wrapped, bound("key", ref, tenant))
+	item, err := decrypt(key.wrap, e.Wrapped, bound("key", ref, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the key of %s was changed", ErrSealed, ref)
 	}
@@ -173,7 +177,7 @@ func (v *Vault) unwrap(ref, tenant string, e envelope) ([]byte, error) {
 }
 
 func (v *Vault) encrypt(aead cipher.AEAD, plain, bound []byte) ([]byte, error) {
-	nonce, err := v.bytes(aead.NonceSize())
+	nonce, err := v.Random(aead.NonceSize())
 	if err != nil {
 		return nil, err
 	}
@@ -188,30 +192,52 @@ func decrypt(aead cipher.AEAD, sealed, bound []byte) ([]byte, error) {
 	return aead.Open(nil, sealed[:n], sealed[n:], bound)
 }
 
-func (v *Vault) bytes(n int) ([]byte, error) {
+// Random returns n random bytes.
+func (v *Vault) Random(n int) ([]byte, error) {
 	b := make([]byte, n)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, err := io.ReadFull(v.random, b); err != nil {
-		return nil, fmt.Errorf("ledger: randomness: %w", err)
+		return nil, fmt.Errorf("keys: randomness: %w", err)
 	}
 	return b, nil
 }
 
-// sign returns the MAC over a chain's record and the id of its key.
-func (v *Vault) sign(use string, data []byte) (id string, mac []byte) {
+// Sign returns the MAC over a chain's record and the id of its key.
+func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
 	return v.current, chainMAC(v.keys[v.current].chain, use, data)
 }
 
-// signed reports whether the MAC is this installation's.
-func (v *Vault) signed(use, id string, data, mac []byte) bool {
+// Signed reports whether the MAC is this installation's.
+func (v *Vault) Signed(use, id string, data, mac []byte) bool {
 	key, known := v.keys[id]
 	return known && hmac.Equal(mac, chainMAC(key.chain, use, data))
 }
 
 func chainMAC(key []byte, use string, data []byte) []byte {
 	h := hmac.New(sha256.New, key)
-	h.Write(appendField(nil, use))
+	h.Write(AppendField(nil, use))
 	h.Write(data)
 	return h.Sum(nil)
+}
+
+// Current is the id of the key that encrypts.
+func (v *Vault) Current() string { return v.current }
+
+// SealEntry encrypts a numbered entry of a log under the current key.
+func (v *Vault) SealEntry(number uint64, entry []byte) ([]byte, error) {
+	return v.encrypt(v.keys[v.current].redo, entry, bound("redo", strconv.FormatUint(number, 10), ""))
+}
+
+// OpenEntry decrypts what SealEntry encrypted under a key of this id.
+func (v *Vault) OpenEntry(id string, number uint64, sealed []byte) ([]byte, error) {
+	key, known := v.keys[id]
+	if !known {
+		return nil, fmt.Errorf("%w: it is under key %.16q, which is missing", ErrSealed, id)
+	}
+	entry, err := decrypt(key.redo, sealed, bound("redo", strconv.FormatUint(number, 10), ""))
+	if err != nil {
+		return nil, fmt.Errorf("%w: it was changed", ErrSealed)
+	}
+	return entry, nil
 }

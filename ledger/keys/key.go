@@ -1,4 +1,10 @@
-package ledger
+// Package keys has what an installation signs and encrypts with: the signatures of
+// provenance stamps (Signer), and the encryption of held writes and versions (Vault).
+//
+// It promises that a stamp which Verify accepts was signed here, for the tenant that the
+// reader says, and is unchanged; that an envelope opens for its item and tenant only; and
+// that no key is printed or logged.
+package keys
 
 import (
 	"crypto/hkdf"
@@ -14,24 +20,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// KeySize is the size of a key in bytes.
-const KeySize = 32
+// Size is the size of a key in bytes.
+const Size = 32
 
 // Key is a secret of the installation: stamps are signed with one, contents
 // encrypted under another. It prints as its id.
-type Key struct{ secret [KeySize]byte }
+type Key struct{ secret [Size]byte }
 
-// NewKey makes a key from KeySize secret bytes.
-func NewKey(secret []byte) (Key, error) {
+// New makes a key from Size secret bytes.
+func New(secret []byte) (Key, error) {
 	var k Key
-	if len(secret) != KeySize {
-		return k, fmt.Errorf("ledger: a key has %d bytes, not %d", KeySize, len(secret))
+	if len(secret) != Size {
+		return k, fmt.Errorf("keys: a key has %d bytes, not %d", Size, len(secret))
 	}
 	copy(k.secret[:], secret)
 	if k == (Key{}) {
-		return k, errors.New("ledger: a key of zeros")
+		return k, errors.New("keys: a key of zeros")
 	}
 	return k, nil
 }
@@ -49,7 +57,7 @@ func (k Key) ID() string {
 func (k Key) Derive(purpose string) []byte {
 	derived, err := hkdf.Key(sha256.New, k.secret[:], nil, "memproxy derived key\x00"+purpose, sha256.Size)
 	if err != nil {
-		panic("ledger: HKDF: " + err.Error()) // only for an impossible length
+		panic("keys: HKDF: " + err.Error()) // only for an impossible length
 	}
 	return derived
 }
@@ -63,8 +71,8 @@ func (k Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
 // LogValue keeps the secret out of logs.
 func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Keys are an installation's keys of one kind.
-type Keys struct {
+// Set are an installation's keys of one kind.
+type Set struct {
 	Signing Key
 	// Verifying are older keys: what they signed stays valid, what they
 	// encrypted legible.
@@ -81,17 +89,17 @@ const (
 	vaultKeys keyKind = "vault"
 )
 
-// LoadOrCreateKey reads the stamp keys of a directory: stamp.key signs, every
+// LoadOrCreate reads the stamp keys of a directory: stamp.key signs, every
 // stamp-NAME.key verifies only. To rotate, rename stamp.key to stamp-NAME.key
 // and start again: a new stamp.key is made. Files hold base64 and have mode
 // 0600; one that everybody may read is an error. Of two processes that start
 // in an empty directory at once, both get the same key.
-func LoadOrCreateKey(dir string, random io.Reader) (Keys, error) {
+func LoadOrCreate(dir string, random io.Reader) (Set, error) {
 	return stampKeys.loadOrCreate(dir, random)
 }
 
-func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Keys, error) {
-	var keys Keys
+func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Set, error) {
+	var keys Set
 	path := filepath.Join(dir, string(kind)+".key")
 	key, err := kind.read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +113,7 @@ func (kind keyKind) loadOrCreate(dir string, random io.Reader) (Keys, error) {
 	keys.Signing = key
 	old, err := filepath.Glob(filepath.Join(escapeGlob(dir), string(kind)+"-*.key"))
 	if err != nil {
-		return keys, fmt.Errorf("ledger: %s keys: %w", kind, err)
+		return keys, fmt.Errorf("keys: %s keys: %w", kind, err)
 	}
 	slices.Sort(old)
 	for _, p := range old {
@@ -126,65 +134,43 @@ func escapeGlob(dir string) string {
 func (kind keyKind) read(path string) (Key, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
+		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
+		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
 	}
 	if info.Mode().Perm()&0o007 != 0 {
-		return Key{}, fmt.Errorf("ledger: %s key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", kind, path, info.Mode().Perm())
+		return Key{}, fmt.Errorf("keys: %s key: %s: everybody on this machine may use it (mode %04o); chmod 600 it", kind, path, info.Mode().Perm())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 1024))
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: %s key: %w", kind, err)
+		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil {
-		return Key{}, fmt.Errorf("ledger: %s key: %s: not base64", kind, path) // the error would quote a byte of it
+		return Key{}, fmt.Errorf("keys: %s key: %s: not base64", kind, path) // the error would quote a byte of it
 	}
-	key, err := NewKey(secret)
+	key, err := New(secret)
 	if err != nil {
 		return Key{}, fmt.Errorf("%w (%s)", err, path)
 	}
 	return key, nil
 }
 
-// create writes a new key beside the path and links it there, so that the
-// file is whole when it appears and an existing one is never replaced.
+// create makes a file with a new key, unless there is one.
 func (kind keyKind) create(dir, path string, random io.Reader) error {
-	secret := make([]byte, KeySize)
+	secret := make([]byte, Size)
 	if _, err := io.ReadFull(random, secret); err != nil {
-		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
+		return fmt.Errorf("keys: make a %s key: %w", kind, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
+		return fmt.Errorf("keys: make a %s key: %w", kind, err)
 	}
-	tmp, err := os.CreateTemp(dir, "."+string(kind)+"-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
+	err := durable.Create(path, []byte(base64.StdEncoding.EncodeToString(secret)+"\n"))
+	if err != nil && !errors.Is(err, fs.ErrExist) { // of two processes the first one's counts
+		return fmt.Errorf("keys: make a %s key: %w", kind, err)
 	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(base64.StdEncoding.EncodeToString(secret) + "\n")
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		if err = os.Link(tmp.Name(), path); errors.Is(err, fs.ErrExist) {
-			err = nil // somebody else was first; theirs counts
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("ledger: make a %s key: %w", kind, err)
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes a new name in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return nil
 }

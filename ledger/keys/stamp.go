@@ -1,4 +1,4 @@
-package ledger
+package keys
 
 import (
 	"crypto/hkdf"
@@ -56,16 +56,16 @@ type mac struct {
 
 // NewSigner returns a signer that signs with keys.Signing and accepts all of
 // the keys.
-func NewSigner(keys Keys) (*Signer, error) {
+func NewSigner(keys Set) (*Signer, error) {
 	if keys.Signing == (Key{}) {
-		return nil, errors.New("ledger: no key to sign stamps with")
+		return nil, errors.New("keys: no key to sign stamps with")
 	}
 	derived := cache.New[tenantKey, *macPool](tenantKeys)
 	s := &Signer{signing: keys.Signing, keys: map[string]Key{}, derived: derived, id: keys.Signing.ID()}
 	for _, k := range append([]Key{keys.Signing}, keys.Verifying...) {
 		id := k.ID()
 		if other, taken := s.keys[id]; taken && other != k {
-			return nil, errors.New("ledger: two stamp keys have the id " + id + "; remove one")
+			return nil, errors.New("keys: two stamp keys have the id " + id + "; remove one")
 		}
 		s.keys[id] = k
 	}
@@ -119,26 +119,26 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 	if later(st) {
 		domain = laterDomain
 	}
-	b := appendField(h.buf[:0], domain)
-	b = appendField(b, st.ID)
-	b = appendField(b, st.Actor)
-	b = appendField(b, st.Tenant)
-	b = appendField(b, string(st.Trust))
+	b := AppendField(h.buf[:0], domain)
+	b = AppendField(b, st.ID)
+	b = AppendField(b, st.Actor)
+	b = AppendField(b, st.Tenant)
+	b = AppendField(b, string(st.Trust))
 	b = binary.BigEndian.AppendUint64(b, uint64(int64(st.Confidence)))
-	b = appendField(b, string(st.Source))
-	b = appendField(b, string(st.Attestation))
+	b = AppendField(b, string(st.Source))
+	b = AppendField(b, string(st.Attestation))
 	b = binary.BigEndian.AppendUint64(b, uint64(st.Time.Unix()))
-	b = appendField(b, st.SHA256)
+	b = AppendField(b, st.SHA256)
 	// Stamps from before there were marks, hashes of metadata, and how the write
 	// came about, verify as they did.
 	if domain == laterDomain {
-		b = appendField(appendField(b, st.Mark), st.Metadata)
+		b = AppendField(AppendField(b, st.Mark), st.Metadata)
 		b = binary.BigEndian.AppendUint64(b, uint64(st.Received.Unix()))
-		b = appendField(appendField(b, st.Session), st.Trigger)
-		b = appendField(binary.BigEndian.AppendUint64(b, uint64(int64(st.Score))), st.Flags)
+		b = AppendField(AppendField(b, st.Session), st.Trigger)
+		b = AppendField(binary.BigEndian.AppendUint64(b, uint64(int64(st.Score))), st.Flags)
 	} else if st.Mark != "" || st.Metadata != "" {
-		if b = appendField(b, st.Mark); st.Metadata != "" {
-			b = appendField(b, st.Metadata)
+		if b = AppendField(b, st.Mark); st.Metadata != "" {
+			b = AppendField(b, st.Metadata)
 		}
 	}
 	h.Reset()
@@ -154,9 +154,9 @@ func later(st *memproxy.Stamp) bool {
 	return !st.Received.IsZero() || st.Session != "" || st.Trigger != "" || st.Score != 0 || st.Flags != ""
 }
 
-// appendField appends a string with its length before it, so that no two
+// AppendField appends a string with its length before it, so that no two
 // different stamps have one encoding.
-func appendField(b []byte, s string) []byte {
+func AppendField(b []byte, s string) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
 }
@@ -170,7 +170,7 @@ func (s *Signer) macs(key Key, id, tenant string) *macPool {
 	}
 	derived, err := hkdf.Key(sha256.New, key.secret[:], nil, "memproxy stamp tenant\x00"+tenant, sha256.Size)
 	if err != nil {
-		panic("ledger: HKDF: " + err.Error()) // only for an impossible length
+		panic("keys: HKDF: " + err.Error()) // only for an impossible length
 	}
 	p := &macPool{}
 	p.pool.New = func() any { return &mac{Hash: hmac.New(sha256.New, derived)} }

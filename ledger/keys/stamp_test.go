@@ -1,4 +1,4 @@
-package ledger_test
+package keys_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 func stamp() memproxy.Stamp {
@@ -61,18 +61,18 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 	}
 }
 
-func testKey(t testing.TB, fill byte) ledger.Key {
+func testKey(t testing.TB, fill byte) keys.Key {
 	t.Helper()
-	k, err := ledger.NewKey(bytes.Repeat([]byte{fill}, ledger.KeySize))
+	k, err := keys.New(bytes.Repeat([]byte{fill}, keys.Size))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-func signer(t testing.TB, signing ledger.Key, old ...ledger.Key) *ledger.Signer {
+func signer(t testing.TB, signing keys.Key, old ...keys.Key) *keys.Signer {
 	t.Helper()
-	s, err := ledger.NewSigner(ledger.Keys{Signing: signing, Verifying: old})
+	s, err := keys.NewSigner(keys.Set{Signing: signing, Verifying: old})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestRotation(t *testing.T) {
 	if signer(t, testKey(t, 2)).Verify(before) {
 		t.Error("a stamp of a removed key verifies")
 	}
-	if _, err := ledger.NewSigner(ledger.Keys{}); err == nil {
+	if _, err := keys.NewSigner(keys.Set{}); err == nil {
 		t.Error("a signer without a key")
 	}
 }
@@ -205,14 +205,14 @@ func TestSignerAtOnce(t *testing.T) {
 
 func TestKeysDoNotPrint(t *testing.T) {
 	k := testKey(t, 7)
-	keys := ledger.Keys{Signing: k, Verifying: []ledger.Key{k}}
+	set := keys.Set{Signing: k, Verifying: []keys.Key{k}}
 	var b bytes.Buffer
-	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "key", k, "keys", keys)
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "key", k, "keys", set)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d", "%q"} {
 		fmt.Fprintf(&b, verb, k)
-		fmt.Fprintf(&b, verb, keys)
+		fmt.Fprintf(&b, verb, set)
 	}
-	raw := bytes.Repeat([]byte{7}, ledger.KeySize)
+	raw := bytes.Repeat([]byte{7}, keys.Size)
 	for _, secret := range []string{string(raw), base64.StdEncoding.EncodeToString(raw), "07070707", "7 7 7", "7, 7"} {
 		if strings.Contains(b.String(), secret) {
 			t.Errorf("the secret is printed: %s", b.String())
@@ -222,9 +222,9 @@ func TestKeysDoNotPrint(t *testing.T) {
 
 func TestLoadOrCreateKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys[1]*")
-	load := func() ledger.Keys {
+	load := func() keys.Set {
 		t.Helper()
-		k, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+		k, err := keys.LoadOrCreate(dir, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+		_, err := keys.LoadOrCreate(dir, rand.Reader)
 		if err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -266,18 +266,18 @@ func TestLoadOrCreateKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ledger.LoadOrCreateKey(t.TempDir(), strings.NewReader("too little randomness")); err == nil {
+	if _, err := keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness")); err == nil {
 		t.Error("a key from too little randomness")
 	}
 }
 
 func TestKeyIsCreatedOnce(t *testing.T) {
 	dir := t.TempDir()
-	got := make([]ledger.Key, 8)
+	got := make([]keys.Key, 8)
 	var wg sync.WaitGroup
 	for i := range got {
 		wg.Go(func() {
-			k, err := ledger.LoadOrCreateKey(dir, rand.Reader)
+			k, err := keys.LoadOrCreate(dir, rand.Reader)
 			if err != nil {
 				t.Error(err)
 			}

@@ -1,0 +1,49 @@
+package keys_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"testing"
+
+	"github.com/memproxy/memproxy/ledger/keys"
+)
+
+// An envelope opens as what was sealed, under its name and tenant, or not at all.
+func FuzzEnvelope(f *testing.F) {
+	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
+	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
+	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
+	if err != nil {
+		f.Fatal(err)
+	}
+	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
+		e, err := v.Seal(ref, tenant, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.Open(ref, tenant, e); err != nil || !bytes.Equal(got, plain) {
+			t.Fatalf("%q, %v", got, err)
+		}
+		for name, bad := range map[string]keys.Envelope{
+			"wrapped": {e.Key, wrapped, e.Body}, "body": {e.Key, e.Wrapped, body},
+			"all": {v.Current(), wrapped, body}, "key": {key, e.Wrapped, e.Body},
+		} {
+			if name == "key" && key == e.Key {
+				continue
+			}
+			if _, err := v.Open(ref, tenant, bad); err == nil {
+				t.Fatalf("another %s opens", name)
+			}
+		}
+		if _, err := v.Open(ref+"x", tenant, e); err == nil {
+			t.Fatal("it opens under another name")
+		}
+		if _, err := v.Open(ref, tenant+"x", e); err == nil {
+			t.Fatal("it opens for another tenant")
+		}
+	})
+}
