@@ -51,20 +51,29 @@ func base85(found []View, v *View) []View {
 
 // decode85 returns the text that s encodes, or nil.
 func decode85(s string) []byte {
-	if len(s) < min85 {
-		return nil
-	}
-	out := make([]byte, 4*len(s)+8) // a z stands for four bytes
-	if n, _, err := ascii85.Decode(out, []byte(s), true); err == nil && n >= 12 && printable(out[:n]) {
-		return out[:n]
-	}
-	for _, alphabet := range [...]string{alphabet85, z85} {
-		if t := digits85(s, alphabet); t != nil && printable(t) {
+	for _, decode := range [...]func(string) []byte{adobe85, git85, zeromq85} {
+		if len(s) < min85 || len(s) > opening && !opens(decode(s[:opening-opening%5])) {
+			continue
+		}
+		if t := decode(s); len(t) >= 12 && printable(t) {
 			return t
 		}
 	}
 	return nil
 }
+
+func adobe85(s string) []byte {
+	out := make([]byte, 4*len(s)+8) // a z stands for four bytes
+	n, _, err := ascii85.Decode(out, []byte(s), true)
+	if err != nil {
+		return nil
+	}
+	return out[:n]
+}
+
+func git85(s string) []byte { return digits85(s, alphabet85) }
+
+func zeromq85(s string) []byte { return digits85(s, z85) }
 
 // digits85 decodes s with the digits of alphabet.
 func digits85(s, alphabet string) []byte {

@@ -1,5 +1,7 @@
 package normal
 
+import "unicode/utf8"
+
 const (
 	// stretch is how many letters, and ends of words, are judged together, and
 	// leastStretch of them at the end of a text.
@@ -201,22 +203,25 @@ func reversed(v *View) View {
 	return mapped(Reversed, b, v)
 }
 
-// turned reads every word of v backward.
+// turned reads every word of v backward, signs inside of it included.
 func turned(v *View) View {
 	s := v.Text
 	b := newBuilder(len(s))
-	for i := 0; i < len(s); {
-		j := i
-		for j < len(s) && isLetter(s[j]) {
-			j++
+	last := 0
+	fields(s, func(i, j int, _ bool) {
+		for i < j && !isLetter(s[i]) {
+			i++
 		}
-		for k := j - 1; k >= i; k-- {
-			b.byte(s[k], int32(k))
+		for j > i && !isLetter(s[j-1]) {
+			j--
 		}
-		if j < len(s) {
-			b.byte(s[j], int32(j))
+		b.copy(s, last, i)
+		for last = j; j > i; {
+			c, n := utf8.DecodeLastRuneInString(s[i:j])
+			j -= n
+			b.rune(c, int32(j))
 		}
-		i = j + 1
-	}
+	})
+	b.copy(s, last, len(s))
 	return mapped(Reversed, b, v)
 }

@@ -61,33 +61,62 @@ func runs(found []View, v *View) []View {
 // may have thousands of candidates.
 var standard = strings.NewReplacer("-", "+", "_", "/")
 
-// decodeRun returns the text that a run encodes, or nil.
+// decodeRun returns the text that a run encodes, or nil. What is no text at its
+// beginning is not decoded to its end: a text may have thousands of candidates.
 func decodeRun(s string) []byte {
 	if s = strings.Trim(s, "-_"); len(s) < 8 {
 		return nil
 	}
-	if t := decodeHex(s); t != nil {
-		return t
-	}
-	if t := decodeBits(s); t != nil {
-		return t
-	}
-	if up := strings.ToUpper(s); up == s || strings.ToLower(s) == s {
-		if strings.Trim(up, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" {
-			t, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(up[:len(up)-len(up)%8+tail32[len(up)%8]])
-			if t = readable(t); err == nil && len(t) > 7 {
-				return t
-			}
+	for _, decode := range [...]func(string) []byte{decodeHex, decodeBits, decode32, decode64} {
+		if len(s) > opening && !opens(decode(s[:opening])) {
+			continue
+		}
+		if t := readable(decode(s)); t != nil {
+			return t
 		}
 	}
-	std := standard.Replace(s)
-	if len(std)%4 == 1 {
-		std = std[:len(std)-1]
-	}
-	if t, err := base64.RawStdEncoding.DecodeString(std); err == nil {
-		return readable(t)
-	}
 	return nil
+}
+
+// opening is how many digits of a code are decoded first.
+const opening = 64
+
+// opens reports bytes with which a text may begin that is readable, and cut off here.
+func opens(b []byte) bool {
+	if len(b) > 1 && (b[0] == 0 || b[1] == 0) { // UTF-16
+		return true
+	}
+	for len(b) >= 2*utf8.UTFMax { // the last ones may be half a letter
+		c, n := utf8.DecodeRune(b)
+		if c == utf8.RuneError && n == 1 {
+			return false
+		}
+		b = b[n:]
+	}
+	return len(b) > 0
+}
+
+func decode32(s string) []byte {
+	up := strings.ToUpper(s)
+	if up != s && strings.ToLower(s) != s || strings.Trim(up, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+		return nil
+	}
+	t, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(up[:len(up)-len(up)%8+tail32[len(up)%8]])
+	if err != nil || len(t) < 8 {
+		return nil
+	}
+	return t
+}
+
+func decode64(s string) []byte {
+	if len(s)%4 == 1 {
+		s = s[:len(s)-1]
+	}
+	t, err := base64.RawStdEncoding.DecodeString(standard.Replace(s))
+	if err != nil {
+		return nil
+	}
+	return t
 }
 
 // tail32 is how many of so many last digits of base32 are whole bytes.
@@ -120,7 +149,7 @@ func decodeHex(s string) []byte {
 	if err != nil {
 		return nil
 	}
-	return readable(t)
+	return t
 }
 
 func decodeBits(s string) []byte {
@@ -135,7 +164,7 @@ func decodeBits(s string) []byte {
 		}
 		t = append(t, byte(c))
 	}
-	return readable(t)
+	return t
 }
 
 // groups decodes sequences of at least six numbers as characters.

@@ -263,32 +263,39 @@ const maxStray = 3
 // regroup decodes the groups of v between two places as one run. A word of the
 // sentence before them may be as long as they are, and the one behind shorter.
 func regroup(found []View, v *View, from, to int) []View {
-	for stray := 0; stray <= maxStray && to-from >= minRun; stray++ {
-		for _, end := range [...]int{to, strings.LastIndexAny(v.Text[from:to], " \n\t") + from} {
-			if end-from < minRun {
-				continue
-			}
-			if t := decodeGroup(v.Text[from:end]); t != nil {
-				return clean(found, whole(Encoded, t, v, from, end))
-			}
+	s, tail := v.Text, max(from, strings.LastIndexAny(v.Text[:to], " \n\t"))
+	all := ungrouped(s[from:to])
+	less := all[:len(all)-len(ungrouped(s[tail:to]))]
+	for stray := 0; stray <= maxStray && len(all) >= minRun; stray++ {
+		if t := decodeGroup(all); t != nil {
+			return clean(found, whole(Encoded, t, v, from, to))
 		}
-		next := strings.IndexAny(v.Text[from:to], " \n\t")
+		if t := decodeGroup(less); t != nil {
+			return clean(found, whole(Encoded, t, v, from, tail))
+		}
+		next := strings.IndexAny(s[from:to], " \n\t")
 		if next < 0 {
 			break
 		}
+		n := len(ungrouped(s[from : from+next]))
+		all, less = all[n:], less[min(n, len(less)):]
 		from += next + 1
 	}
 	return found
 }
 
-// decodeGroup returns the text that groups encode together, or nil.
-func decodeGroup(s string) []byte {
-	s = strings.Map(func(c rune) rune {
+// ungrouped is s without what parts groups.
+func ungrouped(s string) string {
+	return strings.Map(func(c rune) rune {
 		if c <= ' ' || c == '=' || c == ':' || c == ',' || c == '.' {
 			return -1
 		}
 		return c
 	}, s)
+}
+
+// decodeGroup returns the text that groups encode together, or nil.
+func decodeGroup(s string) []byte {
 	if len(s) < minRun {
 		return nil
 	}

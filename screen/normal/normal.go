@@ -51,92 +51,6 @@ const manyAlike = 4
 // viewCost is the work on a reading that is independent of its length, in bytes.
 const viewCost = 64
 
-// View is one reading of a text.
-type View struct {
-	Name string
-	Text string
-	// Depth counts the decodings that led here; 0 is the text itself.
-	Depth int
-	// Rough readings are guesses at what is hardly language: rules are looked
-	// for in them, and what knows language by its statistics cannot judge them.
-	Rough bool
-
-	// Innocent readings are of what is written in all innocence: the text itself,
-	// links, lists, and what may run backward and mostly does not. Others were hidden.
-	Innocent bool
-
-	sense int // how much its letters follow each other as in words
-
-	at   []int32 // original offset of each byte; nil: the byte's own
-	orig string
-	// from and to are the span of a reading that is not mapped byte by byte.
-	from, to int
-	whole    bool
-}
-
-// Span returns where bytes start to end of the reading stand in the original.
-// The span is never empty unless the original is.
-func (v *View) Span(start, end int) (int, int) {
-	if v.whole {
-		return v.from, v.to
-	}
-	start = max(0, min(start, len(v.Text)-1))
-	end = max(start+1, min(end, len(v.Text)))
-	if len(v.Text) == 0 {
-		return 0, len(v.orig)
-	}
-	if v.at == nil {
-		return start, end
-	}
-	lo, hi := v.at[start], v.at[start]
-	if n := end - start; n > 64 && v.Name != Backward {
-		// Letters run forward or backward, so that the ends tell.
-		lo, hi = min(v.at[start], v.at[end-1]), max(v.at[start], v.at[end-1])
-	} else {
-		for _, o := range v.at[start:end] {
-			lo, hi = min(lo, o), max(hi, o)
-		}
-	}
-	_, n := utf8.DecodeRuneInString(v.orig[hi:])
-	return int(lo), int(hi) + max(n, 1)
-}
-
-// Altered reports whether the reading of a span of the original is another text than
-// it, and not only by a sign here and there.
-func (v *View) Altered(from, to int) bool {
-	if v.whole || v.at == nil {
-		return v.whole
-	}
-	n, same, next, last := 0, 0, int32(from), int32(-1)
-	for i, at := range v.at {
-		if int(at) < from || int(at) >= to {
-			continue
-		}
-		pos := at
-		if at == last { // the rest of a letter
-			pos = next
-		}
-		n++
-		if pos == next && int(pos) < to && lower(v.orig[pos]) == lower(v.Text[i]) {
-			same++
-		}
-		next, last = pos+1, at
-	}
-	return same*altered < max(n, to-from)*(altered-1)
-}
-
-// altered is how many letters there are for each that reads otherwise, at most, where
-// a text is another.
-const altered = 12
-
-// origin returns the original offset of byte i of the reading.
-func (v *View) origin(i int) int32 {
-	if v.at == nil {
-		return int32(i)
-	}
-	return v.at[min(i, len(v.at)-1)]
-}
-
 // Reading is all that was read in a text.
 type Reading struct {
 	// Views begins with the plain reading.
@@ -186,8 +100,8 @@ type same struct {
 // seen reports whether a reading was had already.
 func (r *reader) seen(v *View) bool {
 	k := same{text: v.Text, from: int32(v.from), to: int32(v.to)}
-	if !v.whole && len(v.at) > 0 {
-		k.from, k.to = v.at[0], v.at[len(v.at)-1]
+	if !v.whole && len(v.Text) > 0 {
+		k.from, k.to = v.origin(0), v.origin(len(v.Text)-1)
 	}
 	if _, ok := r.known[k]; ok {
 		return true
@@ -215,6 +129,7 @@ func Read(text string) Reading {
 	}
 	plain.Innocent = odd.alike < manyAlike
 	r.out.Views = append(make([]View, 0, 4), plain)
+	r.seen(&plain)
 	found = derive(found, &plain, marks)
 	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
 		if depth > maxDepth {
@@ -248,7 +163,7 @@ func (r *reader) level(found []View, depth int) []View {
 			if !v.guessed() {
 				r.out.Views = append(r.out.Views, *v)
 			}
-			next = code(next, v, scan(v.Text))
+			next, _ = code(next, v, scan(v.Text))
 		}
 	}
 	return next
@@ -285,28 +200,50 @@ func (r *reader) pay(v *View) bool {
 	return true
 }
 
-// derive appends the readings that v gives rise to.
+// derive appends the readings that v gives rise to. What is code is no words.
 func derive(found []View, v *View, m marks) []View {
 	if v.Name == Backward {
 		return found
 	}
-	found = code(found, v, m)
+	found, all := code(found, v, m)
+	if all {
+		return found
+	}
 	found = links(found, v)
 	found = list(found, v)
 	return words(found, v, m)
 }
 
-// code appends what v says as code: escaped, encoded, or enciphered.
-func code(found []View, v *View, m marks) []View {
-	found = encodings(found, v, m)
+// code appends what v says as code: escaped, encoded, or enciphered. It reports
+// whether v is nothing but code for another text.
+func code(found []View, v *View, m marks) ([]View, bool) {
+	before := len(found)
+	if found = encodings(found, v, m); covers(found[before:], v) {
+		return found, true
+	}
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
 		if found, strange = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			found = probe(found, v)
 		}
 	}
-	return found
+	return found, false
 }
+
+// covers reports whether all of v was decoded to what is a text, or code again: nothing
+// is both by chance and another text under a cipher.
+func covers(decoded []View, v *View) bool {
+	n, end := 0, 0
+	for i := range decoded {
+		d := &decoded[i]
+		if d.Name == Encoded && d.whole && d.start >= end && (language(d.Text) || foreign(d.Text) || len(d.Text) >= opening && strings.IndexFunc(d.Text, noRun) < 0) {
+			n, end = n+d.end-d.start, d.end
+		}
+	}
+	return n > 0 && n*100 >= len(v.Text)*codePercent
+}
+
+func noRun(c rune) bool { return c >= utf8.RuneSelf || !isRun(byte(c)) && c != '=' }
 
 // encodings appends what stands in v escaped or encoded.
 func encodings(found []View, v *View, m marks) []View {
@@ -360,7 +297,7 @@ func (b *builder) rune(c rune, at int32) {
 // whole makes a reading of which every byte stands for the same span of v.
 func whole(name string, text []byte, v *View, start, end int) View {
 	from, to := v.Span(start, end)
-	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true}
+	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true, start: start, end: end}
 }
 
 // mapped finishes a reading whose offsets point into parent.

@@ -17,7 +17,7 @@ const (
 func split(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s) + 32)
-	taken, least := 0, crowded
+	taken, least := 0, crowded // letters that were taken apart
 	if strings.Count(s, " ")*fewSpaces < len(s) {
 		least = crowdedText
 	}
@@ -29,14 +29,14 @@ func split(found []View, v *View) []View {
 		from := len(b.text)
 		b.copy(s, i, max(j, i+1))
 		if j-i >= least && (unhump(b, from) || segment(b, from)) {
-			taken++
+			taken += j - i
 			if j < len(s) && isDigit(s[j]) {
 				b.byte(' ', int32(j))
 			}
 		}
 		i = max(j, i+1)
 	}
-	if taken == 0 {
+	if taken < crowded && taken*fewSpaces < len(s) || taken == 0 { // letters of a code
 		return found
 	}
 	return append(found, mapped(Split, b, v))

@@ -60,7 +60,8 @@ func spoken(found []View, v *View) []View {
 	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
 		found = append(found, replaced(v, unpig))
 	}
-	if words >= minBackward && order.backward >= order.forward {
+	if words >= minBackward && order.backward >= order.forward && v.Name != Reversed && strings.ContainsAny(strings.TrimSpace(s), " \n\t") { // of which there are both ways
+
 		b := backward(v)
 		b.Rough = order.backward+ends(s) < sureBackward || order.backward < 2*order.forward
 		b.Innocent = b.Rough

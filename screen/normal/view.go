@@ -1,0 +1,110 @@
+package normal
+
+import "unicode/utf8"
+
+// View is one reading of a text.
+type View struct {
+	Name string
+	Text string
+	// Depth counts the decodings that led here; 0 is the text itself.
+	Depth int
+	// Rough readings are guesses at what is hardly language: rules are looked
+	// for in them, and what knows language by its statistics cannot judge them.
+	Rough bool
+
+	// Innocent readings are of what is written in all innocence: the text itself,
+	// links, lists, and what may run backward and mostly does not. Others were hidden.
+	Innocent bool
+
+	sense int // how much its letters follow each other as in words
+
+	at   []int32 // original offset of each byte; nil: the byte's own
+	orig string
+	// from and to are the span of a reading that is not mapped byte by byte.
+	from, to int
+	whole    bool
+	// start and end are where it stands in the reading that it was decoded from.
+	start, end int
+
+	likeness []likeness // made when it is first asked for
+}
+
+// Span returns where bytes start to end of the reading stand in the original.
+// The span is never empty unless the original is.
+func (v *View) Span(start, end int) (int, int) {
+	if v.whole {
+		return v.from, v.to
+	}
+	start = max(0, min(start, len(v.Text)-1))
+	end = max(start+1, min(end, len(v.Text)))
+	if len(v.Text) == 0 {
+		return 0, len(v.orig)
+	}
+	if v.at == nil {
+		return start, end
+	}
+	lo, hi := v.at[start], v.at[start]
+	if n := end - start; n > 64 && v.Name != Backward {
+		// Letters run forward or backward, so that the ends tell.
+		lo, hi = min(v.at[start], v.at[end-1]), max(v.at[start], v.at[end-1])
+	} else {
+		for _, o := range v.at[start:end] {
+			lo, hi = min(lo, o), max(hi, o)
+		}
+	}
+	_, n := utf8.DecodeRuneInString(v.orig[hi:])
+	return int(lo), int(hi) + max(n, 1)
+}
+
+// Altered reports whether the reading of a span of the original is another text than
+// it, and not only by a sign here and there.
+func (v *View) Altered(from, to int) bool {
+	if v.whole || v.at == nil {
+		return v.whole
+	}
+	if v.likeness == nil {
+		v.likeness = v.compare()
+	}
+	a, b := v.likeness[from], v.likeness[to]
+	return (b.same-a.same)*altered < max(b.read-a.read, int32(to-from))*(altered-1)
+}
+
+// likeness is how many bytes of a reading lead to the bytes of the original before
+// one, and how many of them are the same.
+type likeness struct{ read, same int32 }
+
+// compare counts, for every byte of the original, what was read in it, so that a
+// text with many findings is compared once.
+func (v *View) compare() []likeness {
+	sum := make([]likeness, len(v.orig)+1)
+	next, last := int32(0), int32(-1)
+	for i, at := range v.at {
+		pos := at
+		if at == last { // the rest of a letter
+			pos = next
+		}
+		l := &sum[at+1]
+		l.read++
+		if pos == next && int(pos) < len(v.orig) && lower(v.orig[pos]) == lower(v.Text[i]) {
+			l.same++
+		}
+		next, last = pos+1, at
+	}
+	for i := 1; i < len(sum); i++ {
+		sum[i].read += sum[i-1].read
+		sum[i].same += sum[i-1].same
+	}
+	return sum
+}
+
+// altered is how many letters there are for each that reads otherwise, at most, where
+// a text is another.
+const altered = 12
+
+// origin returns the original offset of byte i of the reading.
+func (v *View) origin(i int) int32 {
+	if v.at == nil {
+		return int32(i)
+	}
+	return v.at[min(i, len(v.at)-1)]
+}
