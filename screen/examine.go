@@ -228,14 +228,25 @@ const (
 	far = 2.3
 )
 
-// passage is where the words from i on end before which a byte of marks stands:
-// at most so many.
+// passage is where the words from i on end before which a byte of marks stands, and
+// not in an address: at most so many.
 func passage(text string, words []directive.Word, i int, marks string, most int) int {
 	end := i + 1
-	for end < len(words) && end-i < most && !strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) {
+	for end < len(words) && end-i < most && (!strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) || address(text, int(words[end].Start))) {
 		end++
 	}
 	return end
+}
+
+// longAddress is how much of a word is looked at for signs of an address.
+const longAddress = 64
+
+// address reports whether the word in which text[i] stands began as an address, and
+// goes on there.
+func address(text string, i int) bool {
+	word := text[max(0, i-longAddress):i]
+	word = word[strings.LastIndexAny(word, " \n\t\"(<")+1:]
+	return strings.Contains(word, "@") || strings.HasPrefix(word, "www.")
 }
 
 // places keeps of spans, the highest first, those that are dangerous by themselves,

@@ -269,7 +269,7 @@ func morse(found []View, v *View) []View {
 		if n == 0 {
 			switch c := s[i]; {
 			case c == ' ' && i+2 < len(s) && s[i+1] == ' ', c == '/', c == '|', c == '\n', c == ',':
-				if start >= 0 {
+				if start >= 0 && out[len(out)-1] != ' ' {
 					out = append(out, ' ')
 				}
 			case c == ' ', c == '*':

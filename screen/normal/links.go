@@ -5,9 +5,13 @@ import (
 	"strings"
 )
 
-// minLinked is how many words a link must have, beside those that addresses are
-// made of, for these to be read.
-const minLinked = 3
+const (
+	// minLinked is how many words a link must have, beside those that addresses are
+	// made of, for these to be read.
+	minLinked = 3
+	// seldom is how many signs that part words there are for each that is in one.
+	seldom = 3
+)
 
 // links opens what "://", or other signs in the place of spaces, make one word of:
 // the words in an address, in its path, its query and its fragment, are read as
@@ -53,8 +57,15 @@ func links(found []View, v *View) []View {
 			innocent = innocent && web && !(chained && sum > n)
 			chained, opened = true, max(opened, sum)
 		}
+		within := ""
 		for k := i; k < j; k++ {
-			c := linkByte(s, k, j, web)
+			if k == i || strings.IndexByte(valueSigns, s[k-1]) >= 0 {
+				within = inWords(s[k:j])
+			}
+			c := s[k]
+			if strings.IndexByte(within, c) < 0 {
+				c = linkByte(s, k, j, web)
+			}
 			if s[k] == '=' {
 				values++
 				bare.word()
@@ -68,12 +79,13 @@ func links(found []View, v *View) []View {
 	if !glued && opened < minLinked {
 		return found
 	}
-	out := mapped(Linked, b, v)
-	out.Rough, out.Innocent = known*2 < words, innocent
-	found = append(found, out)
-	if values >= minLinked {
-		out = mapped(Linked, bare, v)
-		out.Rough, out.Innocent = known*2 < words, innocent
+	rough := known*2 < words && !(glued && language(string(b.text)))
+	for _, b := range [...]*builder{b, bare} {
+		if b == bare && values < minLinked {
+			break
+		}
+		out := mapped(Linked, b, v)
+		out.Rough, out.Innocent = rough, innocent
 		found = append(found, out)
 	}
 	return found
@@ -124,6 +136,28 @@ func (b *builder) word() {
 		n--
 	}
 	b.text, b.at = b.text[:n], b.at[:n]
+}
+
+// valueSigns stand between the values of a link, and wordSigns between their words.
+const valueSigns, wordSigns = "=#?&", "/+-_.@"
+
+// inWords returns the signs that stand in words of the value with which s begins, as
+// in an address or a name, because others part them.
+func inWords(s string) string {
+	s = strings.TrimPrefix(s, "://")
+	if end := strings.IndexAny(s, valueSigns); end >= 0 {
+		s = s[:end]
+	}
+	most := 0
+	for i := range len(wordSigns) {
+		most = max(most, strings.Count(s, wordSigns[i:i+1]))
+	}
+	return strings.Map(func(c rune) rune {
+		if n := strings.Count(s, string(c)); c == '/' || n == 0 || n*seldom > most {
+			return -1
+		}
+		return c
+	}, wordSigns)
 }
 
 // linkByte is what byte i of a link that goes up to end reads as: a value may be

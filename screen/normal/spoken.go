@@ -254,7 +254,10 @@ func letter(w string, h uint32) byte {
 // phonetic joins the letters that words of a spelling alphabet stand for.
 // Whatever else stands between them parts words.
 func phonetic(found []View, v *View) []View {
-	s := v.Text
+	s, parting := v.Text, "/|\n.,;_"
+	if strings.Count(s, "-") > strings.Count(s, " ") {
+		parting += " "
+	}
 	var out []byte
 	from, to, n := -1, 0, 0
 	flush := func() {
@@ -298,7 +301,7 @@ func phonetic(found []View, v *View) []View {
 		}
 		if from < 0 {
 			from = i
-		} else if gap := s[last:i]; strings.ContainsAny(gap, "/|\n.,;_") || strings.Contains(gap, "  ") {
+		} else if gap := s[last:i]; strings.ContainsAny(gap, parting) || strings.Contains(gap, "  ") {
 			out = append(out, ' ')
 		}
 		out, n, to, last = append(out, c), n+1, j, j

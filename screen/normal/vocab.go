@@ -36,9 +36,9 @@ speaks english french german spanish agent agents block value values full dark l
 //go:embed words.txt
 var shared string
 
-// vocabulary is a set of words, kept as a bit table by hash: small, quick, and
-// wrong on about one strange word in four hundred, which its users bear. Its
-// length is a power of two.
+// vocabulary is a set of words, kept as a table of two bits for each by hash: small,
+// quick, and wrong on about one strange word in forty thousand. Its length is a power
+// of two.
 type vocabulary []uint64
 
 const bitsPerWord = 400
@@ -80,9 +80,15 @@ func mix(h uint32) uint32 {
 func (v vocabulary) put(h uint32) {
 	h = mix(h)
 	v[h>>6&uint32(len(v)-1)] |= 1 << (h & 63)
+	h = mix(h)
+	v[h>>6&uint32(len(v)-1)] |= 1 << (h & 63)
 }
 
 func (v vocabulary) has(h uint32) bool {
+	h = mix(h)
+	if v[h>>6&uint32(len(v)-1)]>>(h&63)&1 == 0 {
+		return false
+	}
 	h = mix(h)
 	return v[h>>6&uint32(len(v)-1)]>>(h&63)&1 != 0
 }
