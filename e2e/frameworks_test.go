@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ type client struct {
 	backend, script         string // what runs it in e2e/clients; without, a test of its own does
 	opens                   []string
 	attack                  string // default: plantedInFile
+	venv                    string // its own environment, made by e2e/clients/install.sh
+	direct                  bool   // a run without memproxy must print the same
 }
 
 const (
@@ -39,12 +42,14 @@ var clients = []client{
 	{name: "Haystack", packages: "mem0-haystack 1.0.0", address: twoLines, backend: "mem0", script: "haystack.py"},
 	{name: "Strands", packages: "mem0-strands 0.1.1", address: "`Mem0MemoryStore(host=…)`", backend: "mem0", script: "strands.py"},
 	{name: "Microsoft Agent Framework", packages: "agent-framework-mem0 1.0.0b261015", address: "`Mem0ContextProvider(mem0_client=AsyncMemoryClient(host=…))`", backend: "mem0", script: "agent_framework.py"},
+	{name: "NVIDIA NeMo Agent Toolkit", packages: "nvidia-nat-mem0ai 1.9.0", address: "`host` of the memory's configuration", backend: "mem0", script: "nemo.py", opens: []string{"memproxy-forget"}, venv: "clients-nemo", direct: true},
 	{name: "Letta, Python", packages: "letta-client 1.12.1", address: "`LETTA_BASE_URL`, or `Letta(base_url=\"http://127.0.0.1:8281\")`"},
 	{name: "Letta, TypeScript", packages: "@letta-ai/letta-client 1.12.1", address: "`LETTA_BASE_URL`, or `new Letta({ baseURL })`"},
 	{name: "Letta Code", packages: "@letta-ai/letta-code 0.25.9, letta 0.34.12", address: "`LETTA_BASE_URL`; see [below](#letta-code)", opens: []string{"memproxy-owner"}},
 	{name: "Letta Code SDK", packages: "@letta-ai/letta-code-sdk 0.1.14", address: "`LETTA_BASE_URL`; as Letta Code", backend: "letta", script: "letta_code_sdk.mjs", opens: []string{"memproxy-owner"}},
 	{name: "Letta for the Vercel AI SDK", packages: "@letta-ai/vercel-ai-sdk-provider 1.4.0", address: "`LETTA_BASE_URL`, or `createLetta({ baseUrl })`", backend: "letta", script: "letta_vercel.mjs"},
 	{name: "Letta's memory SDK", packages: "letta-memory 0.1.5", address: "[a line](#frameworks-without-a-setting)", backend: "letta", script: "letta_memory.py", opens: []string{"ungated: compensate", "memproxy-forget"}},
+	{name: "letta-evals", packages: "letta-evals 0.26.0", address: "`LETTA_BASE_URL`", backend: "letta", script: "letta_evals.py", opens: []string{"memproxy-owner", "memproxy-forget"}, venv: "clients-letta-evals", direct: true},
 }
 
 // says is what the client's script prints: it writes a text, finds it, deletes it if
@@ -54,10 +59,14 @@ func (c client) says(t *testing.T, base string) string {
 	name, _, _ := strings.Cut(c.script, ".")
 	env := []string{"HOME=" + t.TempDir(), "MEM0_TELEMETRY=false", "ANONYMIZED_TELEMETRY=false", "HAYSTACK_TELEMETRY_ENABLED=false",
 		"LETTA_CODE_TELEM=0", "DISABLE_AUTOUPDATER=1", "MEM0_API_KEY=" + clientKey, "MEM0_HOST=" + base, "LETTA_API_KEY=" + clientKey, "LETTA_BASE_URL=" + base,
-		"PYTHONPATH=" + part(t, "clients-frameworks"), "PYTHONPYCACHEPREFIX=" + part(t, "pycache")}
+		"PATH=" + part(t, "clients-js", "node_modules", ".bin") + ":" + os.Getenv("PATH"), // letta-evals starts Letta Code
+		"PYTHONPYCACHEPREFIX=" + part(t, "pycache")}
+	if c.venv == "" {
+		env = append(env, "PYTHONPATH="+part(t, "clients-frameworks"))
+	}
 	args := []string{"node", filepath.Join("clients", "frameworks.mjs"), part(t, "clients-js", "node_modules")}
 	if strings.HasSuffix(c.script, ".py") {
-		args = []string{part(t, "mem0-py", "bin", "python"), filepath.Join("clients", "frameworks.py")}
+		args = []string{part(t, cmp.Or(c.venv, "mem0-py"), "bin", "python"), filepath.Join("clients", "frameworks.py")}
 	}
 	out, _ := run(t, env, args[0], append(args[1:], name, "I like oolong tea of "+name, cmp.Or(c.attack, plantedInFile))...)
 	return out
@@ -67,11 +76,19 @@ func (c client) says(t *testing.T, base string) string {
 func (c client) use(t *testing.T, base string) (found, left, refused string) {
 	t.Helper()
 	out := c.says(t, base)
-	said := regexp.MustCompile(`(?s)(?:found: (.*)\n)?(?:left: (.*)\n)?refused: (.*)`).FindStringSubmatch(out)
+	said := regexp.MustCompile(`(?s)(?:found: (.*)\n)?(?:left: (.*)\n)?(?:not )?refused: (.*)`).FindStringSubmatch(out)
 	if said == nil {
 		t.Fatalf("it said:\n%s", tail(out, 3000))
 	}
 	return said[1], said[2], said[3]
+}
+
+// denials is what memproxy's audit log has on the refusals: some clients show the
+// status only, or log a refusal and go on.
+func denials(t *testing.T, s *sidecar) string {
+	t.Helper()
+	out, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--json", "--verdict", "deny", "--dir", filepath.Join(s.dir, "state", "audit"))
+	return out
 }
 
 // Proves EDGE-18, CARD-1, CARD-8: released clients of the field, unmodified, with the
@@ -90,24 +107,41 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 			ran := false
 			t.Run(c.script, func(t *testing.T) {
 				ran = true
-				if c.opens != nil {
-					closed := starter(t, c.backend, real[c.backend])
-					if found, _, why := c.use(t, closed.base); found != "" || !strings.Contains(why, c.opens[0]) {
-						t.Errorf("without what opens it: %q %s", found, tail(why, 2000))
+				for i, setting := range c.opens {
+					closed := starter(t, c.backend, real[c.backend], c.opens[:i]...)
+					if _, _, why := c.use(t, closed.base); !strings.Contains(why+denials(t, closed), setting) {
+						t.Errorf("without %s: %s", setting, tail(why, 2000))
 					}
 					closed.stop()
 				}
 				car := starter(t, c.backend, real[c.backend], c.opens...)
 				defer car.stop()
+				server := engine{base: real[c.backend]}
+				server.forget(t)
 				name, _, _ := strings.Cut(c.script, ".")
 				found, left, why := c.use(t, car.base)
 				if !strings.Contains(found, name) || strings.Contains(left, name) {
 					t.Errorf("found %s, and when it was deleted %s", found, left)
 				}
+				for _, r := range server.requests(t) {
+					if bytes.Contains(r.Body, []byte("evil.example")) || bytes.Contains(r.Body, []byte("AKIA")) {
+						t.Errorf("the attack reached %s %s", r.Method, r.Path)
+					}
+				}
+				if c.direct {
+					harmless := c
+					harmless.attack = "I like black tea."
+					if f, l, _ := harmless.use(t, real[c.backend]); f != found || l != left {
+						t.Errorf("without memproxy: found %s, and when it was deleted %s\nwith it: %s, %s", f, l, found, left)
+					}
+				}
 				switch {
 				case strings.Contains(why, "looks like an attack"), strings.Contains(why, "credentials are not kept"):
 				case strings.Contains(why, "403"):
 					shows = "the status only"
+					if log := denials(t, car); !strings.Contains(log, "looks like an attack") {
+						t.Errorf("the audit log does not have the reason either: %s", tail(log, 2000))
+					}
 				default:
 					t.Errorf("refused with %s", tail(why, 2000))
 				}

@@ -118,6 +118,32 @@ server.main()
     }
 
 
+def nemo():
+    from nat.builder.workflow_builder import WorkflowBuilder
+    from nat.plugins.mem0ai.memory import Mem0MemoryClientConfig
+    from nat.tool.memory_tools.add_memory_tool import AddToolConfig
+    from nat.tool.memory_tools.delete_memory_tool import DeleteToolConfig
+    from nat.tool.memory_tools.get_memory_tool import GetToolConfig
+
+    async def call(tool, arguments):
+        async with WorkflowBuilder() as builder:
+            await builder.add_memory_client("mem0", Mem0MemoryClientConfig(host=HOST))
+            await builder.add_function("tool", tool(memory="mem0", user_id=f"nemo-{os.getpid()}"))
+            return await (await builder.get_function("tool")).ainvoke(arguments)
+
+    def use(tool, **arguments):
+        return asyncio.run(call(tool, arguments))
+
+    def find():
+        return [m["memory"] for m in json.loads(use(GetToolConfig, query="tea", top_k=5).partition("\n")[2])]
+
+    return {
+        "add": lambda text: use(AddToolConfig, memory=text, tags=["drinks"]),
+        "find": find,
+        "delete": lambda: use(DeleteToolConfig),
+    }
+
+
 def cli():
     def use(*words):
         run = subprocess.run(
@@ -149,6 +175,61 @@ def letta_memory():
         "add": lambda text: memory.add_messages(user, [{"role": "user", "content": text}]),
         "find": lambda: [p.content for p in memory.search(user, "tea").results] if memory.get_memory_agent_id(user) else [],
         "delete": lambda: memory.delete_user(user),
+    }
+
+
+# The graders ask no model, and with prices of its own it downloads no list of them.
+SUITE = """
+name: memory
+dataset: samples.jsonl
+cleanup: true
+target:
+  model_handles: [%(model)s]
+  pricing: {%(model)s: {input_per_mtok: 1, output_per_mtok: 1}}
+  flags: --base-tools memory_insert
+graders:
+  said: {kind: tool, function: contains, extractor: last_assistant}
+  remembers: {kind: tool, function: contains, extractor: memory_block, extractor_config: {block_label: human}}
+reward: {kind: metric, metric_key: remembers}
+"""
+
+
+def letta_evals():
+    from letta_client import Letta, NotFoundError
+
+    os.chdir(os.environ["HOME"])
+    letta = Letta()
+    last = []
+
+    def evaluate(*samples):
+        with open("suite.yaml", "w") as suite, open("samples.jsonl", "w") as dataset:
+            suite.write(SUITE % MODEL)
+            dataset.writelines(json.dumps(s) + "\n" for s in samples)
+        command = [sys.executable, "-m", "letta_evals.cli", "run", "suite.yaml", "--output", "out"]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        with open(f"out/{MODEL['model'].replace('/', '-')}.jsonl") as results:
+            last[:] = sorted(map(json.loads, results), key=lambda r: r["sample_id"])
+        for r in last:
+            if "error" in r:
+                raise RuntimeError(r["error"]["message"])
+
+    def sample(text):
+        insert = json.dumps({"label": "human", "new_string": text})
+        return {"input": f"CALL memory_insert {insert}\nTHEN\nSAY {text}", "ground_truth": text}
+
+    def exists(agent):
+        try:
+            return letta.agents.retrieve(agent)
+        except NotFoundError:
+            return None
+
+    def delete():  # the suite's cleanup has done it
+        last[:] = [r for r in last if exists(r["agent_id"])]
+
+    return {
+        "add": lambda text: evaluate(sample(text), {"input": "SAY nothing", "ground_truth": text}),
+        "find": lambda: [[r["reward"], r["submissions"]] for r in last],
+        "delete": delete,
     }
 
 

@@ -36,3 +36,15 @@ if ! current "$home/clients-frameworks" "$frameworks_pins"; then
     --target "$home/clients-frameworks" -r "$here/requirements-frameworks.txt"
   echo "$frameworks_pins" >"$home/clients-frameworks/.pins"
 fi
+
+# Clients that need other versions than the backends do, in environments of their own.
+for client in letta-evals nemo; do
+  client_pins=$(pins "$here/requirements-$client.txt")
+  if ! current "$home/clients-$client" "$client_pins"; then
+    rm -rf "$home/clients-$client"
+    python3 -m venv --without-pip "$home/clients-$client"
+    "$home/mem0-py/bin/pip" --python "$home/clients-$client/bin/python" install --quiet --no-deps --no-input \
+      --disable-pip-version-check --no-compile -r "$here/requirements-$client.txt"
+    echo "$client_pins" >"$home/clients-$client/.pins"
+  fi
+done
