@@ -28,7 +28,10 @@ func schemaOf(ctx context.Context, q interface {
 	var ours, empty bool
 	var err error
 	if d == postgresDialect {
-		err = q.QueryRowContext(ctx, `SELECT to_regclass('memproxy_schema') IS NOT NULL, to_regclass('ownership') IS NULL`).Scan(&ours, &empty)
+		// Not to_regclass: a session remembers that a table is missing until it next
+		// locks one, so after the wait for migrate's lock it would miss the tables made meanwhile.
+		err = q.QueryRowContext(ctx, `SELECT coalesce(bool_or(relname = 'memproxy_schema'), false), coalesce(bool_and(relname <> 'ownership'), true)
+			FROM pg_class WHERE relname IN ('memproxy_schema', 'ownership') AND pg_table_is_visible(oid)`).Scan(&ours, &empty)
 	} else {
 		err = q.QueryRowContext(ctx, `SELECT application_id = ? AND tables > 0, application_id IN (0, ?) AND tables = 0
 			FROM pragma_application_id, (SELECT count(*) AS tables FROM sqlite_schema)`, applicationID, applicationID).Scan(&ours, &empty)

@@ -108,6 +108,30 @@ func postgresOpens(t *testing.T, address string) {
 		_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
 		wantErr(t, "open", err, ledger.ErrForeign)
 	})
+	t.Run("tables that are made while it waits for the lock are seen", func(t *testing.T) {
+		url := Schema(t, address)
+		db, err := sql.Open("pgx", url)
+		must(t, "open", err)
+		defer db.Close()
+		tx, err := db.BeginTx(t.Context(), nil)
+		must(t, "begin", err)
+		_, err = tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(x'6d707278'::BIGINT)`)
+		must(t, "lock", err)
+		opened := make(chan error, 1)
+		go func() {
+			_, err := ledger.Open(ledger.Options{URL: url, Timeout: 20 * time.Second})
+			opened <- err
+		}()
+		_, err = tx.ExecContext(t.Context(), `DO $$ BEGIN
+			FOR i IN 1..2000 LOOP
+				EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted);
+				PERFORM pg_sleep(0.01);
+			END LOOP;
+		END $$; CREATE TABLE ownership (id INT)`)
+		must(t, "make a table", err)
+		must(t, "commit", tx.Commit())
+		wantErr(t, "open", <-opened, ledger.ErrForeign)
+	})
 	t.Run("an older schema is migrated", func(t *testing.T) {
 		opt := OldOptions(t)
 		opt.URL = Schema(t, address)
