@@ -193,6 +193,24 @@ func TestASealGoesOn(t *testing.T) {
 	}
 }
 
+// Proves EDGE-4: a backend that wants a key is not sealed without one. The log says which
+// setting has it, once, however often it is tried again.
+func TestASealWithoutACredentialNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
+	back := &paging{refuse: "1"}
+	r.before = func() {
+		back.Handler, r.back.Handler = r.back.Handler, back
+		r.planted("Ann has a boat.")
+	}
+	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")
+	r.within(p, time.Minute, "four attempts", func() bool { return strings.Count(back.pages(), "1") >= 4 })
+	if log := r.log.String(); strings.Count(log, "is not sealed yet") != 1 || !strings.Contains(log, "the backend answered 403: memproxy lists what it holds with backends[].credential, which is not set") {
+		t.Errorf("the log says %s", log)
+	}
+}
+
 // Proves EDGE-4: on Letta, too, what is planted around memproxy after the first
 // start is named without a command: by the sweep, and a passage by the read.
 // What an agent writes in its turns, blocks that were there before among it, is

@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -114,7 +115,11 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	wait := min(sealPoll<<min(a.failures, 10), sealPatience)
 	a.failures++
 	a.next = now.Add(wait)
-	a.failed = fmt.Errorf("backend %s is not sealed yet, and is asked again in %v: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, wait, err)
+	if hunt.Denied(err) && a.backend.Credential.Reveal() == "" {
+		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
+	}
+	// The same text each time, which is logged once.
+	a.failed = fmt.Errorf("backend %s is not sealed yet: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, err)
 	return a.failed
 }
 

@@ -43,6 +43,12 @@ type statusError int
 // Error implements error.
 func (s statusError) Error() string { return fmt.Sprintf("the backend answered %d", int(s)) }
 
+// Denied reports whether an error is a backend's answer to who may not ask it.
+func Denied(err error) bool {
+	var no statusError
+	return errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden)
+}
+
 // caller is a checked API.
 type caller struct {
 	api  API
