@@ -1,12 +1,12 @@
 package memproxy
 
-// Pruned is an answer, or one event of a stream, without what nobody claimed.
+// Pruned is an answer, or one event of a stream, without the members that no row claims.
 type Pruned struct {
 	// Body is what is left: the body itself where everything was claimed.
 	Body []byte
 	// Unclaimed is how many members and elements were left out.
 	Unclaimed int
-	// Names are where some of them stood, as patterns: /results/-/name. A name
+	// Names are where some of them were, as patterns: /results/-/name. A name
 	// that does not look like one is "?".
 	Names []string
 	// Unreadable is how many elements of lists were left out because they cannot

@@ -18,7 +18,7 @@ const (
 	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused
 	EventRapidWrites    EventType = "rapid_writes"
 	// EventCrossCorrection tells that somebody changed what another wrote, and
-	// why that was let in.
+	// why that was admitted.
 	EventCrossCorrection EventType = "cross_correction"
 	// EventRejections tells how many rejected requests of one address were not
 	// recorded one by one.

@@ -20,7 +20,7 @@ const (
 var Treatments = [...]Treatment{TreatAllow, TreatMark, TreatHold, TreatRefuse}
 
 // Governance says how the layers of memory are governed: which keys may be
-// written, and what becomes of what nobody stated. The zero value allows
+// written, and what becomes of facts without a statement. The zero value allows
 // everything. Names are compared in lower case.
 type Governance struct {
 	// Namespaces are the keys that may be written. Outside says what becomes

@@ -116,7 +116,7 @@ type Found struct {
 	SHA256 string // hex hash of the text; "" where it could not be read
 }
 
-// Sealing is how far a backend's memories are taken down.
+// Sealing is how far a backend's memories are recorded.
 type Sealing struct {
 	Backend string
 	Cursor  string // of the next page; "" is the first

@@ -12,7 +12,7 @@ import (
 )
 
 // TargetObject is the key of the history of an object's members: what stands
-// beside the text of a memory, or all there is of an object that is none. Its
+// next to the text of a memory, or all there is of an object that is none. Its
 // versions are JSON.
 const TargetObject TargetKind = "object"
 
@@ -183,13 +183,13 @@ type Item struct {
 	// what Field does not: the rules of fields do not hold for it.
 	Member string
 	// Moved is set where the text stays as it is in the backend and only what
-	// stands beside it, or where it is filed, changes. Text is empty then, and
+	// is next to it, or where it is filed, changes. Text is empty then, and
 	// Size is how many characters the fields come to hold.
 	Moved bool
 	Size  int
 	Layer Layer
 	// Configures is set where the text is the deployment's own configuration (a
-	// system prompt, what a model is told of its tools, instructions to an
+	// system prompt, what a model is told about its tools, instructions to an
 	// extractor) and no memory. An adapter names such places one by one; of an
 	// item of any other kind than ItemSteering it says nothing.
 	Configures bool
@@ -203,7 +203,7 @@ type Item struct {
 // Hint is one confidence that the caller claims: one place in the payload.
 type Hint struct {
 	Pointer string
-	// Raw is the JSON text that stood there, for the audit of a clamp.
+	// Raw is the JSON text as it was, for the audit of a clamp.
 	Raw string
 	// Claimed is the value read, capped to 0..1000. Legible is false when the
 	// value was not a number from 0 to 1; it then counts as the highest claim.

@@ -30,7 +30,7 @@ func (k Kind) Writes() bool {
 }
 
 // Request is the part of an HTTP request that an adapter may look at. It has
-// no body: bodies are passed beside it, bounded.
+// no body: bodies are passed separately, bounded.
 type Request struct {
 	Method string
 	// Path is the decoded path; EscapedPath is as the client spelled it.
@@ -211,7 +211,7 @@ type Operation struct {
 	// LayerClaims are the layers that the payload's metadata claims. A claim
 	// adds the rules of its layer and takes none away.
 	LayerClaims []Layer
-	// Keys are the names under which content is filed, beside the items'
+	// Keys are the names under which content is filed, next to the items'
 	// fields: names of metadata, categories, tags.
 	Keys []string
 	// Backdated are pointers of client timestamps that would set when a
@@ -238,7 +238,7 @@ type Operation struct {
 	// Stamp is the provenance to write into every metadata home of the
 	// payload, or nil.
 	Stamp *Stamp
-	// Seal signs a stamp anew for the metadata that it is written beside, in
+	// Seal signs a stamp anew for the metadata that it is written next to, in
 	// JSON and without the proxy's own members. One that is not of this
 	// installation comes back as it is. Nil: stamps say nothing of metadata.
 	Seal func(s Stamp, metadata []byte) Stamp `json:"-"`
@@ -365,7 +365,7 @@ type Memory struct {
 	// Uncounted is set for what is no memory to a budget, such as an agent or
 	// a folder.
 	Uncounted bool
-	// Told, if set, is what the reader is told of the memory, under
+	// Told, if set, is what the reader is told about the memory, under
 	// ProvenanceKey in its metadata.
 	Told *Provenance
 }

@@ -10,7 +10,7 @@ import (
 // cannot write it.
 const ProvenanceKey = StampPrefix + "provenance"
 
-// Provenance is what a reader is told of a memory: whose word it is, and what
+// Provenance is what a reader is told about a memory: who stated it, and what
 // became of it. What nobody knows is empty; the attestation is then "unknown".
 type Provenance struct {
 	Actor       string // principal id of the author

@@ -30,7 +30,7 @@ const placeholderInstruction = "Part of this text was removed because it looks l
 // placeholderOpen begins a placeholder's name.
 const placeholderOpen = "[PATTERN_"
 
-// RulePlaceholder is the rule of a placeholder that stood in the text before:
+// RulePlaceholder is the rule of a placeholder that was in the text already:
 // somebody wrote it to be taken for one of these.
 const RulePlaceholder = "sanitise.forged"
 
@@ -225,7 +225,7 @@ func fewWords(name string) bool {
 
 // wordsOf counts the words of a name and the letters of its longest one. A word
 // is two letters or more, up to a mark, a digit or a capital after a small one;
-// beside a digit, where letters of hexadecimal ids stand, it is three or more
+// next to a digit, where letters of hexadecimal ids stand, it is three or more
 // of which one is no hexadecimal digit.
 func wordsOf(name string) (words, longest int) {
 	letters, hex, before := 0, true, byte(0)
@@ -342,7 +342,7 @@ const sentence = 3
 // Wordy reports whether a name, of an owner or of a member, reads like a
 // sentence: three words or more, with marks, spaces or capitals between them,
 // or as many letters of a script that has no spaces as such words have. Names
-// come back to agents beside the memories that they are of, so that a wordy one
+// come back to agents next to the memories that they are of, so that a wordy one
 // is looked at as text. Numbers and keys are no words.
 func Wordy(name string) bool {
 	words, letters, others := 0, 0, 0

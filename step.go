@@ -46,7 +46,7 @@ func Steps() []Step {
 	return out
 }
 
-// A Stepper is told of the steps, each before what follows it begins. Nil is
+// A Stepper is notified of the steps, each before what follows it begins. Nil is
 // nobody.
 type Stepper func(Step)
 

@@ -284,7 +284,7 @@ type Stamp struct {
 	Trigger   string   // what led to the write: id of the route, or "rollback"; "" is not written
 	Score     PerMille // how dangerous screening found it
 	Flags     string   // the worst of the rules that found something, with spaces between
-	Metadata  string   // hashes of the members of metadata that it was written beside; "" is not written
+	Metadata  string   // hashes of the members of metadata that it was written next to; "" is not written
 	Signature string   // over all the above
 }
 

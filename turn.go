@@ -23,7 +23,7 @@ type Edits interface {
 	// Made says what the calls of the last request made, once Prepare asks for
 	// no more; what was not prepared is not known. Each change is a memory with
 	// what happened to it in Event (ADD, UPDATE; "": a passage) and the whole text
-	// that stood there before in Before. Where other members than the text changed,
+	// before in Before. Where other members than the text changed,
 	// Members are what it became and Was what it had been, of a memory of its own
 	// with the event NONE.
 	Made() []Edit
@@ -199,11 +199,11 @@ type Change struct {
 	Call ToolCall
 	// Undo are the requests that take it back, in order.
 	Undo []Search
-	// Memories are what the difference made, as it is kept once it is let in:
+	// Memories are what the difference made, as it is kept once it is admitted:
 	// with the whole text before in Before.
 	Memories []Memory
 	// Before and After are the hashes of the two texts, hex, or "" for none.
 	Before, After string
-	// Stamp is the provenance found beside the new text, unverified, or nil.
+	// Stamp is the provenance found next to the new text, unverified, or nil.
 	Stamp *Stamp
 }

@@ -73,7 +73,7 @@ type Entry struct {
 	// Dissents are corrections that were not let through. Their memories are
 	// contested until each is closed.
 	Dissents []Dissent
-	// Corrections that were let in count against the author, once per memory and
+	// Corrections that were admitted count against the author, once per memory and
 	// decision. Changes of one's own memories do not count.
 	Corrections []Correction
 	// Retractions are texts that their authors deleted or replaced. They are
@@ -160,7 +160,7 @@ type Rollback struct {
 	Reason   string
 	// Number is the version that it goes back to.
 	Number int64
-	// Before is the hex hash of the text that stood in the backend when it
+	// Before is the hex hash of the text in the backend when it
 	// began.
 	Before string
 	Begun  time.Time

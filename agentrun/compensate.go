@@ -236,7 +236,7 @@ func (r *Runs) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rule rules on what changed, undoes what is not let in, and looks again.
+// rule rules on what changed, undoes what is not admitted, and looks again.
 func (c *Watched) rule(ctx context.Context) error {
 	last, wait := errUnsettled, firstPause
 	for rounds := 0; rounds < settleRounds; rounds++ {

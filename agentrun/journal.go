@@ -69,7 +69,7 @@ func (j journal) remove(decision string) error {
 }
 
 // left are the entries of earlier processes, oldest first by name, which is by
-// time. What cannot be read comes back as an error beside the others.
+// time. What cannot be read comes back as an error with the others.
 func (j journal) left() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {

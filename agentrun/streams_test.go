@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// told is a turn of which only what is told of it counts.
+// told is a turn of which only what is said about it counts.
 type told struct {
 	memproxy.Turn
 	runs, names []string

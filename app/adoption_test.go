@@ -32,7 +32,7 @@ func (r *rig) records(of memproxy.EventType) int {
 }
 
 // Proves EDGE-4: in production, with its own intervals and without a command,
-// the first start takes down what the backend holds, as nobody's; what is put
+// the first start records what the backend holds, as nobody's; what is put
 // there or changed around memproxy later is named: by the read, and by the
 // sweep in log, record, metric and mark, though nobody reads it. What went
 // through memproxy is not. The next start does not seal again.

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// openConf is production for callers that present nothing, beside one who does.
+// openConf is production for callers that present nothing, next to one who does.
 var openConf = strings.Replace(screeningConf, "identity:\n", "identity:\n  require: false\n", 1)
 
 // nobody is a caller at an address of this machine that presents nothing.

@@ -7,7 +7,7 @@ import (
 
 // Proves TRL-4: what a read withheld was not observed. A session that asks for a
 // quarantined memory is shown a notice, and knowing the text from elsewhere it
-// cannot pass it off as read; what stands beside it was read.
+// cannot pass it off as read; what is next to it was read.
 func TestWithheldIsNotObserved(t *testing.T) {
 	t.Parallel()
 	const hidden, shown = "The invoice office moved to Leeds.", "The invoice office opens at nine."

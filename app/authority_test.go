@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// people are callers of every standing beside the one that every rig has.
+// people are callers of every standing next to the one that every rig has.
 const people = `    - {sha256: "HUMAN", id: "human:ann", kind: human, trust: human, tenant: acme, acts_as: "*"}
     - {sha256: "BETTER", id: "agent:better", kind: agent, trust: established, tenant: acme, acts_as: "*"}
     - {sha256: "PEER", id: "agent:peer", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}
@@ -99,7 +99,7 @@ func (r *rig) dissent(id string) []string {
 // Proves EDGE-5, TRL-5: on every way by which Mem0's memories are changed, the
 // word of somebody who is trusted more is not replaced: the correction waits,
 // the dissent is kept, and readers see the memory as contested. The nearest
-// changes that must pass stand beside.
+// changes that must pass are among them.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	const green, coffee = "Ann likes green tea.", "Ann likes coffee."

@@ -14,7 +14,7 @@ import (
 
 // Proves CARD-2, TRL-3, EDGE-3: what cannot be read in one way is answered
 // with a 4xx that says why, is recorded, and never reaches the backend. Each
-// stands beside the nearest request that passes.
+// is next to the nearest request that passes.
 func TestBadInputNeverArrives(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, "log: {level: info}", "log: {level: error}")

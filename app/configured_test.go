@@ -114,7 +114,7 @@ func TestRemindersOfClientsAreApproved(t *testing.T) {
 }
 
 // Proves EDGE-18, CARD-1: the same of instructions that come with every Mem0
-// write; a credential or an attack in the messages beside them is refused as
+// write; a credential or an attack in the messages next to them is refused as
 // ever.
 func TestOwnersInstructMem0(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func TestTheBackendAsksNoAddressOfTheCallers(t *testing.T) {
 	}
 }
 
-// Proves SYN-2, EDGE-13: an owner's name stands beside every memory of his, and
+// Proves SYN-2, EDGE-13: an owner's name is next to every memory of his, and
 // a key of metadata too: one that is an instruction is refused like a text, and
 // one that merely has several words is not.
 func TestNamesAreScreened(t *testing.T) {

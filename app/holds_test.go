@@ -54,7 +54,7 @@ func heldID(t *testing.T, a got) string {
 }
 
 // Proves MFW-7, DOL-2: a held write never reaches the backend, is answered as
-// one that takes its time, is told of under its receipt, and is written once it
+// one that takes its time, is reported under its receipt, and is written once it
 // is approved, with the approval in its provenance; a rejected one never is.
 func TestHeldWrites(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func (r *rig) upstreamIDs(word string) []string {
 // Proves DOL-2, MFW-8: where nothing is refused, what looks dangerous is written,
 // its state is set before anybody can read it, and no read shows it: by its
 // ids, before anybody knows its ids, and by its receipt; ordinary memories
-// beside it are shown.
+// next to it are shown.
 func TestNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]struct{ path, more string }{

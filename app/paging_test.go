@@ -193,7 +193,7 @@ func TestCursorPages(t *testing.T) {
 	}
 }
 
-// Proves MFW-8, TRL-4: a reader that asks is told of each memory whose word it
+// Proves MFW-8, TRL-4: a reader that asks is told about each memory whose word it
 // is and what became of it; one that does not ask is told nothing, and of what
 // belongs to another tenant nobody is.
 func TestProvenanceOnRead(t *testing.T) {
@@ -253,7 +253,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	}
 }
 
-// Proves TRL-4, EDGE-3: a memory that another tenant owns is told of by nobody's
+// Proves TRL-4, EDGE-3: a memory that another tenant owns is reported by nobody's
 // word, wherever a reader finds it.
 func TestProvenanceIsTheTenants(t *testing.T) {
 	t.Parallel()

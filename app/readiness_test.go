@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Every store that does not answer in time is named, with the others beside it;
+// Every store that does not answer in time is named, with the others next to it;
 // one that hangs, whatever its context says, is waited for once and asked no
 // second time until it answers; what is needed makes the sidecar not ready, the
 // rest degrades it.

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// writeBundle writes a policy beside the built-in ones, by rename, the way
+// writeBundle writes a policy next to the built-in ones, by rename, the way
 // deployment tools do.
 func writeBundle(t *testing.T, dir, text string) {
 	t.Helper()

@@ -94,7 +94,7 @@ func TestSuspiciousBlocksWait(t *testing.T) {
 }
 
 // Proves SYN-2, EDGE-1: what an agent writes into its own memory is judged like
-// what a client writes; the ordinary fact beside it is written.
+// what a client writes; the ordinary fact next to it is written.
 func TestSelfEditsAreScreened(t *testing.T) {
 	t.Parallel()
 	// The model makes an attack of what the caller said harmlessly.

@@ -151,7 +151,7 @@ func TestSensitivitiesShareNoVerdicts(t *testing.T) {
 }
 
 // Proves MFW-3, GOV-4: a credential is refused in production, and told of in
-// development; personal data is told of and refused in neither.
+// development; personal data is reported and refused in neither.
 func TestCredentialsByProfile(t *testing.T) {
 	t.Parallel()
 	const key = "My AWS key is AKIAIOSFODNN7EXAMPLQ."

@@ -58,7 +58,7 @@ func textLine(id, text string) string {
 }
 
 // Proves SYN-2, MFW-1: the command's output is as fixed: every line is
-// answered in order with verdict, risk and places; a broken line is told of
+// answered in order with verdict, risk and places; a broken line is reported
 // with its number, is not answered, and makes the exit code.
 func TestScreenCommand(t *testing.T) {
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestScreenIsMovedBySourceAndSensitivity(t *testing.T) {
 }
 
 // Proves GOV-4: with a configuration its layers judge; in production a
-// credential is refused as the policy does it, in development it is told of.
-// Personal data is told of in both.
+// credential is refused as the policy does it, in development it is reported.
+// Personal data is reported in both.
 func TestScreenByConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestScreenByConfiguration(t *testing.T) {
 	}
 }
 
-// A wrong command line is told of before anything is read.
+// A wrong command line is reported before anything is read.
 func TestScreenRefusesUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{

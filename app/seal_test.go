@@ -26,7 +26,7 @@ func (r *rig) offline() string {
 // Proves EDGE-4: a full backend is adopted: a seal takes over what is there as
 // a tenant's, of an unknown author and with no confidence, and may be run
 // again; readers of a least confidence do not get it; nothing of it is accused,
-// and what is done to it, or put beside it, later is found.
+// and what is done to it, or put next to it, later is found.
 func TestAdoptionOfAFullBackend(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")

@@ -48,7 +48,7 @@ var stages = []group.Stage{
 // begin begins something in the background, as group.Group.Go does.
 type begin = func(name string, f func(context.Context))
 
-// unowned begins what nobody waits for: a command's, which ends with its process.
+// unowned begins work that is not waited for: a command's, which ends with its process.
 func unowned(ctx context.Context) begin {
 	return func(_ string, f func(context.Context)) { go f(ctx) }
 }

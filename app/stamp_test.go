@@ -39,7 +39,7 @@ func (r *rig) stamped(id string) (m struct {
 }
 
 // Proves MFW-1, TRL-2: the stamp says how a write came about: its session as a
-// hash, the route, what screening found and how bad, and when it came in, beside
+// hash, the route, what screening found and how bad, and when it came in, next to
 // the time at which it was ruled on. It says nothing of what was written, and
 // readers are told the times.
 func TestStampsSayHowTheWriteCameAbout(t *testing.T) {

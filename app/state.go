@@ -194,7 +194,7 @@ func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	return &limits
 }
 
-// lost is told of ownership that could not be written: its memories are asked
+// lost is notified of ownership that could not be written: its memories are asked
 // for upstream again.
 func (s *state) lost(rows int, err error) {
 	s.telemetry.Instruments().LedgerFailed(context.Background())

@@ -11,7 +11,7 @@ import (
 
 // Proves EDGE-3, EDGE-13: a passage that nobody can be asked about is answered as
 // another tenant's is, to whoever may write there and whoever's writes wait, and
-// the backend is told of neither.
+// the backend is notified of neither.
 func TestUnknownPassagesAreLikeAnothers(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())

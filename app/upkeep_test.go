@@ -108,7 +108,7 @@ func TestStatesOfMemories(t *testing.T) {
 	}
 }
 
-// another is a caller of the same tenant beside the one that most tests have.
+// another is a caller of the same tenant next to the one that most tests have.
 const another = "m0-another-key"
 
 var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\nSCREENING"

@@ -106,7 +106,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	}
 }
 
-// Proves SYN-5, CARD-2: what stands beside a block's text, and what is attached
+// Proves SYN-5, CARD-2: what is next to a block's text, and what is attached
 // to an agent, has versions too; the text has its own, and neither rollback
 // touches the other.
 func TestWhatStandsBesideATextHasVersions(t *testing.T) {

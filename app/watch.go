@@ -101,7 +101,7 @@ func (s *App) reload(b policy.Bundle) error {
 // reloaded says everywhere that other rules are in force.
 func (s *App) reloaded() {
 	version, _ := s.rules.state()
-	if f := s.fleet.follower; f != nil { // the same release, beside another pack
+	if f := s.fleet.follower; f != nil { // the same release, with another pack
 		s.fleet.tally.name(version, f.State().Running)
 	}
 	s.telemetry.Instruments().Reloaded(context.Background(), true)

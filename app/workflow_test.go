@@ -21,7 +21,7 @@ import (
 const hookKey = "0123456789abcdef0123"
 const leap = 365 * 24 * time.Hour // more than tests move the clock while a notice is on its way
 
-// told is somebody who is told of holds and sessions, and believes nothing
+// told is somebody who is notified of holds and sessions, and believes nothing
 // that is not signed.
 type told struct {
 	mu   sync.Mutex
@@ -191,7 +191,7 @@ func TestTwoReviewers(t *testing.T) {
 }
 
 // Proves EDGE-11, MFW-10, SYN-7, SYN-8: a hold that waits for too long, a
-// session that is locked and one that has ended are told of, once, in plain
+// session that is locked and one that has ended are reported, once, in plain
 // words, signed, and again where the receiver fails; the command says the same.
 func TestTimeIsToldOf(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 )
 
 // floor is the least part of the bare proxy's throughput that a contestant must
-// reach, measured beside it in the same run.
+// reach, measured with it in the same run.
 type floor struct {
 	contestant string
 	ratio      float64

@@ -304,7 +304,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 		Header: memproxy.Header{"X-Api-Key": {"m0sk_bench"}},
 	}
 	route, known := adapter.Route(req)
-	// metadata is what a write of the memory puts beside it, with its stamp. Its
+	// metadata is what a write of the memory puts next to it, with its stamp. Its
 	// text is another, so that no screening of the read is remembered from it.
 	add := req
 	add.Method, add.Query = "POST", ""

@@ -1,4 +1,4 @@
-// Command bench measures memproxy beside a bare httputil.ReverseProxy and
+// Command bench measures memproxy against a bare httputil.ReverseProxy and
 // nginx, in one run on one machine: client, proxy and backend share its cores,
 // the contestants take turns in rounds, and results are ratios to the bare
 // proxy of the same run. Every contestant is a process of its own.

@@ -155,7 +155,7 @@ func (d *Degrading) try() (ask, probe bool) {
 	return true, true
 }
 
-// tried takes down how a call went. While the store is away only the probe can
+// tried records how a call went. While the store is away only the probe can
 // bring it back: an answer to a call from before says nothing of now.
 func (d *Degrading) tried(probe bool, err error) {
 	d.mu.Lock()
@@ -184,7 +184,7 @@ func (d *Degrading) tried(probe bool, err error) {
 	}
 }
 
-// paying pays beside the calls, unless the end has begun.
+// paying pays in parallel with the calls, unless the end has begun.
 func (d *Degrading) paying(debts []owed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -296,7 +296,7 @@ func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 }
 
 // Proves CARD-8: an upstream that is a listener of memproxy's own is an error,
-// however it is spelled, and one beside it is none.
+// however it is spelled, and one next to it is none.
 func TestUpstreamIsNotItself(t *testing.T) {
 	for _, tc := range []struct {
 		listen, upstream string

@@ -22,7 +22,7 @@ func plane(text string) (*config.ControlPlane, error) {
 	return config.ParseControlPlane("x", []byte(text), func(string) string { return "" })
 }
 
-// Each fault beside the file that has none.
+// Each fault next to the file that has none.
 // Proves CARD-9
 func TestControlPlaneErrors(t *testing.T) {
 	if _, err := plane(rightPlane); err != nil {
@@ -67,7 +67,7 @@ func TestControlPlaneDefaults(t *testing.T) {
 	}
 }
 
-// Each fault of policy.control beside the section that has none.
+// Each fault of policy.control next to the section that has none.
 func TestControlErrors(t *testing.T) {
 	const right = `backends: [{name: m, kind: mem0, listen: "127.0.0.1:0", upstream: "http://x"}]
 policy:

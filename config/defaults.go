@@ -16,7 +16,7 @@ type profile struct {
 	outside   string   // keys outside the namespaces
 	unnamed   string   // sources whose names the table lacks; "" claim nothing
 	waits     []string // tiers of sources whose memories wait for review
-	seal      bool     // what backends hold at the first start is taken down
+	seal      bool     // what backends hold at the first start is recorded
 	sweep     time.Duration
 }
 

@@ -57,7 +57,7 @@ func section(a *txtar.Archive, name string) []byte {
 	return nil
 }
 
-// Each wrong file has all its faults told, each at its line, and beside it the
+// Each wrong file has all its faults told, each at its line, and next to it the
 // nearest file that is right.
 // Proves CARD-3, TRL-1
 func TestWrongFiles(t *testing.T) {

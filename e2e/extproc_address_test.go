@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// processed is a running memproxy that serves a backend itself and beside the
+// processed is a running memproxy that serves a backend itself and next to the
 // real Envoy.
 type processed struct {
 	*sidecar

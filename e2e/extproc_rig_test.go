@@ -123,7 +123,7 @@ func envoyBinary(t *testing.T) string {
 	return path
 }
 
-// start starts a fresh memproxy with a case's settings, beside an Envoy that
+// start starts a fresh memproxy with a case's settings, next to an Envoy that
 // is there already.
 func (b *behindEnvoy) start(s extproctest.Settings, flags ...string) {
 	b.t.Helper()

@@ -132,7 +132,7 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 	}
 }
 
-// away: while the webhook is away no agent starts beside the gate, and nobody
+// away: while the webhook is away no agent starts next to the gate, and nobody
 // else is held up.
 func (in *installation) away(t *testing.T) {
 	in.webhook.stop()

@@ -133,7 +133,7 @@ func (cs *conns) drop(c *Conn) {
 	}
 }
 
-// gone is told of a connection that is closed.
+// gone is notified of a connection that is closed.
 func (cs *conns) gone(c *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // handler, because of a field of its body: of a form, and those that put a
 // document's members where a form's fields stand, of that too.
 
-// streaming are the types of bodies that have no fields, beside media. Whatever
+// streaming are the types of bodies that have no fields, besides media. Whatever
 // is not here is read before it goes on.
 var streaming = [...]string{
 	"application/octet-stream", "application/pdf", "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", "application/zstd",

@@ -32,7 +32,7 @@ type FollowerOptions struct {
 }
 
 // Follower looks after admitted writes until the backend knows what became of
-// them, so that what its model made of them is screened. It works beside
+// them, so that what its model made of them is screened. It works in parallel with
 // requests: who wrote has long been answered. What is not followed, because
 // there is too much of it or the process ends, is still screened when it is
 // read, and stands as was noted by its decision before it was sent.

@@ -151,7 +151,7 @@ func TestUnknownAuthorsAreNotOverruled(t *testing.T) {
 
 // Proves TRL-5: a correction that was made is on its author's record, once the
 // backend made it; one that the backend refused, one of one's own, and a change
-// of what stands beside the text are not.
+// of what is next to the text are not.
 func TestCorrectionsAreCredited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		author, text string

@@ -17,7 +17,7 @@ func other(s *memproxy.Stamp, metadata string) bool {
 	return s.Metadata != "" && err != nil || unlike(s, there)
 }
 
-// Proves EDGE-4: a stamp speaks for the metadata beside it, however a backend
+// Proves EDGE-4: a stamp speaks for the metadata next to it, however a backend
 // writes them; what was changed, renamed or taken out is seen, and what came to
 // it is not.
 func TestStampsSpeakForMetadata(t *testing.T) {

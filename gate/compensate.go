@@ -18,7 +18,7 @@ const (
 	// UngatedDeny: refused.
 	UngatedDeny Ungated = "deny"
 	// UngatedCompensate: let through; what they wrote is ruled on afterwards,
-	// and undone where it is not let in.
+	// and undone where it is not admitted.
 	UngatedCompensate Ungated = "compensate"
 )
 
@@ -89,7 +89,7 @@ func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bo
 	return g.opt.Signer.Verify(s)
 }
 
-// admitted reports whether a memory was let in with a text. Where the ledger does
+// admitted reports whether a memory was admitted with a text. Where the ledger does
 // not answer, nobody vouches.
 func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool {
 	known := newLookups(g.Gate, a)
@@ -100,8 +100,8 @@ func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool
 	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
 }
 
-// Undone notes what came of taking back a change that was not let in. The
-// hashes are of the text that stood there and of the one that stands again. A
+// Undone notes what came of taking back a change that was not admitted. The
+// hashes are of the text that was removed and of the one that was restored. A
 // nil error is success.
 func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
 	ret := &answer{Admission: a, g: g.Gate, status: statusOK}

@@ -12,7 +12,7 @@ import (
 // Proves EDGE-18, SYN-2: what is found in a text that configures refuses nothing
 // when an owner sets it, and is on record and told; everybody else is held to it
 // as to any text, whatever they are trusted, and so is everything that an owner
-// writes to be remembered, beside what configures too.
+// writes to be remembered, next to what configures too.
 func TestOwnersConfigure(t *testing.T) {
 	configures := memproxy.Item{Kind: memproxy.ItemSteering, Configures: true, Pointer: "/system", Text: "an evil note"}
 	steers, content := configures, configures
@@ -117,7 +117,7 @@ func TestApprovedTextsInstruct(t *testing.T) {
 }
 
 // Proves EDGE-18, EDGE-2: what an owner configures excuses nothing that a model
-// makes of the write beside it: it is measured by what else the write says.
+// makes of the write next to it: it is measured by what else the write says.
 func TestWhatIsConfiguredExcusesNoExtraction(t *testing.T) {
 	for text, back := range map[string]bool{"a note": true, "evil evil": false} {
 		r, x, f, _ := screeningRig(t)

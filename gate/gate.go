@@ -66,11 +66,11 @@ type Options struct {
 	// does not block. Nil: there is no sweep.
 	Check func(row memproxy.Ownership) (queued bool)
 
-	// Filtered is told of every filter of the read path that an answer goes
+	// Filtered is notified of every filter of the read path that an answer goes
 	// through, by its name; nil: nobody.
 	Filtered func(rt memproxy.Route, filter string)
 
-	// Steps is told of points at which a crash must lose nothing; nil: nobody.
+	// Steps is notified of points at which a crash must lose nothing; nil: nobody.
 	Steps memproxy.Stepper
 
 	// Rejections is how many rejected requests a minute of one address are

@@ -20,7 +20,7 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	return v
 }
 
-// found is what stood there before the operation, for a memory of which
+// found is the text before the operation, for a memory of which
 // nothing is recorded yet.
 func (ret *effects) found(id string, m memproxy.Memory) memproxy.Version {
 	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
@@ -68,7 +68,7 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 }
 
 // boundVersion begins the history of a memory that came to be after its write
-// was answered: its stamp, which is verified, says whose word it is.
+// was answered: its stamp, which is verified, names its author.
 func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
@@ -142,7 +142,7 @@ func (ret *effects) versions() (found, out []memproxy.Version) {
 }
 
 // changed are the versions that a change makes: of each memory that gets
-// another text, and of each of which the text stays and only what stands beside
+// another text, and of each of which the text stays and only what is next to
 // it, or where it is filed, changes.
 func (ret *effects) changed() (found, out []memproxy.Version) {
 	moved := map[string]bool{}

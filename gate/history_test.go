@@ -219,7 +219,7 @@ func TestRunsThatAreUnderWayAreLocked(t *testing.T) {
 
 // What one kind of evidence says of a text locks nobody, however often it is
 // written, and neither does what a policy closes; two kinds of evidence do, and
-// an attack beside what is closed.
+// an attack next to what is closed.
 //
 // Proves SYN-7
 func TestOneKindOfEvidenceLocksNobody(t *testing.T) {

@@ -241,7 +241,7 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)
 	}
-	// What the rules would let in for its state to withhold it, and what they
+	// What the rules would admit for its state to withhold it, and what they
 	// fail on, waits on: only a plain answer settles anything.
 	// So does what was rewritten: that is for a person.
 	if r.aside != "" || has(r.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {

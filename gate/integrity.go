@@ -23,7 +23,7 @@ type Changed string
 
 // The settings.
 const (
-	// ChangedReport names them in the record of the read and beside the answer.
+	// ChangedReport names them in the record of the read and next to the answer.
 	ChangedReport Changed = "report"
 	// ChangedWithhold leaves them out as well.
 	ChangedWithhold Changed = "withhold"
@@ -65,7 +65,7 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 
 // Examine says what speaks against a memory: its text against the hash of the
 // one that went through, its stamp against the key, against the writes that are
-// known of it and against the metadata beside it. The empty code is nothing.
+// known of it and against the metadata next to it. The empty code is nothing.
 // Row is what the ledger knows, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	if m.Stamp != nil {
@@ -95,7 +95,7 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 // memory: its decision is none of this one's, and is one of another's. What an
 // asynchronous write made is known by its receipt only, and may be anything. One
 // decision may make several things, an agent and its blocks: what was made with
-// the other one keeps the stamp, whatever beside its text was changed since.
+// the other one keeps the stamp, whatever next to its text was changed since.
 func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != kindOf(m) || other.ID == m.ID {
@@ -255,7 +255,7 @@ func (p *pair) hash(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
 
-// sealed are the hashes of metadata that a stamp is written beside. What is
+// sealed are the hashes of metadata that a stamp is written next to. What is
 // null is not counted: some stores leave it out.
 func sealed(id string, metadata []byte, mixed func(string) bool) string {
 	all, err := besides(metadata)
@@ -271,8 +271,8 @@ func sealed(id string, metadata []byte, mixed func(string) bool) string {
 	return out.String()
 }
 
-// unlike reports whether metadata lacks something that a stamp was written
-// beside. Whatever came to it says nothing: backends add fields of their own.
+// unlike reports whether metadata lacks something that was there when the stamp was
+// written. Extra members are allowed: backends add their own.
 func unlike(s *memproxy.Stamp, there []pair) bool {
 	if s.Metadata == "" {
 		return false
@@ -289,7 +289,7 @@ func unlike(s *memproxy.Stamp, there []pair) bool {
 	return false
 }
 
-// seal signs a stamp anew for the metadata that the adapter writes it beside. A
+// seal signs a stamp anew for the metadata that the adapter writes it next to. A
 // stamp that stands there already is sealed anew only if it is ours, and for
 // the tenant that the memory is of.
 func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
@@ -307,7 +307,7 @@ func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
 }
 
 // A Mixer is an Adapter whose backend shows fields of its own among a memory's
-// metadata in some answers, and beside it in others.
+// metadata in some answers, and next to it in others.
 type Mixer interface {
 	// Mixed reports whether a name may be such a field's.
 	Mixed(name string) bool

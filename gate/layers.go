@@ -73,7 +73,7 @@ func layerOf(a *Admission, field string) memproxy.Layer {
 }
 
 // ruleOnInferred asks the policy about each fact that the backend's model made
-// of a write and that no user stated there. What is not let in is taken back;
+// of a write and that no user stated there. What is not admitted is taken back;
 // what is held waits for review with the write that it was made of; what is
 // marked is so in the ledger, for the one stamp is the whole write's.
 func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {

@@ -160,7 +160,7 @@ func images(ctx context.Context, r *run) error {
 	return nil
 }
 
-// objects are the versions of what stands beside memories' texts, and of objects
+// objects are the versions of what is next to memories' texts, and of objects
 // that are no memories: of those that came to be, were changed or are gone.
 func (ret *effects) objects() (found, out []memproxy.Version) {
 	if ret.call.restores {

@@ -10,7 +10,7 @@ import (
 )
 
 // Proves SYN-5, CARD-2: a change that leaves the text as it is makes a version,
-// under the field that the memory now has; a name that is changed beside the
+// under the field that the memory now has; a name that is changed next to the
 // text is not taken for it.
 func TestMovesMakeVersions(t *testing.T) {
 	for name, items := range map[string][]memproxy.Item{

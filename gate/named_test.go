@@ -109,7 +109,7 @@ func TestAnswersThatCannotBeLookedThroughAreWithheld(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what came to be beside a write is its caller's, and what was
+// Proves EDGE-3: what came to be next to a write is its caller's, and what was
 // somebody's stays so.
 func TestWhatIsMadeBesideIsAdopted(t *testing.T) {
 	r := named(t, func(_ *rig, f *naming) { f.made = []string{"new", "theirs"} }, object("theirs", "globex", "agent:b"))

@@ -19,7 +19,7 @@ func (k *keeping) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	return k.fakeReader.Rewrite(rt, req, reply, rd)
 }
 
-// Proves MFW-8, EDGE-3: what is told of a memory is the ledger's, else a
+// Proves MFW-8, EDGE-3: what a reader is told about a memory is the ledger's, else a
 // verified stamp's, else that nothing is known; what another tenant owns is
 // left out, also of an answer about something of one's own.
 // Messages, receipts and what is missing have no provenance.

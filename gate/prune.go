@@ -41,7 +41,7 @@ const (
 // maxUnclaimed bounds the names that are logged of one call.
 const maxUnclaimed = 8
 
-// leftovers are what nobody claimed of one call's answers.
+// leftovers are the members without a claim of one call's answers.
 type leftovers struct {
 	n        int
 	names    []string
@@ -51,8 +51,7 @@ type leftovers struct {
 }
 
 // members leaves out of an answer, or of one event of a stream, what no row
-// claims. It comes before every other filter: what nobody claimed, none of them
-// knows.
+// claims. It comes before every other filter, none of which knows these members.
 func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if ret.single {
 		ret.reply.Body = ret.g.pruneEvent(ctx, ret.Admission, ret.reply.Body)
@@ -121,7 +120,7 @@ func (g *Gate) pruneEvent(ctx context.Context, a *Admission, event []byte) []byt
 	return p.Body
 }
 
-// tellUnclaimed puts into the outcome's reasons and the log what nobody
+// tellUnclaimed puts into the outcome's reasons and the log what no row
 // claimed. Names are for the log only: they are the backend's words.
 func (ret *answer) tellUnclaimed(ctx context.Context) {
 	u := &ret.leftovers
@@ -255,7 +254,7 @@ func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
 }
 
 // absorb notes what an answer was filled up with as part of it, and leaves out
-// of what is said beside the answer what is not in it.
+// of what is said outside of the answer what is not in it.
 func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	for _, page := range pages {
 		page.tell(ctx)

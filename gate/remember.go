@@ -182,7 +182,7 @@ func (ret *effects) corrected() {
 		if !known {
 			continue
 		}
-		if row.Decision = ret.Decision.ID; written { // else only what stands beside the text
+		if row.Decision = ret.Decision.ID; written { // else only what is next to the text
 			row.SHA256 = textHash(text)
 			row.Confidence = max(0, ret.event.Confidence) // of the word that stands there now
 		}

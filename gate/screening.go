@@ -131,7 +131,7 @@ func (r *run) explainFindings(reasons []memproxy.Reason) {
 type judged struct {
 	risk memproxy.PerMille
 	// spans are what was found in the memory's own text, and score the worst of
-	// them. What was found beside it counts for the risk alone.
+	// them. What was found next to it counts for the risk alone.
 	spans []memproxy.Finding
 	score memproxy.PerMille
 }

@@ -313,7 +313,7 @@ func TestLateExtractionsAreTakenBack(t *testing.T) {
 	}
 }
 
-// A screener that judges writes by those before is told of the ones that went
+// A screener that judges writes by those before is notified of the ones that went
 // through, and of no other.
 func TestWitnessesAreToldOfWrites(t *testing.T) {
 	var told []string

@@ -124,7 +124,7 @@ func (r *run) load(ctx context.Context) {
 }
 
 // brought are the texts of what the operation brings, as the backend has them:
-// items beside its own. They are written by nobody now, so for screening they
+// items next to its own. They are written by nobody now, so for screening they
 // are no content; where they stand is told by the target's id.
 func (r *run) brought() []memproxy.Item {
 	out := r.carried()
@@ -162,7 +162,7 @@ func (r *run) moved() []memproxy.Item {
 	return out
 }
 
-// wordy are the owners that a write names in words: a name stands beside every
+// wordy are the owners that a write names in words: a name is next to every
 // memory that is shown of its owner, and is read like one. What is plainly a
 // name is left out.
 func (r *run) wordy() []memproxy.Item {

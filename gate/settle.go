@@ -90,7 +90,7 @@ func (ret *effects) settleBill(ctx context.Context) {
 	}
 }
 
-// settleLater takes down what became of one asynchronous write of several, and
+// settleLater records what became of one asynchronous write of several, and
 // settles with the last.
 func (ret *making) settleLater(ctx context.Context) {
 	b := ret.bill

@@ -55,7 +55,7 @@ type Prober interface {
 	// Probe returns the agent whose tool a request runs, and the side request
 	// that tells what it is; false for other requests. Probed reads the answer:
 	// nil for a tool of which the request says what it does, ErrUngated for
-	// one that may write what nobody can say before.
+	// one of which it is not known what it writes.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
 	Probed(route memproxy.Route, reply memproxy.Reply) error
 }

@@ -131,7 +131,7 @@ func TestSPIFFE(t *testing.T) {
 		name  string
 		from  *authority
 		uris  []string
-		key   bool // a known backend key beside it
+		key   bool // a known backend key next to it
 		want  string
 		code  memproxy.ReasonCode
 		shake bool // the handshake itself fails

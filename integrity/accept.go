@@ -81,7 +81,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 	return report, nil
 }
 
-// wrong is what nobody accepted of a chain.
+// wrong is the faults of a chain that were not accepted.
 func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {

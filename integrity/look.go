@@ -187,7 +187,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 }
 
 // classOf is the class of what speaks against a stamp: metadata that were
-// changed beside it, or else another.
+// changed next to it, or else another.
 func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.FaultClass {
 	if code == memproxy.IntegrityMetadata {
 		return memproxy.FaultMetadata

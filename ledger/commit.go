@@ -263,7 +263,7 @@ func (l *Ledger) change(ctx context.Context, f func(*transaction) error) error {
 	return l.do(ctx, &job{durable: true, also: f})
 }
 
-// changed is change with a result, which is zero beside an error: f may still
+// changed is change with a result, which is zero with an error: f may still
 // be writing to its own then.
 func changed[T any](ctx context.Context, l *Ledger, f func(*transaction) (T, error)) (T, error) {
 	var out, none T

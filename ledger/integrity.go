@@ -191,7 +191,7 @@ func (l *Ledger) Claim(ctx context.Context, name, holder string, lease time.Dura
 	})
 }
 
-// Sealing returns how far a backend's memories are taken down, and false where
+// Sealing returns how far a backend's memories are recorded, and false where
 // that has not begun or is over.
 func (l *Ledger) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
 	if storable(backend) != nil {

@@ -5,7 +5,7 @@
 //
 //   - An entry that Commit returned for is found by the next call. It is in the
 //     file some milliseconds later, or at once with Options.Durable; until then
-//     it is in a log beside the file, so that a process that is killed loses
+//     it is in a log next to the file, so that a process that is killed loses
 //     none. What a power failure takes is no gap in the gate: a memory's stamp
 //     names its author, and the owner of what has none is asked upstream.
 //   - Lookup answers for what it knows and leaves out what it does not: who owns

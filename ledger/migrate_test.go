@@ -242,7 +242,7 @@ func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
 }
 
 // Proves SYN-7: a rejection on one kind of evidence is kept and counted, and
-// neither it nor a hundred of them lock; sure ones beside them do.
+// neither it nor a hundred of them lock; sure ones next to them do.
 func TestUnsureRejectionsLockNothing(t *testing.T) {
 	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second})
 	if err != nil {

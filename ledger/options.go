@@ -51,7 +51,7 @@ type Options struct {
 	// Durable makes Commit return only when queued entries are on the disk, too.
 	//
 	// It is off by default: an entry then waits some milliseconds for others to
-	// share a transaction with, in a log beside the file if there is a Vault to
+	// share a transaction with, in a log next to the file if there is a Vault to
 	// encrypt it with. A process that is killed loses none. A power failure may take
 	// the last of them, and then the memory's signed stamp says whose it is, or the
 	// owner is asked upstream again, which is cheaper than a sync on the way of
@@ -84,7 +84,7 @@ type Options struct {
 	// the tenant that has most give way, so that nobody's noise hides what
 	// happened to others. Zero is 10,000.
 	MaxNotices int
-	// Told is told of every step that was made in memories' histories, once it
+	// Told is notified of every step that was made in memories' histories, once it
 	// is committed: the versions, the texts that were given up for newer ones,
 	// and what was purged. It is called by the writer and must not block. Nil:
 	// nobody.
@@ -97,7 +97,7 @@ type Options struct {
 	// Progress is told, in words, of each part of a migration that Open begins, since
 	// a large ledger takes a while. Nil: no report.
 	Progress func(string)
-	// Lost is told of rows that were noted and could not be written. It is
+	// Lost is notified of rows that were noted and could not be written. It is
 	// called by the writer and must not block. Nil: nobody.
 	Lost func(rows int, err error)
 }

@@ -96,7 +96,7 @@ func (c *circuit) ask() error {
 	return nil
 }
 
-// waited takes down how a wait for the database ended. Callers who give up say
+// waited records how a wait for the database ended. Callers who give up say
 // nothing of it, unless it has had the time of a call by then.
 func (c *circuit) waited(since time.Time, err error) {
 	c.mu.Lock()

@@ -237,7 +237,7 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 	return true, t.putStatus(st, prior)
 }
 
-// found notes what stood there before a change: the beginning of a history, or
+// found notes the text before a change: the beginning of a history, or
 // a text that none of the memory's versions has any more, because something
 // went round the proxy. Of what is known nothing is noted.
 func (t *transaction) found(v memproxy.Version) error {

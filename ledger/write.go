@@ -125,7 +125,7 @@ func take(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 func (l *Ledger) do(ctx context.Context, j *job) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	if err := ctx.Err(); err != nil { // a dead context must not be let in by chance
+	if err := ctx.Err(); err != nil { // an ended context must not be admitted by chance
 		return fmt.Errorf("ledger: write: %w", err)
 	}
 	j.ctx, j.done = ctx, make(chan error, 1)

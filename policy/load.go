@@ -31,7 +31,7 @@ const (
 
 // settings is a directory's bundle.yaml.
 type settings struct {
-	// Builtin keeps the built-in policies beside the directory's. Default true.
+	// Builtin keeps the built-in policies next to the directory's. Default true.
 	Builtin *bool    `yaml:"builtin"`
 	Disable []string `yaml:"disable"`
 	Shadow  []string `yaml:"shadow"`

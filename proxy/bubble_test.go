@@ -64,7 +64,7 @@ type bubble struct {
 	proxy  *proxy.Proxy
 }
 
-// inBubble runs a test in a bubble. The backend is told of each connection: it
+// inBubble runs a test in a bubble. The backend is notified of each connection: it
 // has the request's head read and answers by hand.
 func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
 	t.Helper()

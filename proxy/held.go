@@ -11,7 +11,7 @@ import (
 )
 
 // compensate lets a run through that cannot be gated call by call. When it is
-// over, what it wrote is ruled on, and undone where it is not let in. A stream
+// over, what it wrote is ruled on, and undone where it is not admitted. A stream
 // goes to the caller as it comes, an answer in one piece when all is settled.
 func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)

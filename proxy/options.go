@@ -83,7 +83,7 @@ type Options struct {
 	// Clock tells how old a remembered turn is, or a pause. Default time.Now.
 	Clock func() time.Time
 
-	// Steps is told of points at which a crash must lose nothing. Nil: nobody.
+	// Steps is notified of points at which a crash must lose nothing. Nil: nobody.
 	Steps memproxy.Stepper
 
 	// After waits between questions to the backend. Default time.After.

@@ -108,7 +108,7 @@ func (b *pacedBody) hurry() {
 	}
 }
 
-// pace bounds every request to a handler. Accepted is told of callers who are
+// pace bounds every request to a handler. Accepted is notified of callers who are
 // accepted on a connection.
 func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, caller string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

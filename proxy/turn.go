@@ -289,7 +289,7 @@ func (t *turning) failed(ctx context.Context, resp *http.Response) error {
 	return nil
 }
 
-// piece sends an answer of the run, which came as body, without what nobody
+// piece sends an answer of the run, which came as body, without what no row
 // claimed of it.
 func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
@@ -356,7 +356,7 @@ func (t *turning) note(events [][]byte) {
 	t.kept.Note(turn, seq, events)
 }
 
-// pass sends events on without what nobody claimed of them.
+// pass sends events on without the members that no row claims.
 func (t *turning) pass(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)

@@ -53,7 +53,7 @@ type WebhookOptions struct {
 	URL string
 	// Secret signs them, at least 16 bytes.
 	Secret []byte
-	// Kinds are what is told of. Empty: everything.
+	// Kinds are what is reported. Empty: everything.
 	Kinds []memproxy.NoticeKind
 	// Transport makes the connections. Nil is http.DefaultTransport.
 	Transport http.RoundTripper

@@ -250,7 +250,7 @@ func address(text string, i int) bool {
 }
 
 // places keeps of spans, the highest first, those that are dangerous by themselves,
-// and the first of every part: beside a payload everything in its part is lifted.
+// and the first of every part: next to a payload everything in its part is lifted.
 func places(spans []classify.Span, sc *scratch) []classify.Span {
 	seen := map[int32]bool{}
 	return slices.DeleteFunc(spans, func(sp classify.Span) bool {

@@ -8,7 +8,7 @@ import (
 )
 
 // corroborates is the least score of a finding that counts as evidence of its
-// own kind beside another's.
+// own kind next to another's.
 const corroborates = 400
 
 // certain is the score from which a rule refuses by itself: more than any of the

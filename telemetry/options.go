@@ -44,7 +44,7 @@ type Options struct {
 	// collector. Zero is the default, negative none.
 	Recent int
 
-	// Log is told of failing exports. Nil: nobody.
+	// Log is notified of failing exports. Nil: nobody.
 	Log *slog.Logger
 	// Clock is for the once a minute of that. Nil is time.Now.
 	Clock func() time.Time

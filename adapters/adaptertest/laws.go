@@ -131,7 +131,7 @@ func Patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	s.value(was.Root, is.Root, "")
 }
 
-// seals: each stamp is sealed for what is forwarded beside it, as it stands
+// seals: each stamp is sealed for what is forwarded next to it, as it stands
 // there; nothing is left out in which nothing was changed.
 func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation) []byte) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 // ErrShape says that an answer as a whole is not what its route answers with.
 var ErrShape = errors.New("answers: the answer is not of the route's shape")
 
-// maxNames bounds the names that are told of one answer, maxName their length.
+// maxNames bounds the names that are recorded of one answer, maxName their length.
 const (
 	maxNames = 8
 	maxName  = 64

@@ -182,7 +182,7 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 		c.i++
 		return true
 	}
-	var seen [4]uint64 // members that stood already: one that stands twice is for the slow way
+	var seen [4]uint64 // members seen so far: a member that occurs twice is left to the slow path
 	for {
 		if c.space() != '"' {
 			return false

@@ -112,7 +112,7 @@ func (d *decoding) config(root *jsondoc.Value) error {
 	return nil
 }
 
-// wrapped reads a list of objects under one name, and what stands beside it.
+// wrapped reads a list of objects under one name, and what is next to it.
 func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
 	if err := d.cased(root, ""); err != nil {
 		return err

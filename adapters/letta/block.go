@@ -47,7 +47,7 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		target, addressed = d.op.Targets[0], d.params["label"]
 	}
 	value, text := given(v.Get("value")), jsondoc.Child(ptr, "value")
-	// Label and description reach the model beside the value. Without one they
+	// Label and description reach the model next to the value. Without one they
 	// are all that is written.
 	about := memproxy.ItemMetadata
 	if value == nil {

@@ -23,7 +23,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "input", "prompt":
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
-			// What the model is told of its tools counts for this request only.
+			// What the model is told about its tools counts for this request only.
 			d.strings(m.Value, p, memproxy.ItemSteering)
 		case "model", "user":
 			d.completion(m, p)
@@ -110,7 +110,7 @@ func (d *decoding) sender(v *jsondoc.Value, ptr string) {
 }
 
 // content reads one content position at any depth: strings are content,
-// pictures are what nobody sees.
+// pictures are not read.
 func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:

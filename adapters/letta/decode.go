@@ -264,7 +264,7 @@ func (d *decoding) name(name, ptr string, kind memproxy.ItemKind) {
 
 // cased refuses names that readers could take for known ones: in another
 // letter case or in look-alikes of its letters, and another spelling of one
-// that stands beside it ("metadata_", which the server takes for metadata). What
+// that is next to it ("metadata_", which the server takes for metadata). What
 // says whose a request is has one spelling, also where it stands alone.
 func (d *decoding) cased(v *jsondoc.Value, pointer string) error {
 	for _, m := range v.Members {

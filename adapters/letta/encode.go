@@ -174,7 +174,7 @@ func metadataOf(holder *jsondoc.Value) *jsondoc.Value {
 
 // update stamps a change. The server replaces metadata whole, so what is
 // there goes along where the client sends none; and where the text stays as
-// it is, its stamp stays, for the metadata that are beside it now.
+// it is, its stamp stays, for the metadata that are next to it now.
 func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := given(metadataOf(holder))
 	if given(holder.Get("value")) == nil {

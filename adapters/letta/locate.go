@@ -290,7 +290,7 @@ var holding = [...]string{
 	"agent_id", "manager_agent_id", "conversation_id", "group_id", "run_id", "step_id", "archive_id", "source_id", "folder_id", "file_id",
 }
 
-// parents are what an object is part of, beside what holds it anyway.
+// parents are what an object is part of, besides what holds it anyway.
 func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 	out := within[:len(within):len(within)]
 	self := v.Get("id").Text()

@@ -53,7 +53,7 @@ func TestNamesOfAnswers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what comes to be beside what is created is told, so that it is
+// Proves EDGE-3: what comes to be next to what is created is told, so that it is
 // the caller's: the group and the other agent of one that sleeps, the archive of
 // a first passage, an identity that an upsert made, a tool; and not what was
 // there for everybody.
@@ -80,7 +80,7 @@ func TestMadeBeside(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what an object belongs to stands beside it, by what it says and
+// Proves EDGE-3: what an object belongs to is next to it, by what it says and
 // by the path that it was asked under; who sent or made it is not that.
 func TestWithin(t *testing.T) {
 	a := adapter(t)

@@ -20,7 +20,7 @@ type listener struct {
 	size  int
 }
 
-// What is kept of a run's calls is bounded: what comes after is told of as
+// What is kept of a run's calls is bounded: what comes after is reported as
 // unclear.
 const (
 	maxHeardCalls = 1024

@@ -218,7 +218,7 @@ func plainMedia(value string) bool {
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }
 
-// fields reads a part of a form beside the file.
+// fields reads a part of a form besides the file.
 func (d *decoding) fields(p part) error {
 	ptr := "part:" + p.name
 	if err := d.a.names.Field(p.name); err != nil {

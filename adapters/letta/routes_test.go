@@ -236,7 +236,7 @@ func TestOtherSpellings(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what an id may hold, beside what makes it another route on a
+// Proves EDGE-3: what an id may hold, next to what makes it another route on a
 // server that decodes paths before it routes them.
 func TestEncodedSegments(t *testing.T) {
 	a := adapter(t)

@@ -81,7 +81,7 @@ func TestAnswersOfTheServers(t *testing.T) {
 }
 
 // Proves EDGE-13, SYN-10: what cannot be read of a list is left out of it, and
-// told; an answer that cannot be read beside its lists is none.
+// told; an answer that cannot be read next to its lists is none.
 func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	a, err := New(Options{})
 	if err != nil {

@@ -181,7 +181,7 @@ func (a *Adapter) Bare(rt memproxy.Route) bool {
 }
 
 // Mixed implements the gate's mixer: a server's list of its whole store shows
-// a memory's own fields among its metadata, other answers show them beside it.
+// a memory's own fields among its metadata, other answers show them next to it.
 func (a *Adapter) Mixed(name string) bool {
 	switch name {
 	case "id", "data", "memory", "hash", "created_at", "updated_at", "user_id", "agent_id", "run_id", "actor_id", "role",

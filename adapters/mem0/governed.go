@@ -16,7 +16,7 @@ type filing struct {
 	fields []string
 }
 
-// governs reports whether a name of metadata files what stands beside it under
+// governs reports whether a name of metadata files what is next to it under
 // a governed field.
 func (a *Adapter) governs(name string) bool {
 	return name == a.opt.FieldKey || name == "category" || name == "categories"
@@ -92,7 +92,7 @@ func (d *decoding) govern() {
 	}
 }
 
-// moved is a memory of which what stands beside the text is written.
+// moved is a memory of which what is next to the text is written.
 func (d *decoding) moved(ptr, prefix string) memproxy.Item {
 	it := memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Moved: true}
 	switch {

@@ -51,7 +51,7 @@ func configures(name string) bool {
 
 // cased refuses names that readers could take for known ones: in another
 // letter case or in look-alikes of its letters, and another spelling of one
-// that stands beside it ("userId" beside "user_id").
+// that is next to it ("userId" next to "user_id").
 func cased(v *jsondoc.Value, pointer string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if known(m.Name) {

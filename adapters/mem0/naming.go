@@ -103,7 +103,7 @@ func texts(v *jsondoc.Value) (out []string) {
 	return out
 }
 
-// beside notes the ids in what stands beside the payload: in parameters of the
+// beside notes the ids in what comes with the payload: in parameters of the
 // query and in headers, whatever they are called.
 func (d *decoding) beside() error {
 	values, err := d.a.names.Parse(d.req.Query)

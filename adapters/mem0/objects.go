@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// What stands beside a memory's text, what settings are, and what a request
+// What is next to a memory's text, what settings are, and what a request
 // makes of them. Everything counts that is not listed here.
 
 // aside reports whether a member of a memory is its text, or what the backend
@@ -51,7 +51,7 @@ func image(body []byte) []byte {
 	return members
 }
 
-// alters notes what the request makes of what stands beside a memory's text, or
+// alters notes what the request makes of what is next to a memory's text, or
 // of settings.
 func (d *decoding) alters() {
 	if d.doc == nil || d.doc.Root == nil || d.doc.Root.Kind != jsondoc.Object {
@@ -121,7 +121,7 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 
 // restoreObject are the requests that give a memory the metadata of a version of
 // it, in either dialect. The text that it has goes along, as the server wants it.
-// What else stands beside a text no request of the backend puts back.
+// What else is next to a text no request of the backend puts back.
 func (a *Adapter) restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))

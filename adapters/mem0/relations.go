@@ -79,7 +79,7 @@ func uncount(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 	}
 }
 
-// unprecede leaves out of elements the texts that stood there before.
+// unprecede removes the previous texts from elements.
 func unprecede(e *jsondoc.Edits, doc *jsondoc.Doc, elements []string) {
 	for _, ptr := range elements {
 		if v := doc.At(ptr); v != nil && v.Kind == jsondoc.Object {

@@ -92,7 +92,7 @@ func (a *Adapter) filedAs(field string, now memproxy.Memory) [][]byte {
 // Remove implements the gate's restorer.
 func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
 	if k.Kind == memproxy.TargetObject {
-		return nil // what stands beside a text does not end by itself
+		return nil // what is next to a text does not end by itself
 	}
 	return each("DELETE", k.ID, nil)
 }

@@ -33,7 +33,7 @@ func ledBack(link string, req memproxy.Request) []byte {
 	return text
 }
 
-// unsay empties what an element whose text is replaced says beside it: the
+// unsay empties what an element whose text is replaced says next to it: the
 // messages that it was made of.
 func unsay(e *jsondoc.Edits, doc *jsondoc.Doc, shown map[string]string) {
 	for at := range shown {
@@ -85,7 +85,7 @@ func receive(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 }
 
 // finish is how the elements that are shown are changed: by what was asked for
-// on the client's behalf, and what it is told of them.
+// on the client's behalf, and what it is told about them.
 type finish struct {
 	e        *jsondoc.Edits
 	drop     map[string]bool

@@ -48,7 +48,7 @@ func TestProvenanceIsTold(t *testing.T) {
 }
 
 // Proves MFW-8: what came of a write and is not shown is not told by the
-// write's receipt either, and what is shown in part is not told beside it. The
+// write's receipt either, and what is shown in part is not told next to it. The
 // receipt of another write stays as it is.
 func TestNothingIsToldBeside(t *testing.T) {
 	a, err := New(Options{})

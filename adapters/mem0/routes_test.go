@@ -210,7 +210,7 @@ func hex(b byte) string {
 	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
-// Proves EDGE-3: what an id may hold, beside what makes it another route on a
+// Proves EDGE-3: what an id may hold, next to what makes it another route on a
 // server that decodes paths before it routes them.
 func TestEncodedSegments(t *testing.T) {
 	a := adapter(t)

@@ -32,7 +32,7 @@ func weighs(name string) bool {
 	return false
 }
 
-// Asserted takes down what a value asserts of the content beside it, at any
+// Asserted records what a value asserts of the content next to it, at any
 // depth, and puts it on the operation: attributions, and numbers that weigh.
 // Skip names members at the top that were read already.
 func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
@@ -50,7 +50,7 @@ func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr st
 	}
 }
 
-// AssertedBy takes down what one member asserts, or what stands in it.
+// AssertedBy records what one member asserts, or what stands in it.
 func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -72,7 +72,7 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 }
 
-// Speaker takes down what a message says of who speaks it, by name or by role.
+// Speaker records what a message says of who speaks it, by name or by role.
 // Instead is what takes its place where it cannot be left out.
 func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {

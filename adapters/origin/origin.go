@@ -3,7 +3,7 @@
 // backend.
 //
 // It promises that what a payload claims only ever adds rules: a claim of a
-// layer is taken beside the layer that route and role give, and a claim that
+// layer is taken in addition to the layer that route and role give, and a claim that
 // something was inferred is believed while one that it was stated is not.
 package origin
 
@@ -23,7 +23,7 @@ type Claims struct {
 	inferred bool
 }
 
-// Metadata takes down one member of a metadata object.
+// Metadata records one member of a metadata object.
 func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	c.key(m)
 	text := memproxy.Key(m.Value.Text())
@@ -45,7 +45,7 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	}
 }
 
-// key takes down the name of a member and those inside it.
+// key records the name of a member and those inside it.
 func (c *Claims) key(m jsondoc.Member) {
 	c.keys = append(c.keys, m.Name)
 	c.inside(m.Value)
@@ -60,7 +60,7 @@ func (c *Claims) inside(v *jsondoc.Value) {
 	}
 }
 
-// Filed takes down a category or tag, or a list of them. A tag may name a
+// Filed records a category or tag, or a list of them. A tag may name a
 // layer.
 func (c *Claims) Filed(v *jsondoc.Value) {
 	switch v.Kind {
@@ -74,7 +74,7 @@ func (c *Claims) Filed(v *jsondoc.Value) {
 	}
 }
 
-// Layer takes down a word that may name a layer.
+// Layer records a word that may name a layer.
 func (c *Claims) Layer(word string) {
 	if l, ok := LayerOf(word); ok && !slices.Contains(c.layers, l) {
 		c.layers = append(c.layers, l)

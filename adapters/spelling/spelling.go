@@ -70,7 +70,7 @@ func (n *Names) Claim(name string) string {
 const maxClaim = 64
 
 // Respelled returns the first member of an object that is a claim in another
-// spelling, without the claim itself beside it: one reader takes it for the
+// spelling, without the claim itself next to it: one reader takes it for the
 // claim, and another for nothing. What says nothing misleads nobody.
 func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
 	for _, m := range v.Members {

@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: what a stamp is sealed for is what is sent beside it: not what
+// Proves EDGE-4: what a stamp is sealed for is what is sent next to it: not what
 // the edits change inside, and not the proxy's own.
 func TestBeside(t *testing.T) {
 	doc, err := jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0)

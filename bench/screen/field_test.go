@@ -59,7 +59,7 @@ func TestField(t *testing.T) {
 }
 
 // Proves EDGE-12: without the corpora it says which are missing and where they
-// are, and runs on what is here, all detectors beside memproxy.
+// are, and runs on what is here, all detectors next to memproxy.
 func TestFieldWithoutData(t *testing.T) {
 	ring.Long(t, "one detector after another")
 	var said strings.Builder

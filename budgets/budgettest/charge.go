@@ -193,7 +193,7 @@ func softLinesNeverRefuse(t *testing.T, b *bench) {
 	line := rapid("principal/a", 2)
 	b.grant(b.ask(50, line), 50)
 	b.grant(b.ask(50, line, hour("principal/a", 50)), 100, 50)
-	// The hard line beside it does refuse, and is the one that is named.
+	// The hard line next to it does refuse, and is the one that is named.
 	b.refuse(b.ask(1, line, hour("principal/a", 50)), 1, 100, 50)
 	b.Advance(time.Minute)
 	b.grant(b.ask(1, line), 1)

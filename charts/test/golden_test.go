@@ -129,7 +129,7 @@ func TestRefusedValues(t *testing.T) {
 			}
 		})
 	}
-	// And beside them, what must not be refused: a policy whose author says
+	// And next to them, what must not be refused: a policy whose author says
 	// that the backend takes no credential.
 	v := values(t, "least")
 	v["backends"] = []any{map[string]any{"name": "a", "kind": "mem0", "port": 8081, "upstream": "http://x",

@@ -51,7 +51,7 @@ func New(opt Options) (*Processor, error) {
 // Refused is how many requests were over Options.Exchanges, ever.
 func (p *Processor) Refused() int64 { return p.refused.Load() }
 
-// Close ends what goes on beside the streams, which must have ended before.
+// Close ends what goes on next to the streams, which must have ended before.
 func (p *Processor) Close(ctx context.Context) error {
 	var errs []error
 	for _, b := range p.backends {

@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 )
 
-// Each refusal beside the nearest thing that is admitted.
+// Each refusal next to the nearest thing that is admitted.
 // Proves CARD-9
 func TestAuthorise(t *testing.T) {
 	rules := []Rule{

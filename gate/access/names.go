@@ -17,7 +17,7 @@ type Names struct {
 	Rows Rows
 	// Alone is set where all that the backend holds is the tenant's.
 	Alone bool
-	// Visible is set where what nobody has attributed may be read.
+	// Visible is set where memories without an attribution may be read.
 	Visible bool
 	// Masks is set where another name can be sent in the place of each.
 	Masks bool

@@ -56,7 +56,7 @@ func (o *Owner) namedIn(text string) bool {
 	return slices.ContainsFunc(o.Names(), func(name string) bool { return stands(text, name) })
 }
 
-// stands reports whether a name stands in a text with no letter or digit beside
+// stands reports whether a name stands in a text with no letter or digit next to
 // it.
 func stands(text, name string) bool {
 	word := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
@@ -80,7 +80,7 @@ func (b *worldBackend) next() int {
 	return b.made
 }
 
-// beside is what a request says beside its path: parameters, headers and body.
+// beside is what a request says besides its path: parameters, headers and body.
 func beside(r *http.Request, body string) string {
 	query, _ := url.QueryUnescape(r.URL.RawQuery)
 	said := query + " " + body

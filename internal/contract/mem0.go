@@ -24,7 +24,7 @@ func mem0Objects(name string, n int) map[string]string {
 func Mem0Unknown() map[string]string { return mem0Objects("nobody", 99) }
 
 // Mem0 is the format of the hosted platform, the self-hosted server and of
-// what stands beside them.
+// what is next to them.
 func Mem0() *Format {
 	body := func(routes, json string) Body { return Body{regexp.MustCompile(routes), json} }
 	const add = `{"messages":[{"role":"user","content":"I like tea"}],"user_id":"{user}","infer":false}`

@@ -63,7 +63,7 @@ func (b *Mem0Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // narrowed are the owners whom the filters of a summary leave, as the platform
-// reads them: what stands beside them, or under anything but AND, narrows nothing.
+// reads them: what is next to them, or under anything but AND, narrows nothing.
 func (b *Mem0Backend) narrowed(body []byte) []*Owner {
 	var q struct {
 		Filters map[string]any `json:"filters"`

@@ -1,6 +1,6 @@
 // Command times prints the tests of the core that take over two seconds on their
 // own. It runs everything first, and then again, one at a time, what took that
-// long beside others: a measure, for a machine that does nothing else.
+// long while others run: a measure, for a machine that does nothing else.
 //
 //	go run ./internal/times
 package main

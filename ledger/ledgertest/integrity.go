@@ -16,7 +16,7 @@ func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	return n
 }
 
-// doubted: what speaks against a memory stays beside its state, until nothing
+// doubted: what speaks against a memory stays next to its state, until nothing
 // does or a text through the proxy takes the other's place.
 func doubted(t *testing.T, l Life) {
 	set(t, l, "m", memproxy.StateValidated)

@@ -9,7 +9,7 @@ import (
 )
 
 // Proves TRL-5, EDGE-5, TRL-10: whose memories may be changed by whom. Each
-// refusal stands beside the nearest change that must not be refused.
+// refusal is next to the nearest change that must not be refused.
 func TestWhoseWordCounts(t *testing.T) {
 	p := compile(t, nil)
 	reviewer := []string{"memproxy-reviewer"}

@@ -28,7 +28,7 @@ func inferredItem(l memproxy.Layer) func(*memproxy.Operation) {
 }
 
 // Proves GOV-1, GOV-2, GOV-3: what becomes of keys outside the namespaces and
-// of what was inferred is what is set, each refusal beside its neighbour.
+// of what was inferred is what is set, each refusal next to its neighbour.
 func TestLayers(t *testing.T) {
 	p := compile(t, nil)
 	onlySemantic := governed(memproxy.TreatRefuse)

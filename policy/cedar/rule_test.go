@@ -81,7 +81,7 @@ func url(op *memproxy.Operation) {
 	op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL, Text: "http://x"})
 }
 
-// Each refusal stands beside the nearest thing that must not be refused.
+// Each refusal is next to the nearest thing that must not be refused.
 // Proves GOV-2, CARD-3, SYN-1, SYN-2, SYN-3, EDGE-3, TRL-2, TRL-10
 func TestBuiltinRules(t *testing.T) {
 	p := compile(t, nil)

@@ -55,7 +55,7 @@ func with(text string) policy.Bundle {
 	return b
 }
 
-// Each change of the rules beside the decisions that show it and those that it
+// Each change of the rules next to the decisions that show it and those that it
 // leaves alone.
 // Proves CARD-9
 func TestChanges(t *testing.T) {

@@ -128,7 +128,7 @@ func (j *joiner) chain() []stretch {
 	return out
 }
 
-// cuts joins what is a fragment only beside another: a text that begins in the
+// cuts joins what is a fragment only together with another: a text that begins in the
 // middle with the latest that were not ended, and a whole sentence with the
 // latest that could not stop where they did.
 func (j *joiner) cuts(chain []stretch) {

@@ -262,7 +262,7 @@ func TestBadBackends(t *testing.T) {
 			}
 		}
 	}
-	// A memory without its text is told of, and the others are read.
+	// A memory without its text is reported, and the others are read.
 	body = `{"results":[{"id":"a"},{"memory":"b"},{"id":"c","memory":"c"}]}`
 	items, _, err := pager(t)(Mem0(api)).Page(t.Context(), "")
 	if err != nil || len(items) != 3 || !items[0].Unread || !items[1].Unread || items[2].Unread {

@@ -14,7 +14,7 @@ import (
 )
 
 // The work is linear in the text: every word is looked at once in its sentence
-// and at most twice beside its neighbours, no sentence is longer than its bound
+// and at most twice next to its neighbours, no sentence is longer than its bound
 // and a word, and nothing is left out.
 //
 // Proves SYN-4

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// minLinked is how many words a link must have, beside those that addresses are
+	// minLinked is how many words a link must have, besides those that addresses are
 	// made of, for these to be read.
 	minLinked = 3
 	// seldom is how many signs that part words there are for each that is in one.

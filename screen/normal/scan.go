@@ -20,7 +20,7 @@ const (
 	cLower = 1 << iota
 	cUpper
 	cDigit
-	cLeet   // @ $ ! | + standing for letters
+	cLeet   // @ $ ! | + in the place of letters
 	cEscape // % & \
 	cEmph   // * _ ~ ` and tags
 	cB64    // + / = - _

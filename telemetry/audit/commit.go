@@ -226,7 +226,7 @@ type fact struct {
 	record []byte
 }
 
-// collect takes down what the hook is to be told of: the frame's records, in
+// collect keeps what the hook is to be notified of: the frame's records, in
 // the bundle's own memory. The items are their callers' again once those are
 // released, and callers are not kept waiting for the hook.
 func (l *Log) collect(b *bundle) {

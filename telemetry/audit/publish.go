@@ -196,7 +196,7 @@ func (l *Log) tidy(full []bundle, partials []string) {
 	l.recent = slices.Delete(l.recent, 0, 1)
 }
 
-// sweep removes leftovers of a crash beside the tree's edge: temporary files
+// sweep removes leftovers of a crash next to the tree's edge: temporary files
 // and partial tiles of tiles that are full by now.
 func (l *Log) sweep() error {
 	current := map[string]bool{}

@@ -23,7 +23,7 @@ type Sources struct {
 	Exports func() []Exported
 	// Unsafe are the settings that weaken production.
 	Unsafe []string
-	// Sealed returns, by backend, whether all that it held is taken down.
+	// Sealed returns, by backend, whether all that it held is recorded.
 	Sealed func() map[string]bool
 	// Bounds returns what the bounds of listeners have done so far.
 	Bounds func() []Bounds

@@ -27,7 +27,7 @@ const (
 // errNewness says that nobody can tell whether something is older than the run.
 var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
 
-// mark takes down the newest of both lists before the run.
+// mark records the newest of both lists before the run.
 func (w *Watch) mark() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {

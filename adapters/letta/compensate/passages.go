@@ -92,7 +92,7 @@ func (w *Watch) Busy() []memproxy.Request {
 	return out
 }
 
-// running takes down the runs that are under way before the watch begins.
+// running records the runs that are under way before the watch begins.
 func (w *Watch) running(r memproxy.Reply) error {
 	runs, err := w.active(r)
 	w.now.Running = append(w.now.Running, runs...)

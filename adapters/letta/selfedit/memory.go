@@ -326,7 +326,7 @@ func (m *memory) relabel(from, to string) error {
 }
 
 // Text is what a change puts into a block, in whole lines: what a call adds, or
-// joins by taking something away, reads together with what stands beside it.
+// joins by taking something away, reads together with what is next to it.
 func (c Change) Text() string {
 	before, after := strings.Split(c.Before.Value, "\n"), strings.Split(c.After.Value, "\n")
 	if !strings.Contains(c.After.Value, "\t") { // the server writes spaces for tabs

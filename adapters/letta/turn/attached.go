@@ -81,7 +81,7 @@ func takesState(source string) bool {
 	return strings.Contains(norm.NFKC.String(source), "agent_state")
 }
 
-// attached takes down which of the agent's tools are to be gated.
+// attached records which of the agent's tools are to be gated.
 func (t *Turn) attached(doc *jsondoc.Doc) error {
 	t.known = true
 	tools := doc.Root.Get("tools")

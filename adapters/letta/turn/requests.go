@@ -135,7 +135,7 @@ func (t *Turn) continued(first bool) ([]byte, error) {
 		all = all && yes
 		answers = append(answers, answer)
 	}
-	// The older fields beside the newer: loops differ in which they read.
+	// The older fields next to the newer: loops differ in which they read.
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
 	if first {

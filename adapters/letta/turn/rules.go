@@ -205,7 +205,7 @@ func (t *Turn) runs() []string {
 	return out
 }
 
-// register takes down the calls that the request runs, twice each, as the server
+// register records the calls that the request runs, twice each, as the server
 // does.
 func (t *Turn) register() {
 	for _, name := range t.runs() {

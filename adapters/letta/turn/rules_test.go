@@ -241,7 +241,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 }
 
 // Proves EDGE-16: what a call makes of a block is ruled on as it will read,
-// beside what stands there; calls of one pause follow one another.
+// next to what stands there; calls of one pause follow one another.
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
 	request(t, turn)

@@ -77,7 +77,7 @@ func otids(doc *jsondoc.Doc) []string {
 	return ids
 }
 
-// run takes down the id of a request's run and returns the first's. What is no id
+// run records the id of a request's run and returns the first's. What is no id
 // counts for none.
 func (t *Turn) run(id string) (first string) {
 	if plainID(id) && !slices.Contains(t.out.chain, id) {

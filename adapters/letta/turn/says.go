@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// says takes down what a call writes and where. What it looks for, to be
+// says records what a call writes and where. What it looks for, to be
 // replaced or taken away, is not content: a text may be removed that may not
 // be written.
 func (c *toolCall) says() error {
@@ -104,7 +104,7 @@ func (c *toolCall) rename(labels []string) {
 	}
 }
 
-// moved takes down a renaming: the new label is content, which agents read,
+// moved records a renaming: the new label is content, which agents read,
 // and both blocks are written to.
 func (c *toolCall) moved(from, to string, was, becomes []string) {
 	for _, label := range becomes {
@@ -166,7 +166,7 @@ func (c *toolCall) patch(label string) error {
 // the other.
 type memory struct{ blocks []selfedit.Block }
 
-// makes adds what the call makes of the blocks: texts as they read beside what
+// makes adds what the call makes of the blocks: texts as they read together with what
 // stands there, and every block that comes to be written.
 func (c *toolCall) makes(m *memory) {
 	changes, _, _ := selfedit.Run(c.name, c.args, m.blocks)

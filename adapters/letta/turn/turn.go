@@ -294,7 +294,7 @@ func (t *Turn) answerOf(id string) *given {
 	return nil
 }
 
-// answers takes down the caller's own answers. The older form speaks of all
+// answers records the caller's own answers. The older form speaks of all
 // calls at once.
 func (t *Turn) answers(calls []*call) {
 	messages := t.root.Root.Get("messages")

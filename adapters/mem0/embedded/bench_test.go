@@ -26,7 +26,7 @@ func benchBody(path string) (string, string) {
 }
 
 // BenchmarkServe stands behind the proxy's own benchmark, so an add must cost
-// little beside a proxied request.
+// little next to a proxied request.
 func BenchmarkServe(b *testing.B) {
 	for _, path := range []string{"/memories", "/v3/memories/add/", "/search"} {
 		b.Run(strings.Trim(path, "/"), func(b *testing.B) {

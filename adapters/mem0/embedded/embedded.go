@@ -40,7 +40,7 @@ const (
 	// DefaultMaxRequests is how many requests Requests remembers.
 	DefaultMaxRequests = 256
 
-	// maxEvents and the byte limits bound what is kept beside the memories.
+	// maxEvents and the byte limits bound what is kept next to the memories.
 	maxEvents       = 4096
 	maxEventBytes   = 32 << 20
 	maxRequestBytes = 32 << 20
@@ -58,7 +58,7 @@ type Options struct {
 	// Keys are the accepted API keys. With none, any credential will do, and
 	// none at all.
 	Keys []string
-	// AdminKey is the self-hosted administrator's key; it is accepted beside
+	// AdminKey is the self-hosted administrator's key; it is accepted next to
 	// Keys. Without it every accepted caller is an administrator.
 	AdminKey string
 	// ExternalURL is what next and previous links start with, such as

@@ -12,7 +12,7 @@ type test func(*memory) bool
 func always(*memory) bool { return true }
 
 // hostedFilter compiles the platform's filter grammar. Siblings are ANDed, an
-// OR beside an AND is silently dropped, "*" means any value, an unknown field
+// OR next to an AND is silently dropped, "*" means any value, an unknown field
 // is an error. The error is the client's to read.
 func hostedFilter(node any) (test, error) {
 	object, ok := node.(map[string]any)

@@ -29,7 +29,7 @@ type webhook struct {
 	Updated string `json:"updated_at"`
 }
 
-// side is what the dialects keep beside memories. Maps in it are replaced, not
+// side is what the dialects keep next to memories. Maps in it are replaced, not
 // changed: answers are encoded without the lock.
 type side struct {
 	project  map[string]any

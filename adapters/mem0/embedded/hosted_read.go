@@ -25,7 +25,7 @@ type selection struct {
 	fields []string
 }
 
-// selected reads the filters of a body, and what narrows them beside.
+// selected reads the filters of a body, and what else narrows them.
 func (b *Backend) selected(c *call, filters any, params map[string]any) (selection, *reply) {
 	object, isObject := filters.(map[string]any)
 	if !isObject || len(object) == 0 {
@@ -78,7 +78,7 @@ func fieldsOf(v any) []string {
 	return nil
 }
 
-// narrowed reads the parameters that stand beside filters.
+// narrowed reads the parameters that are next to filters.
 func narrowed(params map[string]any) test {
 	start, _ := params["start_date"].(string)
 	end, _ := params["end_date"].(string)

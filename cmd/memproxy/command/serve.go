@@ -61,7 +61,7 @@ func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cob
 	})
 }
 
-// extproc runs the Envoy face: the external processor and, beside it, the HTTP
+// extproc runs the Envoy face: the external processor and, next to it, the HTTP
 // listeners of the configuration, to which Envoy sends what only they can gate.
 func (in *Invocation) extproc() *cobra.Command {
 	var f app.Envoy
