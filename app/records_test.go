@@ -2,6 +2,7 @@ package app
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,20 +14,36 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// logged is all that stands in the files of the audit log.
+// files are the contents of the regular files in a directory of the state, by path. It
+// looks again while files get other names under it: what is written meanwhile is missed
+// by no look.
+func (r *rig) files(dir string) map[string]string {
+	r.t.Helper()
+	for look := 1; ; look++ {
+		all := map[string]string{}
+		err := filepath.WalkDir(filepath.Join(r.dir, "state", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			all[path] = string(b)
+			return err
+		})
+		if err == nil {
+			return all
+		}
+		if !errors.Is(err, fs.ErrNotExist) || look == 1000 {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// logged is all that is in the files of the audit log.
 func (r *rig) logged() string {
 	r.t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(filepath.Join(r.dir, "state", "audit"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		all.Write(b)
-		return err
-	})
-	if err != nil {
-		r.t.Fatal(err)
+	for _, text := range r.files("audit") {
+		all.WriteString(text)
 	}
 	return all.String()
 }

@@ -1,11 +1,7 @@
 package app
 
 import (
-	"bytes"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,18 +32,10 @@ func (r *rig) arrived(n int) string {
 // plainAt are the files of the state in which a text stands in plain.
 func (r *rig) plainAt(text string) (files []string) {
 	r.t.Helper()
-	err := filepath.WalkDir(filepath.Join(r.dir, "state"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if bytes.Contains(data, []byte(text)) {
+	for path, content := range r.files(".") {
+		if strings.Contains(content, text) {
 			files = append(files, path)
 		}
-		return err
-	})
-	if err != nil {
-		r.t.Fatal(err)
 	}
 	return files
 }

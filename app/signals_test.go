@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -83,19 +82,14 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 		}
 	}
 	var audit strings.Builder
-	err := filepath.WalkDir(filepath.Join(r.dir, "state"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.Contains(path, "/keys/") {
-			return err
+	for path, text := range r.files(".") {
+		if strings.Contains(path, "/keys/") {
+			continue
 		}
-		b, err := os.ReadFile(path)
 		if strings.Contains(path, "/audit/") {
-			audit.Write(b)
+			audit.WriteString(text)
 		}
-		signals["file "+filepath.Base(path)] += string(b)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		signals["file "+filepath.Base(path)] += text
 	}
 	for name, text := range signals {
 		for _, c := range canaries {
