@@ -48,7 +48,12 @@ func runs(found []View, v *View) []View {
 			end++
 		}
 		if j-i >= minRun && (kinds&cDigit != 0 || kinds&cUpper != 0 && kinds&cLower != 0) {
-			if t := decodeRun(strings.ReplaceAll(s[i:j], "\n", "")); t != nil {
+			run := strings.ReplaceAll(s[i:j], "\n", "")
+			t := decodeRun(run)
+			if t == nil {
+				t = stretches(run)
+			}
+			if t != nil {
 				found = clean(found, whole(Encoded, t, v, i, end))
 			}
 		}
@@ -76,6 +81,42 @@ func decodeRun(s string) []byte {
 		}
 	}
 	return nil
+}
+
+// minStretch is how many bytes of text in a row hardly ever occur in bytes that are not
+// text: random ones are letters and signs for three in eight.
+const minStretch = 20
+
+// stretches returns the text that is in bytes which are not text as a whole, or nil: a
+// file with words in it, or a code that other digits precede.
+func stretches(s string) (text []byte) {
+	if len(s) < 2*minStretch {
+		return nil
+	}
+	add := func(b []byte) {
+		for len(b) > 0 {
+			n := 0
+			for n < len(b) {
+				c, size := utf8.DecodeRune(b[n:])
+				if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
+					break
+				}
+				n += size
+			}
+			if n >= minStretch {
+				text = append(append(text, b[:n]...), '\n')
+			}
+			b = b[min(n+1, len(b)):]
+		}
+	}
+	for skip := range 4 {
+		if cut := s[skip:]; skip < 2 {
+			add(decodeHex(cut[:len(cut)&^1]))
+		}
+		add(decode64(s[skip:]))
+	}
+	add(decode32(s))
+	return text
 }
 
 // opening is how many digits of a code are decoded first.
