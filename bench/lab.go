@@ -38,10 +38,9 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 	if err != nil {
 		return l, err
 	}
-	bin := filepath.Join(dir, "memproxy.bin")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy")
-	if out, err := build.CombinedOutput(); err != nil {
-		return l, fmt.Errorf("build memproxy: %w\n%s", err, out)
+	bin, err := l.build()
+	if err != nil {
+		return l, err
 	}
 	backend := l.port()
 	if err := l.join("backend alone", backend, self, "backend", backend); err != nil {
@@ -85,6 +84,15 @@ func newLab(ctx context.Context, dir string) (*lab, error) {
 	}
 	l.missing = append(l.missing, "redis-server is not installed and was left out")
 	return l, nil
+}
+
+// build makes the memproxy that is measured.
+func (l *lab) build() (bin string, err error) {
+	bin = filepath.Join(l.dir, "memproxy.bin")
+	if out, err := exec.CommandContext(l.ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build memproxy: %w\n%s", err, out)
+	}
+	return bin, nil
 }
 
 // joinMemproxy runs memproxy with everything on: keys, built-in policies,

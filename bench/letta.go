@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,9 +68,9 @@ func benchLetta(ctx context.Context, streams int) error {
 	if err != nil {
 		return err
 	}
-	bin := filepath.Join(dir, "memproxy.bin")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
-		return fmt.Errorf("build memproxy: %w\n%s", err, out)
+	bin, err := l.build()
+	if err != nil {
+		return err
 	}
 	backend := l.port()
 	if err := l.join("directly", backend, self, "lettabackend", backend); err != nil {

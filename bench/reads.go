@@ -10,8 +10,6 @@ import (
 	mrand "math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,9 +123,9 @@ func benchReads(ctx context.Context, rounds int, length time.Duration, conns int
 	if err != nil {
 		return err
 	}
-	bin := filepath.Join(dir, "memproxy.bin")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
-		return fmt.Errorf("build memproxy: %w\n%s", err, out)
+	bin, err := l.build()
+	if err != nil {
+		return err
 	}
 	backend, bare := l.port(), l.port()
 	err = errors.Join(
