@@ -220,15 +220,14 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 // give the record of it up, and not before.
 func TestAnchorsAreKeptUp(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+	p := newPaces()
+	r := startAt(t, p.now, screeningConf, "SCREENING", "memories: {validate: 0}")
 	r.versioned(r.written("Ann has a cat.", ""))
-	now := time.Now()
-	r.car.custodian.Clock = func() time.Time { return now }
 	for _, step := range []struct {
 		after time.Duration
 		want  int
 	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
-		now = now.Add(step.after)
+		p.pass(step.after)
 		if err := r.car.custodian.Anchor(context.Background()); err != nil {
 			t.Fatal(err)
 		}
