@@ -59,6 +59,11 @@ func decode85(s string) []byte {
 			return t
 		}
 	}
+	for _, decode := range [...]func(string) []byte{adobe85, git85, zeromq85} {
+		if t := textIn(decode(s)); len(s) >= min85 && t != nil {
+			return t
+		}
+	}
 	return nil
 }
 

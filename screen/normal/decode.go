@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"bytes"
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
@@ -87,35 +88,46 @@ func decodeRun(s string) []byte {
 // text: random ones are letters and signs for three in eight.
 const minStretch = 20
 
-// stretches returns the text that is in bytes which are not text as a whole, or nil: a
-// file with words in it, or a code that other digits precede.
+// stretches returns the text that is in a code whose bytes are not text as a whole, or
+// nil: a file with words in it, or a code that other digits precede.
 func stretches(s string) (text []byte) {
 	if len(s) < 2*minStretch {
 		return nil
 	}
-	add := func(b []byte) {
-		for len(b) > 0 {
-			n := 0
-			for n < len(b) {
-				c, size := utf8.DecodeRune(b[n:])
-				if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
-					break
-				}
-				n += size
-			}
-			if n >= minStretch {
-				text = append(append(text, b[:n]...), '\n')
-			}
-			b = b[min(n+1, len(b)):]
-		}
-	}
 	for skip := range 4 {
 		if cut := s[skip:]; skip < 2 {
-			add(decodeHex(cut[:len(cut)&^1]))
+			text = append(text, textIn(decodeHex(cut[:len(cut)&^1]))...)
 		}
-		add(decode64(s[skip:]))
+		text = append(text, textIn(decode64(s[skip:]))...)
 	}
-	add(decode32(s))
+	return append(append(text, textIn(decode32(s))...), textIn(decodeBits(s))...)
+}
+
+// textIn returns the text among bytes: each part of it that is long enough, or all of
+// it where most bytes are text, and language. Every second byte of UTF-16 may be zero.
+func textIn(b []byte) (text []byte) {
+	if bytes.Count(b, []byte{0})*4 > len(b) {
+		b = bytes.ReplaceAll(b, []byte{0}, nil)
+	}
+	all, most := make([]byte, 0, len(b)), 0
+	for len(b) > 0 {
+		n := 0
+		for n < len(b) {
+			c, size := utf8.DecodeRune(b[n:])
+			if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
+				break
+			}
+			n += size
+		}
+		if n >= minStretch {
+			text = append(append(text, b[:n]...), '\n')
+		}
+		all, most = append(append(all, b[:n]...), ' '), most+n
+		b = b[min(n+1, len(b)):]
+	}
+	if len(all) >= 2*minStretch && most*6 >= len(all)*5 && language(string(all)) {
+		return all
+	}
 	return text
 }
 
@@ -269,27 +281,34 @@ const manyNumbers = 24
 // decodeGroups reads a list of numbers in the base in which it is language, or else
 // in those in which it is signs, which may be code in their turn.
 func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
+	var among []byte
 	for _, base := range [...]int{2, 16, 10, 8} {
-		t := make([]byte, 0, len(list))
+		t, low := make([]byte, 0, len(list)), false
 		for _, g := range list {
 			if base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
 				t = nil
 				break
 			}
 			c, err := strconv.ParseUint(g, base, 8)
-			if err != nil || c < 9 {
+			if err != nil {
 				t = nil
 				break
 			}
-			t = append(t, byte(c))
+			t, low = append(t, byte(c)), low || c < 9
+		}
+		if among == nil {
+			among = textIn(t)
 		}
 		switch text := string(t); {
-		case t == nil || !utf8.Valid(t):
+		case t == nil || low || !utf8.Valid(t):
 		case base == 2 && printable(t) || language(text) || legible(text, 90, 2) || foreign(text) && printable(t):
 			return t, nil
 		case len(list) >= manyNumbers && strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) && !unicode.IsSpace(c) }) < 0:
 			guesses = append(guesses, t)
 		}
+	}
+	if guesses == nil && among != nil {
+		guesses = append(guesses, among)
 	}
 	return nil, guesses
 }
