@@ -107,8 +107,16 @@ func (l *lab) joinMemproxy(name, bin, upstream, telemetry, redis string) error {
 	if redis != "" {
 		budgets += "  redis: {url: " + redis + "}\n"
 	}
-	// The key is "m0sk_bench".
-	conf := fmt.Sprintf(`profile: production
+	path := filepath.Join(dir, "memproxy.yaml")
+	if err := os.WriteFile(path, []byte(memproxyConfig(dir, admin, addr, upstream, budgets, telemetry)), 0o600); err != nil {
+		return err
+	}
+	return l.join(name, addr, bin, "serve", "--config", path)
+}
+
+// memproxyConfig has one key, "m0sk_bench".
+func memproxyConfig(dir, admin, addr, upstream, budgets, telemetry string) string {
+	return fmt.Sprintf(`profile: production
 state: %s
 admin: {listen: %s}
 backends:
@@ -122,11 +130,6 @@ identity:
 %stelemetry: {%s}
 log: {level: warn}
 `, filepath.Join(dir, "state"), admin, addr, upstream, benchKeyHash, budgets, telemetry)
-	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return err
-	}
-	return l.join(name, addr, bin, "serve", "--config", path)
 }
 
 func (l *lab) nginxConf(addr, backend string) (string, error) {

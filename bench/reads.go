@@ -23,9 +23,11 @@ import (
 // memproxy's caches.
 const readMemories = 20_000
 
-// runReadBackend keeps what is added and lists 50 of it: the first of the user's, or of
+func runReadBackend(addr string) { exit(http.ListenAndServe(addr, readBackend())) }
+
+// readBackend keeps what is added and lists 50 of it: the first of the user's, or of
 // the agent's any that follow one another.
-func runReadBackend(addr string) {
+func readBackend() http.Handler {
 	var mu sync.Mutex
 	var kept [][]byte
 	mux := http.NewServeMux()
@@ -58,13 +60,19 @@ func runReadBackend(addr string) {
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(page) + len(`{"results":[]}`))}
 		_, _ = fmt.Fprintf(w, `{"results":[%s]}`, page)
 	})
-	exit(http.ListenAndServe(addr, mux))
+	return mux
 }
 
 // listRequest has no body: httputil.ReverseProxy breaks some answers off to requests
 // that have one (golang/go#70834).
 func listRequest(query string) []byte {
 	return fmt.Appendf(nil, "GET /memories?%s HTTP/1.1\r\nHost: bench\r\nX-API-Key: m0sk_bench\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", query)
+}
+
+// readMemory is the body of the i-th addition.
+func readMemory(i int) string {
+	text := fmt.Sprintf("I moved to town %d in March and prefer seat %d on morning trains. %s", i, i%90, strings.Repeat("The view is good there. ", 4))
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"category":"travel","page":%d}}`, text, i)
 }
 
 // fillReads adds memories through a proxy.
@@ -75,9 +83,7 @@ func fillReads(ctx context.Context, addr string, n int) error {
 	for range 32 {
 		all.Go(func() {
 			for i := range next {
-				text := fmt.Sprintf("I moved to town %d in March and prefer seat %d on morning trains. %s", i, i%90, strings.Repeat("The view is good there. ", 4))
-				body := fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"category":"travel","page":%d}}`, text, i)
-				req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/memories", strings.NewReader(body))
+				req, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/memories", strings.NewReader(readMemory(i)))
 				if err != nil {
 					panic(err)
 				}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/app"
+	"github.com/memproxy/memproxy/config"
+)
+
+// inProcess is the way to a backend in this process.
+type inProcess struct{ http.Handler }
+
+func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Body == nil {
+		q.Body = http.NoBody // as a server sees it
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	return w.Result(), nil
+}
+
+// reader is a memproxy in this process, with everything on, that n memories
+// were written through. The function that it returns lists some of them.
+func reader(tb testing.TB, n int) func(query string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	text := memproxyConfig(dir, "127.0.0.1:0", "127.0.0.1:0", "http://backend.invalid", "budgets:\n  default: {writes_per_hour: 1000000000, writes_total: 1000000000}\n", "sample: 0.01")
+	cfg, err := config.Parse(filepath.Join(dir, "memproxy.yaml"), []byte(text), os.Getenv)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a, err := app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{readBackend()}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := a.Close(tb.Context()); err != nil {
+			tb.Error(err)
+		}
+	})
+	h := a.Handler("mem0")
+	ask := func(method, target, body string) *httptest.ResponseRecorder {
+		q := httptest.NewRequestWithContext(tb.Context(), method, target, strings.NewReader(body))
+		q.Host = "127.0.0.1"
+		q.Header.Set("X-API-Key", "m0sk_bench")
+		if body != "" {
+			q.Header.Set("Content-Type", "application/json")
+		} else {
+			q.Body = http.NoBody
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, q)
+		if w.Code != 200 {
+			tb.Fatalf("%s %s: %d %s", method, target, w.Code, w.Body)
+		}
+		return w
+	}
+	for i := range n {
+		ask("POST", "/memories", readMemory(i))
+	}
+	return func(query string) string { return ask("GET", "/memories?"+query, "").Body.String() }
+}
+
+// The benchmark measures what it says: 50 memories that were written through
+// memproxy are shown with their stamps.
+func TestReadIsWhatIsMeasured(t *testing.T) {
+	answer := reader(t, pageSize)("user_id=ann")
+	if n, stamps := strings.Count(answer, `"memory":"I moved`), strings.Count(answer, `"memproxy_sig":`); n != pageSize || stamps != pageSize {
+		t.Errorf("%d memories, %d stamps: %.1000s", n, stamps, answer)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	read := reader(b, readMemories)
+	for _, s := range []struct{ name, query string }{{"same", "user_id=ann"}, {"any", "user_id=ann&agent_id=dev"}} {
+		b.Run(s.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				read(s.query)
+			}
+		})
+	}
+}
