@@ -31,7 +31,7 @@ func prose(n int, seed uint64) string {
 }
 
 func BenchmarkText(b *testing.B) {
-	s := screener(b, screen.Options{CacheSize: -1})
+	s := screener(b, screen.Options{})
 	for _, n := range []int{50, 500, 8 << 10, 64 << 10} {
 		text := prose(n, 3)
 		b.Run(fmt.Sprintf("prose/%d", n), func(b *testing.B) {
@@ -64,19 +64,9 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// BenchmarkCached is the price of a text that was judged before.
-func BenchmarkCached(b *testing.B) {
-	s := screener(b, screen.Options{})
-	text := prose(500, 3)
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Text(text, "", "")
-	}
-}
-
 // BenchmarkParallel shows that cores do not wait for each other.
 func BenchmarkParallel(b *testing.B) {
-	s := screener(b, screen.Options{CacheSize: -1})
+	s := screener(b, screen.Options{})
 	text := prose(500, 3)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -88,7 +78,7 @@ func BenchmarkParallel(b *testing.B) {
 // BenchmarkHostile keeps the dearest inputs that fuzzing and thought have
 // found, at 8 and 64 KiB: time grows with length and not faster.
 func BenchmarkHostile(b *testing.B) {
-	s := screener(b, screen.Options{CacheSize: -1})
+	s := screener(b, screen.Options{})
 	for _, h := range hostile() {
 		for _, n := range []int{8 << 10, 64 << 10} {
 			text := strings.ToValidUTF8(strings.Repeat(h.piece, n/len(h.piece)+1)[:n], "")
@@ -105,7 +95,7 @@ func BenchmarkHostile(b *testing.B) {
 
 // BenchmarkPercentiles reports p50 and p99 over different texts of 500 bytes.
 func BenchmarkPercentiles(b *testing.B) {
-	s := screener(b, screen.Options{CacheSize: -1})
+	s := screener(b, screen.Options{})
 	texts := make([]string, 200)
 	for i := range texts {
 		texts[i] = prose(500, uint64(i))

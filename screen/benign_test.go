@@ -14,7 +14,7 @@ import (
 //
 // Proves SYN-2, SYN-3
 func TestNaturalLanguagesAreNotHeld(t *testing.T) {
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	files, err := filepath.Glob("testdata/benign/*.txt")
 	if err != nil || len(files) < 8 {
 		t.Fatalf("%d files, %v", len(files), err)

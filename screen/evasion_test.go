@@ -24,7 +24,7 @@ func screener(t testing.TB, o screen.Options) *screen.Screener {
 // Proves SYN-2, SYN-3, SYN-10, MFW-3
 func TestEvasions(t *testing.T) {
 	ring.Long(t, "one text after another")
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	transforms := evasion.Transforms()
 	if len(transforms) < 20 || len(evasion.Poisons()) < 10 {
 		t.Fatalf("%d transforms of %d poisons", len(transforms), len(evasion.Poisons()))
@@ -60,7 +60,7 @@ func TestEvasions(t *testing.T) {
 //
 // Proves SYN-2
 func TestSpokenPoison(t *testing.T) {
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	caught, all := 0, 0
 	var languages []string
 	for l := range evasion.Spoken() {

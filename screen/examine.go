@@ -35,8 +35,9 @@ const maxFindings = 32
 // decoded, and hiddenBonus to what the classifier finds there: somebody hid it.
 const decodedBonus, hiddenBonus = 100, 200
 
-// examine runs the layers over every reading of a text.
-func (s *Screener) examine(text string) []memproxy.Finding {
+// Findings runs the layers over every reading of a text. They are sorted by place
+// and not weighed: they depend on nothing but the text.
+func (s *Screener) Findings(text string) []memproxy.Finding {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
 	reading := normal.Read(text)

@@ -12,7 +12,7 @@ import (
 // Proves MFW-3, CARD-1: what a server writes of itself into a prompt (the ids of
 // objects, when it was compiled) changes no score.
 func TestIdentifiersChangeNoScore(t *testing.T) {
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	rng := rand.New(rand.NewPCG(1, 2))
 	score := func(i int) memproxy.PerMille {
 		hex := fmt.Sprintf("%016x%016x", rng.Uint64(), rng.Uint64())

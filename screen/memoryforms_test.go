@@ -38,7 +38,7 @@ func memoryForms(t *testing.T) []form {
 //
 // Proves SYN-2, MFW-14
 func TestMemoryForms(t *testing.T) {
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	least := map[string]int{"seen": 51, "unseen": 10}
 	held, all := map[string]int{}, map[string]int{}
 	for _, f := range memoryForms(t) {

@@ -89,7 +89,7 @@ func TestAPersonsRuleRefusesAlone(t *testing.T) {
 //
 // Proves SYN-2
 func TestWhatIsRefusedHasTwoKinds(t *testing.T) {
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	texts := evasion.Poisons()
 	for _, f := range memoryForms(t) {
 		texts = append(texts, f.attack)

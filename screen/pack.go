@@ -245,7 +245,7 @@ func (p *Pack) numbers(src string) error {
 // regress runs the cases that must and must not be held, one a line. A case is
 // judged at medium sensitivity, without source or trust.
 func (p *Pack) regress(files map[string]string) error {
-	s, err := newScreener(Options{Pack: p, CacheSize: -1})
+	s, err := newScreener(Options{Pack: p})
 	if err != nil {
 		return err
 	}

@@ -12,14 +12,10 @@ package screen
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/cache"
 )
 
 // The layers, by which they are switched off.
@@ -31,9 +27,6 @@ const (
 
 var layers = []string{LayerLexicon, LayerDirective, LayerClassify}
 
-// DefaultCacheSize is how many verdicts are remembered.
-const DefaultCacheSize = 4096
-
 // Options configure a Screener.
 type Options struct {
 	// Pack is what is looked for; nil is the built-in pack.
@@ -43,9 +36,6 @@ type Options struct {
 	// Sources are sensitivities for content of certain sources (trusted,
 	// verified, untrusted, hostile; "unstated" is for what states none).
 	Sources map[string]string
-	// CacheSize is how many verdicts are remembered, by hash of the content:
-	// 0 for the default, negative for none.
-	CacheSize int
 	// Disable names layers that are left out.
 	Disable []string
 }
@@ -56,7 +46,6 @@ type Screener struct {
 	shift  int
 	shifts map[string]int // by source
 	off    map[string]bool
-	cache  cache.Cache[[sha256.Size]byte, []memproxy.Finding]
 }
 
 // New returns a Screener.
@@ -92,13 +81,6 @@ func newScreener(o Options) (*Screener, error) {
 		}
 		s.off[d] = true
 	}
-	size := o.CacheSize
-	if size == 0 {
-		size = DefaultCacheSize
-	}
-	if size > 0 {
-		s.cache = cache.New[[sha256.Size]byte, []memproxy.Finding](size)
-	}
 	return s, nil
 }
 
@@ -117,7 +99,7 @@ const RuleRisk = "screen.risk"
 // Text judges one text that comes from a source and a principal of a trust
 // tier; both may be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
-	return s.report(slices.Clone(s.findings(text)), source, trust)
+	return s.report(s.Findings(text), source, trust)
 }
 
 // report weighs findings.
@@ -132,57 +114,25 @@ func (s *Screener) report(findings []memproxy.Finding, source, trust string) Rep
 	return r
 }
 
-// Judge finds what is dangerous in the items of an operation of a principal of
-// a trust tier, which may be empty. An item with findings has one more, RuleRisk,
-// with their sum. The only errors are the context's.
-func (s *Screener) Judge(ctx context.Context, op *memproxy.Operation, trust memproxy.Trust) ([]memproxy.Finding, error) {
-	if op == nil {
-		return nil, errors.New("screen: no operation")
+// Judge appends to out what was found in an item of an operation and, if it is
+// anything, RuleRisk with the sum for a source and a principal of a trust tier;
+// both may be empty. No finding scores more than the sum.
+func (s *Screener) Judge(out, found []memproxy.Finding, item int, source memproxy.Source, trust memproxy.Trust) []memproxy.Finding {
+	if len(found) == 0 {
+		return out
 	}
-	var out []memproxy.Finding
-	for i := range op.Items {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		it := &op.Items[i]
-		switch it.Kind {
-		case memproxy.ItemURL, memproxy.ItemData, memproxy.ItemQuery:
-			continue // not text, or not kept
-		}
-		r := s.Text(it.Text, string(op.SourceClaim), string(trust))
-		if len(r.Findings) == 0 {
-			continue
-		}
-		top := slices.MaxFunc(r.Findings, func(a, b memproxy.Finding) int { return cmp.Compare(a.Score, b.Score) })
-		top.Rule, top.Score, top.Severity = RuleRisk, r.Score, severity(int(r.Score), s.pack)
-		for _, f := range append(r.Findings, top) {
-			f.Item = i
-			if f.Rule != RuleRisk {
-				f.Score = min(f.Score, r.Score)
-			}
-			out = append(out, f)
-		}
+	risk := s.risk(found, string(source), string(trust))
+	top := slices.MaxFunc(found, func(a, b memproxy.Finding) int { return cmp.Compare(a.Score, b.Score) })
+	for _, f := range found {
+		f.Item, f.Score = item, min(f.Score, risk)
+		out = append(out, f)
 	}
-	return out, nil
+	top.Item, top.Rule, top.Score, top.Severity = item, RuleRisk, risk, severity(int(risk), s.pack)
+	return append(out, top)
 }
 
 // Version names the pack that judges.
 func (s *Screener) Version() string { return s.pack.Version() }
-
-// findings returns what the layers find, from memory when the same text was
-// judged before.
-func (s *Screener) findings(text string) []memproxy.Finding {
-	if s.cache == nil {
-		return s.examine(text)
-	}
-	key := sha256.Sum256([]byte(text))
-	if f, ok := s.cache.Get(key); ok {
-		return f
-	}
-	f := s.examine(text)
-	s.cache.Add(key, f)
-	return f
-}
 
 // RuleBounds is the rule of the finding for a text that nests deeper, or gives
 // more, than is read: what the rest says is unknown. No layer has it, and no

@@ -1,11 +1,9 @@
 package screen_test
 
 import (
-	"context"
 	"io/fs"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -48,48 +46,6 @@ func TestSpansPointIntoTheOriginal(t *testing.T) {
 			}
 			t.Errorf("%s is not found", c.rule)
 		})
-	}
-}
-
-// An operation's risk is one finding for each item that has any; queries,
-// addresses and binary items are not text to be remembered.
-//
-// Proves GOV-4, MFW-3
-func TestScreen(t *testing.T) {
-	s := screener(t, screen.Options{})
-	op := &memproxy.Operation{Items: []memproxy.Item{
-		{Kind: memproxy.ItemContent, Text: "User likes tea."},
-		{Kind: memproxy.ItemContent, Text: poison},
-		{Kind: memproxy.ItemQuery, Text: poison},
-		{Kind: memproxy.ItemData, Text: poison},
-		{Kind: memproxy.ItemSteering, Text: poison},
-		{Kind: memproxy.ItemMetadata, Text: "teahouse"},
-	}}
-	found, err := s.Judge(context.Background(), op, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	risk := map[int]memproxy.PerMille{}
-	for _, f := range found {
-		if f.Start < 0 || f.End > len(op.Items[f.Item].Text) || f.Start >= f.End {
-			t.Errorf("%s: span %d..%d", f.Rule, f.Start, f.End)
-		}
-		if f.Rule == screen.RuleRisk {
-			risk[f.Item] = f.Score
-		} else if f.Score > 1000 {
-			t.Errorf("%s scores %d", f.Rule, f.Score)
-		}
-	}
-	if len(risk) != 2 || risk[1] < 850 || risk[4] < 850 {
-		t.Errorf("risks %v", risk)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := s.Judge(ctx, op, ""); err == nil {
-		t.Error("an operation is screened after its context ended")
-	}
-	if _, err := s.Judge(context.Background(), nil, ""); err == nil {
-		t.Error("no operation is no error")
 	}
 }
 
@@ -171,26 +127,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// The cache changes nothing but time, and callers cannot change what it keeps.
-func TestCacheKeepsTheAnswer(t *testing.T) {
-	s, bare := screener(t, screen.Options{CacheSize: 8}), screener(t, screen.Options{CacheSize: -1})
-	want := bare.Text(poison, "hostile", "")
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 20 {
-				r := s.Text(poison, "hostile", "")
-				if !reflect.DeepEqual(r, want) {
-					t.Errorf("got %+v, want %+v", r, want)
-					return
-				}
-				r.Findings[0].Rule = "changed"
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // pack returns the built-in pack's files, to break them.
 func pack(t *testing.T) fstest.MapFS {
 	t.Helper()
@@ -262,7 +198,7 @@ func TestBrokenPacksAreRefused(t *testing.T) {
 
 // The same text gives the same report, and every span lies in it.
 func FuzzText(f *testing.F) {
-	s := screener(f, screen.Options{CacheSize: -1})
+	s := screener(f, screen.Options{})
 	for _, seed := range []string{"", poison, "i g n o r e", "%69%67", "&#105;", "SWdub3JlIGFsbA==", "\U000e0069\U000e0067", "忽略", "\xff\xfe", "<b>x", "..- -."} {
 		f.Add(seed)
 	}

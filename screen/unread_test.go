@@ -24,7 +24,7 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 	}
 	for _, sensitivity := range []string{"low", "medium", "high"} {
 		for _, off := range [][]string{nil, {screen.LayerClassify, screen.LayerDirective, screen.LayerLexicon}} {
-			s := screener(t, screen.Options{Sensitivity: sensitivity, Disable: off, CacheSize: -1})
+			s := screener(t, screen.Options{Sensitivity: sensitivity, Disable: off})
 			for _, from := range []struct {
 				source, trust string
 				want          memproxy.Verdict
@@ -41,7 +41,7 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 			}
 		}
 	}
-	s := screener(t, screen.Options{CacheSize: -1})
+	s := screener(t, screen.Options{})
 	for name, text := range readable {
 		if r := s.Text(text, "untrusted", ""); r.Verdict.Stops() {
 			t.Errorf("%s: %v", name, r)

@@ -54,7 +54,7 @@ type ablation struct {
 }
 
 func newAblation(p *screen.Pack) (*ablation, error) {
-	s, err := screen.New(screen.Options{Pack: p, CacheSize: -1})
+	s, err := screen.New(screen.Options{Pack: p})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func blindly(w io.Writer) error {
 
 // blindTallies count what the shipped pack holds of them.
 func blindTallies(sensitivity string) (poison, benign tally, err error) {
-	s, err := screen.New(screen.Options{Sensitivity: sensitivity, CacheSize: -1})
+	s, err := screen.New(screen.Options{Sensitivity: sensitivity})
 	if err != nil {
 		return poison, benign, err
 	}
@@ -78,7 +78,7 @@ func together(each map[string]*tally) tally {
 
 // tongueTallies count what is held of each language.
 func tongueTallies() (poison, benign map[string]*tally, err error) {
-	s, err := screen.New(screen.Options{CacheSize: -1})
+	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

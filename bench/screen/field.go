@@ -122,7 +122,7 @@ type fieldResult struct {
 // a classifier that never saw its source. Without the corpora they are the texts
 // of this repository.
 func fieldRows(w io.Writer, data, cache string) ([]*row, measured, error) {
-	s, err := screen.New(screen.Options{CacheSize: -1})
+	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, measured{}, err
 	}

@@ -44,7 +44,7 @@ const (
 
 // generate transforms so many rows of each source, the same ones always.
 func generate(rows []row, each int) (*generatedResult, error) {
-	s, err := screen.New(screen.Options{CacheSize: -1})
+	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func latency(w io.Writer, validation, record time.Duration) error {
 
 // validator screens and rules on a write of a text to a governed field.
 func validator(text string) (func() error, error) {
-	base, err := screen.New(screen.Options{CacheSize: -1})
+	base, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, err
 	}

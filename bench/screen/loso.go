@@ -229,7 +229,7 @@ func (b *bench) train() ([]margins, error) {
 			errs[k] = err
 			return
 		}
-		s, err := screen.New(screen.Options{Pack: p, CacheSize: -1})
+		s, err := screen.New(screen.Options{Pack: p})
 		if err != nil {
 			errs[k] = err
 			return
@@ -258,7 +258,7 @@ const noMargin = -99
 
 // judge puts the margins together with what the rules find.
 func judge(rows []row, p *screen.Pack, found []margins) ([]result, error) {
-	rules, err := screen.New(screen.Options{Pack: p, CacheSize: -1, Disable: []string{screen.LayerClassify}})
+	rules, err := screen.New(screen.Options{Pack: p, Disable: []string{screen.LayerClassify}})
 	if err != nil {
 		return nil, err
 	}

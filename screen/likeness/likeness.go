@@ -101,6 +101,9 @@ func New(o Options) (*Index, error) {
 	return x, nil
 }
 
+// Threshold is the score from which a match counts in a text from a source.
+func (x *Index) Threshold(source memproxy.Source) memproxy.PerMille { return x.thresholds.For(source) }
+
 // Match returns the best match of a sentence of the text, or of two in a row,
 // whether over the threshold or not.
 func (x *Index) Match(text string, source memproxy.Source) similar.Match {
@@ -110,7 +113,7 @@ func (x *Index) Match(text string, source memproxy.Source) similar.Match {
 
 // match also returns its work: the words that it looked at, each time it did.
 func (x *Index) match(text string, source memproxy.Source) (best similar.Match, work int) {
-	best = similar.Match{Exemplar: -1, Threshold: x.thresholds.For(source)}
+	best = similar.Match{Exemplar: -1, Threshold: x.Threshold(source)}
 	with, ok := x.scratch.Get().(*scratch)
 	if !ok {
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}

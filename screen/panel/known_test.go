@@ -2,6 +2,7 @@ package panel
 
 import (
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +10,8 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// What is kept of a text is what looking at it again would find.
+// What is kept of a text is what looking at it again would find, and callers cannot
+// change it.
 func TestKnownTextsAreJudgedAlike(t *testing.T) {
 	texts := []string{"the key is AKIAIOSFODNN7REALKEY and it is secret", "I like tea", "", "call +49 30 901820 or write to ann@example.org"}
 	judge := func(p *Panel) [][]memproxy.Finding {
@@ -43,12 +45,20 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 		t.Fatalf("nothing is found: %v", want)
 	}
 	kept := with(0)
-	for range 2 {
-		if got := judge(kept); !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %v\nwant %v", got, want)
-		}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 4 {
+				got := judge(kept)
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("got  %v\nwant %v", got, want)
+				}
+				got[0][0].Rule = "changed" // by the caller, in its own copy
+			}
+		})
 	}
-	if n := kept.known.found.Len(); n != 3 {
+	all.Wait()
+	if n := kept.cache.Len(); n != 3 {
 		t.Errorf("%d texts are kept", n)
 	}
 }

@@ -3,16 +3,14 @@ package panel
 import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
+	"github.com/memproxy/memproxy/screen/similar"
 )
 
-// alike compares with known attacks by the words that are shared. How like is
-// too like depends on the source of the text.
-func (p *Panel) alike(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
-	return p.known.in(op, findings, "likeness "+string(op.SourceClaim), func(text string) []memproxy.Finding {
-		m := p.opt.Likeness.Match(text, op.SourceClaim)
-		if !m.Over() {
-			return nil
-		}
-		return []memproxy.Finding{{Rule: "likeness." + m.Family, Severity: "high", Start: m.Start, End: m.End, Score: screen.Hold}}
-	})
+// alike appends the finding of an item that resembles a known attack, by the words
+// that they share. How like is too like depends on the source of the text.
+func (p *Panel) alike(out []memproxy.Finding, m similar.Match, item int, source memproxy.Source) []memproxy.Finding {
+	if m.Threshold = p.opt.Likeness.Threshold(source); !m.Over() {
+		return out
+	}
+	return append(out, memproxy.Finding{Rule: "likeness." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
 }

@@ -14,6 +14,7 @@
 package panel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,12 +23,12 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/likeness"
-	"github.com/memproxy/memproxy/screen/secrets"
 	"github.com/memproxy/memproxy/screen/similar"
 )
 
@@ -49,7 +50,7 @@ type Options struct {
 	Judge    *judge.Judge
 	Clock    func() time.Time
 	Log      *slog.Logger
-	// CacheSize is how many judgements on texts are kept: 0 is DefaultCacheSize,
+	// CacheSize is how many texts' judgements are kept: 0 is DefaultCacheSize,
 	// less is none.
 	CacheSize int
 }
@@ -59,7 +60,7 @@ type Options struct {
 type Panel struct {
 	opt    Options
 	shares *shares
-	known  known
+	cache  cache.Cache[textHash, *looks] // nil: nothing is kept
 }
 
 // New checks the options.
@@ -70,7 +71,11 @@ func New(opt Options) (*Panel, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Panel{opt, &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, newKnown(opt.CacheSize)}, nil
+	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}}
+	if opt.CacheSize >= 0 {
+		p.cache = cache.New[textHash, *looks](cmp.Or(opt.CacheSize, DefaultCacheSize))
+	}
+	return p, nil
 }
 
 // Screen implements the gate's Screener.
@@ -89,19 +94,38 @@ func (p *Panel) Screen(ctx context.Context, s memproxy.Screening) ([]memproxy.Fi
 }
 
 // compute asks the layers that cost processor time, of which one caller gets a
-// share.
+// share. A read of texts that are known costs none.
 func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.Finding, error) {
-	leave, err := p.shares.enter(ctx, asker(&s.Principal))
-	if err != nil {
+	if s.Operation == nil {
+		return nil, errors.New("panel: no operation")
+	}
+	found, missing := p.known(s.Operation)
+	if len(missing) > 0 || !s.Reading {
+		leave, err := p.shares.enter(ctx, asker(&s.Principal))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	for _, i := range missing {
+		if ctx.Err() != nil {
+			break
+		}
+		found[i] = p.look(s.Operation.Items[i].Text)
+	}
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	defer leave()
-	findings, err := p.opt.Base.Judge(ctx, s.Operation, s.Principal.Trust)
-	if err != nil {
-		return nil, err
+	var findings []memproxy.Finding
+	for i, l := range found {
+		if l != nil {
+			findings = p.opt.Base.Judge(findings, l.danger, i, s.Operation.SourceClaim, s.Principal.Trust)
+		}
 	}
-	if p.opt.Secrets {
-		findings = p.secrets(s.Operation, findings)
+	for i, l := range found {
+		if l != nil {
+			findings = at(findings, l.personal, i)
+		}
 	}
 	if writes(s.Operation) {
 		findings = p.persons(s.Operation, findings)
@@ -118,8 +142,10 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	if p.opt.Baseline != nil && !s.Reading && writes(s.Operation) {
 		findings = p.departures(s, findings)
 	}
-	if p.opt.Likeness != nil {
-		findings = p.alike(s.Operation, findings)
+	for i, l := range found {
+		if l != nil && p.opt.Likeness != nil {
+			findings = p.alike(findings, l.like, i, s.Operation.SourceClaim)
+		}
 	}
 	return findings, nil
 }
@@ -187,17 +213,11 @@ const prefixSecret = "secret."
 
 func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
 
-// secrets finds credentials and personal data. They have no score: whether
-// they are kept is a question of their own, for the policy.
-func (p *Panel) secrets(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
-	return p.known.in(op, findings, "secrets", func(text string) (found []memproxy.Finding) {
-		for _, hit := range secrets.Scan(text) {
-			rule := "pii." + string(hit.Class)
-			if hit.Class.Secret() {
-				rule = prefixSecret + string(hit.Class)
-			}
-			found = append(found, memproxy.Finding{Rule: rule, Severity: hit.Severity, Start: hit.Start, End: hit.End})
-		}
-		return found
-	})
+// at appends what was found in an item.
+func at(out, found []memproxy.Finding, item int) []memproxy.Finding {
+	for _, f := range found {
+		f.Item = item
+		out = append(out, f)
+	}
+	return out
 }

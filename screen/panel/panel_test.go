@@ -188,7 +188,7 @@ func TestFragmentsAreAssembled(t *testing.T) {
 		o.Assembly = assembly.New()
 		var err error
 		// The classifier knows the halves already: here it is about the whole.
-		if o.Base, err = screen.New(screen.Options{CacheSize: -1, Disable: []string{screen.LayerClassify}}); err != nil {
+		if o.Base, err = screen.New(screen.Options{Disable: []string{screen.LayerClassify}}); err != nil {
 			t.Fatal(err)
 		}
 		p := newPanel(t, o)
@@ -211,6 +211,49 @@ func TestFragmentsAreAssembled(t *testing.T) {
 				t.Errorf("%+v lies outside the write", one)
 			}
 		}
+	}
+}
+
+// An operation's risk is one finding for each item that has any; queries,
+// addresses and binary items are not text to be remembered.
+//
+// Proves GOV-4, MFW-3
+func TestScreen(t *testing.T) {
+	o, _ := options(t)
+	p := newPanel(t, o)
+	op := &memproxy.Operation{Items: []memproxy.Item{
+		{Kind: memproxy.ItemContent, Text: "User likes tea."},
+		{Kind: memproxy.ItemContent, Text: attack},
+		{Kind: memproxy.ItemQuery, Text: attack},
+		{Kind: memproxy.ItemData, Text: attack},
+		{Kind: memproxy.ItemSteering, Text: attack},
+		{Kind: memproxy.ItemMetadata, Text: "teahouse"},
+	}}
+	found, err := p.Screen(t.Context(), memproxy.Screening{Operation: op})
+	if err != nil {
+		t.Fatal(err)
+	}
+	risk := map[int]memproxy.PerMille{}
+	for _, f := range found {
+		if f.Start < 0 || f.End > len(op.Items[f.Item].Text) || f.Start >= f.End {
+			t.Errorf("%s: span %d..%d", f.Rule, f.Start, f.End)
+		}
+		if f.Rule == screen.RuleRisk {
+			risk[f.Item] = f.Score
+		} else if f.Score > 1000 {
+			t.Errorf("%s scores %d", f.Rule, f.Score)
+		}
+	}
+	if len(risk) != 2 || risk[1] < 850 || risk[4] < 850 {
+		t.Errorf("risks %v", risk)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Screen(ctx, memproxy.Screening{Operation: op}); err == nil {
+		t.Error("an operation is screened after its context ended")
+	}
+	if _, err := p.Screen(t.Context(), memproxy.Screening{}); err == nil {
+		t.Error("no operation is no error")
 	}
 }
 

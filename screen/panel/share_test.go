@@ -5,8 +5,10 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen"
 )
 
 // Proves EDGE-14: screenings of one caller at once are bounded; those of others
@@ -58,10 +60,25 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 	})
 }
 
-// Proves EDGE-14: the panel computes for a caller only in a place of its own.
+// Proves EDGE-14: the panel computes for a caller only in a place of its own. A
+// read of known texts computes nothing and needs none.
 func TestPanelTakesAPlace(t *testing.T) {
-	p := &Panel{shares: &shares{most: 1}}
-	s := memproxy.Screening{Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"}, Operation: &memproxy.Operation{}}
+	base, err := screen.New(screen.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(Options{Base: base, Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.shares.most = 1
+	s := memproxy.Screening{
+		Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"},
+		Operation: &memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann likes tea."}}},
+	}
+	if _, err := p.Screen(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 	leave, err := p.shares.enter(t.Context(), asker(&s.Principal))
 	if err != nil {
 		t.Fatal(err)
@@ -72,5 +89,13 @@ func TestPanelTakesAPlace(t *testing.T) {
 	var busy *memproxy.Malformed
 	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
 		t.Error("screened without a place:", err)
+	}
+	s.Reading = true
+	if _, err := p.Screen(t.Context(), s); err != nil {
+		t.Error("a read of a known text:", err)
+	}
+	s.Operation.Items[0].Text = "Ann likes coffee."
+	if _, err := p.Screen(gone, s); !errors.As(err, &busy) {
+		t.Error("an unknown text is screened without a place:", err)
 	}
 }
