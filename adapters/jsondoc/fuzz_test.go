@@ -49,6 +49,9 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q reads as %v, encoding/json reads %v", src, got, want)
 		}
 		spans(t, doc, doc.Root, "")
+		if strict, err := jsondoc.ParseRequest(src, depth); err == nil && !reflect.DeepEqual(strict.Root, doc.Root) {
+			t.Errorf("%q is read in two ways", src)
+		}
 	})
 }
 

@@ -2,13 +2,9 @@ package jsondoc
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -68,18 +64,10 @@ func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
 	if err := plainText(src); err != nil {
 		return nil, err
 	}
-	p := parser{src: src, max: maxDepth, strict: strict, dec: decoders.Get().(*jsontext.Decoder)}
-	p.dec.Reset(bytes.NewBuffer(src))
-	defer func() {
-		p.dec.Reset(new(bytes.Buffer)) // it must not hold on to the body
-		decoders.Put(p.dec)
-	}()
-	root, err := p.value(0)
-	if err != nil {
-		return nil, p.malformed(err)
-	}
-	if _, err := p.dec.ReadToken(); err != io.EOF {
-		return nil, &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "there is more after the JSON value"}
+	p := parser{Scanner: Scanner{Src: src}, max: maxDepth, strict: strict}
+	root := p.value(0)
+	if root == nil || p.Space() != 0 {
+		return nil, refusal(src, maxDepth, strict)
 	}
 	return &Doc{Src: src, Root: root}, nil
 }
@@ -96,160 +84,171 @@ func plainText(src []byte) error {
 }
 
 type parser struct {
-	src    []byte
-	dec    *jsontext.Decoder
+	Scanner
 	max    int
 	strict bool
 	slab   []Value
-	names  map[string]string
+	names  map[string]string // one copy of each, however many objects have it
 	// members and elems of the objects and arrays that are not complete.
 	members []Member
 	elems   []*Value
 }
 
-// decoders are kept for their buffers.
-var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
-
 // make returns a value out of a slab: a body of ordinary size takes one allocation
 // for all its values, of which it has hardly more than commas and brackets.
-func (p *parser) make(v Value) *Value {
+func (p *parser) make(kind Kind) *Value {
 	if len(p.slab) == cap(p.slab) {
 		n := 1024
 		if p.slab == nil {
-			n = min(4*n, 1+bytes.Count(p.src, []byte(","))+bytes.Count(p.src, []byte("["))+bytes.Count(p.src, []byte("{")))
+			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
 		p.slab = make([]Value, 0, n)
 	}
-	p.slab = append(p.slab, v)
+	p.slab = append(p.slab, Value{Kind: kind, Start: p.At})
 	return &p.slab[len(p.slab)-1]
 }
 
-var (
-	errDeep   = errors.New("too deep")
-	errNumber = errors.New("a number that readers differ about")
-	errNUL    = errors.New("NUL in a string")
-)
-
-func (p *parser) value(depth int) (*Value, error) {
+// value reads a value. Nil: it is refused, and refusal says why.
+func (p *parser) value(depth int) *Value {
 	if depth > p.max {
-		return nil, errDeep
+		return nil
 	}
-	tok, err := p.dec.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	end := int(p.dec.InputOffset())
-	switch tok.Kind() {
+	c := p.Space()
+	v, ok := p.make(Kind(c)), false
+	switch c {
 	case '{':
-		v, first := p.make(Value{Kind: Object, Start: end - 1}), len(p.members)
-		for p.dec.PeekKind() != '}' {
-			name, err := p.dec.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			m := Member{NameEnd: int(p.dec.InputOffset())}
-			m.NameStart = p.stringStart(m.NameEnd)
-			m.Name = p.name(name, p.src[m.NameStart+1:m.NameEnd-1])
-			if p.strict && strings.IndexByte(m.Name, 0) >= 0 {
-				return nil, errNUL
-			}
-			if m.Value, err = p.value(depth + 1); err != nil {
-				return nil, err
-			}
-			p.members = append(p.members, m)
-		}
-		if _, err := p.dec.ReadToken(); err != nil {
-			return nil, err
-		}
-		v.Members, p.members = slices.Clone(p.members[first:]), p.members[:first]
-		v.End = int(p.dec.InputOffset())
-		return v, nil
+		ok = p.object(v, depth)
 	case '[':
-		v, first := p.make(Value{Kind: Array, Start: end - 1}), len(p.elems)
-		for p.dec.PeekKind() != ']' {
-			e, err := p.value(depth + 1)
-			if err != nil {
-				return nil, err
-			}
-			p.elems = append(p.elems, e)
-		}
-		if _, err := p.dec.ReadToken(); err != nil {
-			return nil, err
-		}
-		v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
-		v.End = int(p.dec.InputOffset())
-		return v, nil
+		ok = p.array(v, depth)
 	case '"':
-		text := tok.String()
-		if p.strict && strings.IndexByte(text, 0) >= 0 {
-			return nil, errNUL
-		}
-		return p.make(Value{Kind: String, Start: p.stringStart(end), End: end, text: text}), nil
-	case '0':
-		start := end
-		for start > 0 && strings.IndexByte("+-.0123456789Ee", p.src[start-1]) >= 0 {
-			start--
-		}
-		if p.strict && !storable(string(p.src[start:end])) {
-			return nil, errNumber
-		}
-		return p.make(Value{Kind: Number, Start: start, End: end}), nil
+		v.text, ok = p.text(false)
 	case 't':
-		return p.make(Value{Kind: Bool, Start: end - 4, End: end}), nil
+		ok = p.Literal("true")
 	case 'f':
-		return p.make(Value{Kind: Bool, Start: end - 5, End: end}), nil
+		v.Kind, ok = Bool, p.Literal("false")
+	case 'n':
+		ok = p.Literal("null")
+	default:
+		v.Kind, ok = Number, p.Number() && (!p.strict || storable(string(p.Src[v.Start:p.At])))
 	}
-	return p.make(Value{Kind: Null, Start: end - 4, End: end}), nil
+	if !ok {
+		return nil
+	}
+	v.End = p.At
+	return v
 }
 
-// name is the name of a member, which has one copy however many objects have it.
-func (p *parser) name(token jsontext.Token, source []byte) string {
-	if bytes.IndexByte(source, '\\') >= 0 {
-		return token.String()
+func (p *parser) object(v *Value, depth int) bool {
+	first := len(p.members)
+	more := p.open('}')
+	for more {
+		if p.Space() != '"' {
+			return false
+		}
+		m, ok := Member{NameStart: p.At}, false
+		m.Name, ok = p.text(true)
+		m.NameEnd = p.At
+		if !ok || p.Space() != ':' {
+			return false
+		}
+		p.At++
+		if m.Value = p.value(depth + 1); m.Value == nil {
+			return false
+		}
+		p.members = append(p.members, m)
+		if more, ok = p.more('}'); !ok {
+			return false
+		}
 	}
-	name, known := p.names[string(source)]
+	v.Members, p.members = slices.Clone(p.members[first:]), p.members[:first]
+	return !repeated(v.Members)
+}
+
+func (p *parser) array(v *Value, depth int) bool {
+	first := len(p.elems)
+	more, ok := p.open(']'), true
+	for more {
+		e := p.value(depth + 1)
+		if e == nil {
+			return false
+		}
+		p.elems = append(p.elems, e)
+		if more, ok = p.more(']'); !ok {
+			return false
+		}
+	}
+	v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
+	return true
+}
+
+// open reads the bracket at which the parser is and, where nothing is between them,
+// the closing one.
+func (p *parser) open(closing byte) (more bool) {
+	p.At++
+	if p.Space() == closing {
+		p.At++
+		return false
+	}
+	return true
+}
+
+// more reads what follows a member or an element: a comma or the closing bracket.
+func (p *parser) more(closing byte) (more, ok bool) {
+	c := p.Space()
+	p.At++
+	return c == ',', c == ',' || c == closing
+}
+
+// text reads a string; names are shared.
+func (p *parser) text(name bool) (string, bool) {
+	start := p.At
+	raw, ok := p.String()
+	if !ok {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		b, err := jsontext.AppendUnquote(nil, p.Src[start:p.At])
+		return string(b), err == nil && (!p.strict || bytes.IndexByte(b, 0) < 0)
+	}
+	if !name {
+		return string(raw), true
+	}
+	text, known := p.names[string(raw)]
 	if !known {
 		if p.names == nil {
 			p.names = map[string]string{}
 		}
-		name = string(source)
-		p.names[name] = name
+		text = string(raw)
+		p.names[text] = text
 	}
-	return name
+	return text, true
 }
 
-// stringStart finds the opening quote of the string that ends at end.
-func (p *parser) stringStart(end int) int {
-	for i := end - 2; i >= 0; i-- {
-		if p.src[i] != '"' {
-			continue
-		}
-		slashes := 0
-		for j := i - 1; j >= 0 && p.src[j] == '\\'; j-- {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i
-		}
-	}
-	return 0
-}
+// fewMembers is how many members of an object are compared with one another.
+const fewMembers = 64
 
-func (p *parser) malformed(err error) error {
-	m := &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "the body is not valid JSON", Pointer: string(p.dec.StackPointer())}
-	switch {
-	case errors.Is(err, errDeep):
-		m.Code, m.Detail = memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d, which limits.depth of the backend sets", p.max)
-	case errors.Is(err, errNumber):
-		m.Detail = "a number is not a finite one of at most 64 bits, and would be stored as another"
-	case errors.Is(err, errNUL):
-		m.Code, m.Detail = memproxy.PayloadEncoding, "a string holds the character NUL, which cannot be stored"
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		m.Code, m.Detail = memproxy.PayloadDuplicate, "a key stands twice in one object"
-	case strings.Contains(err.Error(), "UTF-8"), strings.Contains(err.Error(), "surrogate"):
-		m.Code, m.Detail = memproxy.PayloadEncoding, "a string is not valid Unicode"
+// repeated reports whether a name stands twice among members.
+func repeated(members []Member) bool {
+	if len(members) > fewMembers {
+		seen := make(map[string]struct{}, len(members))
+		for i := range members {
+			seen[members[i].Name] = struct{}{}
+		}
+		return len(seen) < len(members)
 	}
-	return m
+	var seen uint64 // one bit for each name, which some share
+	for i := range members {
+		name := members[i].Name
+		bit := len(name)
+		if bit > 0 {
+			bit += 7*int(name[bit/2]) + 31*int(name[bit-1])
+		}
+		if seen&(1<<(bit%64)) != 0 && slices.ContainsFunc(members[:i], func(m Member) bool { return m.Name == name }) {
+			return true
+		}
+		seen |= 1 << (bit % 64)
+	}
+	return false
 }
 
 // Get returns the member's value, or nil. It is safe on nil and on other kinds.

@@ -2,6 +2,7 @@ package jsondoc_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,13 @@ import (
 // Proves CARD-2: a body that could be read in two ways is refused, and its
 // nearest unambiguous neighbour is read.
 func TestParseRefuses(t *testing.T) {
+	many := func(n int, last string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"%d":0,`, i)
+		}
+		return "{" + b.String() + last + ":0}"
+	}
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	tests := []struct {
 		name, bad string
@@ -21,6 +29,13 @@ func TestParseRefuses(t *testing.T) {
 		{"a name twice", `{"a":1,"a":2}`, memproxy.PayloadDuplicate, `{"a":1,"b":2}`},
 		{"a name twice, once escaped", `{"a":1,"\u0061":2}`, memproxy.PayloadDuplicate, `{"a":1,"\u0062":2}`},
 		{"a name twice, deep", `[{"x":{"a":1,"a":1}}]`, memproxy.PayloadDuplicate, `[{"x":{"a":1},"a":1}]`},
+		{"a name twice, among others of its length and end", `{"aba":1,"bba":1,"aba":1}`, memproxy.PayloadDuplicate, `{"aba":1,"bba":1,"cba":1}`},
+		{"a name twice, among many", many(60, `"7"`), memproxy.PayloadDuplicate, many(60, `"60"`)},
+		{"a name twice, among very many", many(5000, `"\u0037"`), memproxy.PayloadDuplicate, many(5000, `"\u0061"`)},
+		{"half an escape", `"\u00"`, memproxy.PayloadMalformed, `"\u0000"`},
+		{"an escape that is none", `"\x41"`, memproxy.PayloadMalformed, `"\/"`},
+		{"two first halves of a pair", `"\ud83d\ud83d"`, memproxy.PayloadEncoding, `"\uD83D\uDE00"`},
+		{"an exponent without digits", `1e+`, memproxy.PayloadMalformed, `1e+0`},
 		{"nothing", ``, memproxy.PayloadMalformed, `null`},
 		{"blanks", " \r\n\t", memproxy.PayloadMalformed, " \r\n\t0"},
 		{"a byte order mark", "\xef\xbb\xbf{}", memproxy.PayloadEncoding, `{}`},

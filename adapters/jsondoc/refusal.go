@@ -1,0 +1,44 @@
+package jsondoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memproxy/memproxy"
+)
+
+// refusal is why a body is refused, and where. It reads the body again, with a
+// reader that says what is wrong.
+func refusal(src []byte, maxDepth int, strict bool) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(src))
+	refuse := func(code memproxy.ReasonCode, detail string) error {
+		return &memproxy.Malformed{Code: code, Status: 400, Detail: detail, Pointer: string(dec.StackPointer())}
+	}
+	for first := true; ; first = false {
+		depth := dec.StackDepth()
+		if depth == 0 && !first {
+			return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Detail: "there is more after the JSON value"}
+		}
+		kind, n := dec.StackIndex(depth)
+		next := dec.PeekKind()
+		if name := kind == '{' && n%2 == 0; depth > maxDepth && !name && next != ']' && next != '}' {
+			return refuse(memproxy.PayloadTooDeep, fmt.Sprintf("the body is nested deeper than %d, which limits.depth of the backend sets", maxDepth))
+		}
+		switch tok, err := dec.ReadToken(); {
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			return refuse(memproxy.PayloadDuplicate, "a key stands twice in one object")
+		case err != nil && (strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "surrogate")):
+			return refuse(memproxy.PayloadEncoding, "a string is not valid Unicode")
+		case err != nil:
+			return refuse(memproxy.PayloadMalformed, "the body is not valid JSON")
+		case strict && next == '0' && !storable(tok.String()):
+			return refuse(memproxy.PayloadMalformed, "a number is not a finite one of at most 64 bits, and would be stored as another")
+		case strict && next == '"' && strings.IndexByte(tok.String(), 0) >= 0:
+			return refuse(memproxy.PayloadEncoding, "a string holds the character NUL, which cannot be stored")
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package jsondoc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode"
+	"unicode/utf16"
+)
+
+// Scanner reads the tokens of a JSON text (RFC 8259) that is known to be UTF-8. It
+// takes nothing apart and allocates nothing.
+type Scanner struct {
+	Src []byte
+	At  int // the next byte
+}
+
+// Space skips white space and returns the next byte, or 0 at the end.
+func (s *Scanner) Space() byte {
+	for s.At < len(s.Src) {
+		switch c := s.Src[s.At]; c {
+		case ' ', '\t', '\n', '\r':
+			s.At++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// Literal reads one of the words true, false and null.
+func (s *Scanner) Literal(word string) bool {
+	if !bytes.HasPrefix(s.Src[s.At:], []byte(word)) {
+		return false
+	}
+	s.At += len(word)
+	return true
+}
+
+// String reads a string and returns what is between its quotes, as it is written.
+func (s *Scanner) String() (raw []byte, ok bool) {
+	from := s.At + 1
+	for i := from; i < len(s.Src); i++ {
+		i += plain(s.Src[i:])
+		if i == len(s.Src) {
+			break
+		}
+		switch c := s.Src[i]; {
+		case c == '"':
+			s.At = i + 1
+			return s.Src[from:i], true
+		case c < ' ':
+			return nil, false
+		case c == '\\':
+			n := escapeLen(s.Src[i:])
+			if n == 0 {
+				return nil, false
+			}
+			i += n - 1
+		}
+	}
+	return nil, false
+}
+
+// plain returns how many bytes of a string certainly stand for themselves, eight at
+// a time: none of them ends it, begins an escape or is a control character.
+func plain(b []byte) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(b) >= n+8; n += 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, slash := x^ones*'"', x^ones*'\\'
+		if ((x-ones*' ')&^x|(quote-ones)&^quote|(slash-ones)&^slash)&high != 0 {
+			break
+		}
+	}
+	return n
+}
+
+// escapeLen is the length of the escape that b begins with, or 0. Both halves of a
+// surrogate pair are one.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	}
+	switch r := unit(b); {
+	case r < 0:
+		return 0
+	case !utf16.IsSurrogate(r):
+		return 6
+	case utf16.DecodeRune(r, unit(b[6:])) == unicode.ReplacementChar:
+		return 0 // a half without the other
+	}
+	return 12
+}
+
+// unit is the UTF-16 code unit of the escape \uXXXX that b begins with, or -1.
+func unit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	r := rune(0)
+	for _, c := range b[2:6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// Number reads a number.
+func (s *Scanner) Number() bool {
+	s.next("-")
+	if from := s.At; !s.digits() || s.Src[from] == '0' && s.At > from+1 {
+		return false
+	}
+	if s.next(".") && !s.digits() {
+		return false
+	}
+	if s.next("eE") {
+		s.next("+-")
+		return s.digits()
+	}
+	return true
+}
+
+// next reads one of some characters.
+func (s *Scanner) next(of string) bool {
+	if s.At == len(s.Src) || bytes.IndexByte([]byte(of), s.Src[s.At]) < 0 {
+		return false
+	}
+	s.At++
+	return true
+}
+
+func (s *Scanner) digits() bool {
+	from := s.At
+	for s.At < len(s.Src) && s.Src[s.At] >= '0' && s.Src[s.At] <= '9' {
+		s.At++
+	}
+	return s.At > from
+}
