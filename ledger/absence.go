@@ -181,7 +181,7 @@ func (s *seen) seal(backends ...string) {
 // load takes in what was there at the start. What comes to be meanwhile the
 // writer adds before it is there. After an error the store is asked for
 // everything, as it is until load is done.
-func (s *seen) load(ctx context.Context, l *Ledger) error {
+func (s *seen) load(ctx context.Context, of *store) error {
 	if s == nil {
 		return nil
 	}
@@ -194,11 +194,11 @@ func (s *seen) load(ctx context.Context, l *Ledger) error {
 		{"found", []keySet{records}},
 		{"version", []keySet{versions}},
 	} {
-		if err := s.loadKeys(ctx, l, table.name, table.sets); err != nil {
+		if err := s.loadKeys(ctx, of, table.name, table.sets); err != nil {
 			return err
 		}
 	}
-	sealed, err := glance(ctx, l, "list sealed backends", scanText, `SELECT backend FROM sealed`)
+	sealed, err := glance(ctx, of, "list sealed backends", scanText, `SELECT backend FROM sealed`)
 	if err != nil {
 		return err
 	}
@@ -209,8 +209,8 @@ func (s *seen) load(ctx context.Context, l *Ledger) error {
 	return nil
 }
 
-func (s *seen) loadKeys(ctx context.Context, l *Ledger, table string, sets []keySet) error {
-	rows, err := l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
+func (s *seen) loadKeys(ctx context.Context, of *store, table string, sets []keySet) error {
+	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,13 @@ func (h *head) data() []byte {
 
 const headColumns = `tenant, place, link, base, base_link, vault, mac`
 
-func (l *Ledger) scanHead(s scanner) (head, error) {
-	var h head
-	err := s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
-	h.broken = err == nil && !l.opt.Vault.Signed("chain", h.key, h.data(), h.mac)
-	return h, err
+// scanHead reads heads and checks their signatures.
+func scanHead(vault *keys.Vault) func(scanner) (head, error) {
+	return func(s scanner) (h head, err error) {
+		err = s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
+		h.broken = err == nil && !vault.Signed("chain", h.key, h.data(), h.mac)
+		return h, err
+	}
 }
 
 const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? ORDER BY place DESC LIMIT 1`
@@ -77,7 +79,7 @@ func (t *transaction) head(tenant string) (head, error) {
 		}
 	}
 	for try := 0; ; try++ {
-		found, err := rows(t, t.l.scanHead, `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
+		found, err := rows(t, scanHead(t.store.opt.Vault), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if err != nil {
 			return head{}, err
 		}
@@ -95,7 +97,7 @@ func (t *transaction) head(tenant string) (head, error) {
 		if len(last) == 1 { // somebody took the end away: it goes on, and stays unsigned
 			h.place, h.link = last[0].place, last[0].Link
 		} else {
-			h.key, h.mac = t.l.opt.Vault.Sign("chain", h.data())
+			h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
 		}
 		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
 		if err != nil {
@@ -126,7 +128,7 @@ func (t *transaction) putHeads() error {
 }
 
 func (t *transaction) putHead(h head) error {
-	h.key, h.mac = t.l.opt.Vault.Sign("chain", h.data())
+	h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
 	if h.broken {
 		h.key, h.mac = "", []byte{}
 	}
@@ -142,7 +144,7 @@ func (l *Ledger) ChainHeads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	if l.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	found, err := look(ctx, l, "list chains", l.scanHead, `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	found, err := look(ctx, l.store, "list chains", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
 		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}
@@ -207,7 +209,7 @@ func (l *Ledger) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		end     memproxy.ChainHead
 		cleared int
 	}
-	out, err := changed(ctx, l, func(t *transaction) (out accepted, err error) {
+	out, err := changed(ctx, l.store, func(t *transaction) (out accepted, err error) {
 		h, err := t.rebase(tenant)
 		if err != nil {
 			return out, err
@@ -247,7 +249,7 @@ func (t *transaction) rebase(tenant string) (head, error) {
 // was found there before.
 func (t *transaction) acceptBreaches(h head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
-	now := max(1, micros(t.l.opt.Clock()))
+	now := max(1, micros(t.store.opt.Clock()))
 	if _, err := t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base); err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ const maxTries = 5
 
 // persist commits a group, again where another proxy's transaction was in the
 // way.
-func (l *Ledger) persist(group []*job) error {
+func (s *store) persist(group []*job) error {
 	for try := 1; ; try++ {
-		err := l.commit(group)
+		err := s.commit(group)
 		if err == nil || try == maxTries || !transient(err) {
 			return err
 		}
@@ -24,10 +24,10 @@ func (l *Ledger) persist(group []*job) error {
 // commit does a group in one transaction. It is bounded by a deadline of its
 // own, not by the callers' contexts: one caller's hurry must not undo the
 // others.
-func (l *Ledger) commit(group []*job) (err error) {
-	ctx, cancel := l.writing()
+func (s *store) commit(group []*job) (err error) {
+	ctx, cancel := s.writing()
 	defer cancel()
-	restore, err := l.harden(ctx, group)
+	restore, err := s.harden(ctx, group)
 	if err != nil {
 		return err
 	}
@@ -36,12 +36,12 @@ func (l *Ledger) commit(group []*job) (err error) {
 			err = rerr
 		}
 	}()
-	tx, err := l.writer.BeginTx(ctx, nil)
+	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	t := &transaction{l: l, ctx: ctx, tx: tx, changes: changes{}}
-	defer l.makeReady(t)
+	t := &transaction{store: s, ctx: ctx, tx: tx, changes: changes{}}
+	defer s.makeReady(t)
 	for _, j := range group {
 		if j.ctx.Err() != nil {
 			continue
@@ -65,22 +65,22 @@ func (l *Ledger) commit(group []*job) (err error) {
 		_ = tx.Rollback() // the first error is the one to report
 		return err
 	}
-	l.recent.begin(l.seen.note(t.changes))
+	s.recent.begin(s.seen.note(t.changes))
 	if err := tx.Commit(); err != nil {
-		l.recent.end(nil)
+		s.recent.end(nil)
 		_ = tx.Rollback() // a commit that failed may have left it open
 		return err
 	}
-	l.recent.end(t.changes)
-	l.seen.seal(t.sealed...)
+	s.recent.end(t.changes)
+	s.seen.seal(t.sealed...)
 	if len(t.steps) > 0 {
-		l.opt.Told(t.steps)
+		s.opt.Told(t.steps)
 	}
 	if t.broken {
-		l.opt.Broken()
+		s.opt.Broken()
 	}
 	if t.noticed {
-		l.opt.Noticed()
+		s.opt.Noticed()
 	}
 	return nil
 }
@@ -100,30 +100,30 @@ func putNumber(t *transaction, group []*job) error {
 
 // writing is the context of one transaction. SQLite's is bounded by the busy
 // timeout and needs none, which saves a goroutine a statement.
-func (l *Ledger) writing() (context.Context, context.CancelFunc) {
-	if l.dialect == sqliteDialect {
+func (s *store) writing() (context.Context, context.CancelFunc) {
+	if s.dialect == sqliteDialect {
 		return context.Background(), func() {}
 	}
-	return context.WithTimeout(context.Background(), l.opt.Timeout)
+	return context.WithTimeout(context.Background(), s.opt.Timeout)
 }
 
 // harden makes the next transaction of SQLite wait for the disk, or overwrite
 // what it removes, where a job of the group needs it. Both are settings of
 // the connection, and the writer has one.
-func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error, err error) {
+func (s *store) harden(ctx context.Context, group []*job) (restore func() error, err error) {
 	none := func() error { return nil }
-	if l.dialect != sqliteDialect {
+	if s.dialect != sqliteDialect {
 		return none, nil
 	}
 	erase := slices.ContainsFunc(group, func(j *job) bool { return j.erase })
-	durable := !l.opt.Durable && (erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable }))
+	durable := !s.opt.Durable && (erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable }))
 	set := func(on bool) error {
 		if durable {
 			level := "NORMAL"
 			if on {
 				level = "FULL"
 			}
-			if _, err := l.writer.ExecContext(ctx, "PRAGMA synchronous="+level); err != nil {
+			if _, err := s.writer.ExecContext(ctx, "PRAGMA synchronous="+level); err != nil {
 				return err
 			}
 		}
@@ -134,7 +134,7 @@ func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error
 		if on {
 			level = "ON"
 		}
-		if _, err := l.writer.ExecContext(ctx, "PRAGMA secure_delete="+level); err != nil {
+		if _, err := s.writer.ExecContext(ctx, "PRAGMA secure_delete="+level); err != nil {
 			return err
 		}
 		return nil
@@ -147,7 +147,7 @@ func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error
 		if err == nil && erase {
 			// The log keeps old pages until it is taken over. Readers may keep
 			// it from being cut now; then the next one does it.
-			_, err = l.writer.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+			_, err = s.writer.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 		}
 		return err
 	}, set(true)
@@ -156,20 +156,20 @@ func (l *Ledger) harden(ctx context.Context, group []*job) (restore func() error
 // makeReady prepares the statements that a transaction ran for the first time,
 // for the next one: the writer alone uses them. There are as many as there are
 // statements in this package. Postgres's driver does the same by itself.
-func (l *Ledger) makeReady(t *transaction) {
+func (s *store) makeReady(t *transaction) {
 	for _, text := range t.fresh {
-		if stmt, err := l.writer.PrepareContext(t.ctx, text); err == nil {
-			l.ready[text] = stmt
+		if stmt, err := s.writer.PrepareContext(t.ctx, text); err == nil {
+			s.ready[text] = stmt
 		}
 	}
 }
 
 // stmt is the prepared statement of a text, if there is one by now.
 func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
-	if t.l.dialect != sqliteDialect {
+	if t.store.dialect != sqliteDialect {
 		return nil, false
 	}
-	stmt, ready := t.l.ready[text]
+	stmt, ready := t.store.ready[text]
 	if !ready {
 		if !slices.Contains(t.fresh, text) {
 			t.fresh = append(t.fresh, text)
@@ -186,7 +186,7 @@ func (t *transaction) run(text string, args ...any) (int64, error) {
 	if stmt, ready := t.stmt(text); ready {
 		res, err = stmt.ExecContext(t.ctx, args...)
 	} else {
-		res, err = t.tx.ExecContext(t.ctx, t.l.dialect.sql(text), args...)
+		res, err = t.tx.ExecContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
 	if err != nil {
 		return 0, err
@@ -200,7 +200,7 @@ func (t *transaction) one(text string, args []any, to ...any) (bool, error) {
 	if stmt, ready := t.stmt(text); ready {
 		row = stmt.QueryRowContext(t.ctx, args...)
 	} else {
-		row = t.tx.QueryRowContext(t.ctx, t.l.dialect.sql(text), args...)
+		row = t.tx.QueryRowContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
 	err := row.Scan(to...)
 	return err == nil, ignoreNone(err)
@@ -213,7 +213,7 @@ func rows[T any](t *transaction, scan func(scanner) (T, error), text string, arg
 	if stmt, ready := t.stmt(text); ready {
 		found, err = stmt.QueryContext(t.ctx, args...)
 	} else {
-		found, err = t.tx.QueryContext(t.ctx, t.l.dialect.sql(text), args...)
+		found, err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
 	if err != nil {
 		return nil, err
@@ -222,24 +222,24 @@ func rows[T any](t *transaction, scan func(scanner) (T, error), text string, arg
 }
 
 // look collects rows outside of any transaction.
-func look[T any](ctx context.Context, l *Ledger, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
-	if err := l.settle(ctx); err != nil {
+func look[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
-	return glance(ctx, l, call, scan, text, args...)
+	return glance(ctx, s, call, scan, text, args...)
 }
 
 // glance is look where what is on its way is none of the rows.
-func glance[T any](ctx context.Context, l *Ledger, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+func glance[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
-	found, err := l.reader.QueryContext(ctx, l.dialect.sql(text), args...)
+	found, err := s.reader.QueryContext(ctx, s.dialect.sql(text), args...)
 	if err != nil {
-		return nil, l.wrap(call, err)
+		return nil, s.wrap(call, err)
 	}
 	all, err := drain(found, scan)
 	if err != nil {
-		return nil, l.wrap(call, err)
+		return nil, s.wrap(call, err)
 	}
 	return all, nil
 }
@@ -259,15 +259,15 @@ func drain[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
 
 // change does f in a transaction that is on the disk when it returns. F may
 // run twice, and may still run when a dead context makes change return.
-func (l *Ledger) change(ctx context.Context, f func(*transaction) error) error {
-	return l.do(ctx, &job{durable: true, also: f})
+func (s *store) change(ctx context.Context, f func(*transaction) error) error {
+	return s.do(ctx, &job{durable: true, also: f})
 }
 
 // changed is change with a result, which is zero with an error: f may still
 // be writing to its own then.
-func changed[T any](ctx context.Context, l *Ledger, f func(*transaction) (T, error)) (T, error) {
+func changed[T any](ctx context.Context, s *store, f func(*transaction) (T, error)) (T, error) {
 	var out, none T
-	err := l.change(ctx, func(t *transaction) (err error) {
+	err := s.change(ctx, func(t *transaction) (err error) {
 		out, err = f(t)
 		return err
 	})

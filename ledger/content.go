@@ -36,7 +36,7 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 
 // encrypt writes a content in the transaction. One that is there stays.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) error {
-	e, err := t.l.opt.Vault.Seal(ref, tenant, plain)
+	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
 	if err != nil {
 		return err
 	}
@@ -65,32 +65,32 @@ func scanContent(s scanner) (content, error) {
 }
 
 // decrypt reads a content. ErrShredded when it is gone.
-func (l *Ledger) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
-	if l.opt.Vault == nil {
+func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
+	if s.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
-	c, err := scanContent(l.reader.QueryRowContext(ctx, l.dialect.sql(contentColumns+`WHERE ref = ?`), ref))
+	c, err := scanContent(s.reader.QueryRowContext(ctx, s.dialect.sql(contentColumns+`WHERE ref = ?`), ref))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrShredded
 	}
 	if err != nil {
-		return nil, l.wrap("read a content", err)
+		return nil, s.wrap("read a content", err)
 	}
-	return l.opt.Vault.Open(ref, tenant, c.Envelope)
+	return s.opt.Vault.Open(ref, tenant, c.Envelope)
 }
 
 // compact gives up the oldest texts over the number that is kept, and notes
 // that it did. What somebody tampered with stays, as evidence, and the memory is
 // not verified any more; a verification of the chain names the place.
 func (t *transaction) compact(r *record) error {
-	if r.Number <= int64(t.l.opt.KeepVersions) {
+	if r.Number <= int64(t.store.opt.KeepVersions) {
 		return nil
 	}
 	old, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
-		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.l.opt.KeepVersions)
+		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.store.opt.KeepVersions)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (t *transaction) compact(r *record) error {
 // follows it.
 func (t *transaction) sound(r *record) (bool, error) {
 	link := r.link()
-	if hex.EncodeToString(link) != r.Link || !t.l.opt.Vault.Signed("version", r.key, link, r.mac) {
+	if hex.EncodeToString(link) != r.Link || !t.store.opt.Vault.Signed("version", r.key, link, r.mac) {
 		return false, nil
 	}
 	next, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
@@ -178,7 +178,7 @@ func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease t
 		return refused("a rollback has a decision and a version")
 	}
 	return l.change(ctx, func(t *transaction) error {
-		now := t.l.opt.Clock()
+		now := t.store.opt.Clock()
 		n, err := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if err == nil && n == 0 {
@@ -192,11 +192,11 @@ func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease t
 // lease, and returns them, the oldest first.
 func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	now := l.opt.Clock()
-	waiting, err := glance(ctx, l, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	waiting, err := glance(ctx, l.store, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	return changed(ctx, l, func(t *transaction) (out []memproxy.Rollback, err error) {
+	return changed(ctx, l.store, func(t *transaction) (out []memproxy.Rollback, err error) {
 		for _, decision := range waiting {
 			mine, err := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
 				micros(now.Add(lease)), decision, micros(now))
@@ -221,7 +221,7 @@ func (l *Ledger) EndRollback(ctx context.Context, decision string, made *memprox
 			return memproxy.Version{}, err
 		}
 	}
-	return changed(ctx, l, func(t *transaction) (memproxy.Version, error) {
+	return changed(ctx, l.store, func(t *transaction) (memproxy.Version, error) {
 		if _, err := t.run(`DELETE FROM rollback WHERE decision = ?`, decision); err != nil || made == nil {
 			return memproxy.Version{}, err
 		}

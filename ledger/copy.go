@@ -146,13 +146,13 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	if err := opt.complete(); err != nil {
 		return p, err
 	}
-	l := &Ledger{opt: opt, dialect: postgresDialect}
+	s := &store{opt: opt, dialect: postgresDialect}
 	p.To = schema
 	if opt.URL != "" {
-		if err = l.connectPostgres(ctx); err == nil {
-			p.From, err = schemaOf(ctx, l.reader, postgresDialect)
+		if err = s.connectPostgres(ctx); err == nil {
+			p.From, err = schemaOf(ctx, s.reader, postgresDialect)
 		}
-		return p, errors.Join(err, l.closeDBs())
+		return p, errors.Join(err, s.closeDBs())
 	}
 	if _, err := os.Lstat(opt.Path); errors.Is(err, fs.ErrNotExist) {
 		return p, nil

@@ -44,7 +44,7 @@ func validDissent(d *memproxy.Dissent) error {
 // not trusted enough to change it, with the text encrypted.
 func contest(t *transaction, d *memproxy.Dissent) error {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
-	now := max(1, micros(t.l.opt.Clock()))
+	now := max(1, micros(t.store.opt.Clock()))
 	n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
 		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
@@ -85,7 +85,7 @@ func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, conteste
 		st.Tenant = tenant
 	}
 	if st.Changed.IsZero() {
-		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+		st.Changed = moment(max(1, micros(t.store.opt.Clock())))
 	}
 	st.Contested = contested
 	return t.putStatus(st, prior)
@@ -95,7 +95,7 @@ func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, conteste
 // it the last word.
 func (t *transaction) settleDissents(decision string) error {
 	open, err := rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
-		max(1, micros(t.l.opt.Clock())), decision)
+		max(1, micros(t.store.opt.Clock())), decision)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	found, err := glance(ctx, l, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
+	found, err := glance(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
 		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
 	if err != nil || !text {
 		return found, err
@@ -157,7 +157,7 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	return glance(ctx, l, "list corrections", func(s scanner) (memproxy.Correction, error) {
+	return glance(ctx, l.store, "list corrections", func(s scanner) (memproxy.Correction, error) {
 		var c memproxy.Correction
 		var at int64
 		err := s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, &at)
@@ -184,14 +184,6 @@ func wordsOf(secret []byte, text string) string {
 		return ""
 	}
 	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// secret keys the hashes of texts. A ledger without a vault has none.
-func (l *Ledger) secret(ctx context.Context) ([]byte, error) {
-	if l.opt.Vault == nil {
-		return nil, nil
-	}
-	return l.sketchKey(ctx)
 }
 
 func validRetraction(r *memproxy.Retraction) error {
@@ -270,7 +262,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		l.absent.note(era, ask...)
 		return r, false, nil
 	}
-	key, err := l.secret(ctx)
+	key, err := l.sketchKey(ctx)
 	if err != nil {
 		return r, false, err
 	}

@@ -25,13 +25,13 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	if c.Empty() || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	own, err := l.owned(&c)
+	own, err := ownEntry(&l.opt, &c)
 	if err != nil {
 		return err
 	}
 	var secret []byte
 	if len(own.Retractions) > 0 {
-		if secret, err = l.secret(ctx); err != nil {
+		if secret, err = l.sketchKey(ctx); err != nil {
 			return err
 		}
 	}
@@ -58,9 +58,9 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	return err
 }
 
-// owned is an entry that the ledger keeps: its caller may use the slices again.
-func (l *Ledger) owned(c *memproxy.Entry) (*memproxy.Entry, error) {
-	if l.opt.Vault == nil && len(c.Found)+len(c.Versions)+len(c.Dissents) > 0 {
+// ownEntry is an entry that the ledger keeps: its caller may use the slices again.
+func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
+	if opt.Vault == nil && len(c.Found)+len(c.Versions)+len(c.Dissents) > 0 {
 		return nil, ErrNoVault
 	}
 	var err error
@@ -75,7 +75,7 @@ func (l *Ledger) owned(c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Owners, err = take(c.Owners); err != nil {
 		return nil, err
 	}
-	if !own.Queued || l.opt.Durable { // where this process is the only one, changes have their turn
+	if !own.Queued || opt.Durable { // where this process is the only one, changes have their turn
 		own.Seen = slices.Clone(c.Seen)
 	}
 	return own, errors.Join(
@@ -94,45 +94,45 @@ func size(c *memproxy.Entry) int {
 
 // enqueue queues an entry that is visible at once, and that a process that is
 // killed does not lose if it is logged. Neither when there is no room in the queue.
-func (l *Ledger) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
+func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
 		return false, false, ErrClosed
 	}
-	if l.kept.Load() > int64(l.opt.Queue) {
+	if s.kept.Load() > int64(s.opt.Queue) {
 		return false, false, nil // what reads find out may wait for the next read
 	}
 	keys := histories(e)
 	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() {
-		l.recent.arrived(e.Owners)
-		l.coming.remove(keys)
+		s.recent.arrived(e.Owners)
+		s.coming.remove(keys)
 	}}
-	if l.redo != nil {
+	if s.redo != nil {
 		text, err := encodeEntry(e)
 		if err != nil {
 			return false, false, err
 		}
-		l.redo.mu.Lock()
-		defer l.redo.mu.Unlock()
-		if j.number, err = l.redo.append(text); err == nil && j.number == 0 {
+		s.redo.mu.Lock()
+		defer s.redo.mu.Unlock()
+		if j.number, err = s.redo.append(text); err == nil && j.number == 0 {
 			return false, false, nil // the log is as long as may be: the database is to catch up
 		}
 	}
-	logged = l.redo == nil || j.number > 0
-	l.coming.add(keys)
-	queued = l.recent.pend(e.Owners, func() bool {
+	logged = s.redo == nil || j.number > 0
+	s.coming.add(keys)
+	queued = s.recent.pend(e.Owners, func() bool {
 		select {
-		case l.jobs <- j:
+		case s.jobs <- j:
 			return true
 		default:
 			return false
 		}
 	})
 	if !queued {
-		l.coming.remove(keys)
+		s.coming.remove(keys)
 		if j.number > 0 {
-			l.redo.takeBack()
+			s.redo.takeBack()
 		}
 	}
 	return queued, logged, nil

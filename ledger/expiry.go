@@ -17,7 +17,7 @@ const expireStep = 500
 func (l *Ledger) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	var gone []memproxy.Status
 	err := l.do(ctx, &job{also: func(t *transaction) (err error) {
-		now := micros(t.l.opt.Clock())
+		now := micros(t.store.opt.Clock())
 		gone, err = rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
 			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing
 				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
@@ -50,7 +50,7 @@ func renew(t *transaction, r *memproxy.Renewal) error {
 // live changes how long a memory lives. An expired one that lives on comes back
 // in the state that it had.
 func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) error {
-	now := t.l.opt.Clock()
+	now := t.store.opt.Clock()
 	st, prior, err := t.status(k)
 	if err != nil {
 		return err
@@ -73,14 +73,14 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) e
 // Purgeable returns memories that expired before a time, at most limit. Who
 // purges deletes them in the backend first, then calls Purge.
 func (l *Ledger) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
-	return look(ctx, l, "list expired memories", scanStatus, `SELECT `+statusColumns+` FROM standing
+	return look(ctx, l.store, "list expired memories", scanStatus, `SELECT `+statusColumns+` FROM standing
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
 // DeletedBefore returns memories that were deleted before a time and whose
 // history is still there, at most limit. Purge ends it.
 func (l *Ledger) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
-	return look(ctx, l, "list deleted memories", func(s scanner) (k memproxy.MemoryKey, err error) {
+	return look(ctx, l.store, "list deleted memories", func(s scanner) (k memproxy.MemoryKey, err error) {
 		return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
 	}, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
@@ -130,7 +130,7 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 	}
 	t.changes.reread(k)
 	_, err := t.run(`UPDATE ownership SET deleted = ? WHERE backend = ? AND kind = ? AND id = ? AND deleted = 0`,
-		max(1, micros(t.l.opt.Clock())), k.Backend, string(k.Kind), k.ID)
+		max(1, micros(t.store.opt.Clock())), k.Backend, string(k.Kind), k.ID)
 	return err
 }
 
@@ -210,11 +210,11 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	if v.Op == "" {
 		return tallies, nil
 	}
-	return tallies, endHistories(ctx, l, backend, scope, v)
+	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }
 
 func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err error) {
-	rows, err := t.tx.StmtContext(t.ctx, t.l.sweepRows).QueryContext(t.ctx, args...)
+	rows, err := t.tx.StmtContext(t.ctx, t.store.sweepRows).QueryContext(t.ctx, args...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -252,19 +252,19 @@ func (l *Ledger) Inventory(ctx context.Context, backend string, kind memproxy.Ta
 	if limit <= 0 || limit > chunk {
 		limit = chunk
 	}
-	return look(ctx, l, "list memories", scan, `SELECT `+columns+` FROM ownership
+	return look(ctx, l.store, "list memories", scan, `SELECT `+columns+` FROM ownership
 		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
 // endHistories appends a version like v to each memory within a scope that is
 // deleted and whose history does not end yet.
-func endHistories(ctx context.Context, l *Ledger, backend string, scope memproxy.Scope, v memproxy.Version) error {
-	if l.opt.Vault == nil {
+func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
+	if s.opt.Vault == nil {
 		return ErrNoVault
 	}
 	after := ""
 	for {
-		ids, err := look(ctx, l, "list swept memories", scanText, `SELECT o.id FROM ownership o
+		ids, err := look(ctx, s, "list swept memories", scanText, `SELECT o.id FROM ownership o
 			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
 				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
 				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
@@ -273,7 +273,7 @@ func endHistories(ctx context.Context, l *Ledger, backend string, scope memproxy
 			return err
 		}
 		after = ids[len(ids)-1]
-		err = l.do(ctx, &job{also: func(t *transaction) error {
+		err = s.do(ctx, &job{also: func(t *transaction) error {
 			for _, id := range ids {
 				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
 				last, known, err := t.lastVersion(k)
@@ -302,9 +302,9 @@ func endHistories(ctx context.Context, l *Ledger, backend string, scope memproxy
 // a version of it: its text is nobody's to read from then on, and is shredded
 // later. That a memory is gone from the backend without anybody's doing is no
 // deletion.
-func (l *Ledger) deletedSince(ctx context.Context, k memproxy.MemoryKey, number int64) (bool, error) {
+func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number int64) (bool, error) {
 	key := []any{k.Backend, string(k.Kind), k.ID}
-	found, err := look(ctx, l, "look up a deletion", func(s scanner) (n int, err error) { return n, s.Scan(&n) },
+	found, err := look(ctx, of, "look up a deletion", func(s scanner) (n int, err error) { return n, s.Scan(&n) },
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
 		UNION ALL SELECT 1 FROM ownership WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
 	return len(found) > 0, err
@@ -347,7 +347,7 @@ func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	var gone Removed
 	var holds, sessions, tombstones error
 	gone.Holds, holds = l.PruneHolds(ctx, before(r.Holds, DefaultKeepHolds))
-	gone.Sessions, sessions = pruneSessions(ctx, l, before(r.Sessions, DefaultKeepSessions))
+	gone.Sessions, sessions = pruneSessions(ctx, l.store, before(r.Sessions, DefaultKeepSessions))
 	gone.Tombstones, tombstones = l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}
 	if l.opt.Vault != nil {

@@ -94,7 +94,7 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, l, func(t *transaction) (memproxy.HeldWrite, error) { return t.hold(h, sk, plain) })
+	kept, err := changed(ctx, l.store, func(t *transaction) (memproxy.HeldWrite, error) { return t.hold(h, sk, plain) })
 	if err != nil {
 		return h, err
 	}
@@ -166,7 +166,7 @@ func (l *Ledger) Hold(ctx context.Context, id string) (memproxy.HeldWrite, error
 	if storable(id) != nil {
 		return memproxy.HeldWrite{}, ErrUnknown
 	}
-	found, err := glance(ctx, l, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	found, err := glance(ctx, l.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
 	}
@@ -205,7 +205,7 @@ func (l *Ledger) Holds(ctx context.Context, f memproxy.HoldFilter) (memproxy.Hol
 		n = 50
 	}
 	n = min(n, 500)
-	found, err := glance(ctx, l, "list holds", scanHold,
+	found, err := glance(ctx, l.store, "list holds", scanHold,
 		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
 	if err != nil {
 		return memproxy.HoldPage{}, err
@@ -277,7 +277,7 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 // and neither do many together: whoever is known and has nothing waiting may
 // have one write held, however many wait, up to as many again.
 func (t *transaction) roomFor(h memproxy.HeldWrite) error {
-	all, user, total := t.l.opt.MaxPrincipalHolds, t.l.opt.MaxUserHolds, t.l.opt.MaxHolds
+	all, user, total := t.store.opt.MaxPrincipalHolds, t.store.opt.MaxUserHolds, t.store.opt.MaxHolds
 	account := memproxy.Account(h.Principal)
 	whose, who := `principal = ?`, []any{h.Tenant, account}
 	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address wait in one line

@@ -123,7 +123,7 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // Stranded returns claims whose lease is over: the process that had them is
 // gone, and nobody knows whether the write was sent.
 func (l *Ledger) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return glance(ctx, l, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
+	return glance(ctx, l.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
 		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(l.opt.Clock()), maxBatch)
 }
 
@@ -177,7 +177,7 @@ func (l *Ledger) PruneHolds(ctx context.Context, before time.Time) (int, error) 
 	if before.IsZero() {
 		return 0, refused("prune holds: no time given")
 	}
-	return inSteps(ctx, l, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, l.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
 		ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
@@ -294,22 +294,26 @@ func scanText(s scanner) (string, error) {
 	return text, err
 }
 
-// sketchKey is the key of sketches. It is made once and kept like a content,
-// so that it survives a rotation of the vault's keys.
-func (l *Ledger) sketchKey(ctx context.Context) ([]byte, error) {
-	if key := l.similar.Load(); key != nil {
+// sketchKey is the key of sketches and of the hashes of retracted texts; nil
+// without a vault. It is made once and kept like a content, so that it survives
+// a rotation of the vault's keys.
+func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
+	if s.opt.Vault == nil {
+		return nil, nil
+	}
+	if key := s.similar.Load(); key != nil {
 		return *key, nil
 	}
-	key, err := l.opt.Vault.Random(keys.Size)
+	key, err := s.opt.Vault.Random(keys.Size)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.change(ctx, func(t *transaction) error { return t.encrypt(refSimilar, "", key) }); err != nil {
+	if err := s.change(ctx, func(t *transaction) error { return t.encrypt(refSimilar, "", key) }); err != nil {
 		return nil, err
 	}
-	if key, err = l.decrypt(ctx, refSimilar, ""); err != nil { // of two processes, the first one's
+	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // of two processes, the first one's
 		return nil, err
 	}
-	l.similar.Store(&key)
+	s.similar.Store(&key)
 	return key, nil
 }

@@ -42,7 +42,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 		return tally, ErrOwnReview
 	}
 	_, err := t.run(`INSERT INTO vote (subject, reviewer, at, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		subject, r.Reviewer, micros(t.l.opt.Clock()), r.Note)
+		subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note)
 	if err != nil {
 		return tally, err
 	}
@@ -54,7 +54,7 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 // settle gives a hold its last word.
 func (t *transaction) settleHold(id string, state memproxy.HoldState, r memproxy.Review) error {
 	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
-		string(state), r.Reviewer, micros(t.l.opt.Clock()), r.Note, id)
+		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	if err != nil || state != memproxy.HoldRejected {
 		return err
 	}
@@ -70,7 +70,7 @@ func (l *Ledger) ApproveHold(ctx context.Context, id string, r memproxy.Review) 
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	return changed(ctx, l, func(t *transaction) (memproxy.Tallied, error) { return t.approve(id, r) })
+	return changed(ctx, l.store, func(t *transaction) (memproxy.Tallied, error) { return t.approve(id, r) })
 }
 
 func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, error) {
@@ -135,7 +135,7 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 	if similarity == "" || storable(similarity) != nil || storable(tenant) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
 		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
 	}
-	return changed(ctx, l, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
+	return changed(ctx, l.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
 		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 			WHERE tenant = ? AND state = 'pending' AND similarity = ? AND created < ? ORDER BY id LIMIT ?`,
 			tenant, similarity, micros(before), maxBatch+1)
@@ -220,7 +220,7 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 	if storable(v.Policy) != nil {
 		return false, refused("the version of the rules")
 	}
-	return changed(ctx, l, func(t *transaction) (done bool, err error) {
+	return changed(ctx, l.store, func(t *transaction) (done bool, err error) {
 		h, err := t.lockHold(id)
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
 			return false, err
@@ -255,10 +255,10 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 // AgeHolds returns the holds that have waited since before a time and were not
 // returned so far, and queues a notice of each.
 func (l *Ledger) AgeHolds(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changed(ctx, l, func(t *transaction) ([]memproxy.HeldWrite, error) {
+	aged, err := changed(ctx, l.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged, err := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
-			RETURNING `+holdColumns, max(1, micros(t.l.opt.Clock())), micros(before), maxBatch)
+			RETURNING `+holdColumns, max(1, micros(t.store.opt.Clock())), micros(before), maxBatch)
 		for _, h := range aged {
 			err = errors.Join(err, t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h))
 		}

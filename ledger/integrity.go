@@ -56,7 +56,7 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 		st.Tenant = d.Tenant
 	}
 	if st.Changed.IsZero() {
-		st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+		st.Changed = moment(max(1, micros(t.store.opt.Clock())))
 	}
 	return true, t.putStatus(st, prior)
 }
@@ -73,10 +73,10 @@ func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 			return false, refused("a part of the fault %v", err)
 		}
 	}
-	return changed(ctx, l, func(t *transaction) (fresh bool, err error) {
+	return changed(ctx, l.store, func(t *transaction) (fresh bool, err error) {
 		clear(t.breached)
 		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.l.opt.Clock())))
+			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.store.opt.Clock())))
 		if err != nil || n == 0 {
 			return false, err
 		}
@@ -101,7 +101,7 @@ func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 	if storable(tenant) != nil {
 		return nil, ctx.Err()
 	}
-	return glance(ctx, l, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
+	return glance(ctx, l.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
 		var at int64
 		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at, &b.Accepted)
 		b.Noted = moment(at)
@@ -154,7 +154,7 @@ func (l *Ledger) Sealed(ctx context.Context, backend string) (bool, error) {
 	if storable(backend) != nil {
 		return false, ctx.Err()
 	}
-	found, err := glance(ctx, l, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
+	found, err := glance(ctx, l.store, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
 
@@ -169,7 +169,7 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 		}
 		t.sealed = append(t.sealed, backend)
 		t.changes.reread(everything) // what has no record there is now known to be new
-		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.l.opt.Clock())))
+		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.store.opt.Clock())))
 		return err
 	})
 }
@@ -182,8 +182,8 @@ func (l *Ledger) Claim(ctx context.Context, name, holder string, lease time.Dura
 	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
 		return false, refused("a claim needs a name and a lease")
 	}
-	return changed(ctx, l, func(t *transaction) (bool, error) {
-		now := t.l.opt.Clock()
+	return changed(ctx, l.store, func(t *transaction) (bool, error) {
+		now := t.store.opt.Clock()
 		n, err := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
 			WHERE claim.holder = excluded.holder OR claim.until <= ?4`, name, holder, micros(now.Add(lease)), micros(now))
@@ -197,7 +197,7 @@ func (l *Ledger) Sealing(ctx context.Context, backend string) (memproxy.Sealing,
 	if storable(backend) != nil {
 		return memproxy.Sealing{}, false, ctx.Err()
 	}
-	list, err := look(ctx, l, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
+	list, err := look(ctx, l.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
 		return at, s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
 	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend)
 	if err != nil || len(list) == 0 {
@@ -222,7 +222,7 @@ func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...mem
 		return at, refused("a backend is required")
 	}
 	own := slices.Clone(found)
-	next, err := changed(ctx, l, func(t *transaction) (memproxy.Sealing, error) {
+	next, err := changed(ctx, l.store, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
 		for i := range own {
 			f := &own[i]

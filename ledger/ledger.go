@@ -51,8 +51,12 @@ import (
 // chunk is how many ids one query asks for.
 const chunk = 1000
 
-// Ledger is the store. It is safe for concurrent use.
-type Ledger struct {
+// Ledger is the ledger. It is safe for concurrent use.
+type Ledger struct{ *store }
+
+// store is what all parts of a ledger share: the database, what is kept of it in
+// memory, and the one writer.
+type store struct {
 	opt            Options
 	dialect        dialect
 	writer, reader *sql.DB
@@ -79,41 +83,41 @@ type Ledger struct {
 	stopped chan struct{}
 }
 
-func (l *Ledger) prepare(ctx context.Context) error {
-	for _, s := range []struct {
+func (s *store) prepare(ctx context.Context) error {
+	for _, p := range []struct {
 		to  **sql.Stmt
 		db  *sql.DB
 		sql string
 	}{
-		{&l.records, l.reader, recordQuery()},
+		{&s.records, s.reader, recordQuery()},
 		// A receipt stands for the whole write, so it comes first; then what
 		// is still there; then a fixed order.
-		{&l.byDecision, l.reader, `SELECT ` + columns + ` FROM ownership
+		{&s.byDecision, s.reader, `SELECT ` + columns + ` FROM ownership
 			WHERE backend = ? AND decision = ? AND decision <> ''
 			ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`},
-		{&l.byActor, l.reader, `SELECT ` + actorColumns + ` FROM actor WHERE tenant = ? AND actor = ?`},
-		{&l.insert, l.writer, insertRow},
-		{&l.update, l.writer, updateRow},
-		{&l.count, l.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
+		{&s.byActor, s.reader, `SELECT ` + actorColumns + ` FROM actor WHERE tenant = ? AND actor = ?`},
+		{&s.insert, s.writer, insertRow},
+		{&s.update, s.writer, updateRow},
+		{&s.count, s.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
 			ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`},
-		{&l.correct, l.writer, `INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
+		{&s.correct, s.writer, `INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`},
-		{&l.receive, l.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
+		{&s.receive, s.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
 			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`},
-		{&l.pruneRows, l.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
+		{&s.pruneRows, s.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
 			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
 			RETURNING backend, kind, id`},
-		{&l.sweepRows, l.writer, `UPDATE ownership SET deleted = ?1
+		{&s.sweepRows, s.writer, `UPDATE ownership SET deleted = ?1
 			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
 			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
 			RETURNING backend, id, tenant, actor, trust, "user"`},
-		{&l.pruneNotes, l.writer, `DELETE FROM correction WHERE at < ?`},
+		{&s.pruneNotes, s.writer, `DELETE FROM correction WHERE at < ?`},
 	} {
-		stmt, err := s.db.PrepareContext(ctx, l.dialect.sql(s.sql))
+		stmt, err := p.db.PrepareContext(ctx, s.dialect.sql(p.sql))
 		if err != nil {
 			return err
 		}
-		*s.to = stmt
+		*p.to = stmt
 	}
 	return nil
 }
@@ -199,14 +203,14 @@ func recordQuery() string {
 }
 
 // ask puts into had what the store has of objects.
-func (l *Ledger) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
 	groups := map[key][]string{}
 	for _, k := range keys {
 		group := key{Backend: k.Backend, Kind: k.Kind}
 		groups[group] = append(groups[group], k.ID)
 	}
 	for group, ids := range groups {
-		rows, err := l.records.QueryContext(ctx, group.Backend, string(group.Kind), asJSON(ids))
+		rows, err := s.records.QueryContext(ctx, group.Backend, string(group.Kind), asJSON(ids))
 		if err != nil {
 			return err
 		}
@@ -301,18 +305,18 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 }
 
 // wrap names the call that failed, and says ErrClosed where that is why.
-func (l *Ledger) wrap(call string, err error) error {
-	if closed := l.alive(); closed != nil {
+func (s *store) wrap(call string, err error) error {
+	if closed := s.alive(); closed != nil {
 		return closed
 	}
 	return fmt.Errorf("ledger: %s: %w", call, damaged(err))
 }
 
 // alive is ErrClosed once the ledger is closed.
-func (l *Ledger) alive() error {
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
+func (s *store) alive() error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
 		return ErrClosed
 	}
 	return nil

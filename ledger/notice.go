@@ -13,12 +13,12 @@ import (
 // notify queues a notice in the transaction that it tells of, so that neither
 // is there without the other.
 func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) error {
-	if t.l.opt.Noticed == nil {
+	if t.store.opt.Noticed == nil {
 		return nil
 	}
 	t.noticed = true
 	subject, data = memproxy.InertID(subject), shown(data)
-	at := max(1, micros(t.l.opt.Clock()))
+	at := max(1, micros(t.store.opt.Clock()))
 	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
 		ref(string(kind)+"/", tenant, subject)+strconv.FormatInt(at, 36), string(kind), tenant, subject, at, asJSON(data))
@@ -26,7 +26,7 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 		return err
 	}
 	_, err = t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
-		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.l.opt.MaxNotices)
+		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
 	return err
 }
 
@@ -61,7 +61,7 @@ func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (n
 		mine []memproxy.Notice
 		next sql.NullInt64
 	}
-	out, err := changed(ctx, l, func(t *transaction) (out found, err error) {
+	out, err := changed(ctx, l.store, func(t *transaction) (out found, err error) {
 		due, err := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
 			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
 		if err != nil {

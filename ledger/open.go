@@ -72,7 +72,7 @@ func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	l := &Ledger{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
+	l := &Ledger{&store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}}
 	left, err := l.open()
 	if err != nil {
 		l.closeDBs()
@@ -86,9 +86,9 @@ func Open(opt Options) (*Ledger, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stopLoading = cancel
-	l.loading.Go(func() { _ = l.seen.load(ctx, l) })
+	l.loading.Go(func() { _ = l.seen.load(ctx, l.store) })
 	go l.write()
-	if err := resume(l, left); err != nil {
+	if err := resume(l.store, left); err != nil {
 		_ = l.Close() // the first error is the one to report
 		return nil, fmt.Errorf("ledger: %s: %w", l.opt.Path+redoSuffix, err)
 	}
@@ -96,72 +96,72 @@ func Open(opt Options) (*Ledger, error) {
 }
 
 // open returns what the last process left to be applied.
-func (l *Ledger) open() (left []*job, err error) {
+func (s *store) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	connect := l.connect
-	if l.opt.URL != "" {
-		l.dialect = postgresDialect
-		connect = l.connectPostgres
+	connect := s.connect
+	if s.opt.URL != "" {
+		s.dialect = postgresDialect
+		connect = s.connectPostgres
 	}
 	if err := connect(ctx); err != nil {
 		return nil, damaged(err)
 	}
-	if err := migrate(ctx, l); err != nil {
+	if err := migrate(ctx, s); err != nil {
 		return nil, damaged(err)
 	}
-	if l.recent, err = newRecent(l.opt.CacheSize); err != nil {
+	if s.recent, err = newRecent(s.opt.CacheSize); err != nil {
 		return nil, err
 	}
-	if l.opt.CacheSize > 0 {
-		l.absent = newAbsences()
-		l.seen = &seen{sealed: map[string]bool{}}
+	if s.opt.CacheSize > 0 {
+		s.absent = newAbsences()
+		s.seen = &seen{sealed: map[string]bool{}}
 	}
-	if err := l.prepare(ctx); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	return openRedo(ctx, l)
+	return openRedo(ctx, s)
 }
 
 // connect opens one connection for the writer and a few for readers. In
 // memory they are the same one, because a second would be another database.
-func (l *Ledger) connect(ctx context.Context) error {
-	if l.opt.Path == "" {
-		db, err := sql.Open("sqlite", "file::memory:?"+l.pragmas("MEMORY"))
+func (s *store) connect(ctx context.Context) error {
+	if s.opt.Path == "" {
+		db, err := sql.Open("sqlite", "file::memory:?"+pragmas(&s.opt, "MEMORY"))
 		if err != nil {
 			return err
 		}
 		db.SetMaxOpenConns(1)
 		db.SetConnMaxIdleTime(0)
 		db.SetConnMaxLifetime(0)
-		l.writer, l.reader = db, db
+		s.writer, s.reader = db, db
 		return db.PingContext(ctx)
 	}
-	size, err := claim(l.opt.Path)
+	size, err := claim(s.opt.Path)
 	if err != nil {
 		return err
 	}
-	dsn, err := dsn(l.opt.Path, l.pragmas("WAL"))
+	dsn, err := dsn(s.opt.Path, pragmas(&s.opt, "WAL"))
 	if err != nil {
 		return err
 	}
-	if l.writer, err = sql.Open("sqlite", dsn); err != nil {
+	if s.writer, err = sql.Open("sqlite", dsn); err != nil {
 		return err
 	}
-	l.writer.SetMaxOpenConns(1)
-	if l.reader, err = sql.Open("sqlite", dsn+fmt.Sprintf("&_pragma=query_only(1)&_pragma=mmap_size(%d)", mapped)); err != nil {
+	s.writer.SetMaxOpenConns(1)
+	if s.reader, err = sql.Open("sqlite", dsn+fmt.Sprintf("&_pragma=query_only(1)&_pragma=mmap_size(%d)", mapped)); err != nil {
 		return err
 	}
 	n := max(2, runtime.GOMAXPROCS(0))
-	l.reader.SetMaxOpenConns(n)
-	l.reader.SetMaxIdleConns(n)
-	if err := l.writer.PingContext(ctx); err != nil {
+	s.reader.SetMaxOpenConns(n)
+	s.reader.SetMaxIdleConns(n)
+	if err := s.writer.PingContext(ctx); err != nil {
 		return err
 	}
 	if size > checkLimit {
 		return nil
 	}
-	return check(ctx, l.writer, "quick_check")
+	return check(ctx, s.writer, "quick_check")
 }
 
 // check goes through the whole file: "quick_check", or "integrity_check", which
@@ -183,14 +183,14 @@ func dsn(path, query string) (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query}).String(), err
 }
 
-func (l *Ledger) pragmas(journal string) string {
+func pragmas(opt *Options, journal string) string {
 	sync := "NORMAL"
-	if l.opt.Durable {
+	if opt.Durable {
 		sync = "FULL"
 	}
 	q := url.Values{"_txlock": {"immediate"}}
 	q["_pragma"] = []string{
-		fmt.Sprintf("busy_timeout(%d)", l.opt.Timeout.Milliseconds()), // first: the next one may have to wait
+		fmt.Sprintf("busy_timeout(%d)", opt.Timeout.Milliseconds()), // first: the next one may have to wait
 		"journal_mode(" + journal + ")",
 		"synchronous(" + sync + ")",
 		"trusted_schema(0)",
@@ -235,12 +235,12 @@ func (l *Ledger) Close() error {
 	return l.closeDBs()
 }
 
-func (l *Ledger) closeDBs() error {
+func (s *store) closeDBs() error {
 	var errs []error
-	for _, db := range [...]*sql.DB{l.reader, l.writer} { // the writer last: it empties the WAL
+	for _, db := range [...]*sql.DB{s.reader, s.writer} { // the writer last: it empties the WAL
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
 	}
-	return errors.Join(append(errs, l.redo.close())...)
+	return errors.Join(append(errs, s.redo.close())...)
 }

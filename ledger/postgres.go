@@ -25,24 +25,24 @@ const (
 
 // connectPostgres opens one connection for the writer and a few for readers.
 // Nothing is connected before it is needed.
-func (l *Ledger) connectPostgres(ctx context.Context) error {
-	config, err := pgx.ParseConfig(l.opt.URL)
+func (s *store) connectPostgres(ctx context.Context) error {
+	config, err := pgx.ParseConfig(s.opt.URL)
 	if err != nil {
 		return errors.New("not the URL of a Postgres database") // the error could quote the password
 	}
-	config.ConnectTimeout = l.opt.Timeout
-	config.DialFunc = newCircuit(l.opt.Timeout).dial(config.DialFunc)
+	config.ConnectTimeout = s.opt.Timeout
+	config.DialFunc = newCircuit(s.opt.Timeout).dial(config.DialFunc)
 	config.RuntimeParams["application_name"] = "memproxy"
-	l.writer = stdlib.OpenDB(*config)
-	l.writer.SetMaxOpenConns(1)
-	l.writer.SetConnMaxLifetime(postgresLifetime)
+	s.writer = stdlib.OpenDB(*config)
+	s.writer.SetMaxOpenConns(1)
+	s.writer.SetConnMaxLifetime(postgresLifetime)
 	reads := config.Copy()
 	reads.RuntimeParams["default_transaction_read_only"] = "on"
-	l.reader = stdlib.OpenDB(*reads)
-	l.reader.SetMaxOpenConns(postgresReaders)
-	l.reader.SetMaxIdleConns(postgresReaders)
-	l.reader.SetConnMaxLifetime(postgresLifetime)
-	return l.writer.PingContext(ctx)
+	s.reader = stdlib.OpenDB(*reads)
+	s.reader.SetMaxOpenConns(postgresReaders)
+	s.reader.SetMaxIdleConns(postgresReaders)
+	s.reader.SetConnMaxLifetime(postgresLifetime)
+	return s.writer.PingContext(ctx)
 }
 
 // transient reports whether a transaction failed only because of another one:

@@ -167,16 +167,16 @@ func (r *redo) close() error {
 }
 
 // openRedo opens the log, and returns what the database does not have yet.
-func openRedo(ctx context.Context, l *Ledger) (left []*job, err error) {
-	if l.opt.Path == "" || l.opt.Durable || l.opt.Vault == nil {
+func openRedo(ctx context.Context, s *store) (left []*job, err error) {
+	if s.opt.Path == "" || s.opt.Durable || s.opt.Vault == nil {
 		return nil, nil
 	}
-	r := &redo{vault: l.opt.Vault}
-	if r.file, err = os.OpenFile(l.opt.Path+redoSuffix, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	r := &redo{vault: s.opt.Vault}
+	if r.file, err = os.OpenFile(s.opt.Path+redoSuffix, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	l.redo = r
-	if err := l.writer.QueryRowContext(ctx, `SELECT applied FROM redo`).Scan(&r.last); err != nil {
+	s.redo = r
+	if err := s.writer.QueryRowContext(ctx, `SELECT applied FROM redo`).Scan(&r.last); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(r.file, 2*maxRedo))
@@ -190,14 +190,14 @@ func openRedo(ctx context.Context, l *Ledger) (left []*job, err error) {
 			break // written in part, for a caller who was not answered
 		}
 		if err != nil {
-			l.opt.Lost(1, fmt.Errorf("ledger: redo log at %d: %w", at, err))
+			s.opt.Lost(1, fmt.Errorf("ledger: redo log at %d: %w", at, err))
 		}
 		if at += n; err != nil || number <= r.last {
 			continue
 		}
 		e, err := decodeEntry(entry)
 		if err != nil {
-			return nil, fmt.Errorf("redo log at %d: %w; with %s moved away it starts without what is in it", at-n, err, l.opt.Path+redoSuffix)
+			return nil, fmt.Errorf("redo log at %d: %w; with %s moved away it starts without what is in it", at-n, err, s.opt.Path+redoSuffix)
 		}
 		r.last = number
 		r.ends = append(r.ends, redoEnd{number, r.done})
@@ -207,18 +207,18 @@ func openRedo(ctx context.Context, l *Ledger) (left []*job, err error) {
 }
 
 // resume applies what the last process left, before anybody asks.
-func resume(l *Ledger, left []*job) error {
-	if l.redo == nil {
+func resume(s *store, left []*job) error {
+	if s.redo == nil {
 		return nil
 	}
 	last := &job{ctx: context.Background(), done: make(chan error, 1)}
 	for _, j := range append(left, last) {
-		l.jobs <- j
+		s.jobs <- j
 	}
 	if err := <-last.done; err != nil {
 		return err
 	}
-	return l.redo.applied(0, true)
+	return s.redo.applied(0, true)
 }
 
 // readFrame reads a frame: its length, zero when it is not whole, and the entry.

@@ -144,14 +144,14 @@ func canWait(err error) bool {
 // it returns. Of proxies and callers that bind one id at once, one is the first,
 // and all are told the same.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
+	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
 }
 
 // Assign is Bind for owners' names that an operator lists: a name that another
 // tenant has, or nobody, comes to be the row's tenant's, unless there are memories
 // under it that are another tenant's. What was deleted is not there.
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
+	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
 		dim, name, _ := strings.Cut(row.ID, ":")
 		var n int64
 		carried, err := t.one(`SELECT 1 FROM ownership WHERE backend = ?1 AND kind = 'memory' AND deleted = 0 AND tenant <> ?2
@@ -163,18 +163,18 @@ func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]me
 
 // bindRows inserts rows. One of which there is another tenant's takes its place
 // where free says so.
-func bindRows(ctx context.Context, l *Ledger, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
+func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
 	own, err := take(bound)
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}
 	var standing []memproxy.Ownership
-	err = l.change(ctx, func(t *transaction) error {
+	err = s.change(ctx, func(t *transaction) error {
 		standing = make([]memproxy.Ownership, 0, len(own)) // it may be run twice
 		for i := range own {
 			row := &own[i]
-			args := arguments(row, t.l.opt.Clock())
-			n, err := t.exec(t.l.insert, args...)
+			args := arguments(row, t.store.opt.Clock())
+			n, err := t.exec(t.store.insert, args...)
 			if err != nil {
 				return err
 			}
@@ -193,7 +193,7 @@ func bindRows(ctx context.Context, l *Ledger, bound []memproxy.Ownership, free f
 					standing = append(standing, there...)
 					continue
 				}
-				if _, err := t.exec(t.l.update, args...); err != nil {
+				if _, err := t.exec(t.store.update, args...); err != nil {
 					return err
 				}
 			}

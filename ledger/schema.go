@@ -60,24 +60,24 @@ func schemaOf(ctx context.Context, q interface {
 // migrate brings an empty or older store up to date; of an older file it makes a copy
 // first. It is one transaction: a start that fails or is killed leaves the store as it
 // was, and the program before this one goes on with it.
-func migrate(ctx context.Context, l *Ledger) error {
-	from, err := schemaOf(ctx, l.writer, l.dialect)
+func migrate(ctx context.Context, s *store) error {
+	from, err := schemaOf(ctx, s.writer, s.dialect)
 	if err != nil || from == schema {
 		return err
 	}
-	if from > 0 && l.opt.Path != "" {
-		to := before(l.opt.Path, from)
-		l.opt.Progress("a copy is made: " + to)
-		if err := errors.Join(dropPartial(to), replicate(ctx, l.opt.Path, to, nil)); err != nil {
+	if from > 0 && s.opt.Path != "" {
+		to := before(s.opt.Path, from)
+		s.opt.Progress("a copy is made: " + to)
+		if err := errors.Join(dropPartial(to), replicate(ctx, s.opt.Path, to, nil)); err != nil {
 			return fmt.Errorf("nothing is migrated without a copy; make it possible to write %s (it takes as much room as the ledger) and start again: %w", to, err)
 		}
 	}
-	tx, err := l.writer.BeginTx(ctx, nil)
+	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	if err = apply(ctx, tx, l.dialect, l.opt); err == nil {
+	if err = apply(ctx, tx, s.dialect, s.opt); err == nil {
 		err = tx.Commit()
 	}
 	if err != nil {

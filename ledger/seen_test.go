@@ -19,7 +19,7 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	}
 	l.loading.Wait()
 	fresh := &seen{sealed: map[string]bool{}}
-	if err := fresh.load(ctx, l); err != nil {
+	if err := fresh.load(ctx, l.store); err != nil {
 		t.Fatal(err)
 	}
 	for table, set := range map[string]keySet{"ownership": records, "found": records, "standing": statuses, "version": versions} {

@@ -66,7 +66,7 @@ func (o *Options) inForce() string {
 // asked about here before it leaves, and one more is not to be acknowledged.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
 	if l.kept.Load() > 0 {
-		if err := l.Sync(ctx); err != nil { // which tries to write them
+		if err := l.do(ctx, &job{}); err != nil { // which tries to write them
 			return memproxy.Lock{}, err
 		}
 	}
@@ -74,7 +74,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
-	found, err := glance(ctx, l, "look up locks", scanSession, withStrikes, tenant, asJSON(ids))
+	found, err := glance(ctx, l.store, "look up locks", scanSession, withStrikes, tenant, asJSON(ids))
 	lock := l.opt.last(found)
 	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
 		l.absent.note(era, ask...)
@@ -123,7 +123,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 }
 
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool, err error) {
-	at := max(1, micros(t.l.opt.Clock()))
+	at := max(1, micros(t.store.opt.Clock()))
 	// That it is updated keeps other writers of the record away.
 	found, err := rows(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0) ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal, last = excluded.last, ended = 0
@@ -132,20 +132,20 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 		return s, false, err
 	}
 	s = found[0]
-	t.l.opt.lock(&s)
+	t.store.opt.lock(&s)
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
 		return s, false, nil
 	}
 	e.Time = moment(at)
 	s.Refused = append(s.Refused, e)
-	s.Refused = s.Refused[max(0, len(s.Refused)-max(maxRefused, t.l.opt.Locks.Of(s.Kind))):]
+	s.Refused = s.Refused[max(0, len(s.Refused)-max(maxRefused, t.store.opt.Locks.Of(s.Kind))):]
 	tally(&s, e.Reasons)
 	if e.Verdict == memproxy.Hold {
 		s.Held++
 	} else if s.Rejections++; !e.Unsure {
 		was := s.Locked
-		strike(&s, e.Time, t.l.opt.Locks.Window)
-		t.l.opt.lock(&s)
+		strike(&s, e.Time, t.store.opt.Locks.Window)
+		t.store.opt.lock(&s)
 		locked = was.IsZero() && !s.Locked.IsZero()
 	}
 	_, err = t.run(`UPDATE session SET held = ?, rejections = ?, strikes = ?, struck = ?, counted = ?, reasons = ?, refused = ? WHERE tenant = ? AND id = ?`,
@@ -202,7 +202,7 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 	for _, by := range [...]struct{ where, id string }{
 		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
 	} {
-		found, err := glance(ctx, l, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
+		found, err := glance(ctx, l.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
@@ -230,7 +230,7 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 	if !f.All {
 		where = ` AND ` + l.opt.inForce()
 	}
-	found, err := glance(ctx, l, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
+	found, err := glance(ctx, l.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
 		WHERE id > ?1 AND ?2 IN ('', tenant) AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, f.After, f.Tenant, f.Principal, n+1)
 	for i := range found {
 		l.opt.lock(&found[i])
@@ -259,11 +259,11 @@ func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Revie
 			return fmt.Errorf("%w: session", ErrUnknown)
 		case found[0].Principal == r.Reviewer:
 			return ErrOwnReview
-		case t.l.opt.last(found).ID == "":
+		case t.store.opt.last(found).ID == "":
 			return fmt.Errorf("%w: the session is not locked", ErrState)
 		}
 		_, err = t.run(`UPDATE session SET strikes = 0, counted = ?1, unlocked = ?1, unlocked_by = ?2 WHERE tenant = ?3 AND id = ?4`,
-			micros(t.l.opt.Clock())+1, r.Reviewer, tenant, id)
+			micros(t.store.opt.Clock())+1, r.Reviewer, tenant, id)
 		return err
 	})
 }
@@ -271,12 +271,12 @@ func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Revie
 // EndSessions ends the sessions in which nothing happened since a time and returns
 // how many; of those in which something was refused or held it queues a notice.
 func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) (int, error) {
-	return inSteps(ctx, l, job{}, endStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, l.store, job{}, endStep, func(t *transaction) (int, error) {
 		ended, err := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
-			max(1, micros(t.l.opt.Clock())), micros(idleSince), endStep)
+			max(1, micros(t.store.opt.Clock())), micros(idleSince), endStep)
 		for i := range ended {
-			t.l.opt.lock(&ended[i])
+			t.store.opt.lock(&ended[i])
 			err = errors.Join(err, t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i]))
 		}
 		return len(ended), err
@@ -285,9 +285,9 @@ func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) (int, err
 
 // pruneSessions forgets the records that ended before a time, but not locked ones:
 // to be forgotten must not unlock.
-func pruneSessions(ctx context.Context, l *Ledger, before time.Time) (int, error) {
-	return inSteps(ctx, l, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+l.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)
+func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
+	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
+		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+s.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)
 		return int(gone), err
 	})
 }

@@ -79,7 +79,7 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 	if n <= 0 {
 		n = 10
 	}
-	return look(ctx, l, "list statuses", scanStatus, `SELECT `+statusColumns+` FROM standing WHERE `+
+	return look(ctx, l.store, "list statuses", scanStatus, `SELECT `+statusColumns+` FROM standing WHERE `+
 		strings.Join(where, " AND ")+` ORDER BY backend, kind, id LIMIT ?`, append(args, min(n, 1000))...)
 }
 
@@ -147,7 +147,7 @@ func validChange(c *memproxy.StateChange) error {
 func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	none := memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
-	if unknown, _ := t.l.seen.unknown(statuses, k); unknown {
+	if unknown, _ := t.store.seen.unknown(statuses, k); unknown {
 		return none, "", nil
 	}
 	n, err := t.run(`UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ?`, args...)
@@ -165,7 +165,7 @@ func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior me
 func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
 	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
 	t.changes.rate(st.MemoryKey, st)
-	t.l.seen.add(st.MemoryKey, statuses)
+	t.store.seen.add(st.MemoryKey, statuses)
 	_, err := t.run(`INSERT INTO standing (`+statusColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
@@ -218,7 +218,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	was := st.State
 	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.CurrentRules = ""
-	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	st.Changed = moment(max(1, micros(t.store.opt.Clock())))
 	if err := t.putStatus(st, ""); err != nil {
 		return false, err
 	}
@@ -250,7 +250,7 @@ func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Status, 
 	if c.State == memproxy.StateFlagged || c.State == memproxy.StateQuarantined {
 		st.CurrentRules = c.State
 	}
-	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.l.opt.Clock()) { // written again, with the same text
+	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.store.opt.Clock()) { // written again, with the same text
 		st.State, prior = prior, ""
 	}
 	if err := t.putStatus(*st, prior); err != nil || st.CurrentRules == "" || st.CurrentRules == was {
@@ -289,7 +289,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	return changed(ctx, l, func(t *transaction) (tally memproxy.Tallied, err error) {
+	return changed(ctx, l.store, func(t *transaction) (tally memproxy.Tallied, err error) {
 		st, _, err := t.status(k)
 		if err != nil {
 			return tally, err

@@ -58,12 +58,12 @@ func correct(t *transaction, c *memproxy.Correction) error {
 	if c.Author == "" || c.Author == c.Corrector {
 		return nil
 	}
-	n, err := t.exec(t.l.correct, c.Backend, c.ID, c.Decision, t.l.opt.Clock().UnixMicro(),
+	n, err := t.exec(t.store.correct, c.Backend, c.ID, c.Decision, t.store.opt.Clock().UnixMicro(),
 		string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = t.exec(t.l.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(t.l.opt.Clock())))
+	_, err = t.exec(t.store.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(t.store.opt.Clock())))
 	return err
 }
 
@@ -81,7 +81,7 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
 	}
-	return inSteps(ctx, l, job{}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, l.store, job{}, pruneStep, func(t *transaction) (int, error) {
 		gone, err := t.prune(before)
 		t.changes.reread(gone...)
 		return len(gone), err
@@ -90,14 +90,14 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 
 // inSteps repeats what does at most a step in one transaction until there is less
 // to do, and returns how much it did, also along with an error.
-func inSteps(ctx context.Context, l *Ledger, j job, step int, f func(*transaction) (int, error)) (int, error) {
+func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
 	for total := 0; ; {
 		n, one := 0, j
 		one.also = func(t *transaction) (err error) {
 			n, err = f(t)
 			return err
 		}
-		if err := l.do(ctx, &one); err != nil {
+		if err := s.do(ctx, &one); err != nil {
 			return total, err
 		}
 		if total += n; n < step {
@@ -107,10 +107,10 @@ func inSteps(ctx context.Context, l *Ledger, j job, step int, f func(*transactio
 }
 
 func (t *transaction) prune(before time.Time) ([]key, error) {
-	if _, err := t.exec(t.l.pruneNotes, before.UnixMicro()); err != nil {
+	if _, err := t.exec(t.store.pruneNotes, before.UnixMicro()); err != nil {
 		return nil, err
 	}
-	found, err := t.tx.StmtContext(t.ctx, t.l.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
+	found, err := t.tx.StmtContext(t.ctx, t.store.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type VerifyOptions struct {
 
 // verifier walks one chain.
 type verifier struct {
-	l      *Ledger
+	store  *store
 	opt    VerifyOptions
 	head   head
 	report memproxy.ChainReport
@@ -57,7 +57,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	if l.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault
 	}
-	v := &verifier{l: l, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
+	v := &verifier{store: l.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
 	known, err := l.Breaches(ctx, tenant)
 	if err != nil {
 		return v.report, err
@@ -67,7 +67,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 			v.accepted[fault{b.Position, b.Class}] = true
 		}
 	}
-	heads, err := look(ctx, l, "look up a chain", l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
+	heads, err := look(ctx, l.store, "look up a chain", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
 	if err != nil {
 		return v.report, err
 	}
@@ -83,7 +83,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	// A writer may go on meanwhile: what came after the head was read is for
 	// the next time.
 	for v.open < maxFaults {
-		found, err := look(ctx, l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
+		found, err := look(ctx, l.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, tenant, v.last.place, verifyStep)
 		if err != nil {
 			return v.report, err
@@ -127,7 +127,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 		// Written since the head was read, or put there by somebody: the
 		// signature tells.
 		if v.selfCheck(r) {
-			now, err := look(ctx, v.l, "look up a chain", v.l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, r.Tenant)
+			now, err := look(ctx, v.store, "look up a chain", scanHead(v.store.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, r.Tenant)
 			if err != nil {
 				return err
 			}
@@ -159,7 +159,7 @@ func (v *verifier) selfCheck(r *record) bool {
 		v.fault(memproxy.FaultTamper, r.place, r, "the record was changed")
 		return false
 	}
-	if !v.l.opt.Vault.Signed("version", r.key, link, r.mac) {
+	if !v.store.opt.Vault.Signed("version", r.key, link, r.mac) {
 		v.fault(memproxy.FaultForge, r.place, r, "the record is not signed by this installation")
 		return false
 	}
@@ -169,7 +169,7 @@ func (v *verifier) selfCheck(r *record) bool {
 // gap names what is wrong between two records that are sound by themselves:
 // the record that this one followed stands elsewhere, or is gone.
 func (v *verifier) gap(ctx context.Context, r *record) error {
-	elsewhere, err := look(ctx, v.l, "find a record", func(s scanner) (place int64, err error) { return place, s.Scan(&place) },
+	elsewhere, err := look(ctx, v.store, "find a record", func(s scanner) (place int64, err error) { return place, s.Scan(&place) },
 		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 // text checks that the text of a version is there and the recorded one.
 func (v *verifier) text(ctx context.Context, r *record) error {
 	if r.Compacted {
-		newer, err := look(ctx, v.l, "find a version", func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+		newer, err := look(ctx, v.store, "find a version", func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
 			`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND number > ? LIMIT 1`, r.Backend, string(r.Kind), r.ID, r.Number)
 		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
 			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
@@ -195,7 +195,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 	if !v.opt.Texts || r.textless() {
 		return nil
 	}
-	err := v.l.readText(ctx, r)
+	err := readText(ctx, v.store, r)
 	r.Text, r.Metadata = "", nil
 	switch {
 	case errors.Is(err, ErrShredded):
@@ -211,7 +211,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 // kept checks the records that stay before the trimmed beginning, each alone.
 func (v *verifier) kept(ctx context.Context, tenant string) error {
 	for after := int64(0); after < v.head.base && v.open < maxFaults; {
-		found, err := look(ctx, v.l, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
+		found, err := look(ctx, v.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND place <= ? ORDER BY place LIMIT ?`, tenant, after, v.head.base, verifyStep)
 		if err != nil || len(found) == 0 {
 			return err
@@ -241,7 +241,7 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	if v.opt.Anchor == nil {
 		return nil
 	}
-	found, err := v.l.reaches(ctx, v.head, *v.opt.Anchor)
+	found, err := reaches(ctx, v.store, v.head, *v.opt.Anchor)
 	if err == nil && found != nil && (found.Class != memproxy.FaultDelete || v.open == 0) { // else it was named where it is missing
 		v.add(*found)
 	}
@@ -256,7 +256,7 @@ func (l *Ledger) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	if l.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	heads, err := look(ctx, l, "look up a chain", l.scanHead, `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
+	heads, err := look(ctx, l.store, "look up a chain", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -267,13 +267,13 @@ func (l *Ledger) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	if h.broken {
 		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: anchor.Tenant, Position: h.place, Detail: unsigned}, nil
 	}
-	return l.reaches(ctx, h, anchor)
+	return reaches(ctx, l.store, h, anchor)
 }
 
 // unsigned is what is wrong with an end that somebody else wrote.
 const unsigned = "the end of the chain is not signed by this installation"
 
-func (l *Ledger) reaches(ctx context.Context, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
+func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
 	switch {
 	case a.Position == 0, a.Position < h.base: // trimmed since
 		return nil, nil
@@ -284,7 +284,7 @@ func (l *Ledger) reaches(ctx context.Context, h head, a memproxy.ChainHead) (*me
 	}
 	link := h.baseLink
 	if a.Position > h.base {
-		found, err := look(ctx, l, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position)
+		found, err := look(ctx, s, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position)
 		if err != nil {
 			return nil, err
 		}
@@ -308,10 +308,10 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 	if err := validKey(k); err != nil {
 		return memproxy.ChainReport{}, err
 	}
-	v := &verifier{l: l, opt: VerifyOptions{Texts: true}}
+	v := &verifier{store: l.store, opt: VerifyOptions{Texts: true}}
 	var last *record
 	for after := int64(0); v.open < maxFaults; {
-		found, err := look(ctx, l, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version
+		found, err := look(ctx, l.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number LIMIT ?`, k.Backend, string(k.Kind), k.ID, after, verifyStep)
 		if err != nil {
 			return v.report, err

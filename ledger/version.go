@@ -124,14 +124,14 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	if v.Before == "" {
 		v.Before = last.SHA256
 	}
-	r := record{Version: v, at: max(1, micros(t.l.opt.Clock())), place: head.place + 1, previous: last.Link, behind: head.link}
+	r := record{Version: v, at: max(1, micros(t.store.opt.Clock())), place: head.place + 1, previous: last.Link, behind: head.link}
 	r.Number, r.Time, r.Compacted = last.Number+1, moment(r.at), false
 	if len(v.Metadata) > 0 {
 		r.metadata = hexHash(v.Metadata)
 	}
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
-	r.key, r.mac = t.l.opt.Vault.Sign("version", link)
+	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
 	if err := t.insertRecord(&r); err != nil {
 		return v, err
 	}
@@ -145,7 +145,7 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 }
 
 func (t *transaction) insertRecord(r *record) error {
-	t.l.seen.add(r.MemoryKey, versions)
+	t.store.seen.add(r.MemoryKey, versions)
 	_, err := t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
@@ -165,7 +165,7 @@ func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == m
 
 // lastVersion is the newest version of a memory; zero when there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
-	if unknown, _ := t.l.seen.unknown(versions, k); unknown {
+	if unknown, _ := t.store.seen.unknown(versions, k); unknown {
 		return record{}, false, nil
 	}
 	found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
@@ -233,7 +233,7 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 		return true, err
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
-	st.Changed = moment(max(1, micros(t.l.opt.Clock())))
+	st.Changed = moment(max(1, micros(t.store.opt.Clock())))
 	return true, t.putStatus(st, prior)
 }
 
@@ -268,7 +268,7 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 	if limit <= 0 || limit > 1000 {
 		limit = 1000
 	}
-	found, err := look(ctx, l, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
+	found, err := look(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`,
 		k.Backend, string(k.Kind), k.ID, before, limit)
 	out := make([]memproxy.Version, len(found))
@@ -285,7 +285,7 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if err := validKey(k); err != nil {
 		return memproxy.Version{}, err
 	}
-	found, err := look(ctx, l, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
+	found, err := look(ctx, l.store, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND number = ?`, k.Backend, string(k.Kind), k.ID, number)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: version %d", ErrUnknown, number)
@@ -297,19 +297,19 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if r.textless() {
 		return r.Version, nil
 	}
-	gone, err := l.deletedSince(ctx, k, number)
+	gone, err := deletedSince(ctx, l.store, k, number)
 	if err != nil {
 		return memproxy.Version{}, err
 	}
 	if gone {
 		return r.Version, fmt.Errorf("%w: the memory was deleted", ErrShredded)
 	}
-	return r.Version, l.readText(ctx, r)
+	return r.Version, readText(ctx, l.store, r)
 }
 
 // readText fills in a version's text.
-func (l *Ledger) readText(ctx context.Context, r *record) error {
-	plain, err := l.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
+func readText(ctx context.Context, s *store, r *record) error {
+	plain, err := s.decrypt(ctx, versionRef(r.MemoryKey, r.Number), r.Tenant)
 	if err != nil {
 		return err
 	}

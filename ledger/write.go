@@ -36,7 +36,7 @@ type job struct {
 
 // transaction is the writer's, with what it changed.
 type transaction struct {
-	l       *Ledger
+	store   *store
 	ctx     context.Context // bounds the whole group's commit
 	tx      *sql.Tx
 	changes changes
@@ -67,7 +67,7 @@ func countFact(t *transaction, who account) error {
 		t.counted = map[account]int64{}
 	}
 	t.counted[who] = 0
-	_, err := t.exec(t.l.count, who.tenant, who.actor, max(1, micros(t.l.opt.Clock())))
+	_, err := t.exec(t.store.count, who.tenant, who.actor, max(1, micros(t.store.opt.Clock())))
 	return err
 }
 
@@ -99,11 +99,11 @@ func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
 
 // settle waits for the rows on their way, so that a query of the file finds
 // what was put before it.
-func (l *Ledger) settle(ctx context.Context) error {
-	if l.recent.idle() && l.coming.none() {
+func (s *store) settle(ctx context.Context) error {
+	if s.recent.idle() && s.coming.none() {
 		return nil
 	}
-	return l.Sync(ctx)
+	return s.do(ctx, &job{})
 }
 
 // Sync returns when everything that was noted before is committed or lost.
@@ -122,14 +122,14 @@ func take(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 }
 
 // do hands a job to the writer and waits for it.
-func (l *Ledger) do(ctx context.Context, j *job) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+func (s *store) do(ctx context.Context, j *job) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
 	if err := ctx.Err(); err != nil { // an ended context must not be admitted by chance
 		return fmt.Errorf("ledger: write: %w", err)
 	}
 	j.ctx, j.done = ctx, make(chan error, 1)
-	if err := l.send(ctx, j); err != nil {
+	if err := s.send(ctx, j); err != nil {
 		return err
 	}
 	select {
@@ -140,14 +140,14 @@ func (l *Ledger) do(ctx context.Context, j *job) error {
 	}
 }
 
-func (l *Ledger) send(ctx context.Context, j *job) error {
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
+func (s *store) send(ctx context.Context, j *job) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
 		return ErrClosed
 	}
 	select {
-	case l.jobs <- j:
+	case s.jobs <- j:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("ledger: wait to write: %w", ctx.Err())
@@ -157,17 +157,17 @@ func (l *Ledger) send(ctx context.Context, j *job) error {
 // write is the one writer. While it commits, others queue; the next
 // transaction takes all of them. Queued entries that the store cannot take now
 // are kept and come first in every later transaction, until it can.
-func (l *Ledger) write() {
-	defer close(l.stopped)
+func (s *store) write() {
+	defer close(s.stopped)
 	var kept []*job
 	group := make([]*job, 0, 64)
-	for first := range l.jobs {
-		group = l.gather(append(append(group[:0], kept...), first))
-		kept = attempt(l, group)
+	for first := range s.jobs {
+		group = s.gather(append(append(group[:0], kept...), first))
+		kept = attempt(s, group)
 	}
-	for _, j := range attempt(l, kept) {
+	for _, j := range attempt(s, kept) {
 		if j.number == 0 { // else the next process finds it in the redo log
-			l.answer(j, ErrClosed)
+			s.answer(j, ErrClosed)
 		}
 	}
 }
@@ -176,49 +176,49 @@ func (l *Ledger) write() {
 // that have to wait. What comes after one that waits waits too, or fails:
 // the order stays, and no caller is told that the ledger is up to date. How many
 // wait is known before anybody is answered.
-func attempt(l *Ledger, group []*job) (kept []*job) {
+func attempt(s *store, group []*job) (kept []*job) {
 	if len(group) == 0 {
 		return nil
 	}
-	err := l.persist(group)
+	err := s.persist(group)
 	if err == nil {
-		l.kept.Store(0)
-		finish(l, group, nil)
+		s.kept.Store(0)
+		finish(s, group, nil)
 		return nil
 	}
 	var full error            // why those before this one are kept
 	for i, j := range group { // one of them may be to blame: let each be on its own
 		if len(group) > 1 {
 			if err = full; err == nil {
-				err = l.persist(group[i : i+1])
+				err = s.persist(group[i : i+1])
 			}
 		}
 		if j.done == nil && canWait(err) {
 			kept, full = append(kept, j), err
-			l.kept.Store(int64(len(kept)))
+			s.kept.Store(int64(len(kept)))
 			continue
 		}
 		if full == nil {
-			l.kept.Store(0)
+			s.kept.Store(0)
 		}
-		finish(l, group[i:i+1], err)
+		finish(s, group[i:i+1], err)
 	}
 	return kept
 }
 
 // finish answers for jobs that are done, or cannot be.
-func finish(l *Ledger, group []*job, err error) {
+func finish(s *store, group []*job, err error) {
 	var last uint64
 	erase := false
 	for _, j := range group {
 		last, erase = max(last, j.number), erase || j.erase && err == nil
 	}
-	left := l.redo.applied(last, erase)
+	left := s.redo.applied(last, erase)
 	for _, j := range group {
 		if err == nil && j.erase {
-			l.answer(j, left)
+			s.answer(j, left)
 		} else {
-			l.answer(j, err) // a log that was not cut is cut after the next group
+			s.answer(j, err) // a log that was not cut is cut after the next group
 		}
 	}
 }
@@ -226,7 +226,7 @@ func finish(l *Ledger, group []*job, err error) {
 // gather takes the jobs that wait along with those of a group. As long as nobody
 // waits for an answer it lingers for company: a transaction costs much more
 // than a row.
-func (l *Ledger) gather(group []*job) []*job {
+func (s *store) gather(group []*job) []*job {
 	n := 0
 	for _, j := range group {
 		n += max(1, j.size)
@@ -237,7 +237,7 @@ func (l *Ledger) gather(group []*job) []*job {
 		var j *job
 		var ok bool
 		select {
-		case j, ok = <-l.jobs:
+		case j, ok = <-s.jobs:
 		default:
 			if hurry {
 				return group
@@ -246,7 +246,7 @@ func (l *Ledger) gather(group []*job) []*job {
 				late = time.After(linger)
 			}
 			select {
-			case j, ok = <-l.jobs:
+			case j, ok = <-s.jobs:
 			case <-late:
 				return group
 			}
@@ -261,7 +261,7 @@ func (l *Ledger) gather(group []*job) []*job {
 	return group
 }
 
-func (l *Ledger) answer(j *job, err error) {
+func (s *store) answer(j *job, err error) {
 	if j.after != nil {
 		j.after()
 	}
@@ -275,19 +275,19 @@ func (l *Ledger) answer(j *job, err error) {
 	case j.done != nil:
 		j.done <- err
 	case err != nil:
-		l.opt.Lost(max(1, j.size), err)
+		s.opt.Lost(max(1, j.size), err)
 	}
 }
 
 // put inserts or replaces an owner.
 func putOwner(t *transaction, row *memproxy.Ownership) error {
-	args := arguments(row, t.l.opt.Clock())
-	n, err := t.exec(t.l.insert, args...)
+	args := arguments(row, t.store.opt.Clock())
+	n, err := t.exec(t.store.insert, args...)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		if _, err := t.exec(t.l.update, args...); err != nil {
+		if _, err := t.exec(t.store.update, args...); err != nil {
 			return err
 		}
 	} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
