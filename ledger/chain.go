@@ -210,22 +210,22 @@ func (l *Ledger) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		cleared int
 	}
 	out, err := changed(ctx, l.store, func(t *transaction) (out accepted, err error) {
-		h, err := t.rebase(tenant)
+		h, err := rebase(t, tenant)
 		if err != nil {
 			return out, err
 		}
 		out.end = memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
-		if err := t.acceptBreaches(h, faults); err != nil {
+		if err := acceptBreaches(t, h, faults); err != nil {
 			return out, err
 		}
-		out.cleared, err = t.acquit(tenant, faults)
+		out.cleared, err = acquit(t, tenant, faults)
 		return out, err
 	})
 	return out.end, out.cleared, err
 }
 
 // rebase lets a chain begin anew behind its last record, signed.
-func (t *transaction) rebase(tenant string) (head, error) {
+func rebase(t *transaction, tenant string) (head, error) {
 	h, err := t.head(tenant)
 	if err != nil {
 		return h, err
@@ -247,7 +247,7 @@ func (t *transaction) rebase(tenant string) (head, error) {
 // acceptBreaches keeps what is wrong up to the new beginning as accepted.
 // Behind it nothing is written yet: what is found there later is new, whatever
 // was found there before.
-func (t *transaction) acceptBreaches(h head, faults []memproxy.ChainFault) error {
+func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
 	now := max(1, micros(t.store.opt.Clock()))
 	if _, err := t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base); err != nil {
@@ -274,7 +274,7 @@ func (t *transaction) acceptBreaches(h head, faults []memproxy.ChainFault) error
 }
 
 // acquit takes the marks of a broken chain off a tenant's memories.
-func (t *transaction) acquit(tenant string, faults []memproxy.ChainFault) (int, error) {
+func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) (int, error) {
 	free, err := rows(t, scanKey,
 		`UPDATE standing SET unverified = '' WHERE tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
 	if err != nil {

@@ -84,7 +84,7 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 // compact gives up the oldest texts over the number that is kept, and notes
 // that it did. What somebody tampered with stays, as evidence, and the memory is
 // not verified any more; a verification of the chain names the place.
-func (t *transaction) compact(r *record) error {
+func compact(t *transaction, r *record) error {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (t *transaction) compact(r *record) error {
 		return err
 	}
 	for i := range old {
-		if sound, err := t.sound(&old[i]); err != nil {
+		if sound, err := isSound(t, &old[i]); err != nil {
 			return err
 		} else if !sound {
 			t.broken = true
@@ -105,7 +105,7 @@ func (t *transaction) compact(r *record) error {
 	}
 	for i := range old {
 		gone := &old[i]
-		if err := t.giveUp(r.MemoryKey, gone.Number); err != nil {
+		if err := giveUp(t, r.MemoryKey, gone.Number); err != nil {
 			return err
 		}
 		gone.Before, gone.SHA256 = gone.SHA256, ""
@@ -115,9 +115,9 @@ func (t *transaction) compact(r *record) error {
 	return nil
 }
 
-// sound reports whether a version is as it was written, and the one after it
+// isSound reports whether a version is as it was written, and the one after it
 // follows it.
-func (t *transaction) sound(r *record) (bool, error) {
+func isSound(t *transaction, r *record) (bool, error) {
 	link := r.link()
 	if hex.EncodeToString(link) != r.Link || !t.store.opt.Vault.Signed("version", r.key, link, r.mac) {
 		return false, nil
@@ -127,7 +127,7 @@ func (t *transaction) sound(r *record) (bool, error) {
 	return len(next) == 1 && next[0].previous == r.Link, err
 }
 
-func (t *transaction) giveUp(k memproxy.MemoryKey, number int64) error {
+func giveUp(t *transaction, k memproxy.MemoryKey, number int64) error {
 	_, err := t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
 		k.Backend, string(k.Kind), k.ID, number)
 	if err != nil {
@@ -138,14 +138,14 @@ func (t *transaction) giveUp(k memproxy.MemoryKey, number int64) error {
 }
 
 // shredVersions destroys the texts of all versions of a memory.
-func (t *transaction) shredVersions(k memproxy.MemoryKey) error {
+func shredVersions(t *transaction, k memproxy.MemoryKey) error {
 	all, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
 		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
 	if err != nil {
 		return err
 	}
 	for _, number := range all {
-		if err := t.giveUp(k, number); err != nil {
+		if err := giveUp(t, k, number); err != nil {
 			return err
 		}
 	}

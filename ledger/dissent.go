@@ -54,13 +54,13 @@ func contest(t *transaction, d *memproxy.Dissent) error {
 	if err := t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)); err != nil {
 		return err
 	}
-	if err := t.thinDissent(k); err != nil {
+	if err := thinDissent(t, k); err != nil {
 		return err
 	}
-	return t.setContested(k, d.Tenant, true)
+	return setContested(t, k, d.Tenant, true)
 }
 
-func (t *transaction) thinDissent(k memproxy.MemoryKey) error {
+func thinDissent(t *transaction, k memproxy.MemoryKey) error {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
 	gone, err := rows(t, scanText, `DELETE FROM dissent`+where+` AND decision IN
 		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
@@ -76,7 +76,7 @@ func (t *transaction) thinDissent(k memproxy.MemoryKey) error {
 	return nil
 }
 
-func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, contested bool) error {
+func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested bool) error {
 	st, prior, err := t.status(k)
 	if err != nil {
 		return err
@@ -93,14 +93,14 @@ func (t *transaction) setContested(k memproxy.MemoryKey, tenant string, conteste
 
 // settleDissents closes what one decision contested, once somebody has given
 // it the last word.
-func (t *transaction) settleDissents(decision string) error {
+func settleDissents(t *transaction, decision string) error {
 	open, err := rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
 		max(1, micros(t.store.opt.Clock())), decision)
 	if err != nil {
 		return err
 	}
 	for _, k := range open {
-		if err := t.unlessContested(k); err != nil {
+		if err := endContest(t, k); err != nil {
 			return err
 		}
 	}
@@ -111,15 +111,15 @@ func scanKey(s scanner) (k memproxy.MemoryKey, err error) {
 	return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
 }
 
-// unlessContested ends the contest over a memory against which nothing is said
+// endContest ends the contest over a memory against which nothing is said
 // any more.
-func (t *transaction) unlessContested(k memproxy.MemoryKey) error {
+func endContest(t *transaction, k memproxy.MemoryKey) error {
 	open, err := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
 		[]any{k.Backend, string(k.Kind), k.ID}, new(int))
 	if err != nil || open {
 		return err
 	}
-	return t.setContested(k, "", false)
+	return setContested(t, k, "", false)
 }
 
 // Dissents returns what was said against a memory, the newest first. With text
@@ -202,14 +202,14 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) error {
 		return nil
 	}
 	for i := range all {
-		if err := t.retract(secret, &all[i]); err != nil {
+		if err := retract(t, secret, &all[i]); err != nil {
 			return err
 		}
 	}
-	return t.thinRetractions(all)
+	return thinRetractions(t, all)
 }
 
-func (t *transaction) retract(key []byte, r *memproxy.Retraction) error {
+func retract(t *transaction, key []byte, r *memproxy.Retraction) error {
 	words := wordsOf(key, r.Text)
 	if words == "" || r.Author == "" {
 		return nil
@@ -221,7 +221,7 @@ func (t *transaction) retract(key []byte, r *memproxy.Retraction) error {
 }
 
 // thinRetractions gives up the oldest of authors who retracted too much.
-func (t *transaction) thinRetractions(all []memproxy.Retraction) error {
+func thinRetractions(t *transaction, all []memproxy.Retraction) error {
 	done := map[[2]string]bool{}
 	for i := range all {
 		who := [2]string{all[i].Tenant, all[i].Author}

@@ -161,9 +161,7 @@ func histories(e *memproxy.Entry) []key {
 func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 	for _, part := range [...]func() error{
 		func() error { return each(t, e.Seen, stillThere) },
-		func() error {
-			return each(t, e.Found, func(t *transaction, v *memproxy.Version) error { return t.found(*v) })
-		},
+		func() error { return each(t, e.Found, keepFound) },
 		func() error { return each(t, e.Versions, appendVersion) },
 		func() error { return each(t, e.States, putState) },
 		func() error { return each(t, e.Renewed, renew) },
@@ -219,14 +217,7 @@ func (l *Ledger) KeepFound(ctx context.Context, found ...memproxy.Version) error
 	if err != nil {
 		return err
 	}
-	return l.do(ctx, &job{durable: true, also: func(t *transaction) error {
-		for i := range in {
-			if err := t.found(in[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
+	return l.do(ctx, &job{durable: true, also: func(t *transaction) error { return each(t, in, keepFound) }})
 }
 
 // coming are the memories of which something is on its way.

@@ -118,14 +118,14 @@ func (l *Ledger) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decisio
 				return err
 			}
 		}
-		return errors.Join(t.forget(k), t.shredVersions(k))
+		return errors.Join(forget(t, k), shredVersions(t, k))
 	}})
 }
 
 // forget removes what is kept of a memory besides its versions, and leaves a
 // tombstone of its owner.
-func (t *transaction) forget(k memproxy.MemoryKey) error {
-	if err := t.forgetStatus(k); err != nil {
+func forget(t *transaction, k memproxy.MemoryKey) error {
+	if err := forgetStatus(t, k); err != nil {
 		return err
 	}
 	t.changes.reread(k)
@@ -136,7 +136,7 @@ func (t *transaction) forget(k memproxy.MemoryKey) error {
 
 // forgetStatuses does forgetStatus for those of the memories that have one;
 // most deleted ones do not.
-func (t *transaction) forgetStatuses(gone []key) error {
+func forgetStatuses(t *transaction, gone []key) error {
 	groups := map[key][]string{}
 	for _, k := range gone {
 		group := key{Backend: k.Backend, Kind: k.Kind}
@@ -149,7 +149,7 @@ func (t *transaction) forgetStatuses(gone []key) error {
 			return err
 		}
 		for _, id := range found {
-			if err := t.forgetStatus(key{Backend: g.Backend, Kind: g.Kind, ID: id}); err != nil {
+			if err := forgetStatus(t, key{Backend: g.Backend, Kind: g.Kind, ID: id}); err != nil {
 				return err
 			}
 		}
@@ -158,7 +158,7 @@ func (t *transaction) forgetStatuses(gone []key) error {
 }
 
 // forgetStatus removes a memory's status, dissent and votes.
-func (t *transaction) forgetStatus(k memproxy.MemoryKey) error {
+func forgetStatus(t *transaction, k memproxy.MemoryKey) error {
 	args := []any{k.Backend, string(k.Kind), k.ID}
 	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 	t.changes.rate(k, memproxy.Status{})
@@ -199,7 +199,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	}
 	var tallies []memproxy.Tally
 	err := l.do(ctx, &job{also: func(t *transaction) error {
-		gone, by, err := t.sweep(args)
+		gone, by, err := sweepScope(t, args)
 		t.changes.reread(gone...)
 		tallies = by
 		return err
@@ -213,7 +213,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }
 
-func (t *transaction) sweep(args []any) (gone []key, by []memproxy.Tally, err error) {
+func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
 	rows, err := t.tx.StmtContext(t.ctx, t.store.sweepRows).QueryContext(t.ctx, args...)
 	if err != nil {
 		return nil, nil, err

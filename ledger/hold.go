@@ -94,15 +94,15 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, l.store, func(t *transaction) (memproxy.HeldWrite, error) { return t.hold(h, sk, plain) })
+	kept, err := changed(ctx, l.store, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
 	if err != nil {
 		return h, err
 	}
 	return kept, nil
 }
 
-func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (memproxy.HeldWrite, error) {
-	switch there, err := t.getHold(h.ID); {
+func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) (memproxy.HeldWrite, error) {
+	switch there, err := getHold(t, h.ID); {
 	case err == nil && there.ContentSHA256 == h.ContentSHA256 && there.Tenant == h.Tenant && there.Backend == h.Backend:
 		return there, nil
 	case err == nil:
@@ -112,12 +112,12 @@ func (t *transaction) hold(h memproxy.HeldWrite, sk sketch, plain []byte) (mempr
 	}
 	waits := h.State == memproxy.HoldPending
 	if waits {
-		if err := t.roomFor(h); err != nil {
+		if err := roomFor(t, h); err != nil {
 			return h, err
 		}
 	}
 	var err error
-	if h.Similarity, err = t.group(h.Tenant, sk); err != nil {
+	if h.Similarity, err = similarityOf(t, h.Tenant, sk); err != nil {
 		return h, err
 	}
 	_, err = t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
@@ -150,7 +150,7 @@ func validHold(h *memproxy.HeldWrite) error {
 	return nil
 }
 
-func (t *transaction) getHold(id string) (memproxy.HeldWrite, error) {
+func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
@@ -276,7 +276,7 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 // of it, of all whom nobody knows, of the tenant. Nobody fills another's queue,
 // and neither do many together: whoever is known and has nothing waiting may
 // have one write held, however many wait, up to as many again.
-func (t *transaction) roomFor(h memproxy.HeldWrite) error {
+func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	all, user, total := t.store.opt.MaxPrincipalHolds, t.store.opt.MaxUserHolds, t.store.opt.MaxHolds
 	account := memproxy.Account(h.Principal)
 	whose, who := `principal = ?`, []any{h.Tenant, account}

@@ -43,7 +43,7 @@ func (l *Ledger) ClaimHold(ctx context.Context, id string, lease time.Duration) 
 		n, err := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
 			token, micros(h.Lease), id)
 		if err == nil && n == 0 {
-			err = t.notIn(id, memproxy.HoldApproved)
+			err = notIn(t, id, memproxy.HoldApproved)
 		}
 		return err
 	})
@@ -55,8 +55,8 @@ func (l *Ledger) ClaimHold(ctx context.Context, id string, lease time.Duration) 
 }
 
 // notIn says why a hold could not be moved on from a state.
-func (t *transaction) notIn(id string, want memproxy.HoldState) error {
-	h, err := t.getHold(id)
+func notIn(t *transaction, id string, want memproxy.HoldState) error {
+	h, err := getHold(t, id)
 	if err != nil {
 		return err
 	}
@@ -91,22 +91,22 @@ func (l *Ledger) endClaim(ctx context.Context, id, token string, to memproxy.Hol
 			return err
 		}
 		if n == 1 {
-			return t.written(id, to)
+			return closeContests(t, id, to)
 		}
 		again, err := t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int))
 		if err != nil || again {
 			return err
 		}
-		return t.notIn(id, memproxy.HoldReplaying)
+		return notIn(t, id, memproxy.HoldReplaying)
 	})
 }
 
-// written closes what a hold contested, once it has become what it wanted.
-func (t *transaction) written(id string, to memproxy.HoldState) error {
+// closeContests closes what a hold contested, once it has become what it wanted.
+func closeContests(t *transaction, id string, to memproxy.HoldState) error {
 	if to != memproxy.HoldDone {
 		return nil
 	}
-	return t.settleDissents(id)
+	return settleDissents(t, id)
 }
 
 // trimmed bounds a result; a backend names what it likes.
@@ -138,12 +138,12 @@ func (l *Ledger) ResolveHold(ctx context.Context, id string, to memproxy.HoldSta
 		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
 			string(to), asJSON(trimmed(r)), id, micros(l.opt.Clock()))
 		if err == nil && n == 0 {
-			err = t.notIn(id, memproxy.HoldReplaying)
+			err = notIn(t, id, memproxy.HoldReplaying)
 		}
 		if err != nil {
 			return err
 		}
-		return t.written(id, to)
+		return closeContests(t, id, to)
 	})
 }
 
@@ -154,7 +154,7 @@ func (l *Ledger) ShredHold(ctx context.Context, id string, r memproxy.Review) er
 		return err
 	}
 	return l.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
-		h, err := t.lockHold(id)
+		h, err := lockHold(t, id)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (l *Ledger) ShredHold(ctx context.Context, id string, r memproxy.Review) er
 		case memproxy.HoldReplaying:
 			return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 		case memproxy.HoldPending, memproxy.HoldApproved:
-			if err := t.settleHold(id, memproxy.HoldRejected, r); err != nil {
+			if err := settleHold(t, id, memproxy.HoldRejected, r); err != nil {
 				return err
 			}
 		}
@@ -272,9 +272,9 @@ func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 	return s
 }
 
-// group returns the similarity of a new hold: that of the newest waiting hold
+// similarityOf returns the similarity of a new hold: that of the newest waiting hold
 // of the tenant that is alike, else its own.
-func (t *transaction) group(tenant string, s sketch) (string, error) {
+func similarityOf(t *transaction, tenant string, s sketch) (string, error) {
 	groups, err := rows(t, scanText, `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
 		GROUP BY similarity ORDER BY max(created) DESC, similarity LIMIT ?`, tenant, sketchGroups)
 	if err != nil {

@@ -27,11 +27,11 @@ func checkReview(r memproxy.Review) error {
 
 // lockHold returns a hold that no other transaction changes until this one is
 // over.
-func (t *transaction) lockHold(id string) (memproxy.HeldWrite, error) {
+func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	if _, err := t.run(`UPDATE hold SET aged = aged WHERE id = ?`, id); err != nil {
 		return memproxy.HeldWrite{}, err
 	}
-	return t.getHold(id)
+	return getHold(t, id)
 }
 
 // vote counts a reviewer's yes and returns how many there are. The author's
@@ -51,14 +51,14 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	return tally, err
 }
 
-// settle gives a hold its last word.
-func (t *transaction) settleHold(id string, state memproxy.HoldState, r memproxy.Review) error {
+// settleHold ends the wait of a hold, and what a rejected one contested.
+func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) error {
 	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	if err != nil || state != memproxy.HoldRejected {
 		return err
 	}
-	return t.settleDissents(id)
+	return settleDissents(t, id)
 }
 
 // ApproveHold adds a reviewer's yes. The hold is approved once Need distinct
@@ -70,11 +70,11 @@ func (l *Ledger) ApproveHold(ctx context.Context, id string, r memproxy.Review) 
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	return changed(ctx, l.store, func(t *transaction) (memproxy.Tallied, error) { return t.approve(id, r) })
+	return changed(ctx, l.store, func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
 }
 
-func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, error) {
-	h, err := t.lockHold(id)
+func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied, error) {
+	h, err := lockHold(t, id)
 	if err != nil {
 		return memproxy.Tallied{}, err
 	}
@@ -94,7 +94,7 @@ func (t *transaction) approve(id string, r memproxy.Review) (memproxy.Tallied, e
 			return tally, err
 		}
 	}
-	return tally, t.settleHold(id, memproxy.HoldApproved, r)
+	return tally, settleHold(t, id, memproxy.HoldApproved, r)
 }
 
 // RejectHold gives a hold up that waits or is approved and not yet claimed.
@@ -103,11 +103,11 @@ func (l *Ledger) RejectHold(ctx context.Context, id string, r memproxy.Review) e
 	if err := checkReview(r); err != nil {
 		return err
 	}
-	return l.change(ctx, func(t *transaction) error { return t.reject(id, r) })
+	return l.change(ctx, func(t *transaction) error { return rejectHold(t, id, r) })
 }
 
-func (t *transaction) reject(id string, r memproxy.Review) error {
-	h, err := t.lockHold(id)
+func rejectHold(t *transaction, id string, r memproxy.Review) error {
+	h, err := lockHold(t, id)
 	switch {
 	case err != nil:
 		return err
@@ -118,7 +118,7 @@ func (t *transaction) reject(id string, r memproxy.Review) error {
 	case h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved:
 		return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 	}
-	return t.settleHold(id, memproxy.HoldRejected, r)
+	return settleHold(t, id, memproxy.HoldRejected, r)
 }
 
 // maxBatch is how many holds one batch settles.
@@ -147,14 +147,14 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 		}
 		for _, h := range found {
 			if approve {
-				_, err = t.approve(h.ID, r)
+				_, err = approveHold(t, h.ID, r)
 			} else {
-				err = t.reject(h.ID, r)
+				err = rejectHold(t, h.ID, r)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("hold %s: %w", h.ID, err)
 			}
-			if h, err = t.getHold(h.ID); err != nil {
+			if h, err = getHold(t, h.ID); err != nil {
 				return nil, err
 			}
 			settled = append(settled, h)
@@ -221,7 +221,7 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 		return false, refused("the version of the rules")
 	}
 	return changed(ctx, l.store, func(t *transaction) (done bool, err error) {
-		h, err := t.lockHold(id)
+		h, err := lockHold(t, id)
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
 			return false, err
 		}
@@ -243,7 +243,7 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 		_, err = t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.Today, id)
 		if err == nil && done {
-			err = t.settleHold(id, h.State, r)
+			err = settleHold(t, id, h.State, r)
 		}
 		if err == nil && (done || h.Today != was) {
 			err = t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)

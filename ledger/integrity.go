@@ -127,10 +127,10 @@ func isBreached(t *transaction, tenant string) (bool, error) {
 	return broken, nil
 }
 
-// trust settles what a new record means for the doubts about its memory: what
+// settleDoubt settles what a new record means for the doubts about its memory: what
 // is recorded behind a breach is not verified; else a text that went through
 // the proxy takes the place of one that did not.
-func (t *transaction) trust(r *record) error {
+func settleDoubt(t *transaction, r *record) error {
 	args := []any{r.Backend, string(r.Kind), r.ID}
 	if broken, err := isBreached(t, r.Tenant); err != nil {
 		return err

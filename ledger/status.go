@@ -201,12 +201,12 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 		st.Expires = c.Expires
 	}
 	if c.Person || st.Reviewed != "" {
-		text, err := t.textOf(c)
+		text, err := textOf(t, c)
 		if err != nil {
 			return false, err
 		}
 		if !c.Person && (text == memproxy.AnyText || st.Reviewed == memproxy.AnyText && c.Text == "" || text == st.Reviewed) {
-			return false, t.keepDecided(c, &st, prior)
+			return false, keepDecided(t, c, &st, prior)
 		}
 		if st.Reviewed = ""; c.Person {
 			st.Reviewed = text
@@ -225,10 +225,10 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	if was == st.State || st.Kind == memproxy.TargetDecision {
 		return true, nil
 	}
-	if err := t.accepted(c.MemoryKey, was, st.State, c.Person); err != nil {
+	if err := countAccepted(t, c.MemoryKey, was, st.State, c.Person); err != nil {
 		return false, err
 	}
-	if err := t.validated(c.MemoryKey, st.State); err != nil {
+	if err := countValidated(t, c.MemoryKey, st.State); err != nil {
 		return false, err
 	}
 	switch st.State {
@@ -242,7 +242,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 
 // keepDecided leaves a state as a person decided it, and notes what the rules
 // would do.
-func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Status, prior memproxy.MemoryState) error {
+func keepDecided(t *transaction, c *memproxy.StateChange, st *memproxy.Status, prior memproxy.MemoryState) error {
 	was := st.CurrentRules
 	if c.Rules != "" {
 		st.Rules, st.CurrentRules = c.Rules, ""
@@ -260,7 +260,7 @@ func (t *transaction) keepDecided(c *memproxy.StateChange, st *memproxy.Status, 
 }
 
 // textOf is the hash of the text that a change is about.
-func (t *transaction) textOf(c *memproxy.StateChange) (string, error) {
+func textOf(t *transaction, c *memproxy.StateChange) (string, error) {
 	if c.Text != "" {
 		return c.Text, nil
 	}

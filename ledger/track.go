@@ -82,7 +82,7 @@ func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
 		return 0, errors.New("ledger: prune: no time given")
 	}
 	return inSteps(ctx, l.store, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := t.prune(before)
+		gone, err := pruneOnce(t, before)
 		t.changes.reread(gone...)
 		return len(gone), err
 	})
@@ -106,7 +106,7 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 	}
 }
 
-func (t *transaction) prune(before time.Time) ([]key, error) {
+func pruneOnce(t *transaction, before time.Time) ([]key, error) {
 	if _, err := t.exec(t.store.pruneNotes, before.UnixMicro()); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (t *transaction) prune(before time.Time) ([]key, error) {
 	if _, err := t.run(`DELETE FROM vote WHERE at < ?`, before.UnixMicro()); err != nil {
 		return nil, err
 	}
-	return gone, t.forgetStatuses(gone)
+	return gone, forgetStatuses(t, gone)
 }
 
 // PeekLock returns the lock that is in force on one of some records of
@@ -191,14 +191,14 @@ func scanTrack(s scanner, t *Track) error {
 	return err
 }
 
-// accepted counts a memory for its author that waited for review and was let
+// countAccepted counts a memory for its author that waited for review and was let
 // out, or that a person vouched for.
-func (t *transaction) accepted(k memproxy.MemoryKey, was, is memproxy.MemoryState, person bool) error {
+func countAccepted(t *transaction, k memproxy.MemoryKey, was, is memproxy.MemoryState, person bool) error {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
 	if !out && !(person && is == memproxy.StateValidated) {
 		return nil
 	}
-	tenant, actor, err := t.author(k)
+	tenant, actor, err := authorOf(t, k)
 	if err != nil || actor == "" {
 		return err
 	}
@@ -206,10 +206,10 @@ func (t *transaction) accepted(k memproxy.MemoryKey, was, is memproxy.MemoryStat
 	return err
 }
 
-// validated counts a memory for its author, once, when it was found sound, and
+// countValidated counts a memory for its author, once, when it was found sound, and
 // no more when it was flagged or quarantined. That it waits, expires or is
 // written anew changes nothing: it is looked at again.
-func (t *transaction) validated(k memproxy.MemoryKey, is memproxy.MemoryState) error {
+func countValidated(t *transaction, k memproxy.MemoryKey, is memproxy.MemoryState) error {
 	var by int64
 	switch is {
 	case memproxy.StateValidated:
@@ -224,7 +224,7 @@ func (t *transaction) validated(k memproxy.MemoryKey, is memproxy.MemoryState) e
 	if err != nil || n == 0 || k.Kind != memproxy.TargetMemory {
 		return err
 	}
-	tenant, actor, err := t.author(k)
+	tenant, actor, err := authorOf(t, k)
 	if err != nil || actor == "" {
 		return err
 	}
@@ -232,8 +232,8 @@ func (t *transaction) validated(k memproxy.MemoryKey, is memproxy.MemoryState) e
 	return err
 }
 
-// author is whose memory it is; nobody, where that is not known.
-func (t *transaction) author(k memproxy.MemoryKey) (tenant, actor string, err error) {
+// authorOf is whose memory it is; nobody, where that is not known.
+func authorOf(t *transaction, k memproxy.MemoryKey) (tenant, actor string, err error) {
 	_, err = t.one(`SELECT tenant, actor FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{k.Backend, string(k.Kind), k.ID}, &tenant, &actor)
 	return tenant, actor, err
 }

@@ -132,19 +132,19 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
 	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
-	if err := t.insertRecord(&r); err != nil {
+	if err := insertRecord(t, &r); err != nil {
 		return v, err
 	}
 	t.step(&r, r.Op, last.Number, r.Number)
 	head.place, head.link = r.place, r.Link
 	t.setHead(head)
-	if err := t.trust(&r); err != nil {
+	if err := settleDoubt(t, &r); err != nil {
 		return v, err
 	}
-	return r.Version, t.compact(&r)
+	return r.Version, compact(t, &r)
 }
 
-func (t *transaction) insertRecord(r *record) error {
+func insertRecord(t *transaction, r *record) error {
 	t.store.seen.add(r.MemoryKey, versions)
 	_, err := t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
@@ -191,7 +191,7 @@ func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, erro
 	err = l.do(ctx, &job{also: func(t *transaction) error {
 		n = 0
 		for i := range in {
-			began, err := t.seal(in[i])
+			began, err := beginHistory(t, &in[i])
 			if err != nil {
 				return err
 			}
@@ -220,12 +220,12 @@ func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
 	return in, nil
 }
 
-// seal begins the history of a memory, unless it has one.
-func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
+// beginHistory begins the history of a memory, unless it has one.
+func beginHistory(t *transaction, v *memproxy.Version) (began bool, err error) {
 	if _, known, err := t.lastVersion(v.MemoryKey); known || err != nil {
 		return false, err
 	}
-	if _, err := t.append(v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
+	if err := appendVersion(t, v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
 		return err == nil, err
 	}
 	st, prior, err := t.status(v.MemoryKey)
@@ -237,11 +237,11 @@ func (t *transaction) seal(v memproxy.Version) (began bool, err error) {
 	return true, t.putStatus(st, prior)
 }
 
-// found notes the text before a change: the beginning of a history, or
+// keepFound notes the text before a change: the beginning of a history, or
 // a text that none of the memory's versions has any more, because something
 // went round the proxy. Of what is known nothing is noted.
-func (t *transaction) found(v memproxy.Version) error {
-	if began, err := t.seal(v); began || err != nil {
+func keepFound(t *transaction, v *memproxy.Version) error {
+	if began, err := beginHistory(t, v); began || err != nil {
 		return err
 	}
 	var n int64
@@ -250,8 +250,7 @@ func (t *transaction) found(v memproxy.Version) error {
 	if known || err != nil {
 		return err
 	}
-	_, err = t.append(v)
-	return err
+	return appendVersion(t, v)
 }
 
 func hexHash(b []byte) string {

@@ -34,7 +34,6 @@ var (
 		"gate.Gate":                       45,
 		"gate.run":                        65,
 		"ledger.Ledger":                   75,
-		"ledger.transaction":              56,
 		"telemetry/audit.Log":             53,
 	}
 	manyFiles = map[string]int{
