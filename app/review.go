@@ -102,7 +102,7 @@ func (s *App) openReview() error {
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,
-		Store:    s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
+		Holds:    s.ledger, Memories: s.ledger, Sessions: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 	})
 	if err != nil {

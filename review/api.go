@@ -23,7 +23,9 @@ const (
 
 // Options configure the API.
 type Options struct {
-	Store     Store
+	Holds     HoldStore
+	Memories  MemoryStore
+	Sessions  SessionStore
 	Reviewers []Reviewer
 	Recorder  Recorder
 	// Runner sends what is approved. Nil: it stays approved until somebody
@@ -76,8 +78,8 @@ func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 
 // New returns the API, to be served by the admin listener under /v1/.
 func New(opt Options) (*API, error) {
-	if opt.Store == nil || opt.Recorder == nil || opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
-		return nil, errors.New("review: store, recorder, clock, ids and log are required")
+	if opt.Holds == nil || opt.Memories == nil || opt.Sessions == nil || opt.Recorder == nil || opt.Clock == nil || opt.NewID == nil || opt.Log == nil {
+		return nil, errors.New("review: stores, recorder, clock, ids and log are required")
 	}
 	g, err := newGuard(opt.Reviewers)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // only is a store that knows one hold, and breaks on everything else.
 type only struct {
-	Store
+	HoldStore
 	approved int
 }
 
@@ -53,7 +53,7 @@ func FuzzRequests(f *testing.F) {
 	sum := sha256.Sum256([]byte(token))
 	store := &only{}
 	api, err := New(Options{
-		Store: store, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
+		Holds: store, Memories: struct{ MemoryStore }{}, Sessions: struct{ SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
 		Reviewers: []Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []Role{RoleView, RoleReview}, Tenants: memproxy.Limit{All: true}}},
 	})
 	if err != nil {

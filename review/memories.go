@@ -65,14 +65,14 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 		}
 	}
 	// Whose it is says its owner; where there is none, its newest version.
-	records, err := c.api.opt.Store.Lookup(c.ctx(), k)
+	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return k, "", err
 	}
 	if rec := records[k]; rec.Owned() {
 		tenant = rec.Owner.Scope.Tenant
 	} else {
-		last, err := c.api.opt.Store.History(c.ctx(), k, 0, 1)
+		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 		if err != nil {
 			return k, "", err
 		}
@@ -92,7 +92,7 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 	for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetObject} {
 		k.Kind = kind
-		last, err := c.api.opt.Store.History(c.ctx(), k, 0, 1)
+		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 		if err != nil || len(last) > 0 {
 			return kind, err
 		}
@@ -118,7 +118,7 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 		limit = 50
 	}
 	limit = min(limit, 500)
-	found, err := c.api.opt.Store.History(c.ctx(), k, int64(before), limit+1)
+	found, err := c.api.opt.Memories.History(c.ctx(), k, int64(before), limit+1)
 	answer := HistoryAnswer{Versions: found}
 	if len(found) > limit {
 		answer.Versions, answer.Before = found[:limit], found[limit-1].Number
@@ -135,7 +135,7 @@ func memoryVersion(c *call) (VersionView, error) {
 	if _, err := fmt.Sscanf(c.req.PathValue("version"), "%d", &number); err != nil {
 		return VersionView{}, notFound()
 	}
-	v, err := c.api.opt.Store.Version(c.ctx(), k, number)
+	v, err := c.api.opt.Memories.Version(c.ctx(), k, number)
 	if errors.Is(err, memproxy.ErrGone) {
 		return VersionView{Version: v, Gone: true}, nil
 	}
@@ -157,7 +157,7 @@ func memoryTrace(c *call) (TraceAnswer, error) {
 	if err != nil {
 		return TraceAnswer{}, err
 	}
-	s, ctx := c.api.opt.Store, c.ctx()
+	s, ctx := c.api.opt.Memories, c.ctx()
 	t := TraceAnswer{Memory: k, Confidence: -1}
 	records, err := s.Lookup(ctx, k)
 	if err != nil {
@@ -184,9 +184,9 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 		return PinRequest{}, err
 	}
 	if in.Version > 0 {
-		err = c.api.opt.Store.PinVersion(c.ctx(), k, in.Version, in.Pinned)
+		err = c.api.opt.Memories.PinVersion(c.ctx(), k, in.Version, in.Pinned)
 	} else {
-		err = c.api.opt.Store.Pin(c.ctx(), k, in.Pinned)
+		err = c.api.opt.Memories.Pin(c.ctx(), k, in.Pinned)
 	}
 	return in, err
 }
@@ -196,7 +196,7 @@ func promoteMemory(c *call, in Reason) (memproxy.Tallied, error) {
 	if err != nil {
 		return memproxy.Tallied{}, err
 	}
-	return c.api.opt.Store.Promote(c.ctx(), k, c.review(in.Reason))
+	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
 // acting finds the memory and records what is about to be done.

@@ -258,7 +258,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 // Proves EDGE-11, EDGE-15.
 func TestApprovalThatLostItsRace(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
-		store := o.Store.(*ledger.Ledger)
+		store := o.Holds.(*ledger.Ledger)
 		var err error
 		o.Runner, err = review.NewRunner(review.RunnerOptions{
 			Store: rejectedFirst{store}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,

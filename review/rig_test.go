@@ -25,8 +25,10 @@ import (
 )
 
 var (
-	_ review.Store       = (*ledger.Ledger)(nil)
-	_ review.NoticeStore = (*ledger.Ledger)(nil)
+	_ review.HoldStore    = (*ledger.Ledger)(nil)
+	_ review.MemoryStore  = (*ledger.Ledger)(nil)
+	_ review.SessionStore = (*ledger.Ledger)(nil)
+	_ review.NoticeStore  = (*ledger.Ledger)(nil)
 )
 
 // upstream is a backend that a test steers.
@@ -182,7 +184,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Store: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
+		Holds: r.ledger, Memories: r.ledger, Sessions: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
 		Backends: []string{"mem0", "letta"},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{

@@ -61,7 +61,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 		return memproxy.Version{}, badRequest("name either a version or the hash of one")
 	}
 	if in.Version == 0 {
-		all, err := c.api.opt.Store.History(c.ctx(), k, 0, maxHistory)
+		all, err := c.api.opt.Memories.History(c.ctx(), k, 0, maxHistory)
 		if err != nil {
 			return memproxy.Version{}, err
 		}
@@ -75,7 +75,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 			return memproxy.Version{}, notFound()
 		}
 	}
-	v, err := c.api.opt.Store.Version(c.ctx(), k, in.Version)
+	v, err := c.api.opt.Memories.Version(c.ctx(), k, in.Version)
 	if err == nil && (v.Op == memproxy.OpDelete || v.Op == memproxy.OpPurge) {
 		return v, badRequest("that version is a deletion; delete the memory instead")
 	}

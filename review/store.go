@@ -8,16 +8,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Store is what the API reads and changes; package ledger has it. Its "no" is
-// memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
+// HoldStore keeps held writes. Package ledger has it and the other stores. Their
+// "no" is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
 // other error is breakage.
-type Store interface {
-	HoldStore
-	MemoryStore
-	SessionStore
-}
-
-// HoldStore keeps held writes.
 type HoldStore interface {
 	ReplayStore
 	Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)

@@ -111,7 +111,7 @@ func memoryPattern(c *call) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	records, err := c.api.opt.Store.Lookup(c.ctx(), k)
+	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return PatternView{}, err
 	}
@@ -119,7 +119,7 @@ func memoryPattern(c *call) (PatternView, error) {
 	if st.State != memproxy.StateFlagged || st.Text == "" {
 		return PatternView{}, notFound()
 	}
-	versions, err := c.api.opt.Store.History(c.ctx(), k, 0, maxHistory)
+	versions, err := c.api.opt.Memories.History(c.ctx(), k, 0, maxHistory)
 	if err != nil {
 		return PatternView{}, err
 	}
@@ -127,7 +127,7 @@ func memoryPattern(c *call) (PatternView, error) {
 		if v.SHA256 != st.Text {
 			continue
 		}
-		v, err := c.api.opt.Store.Version(c.ctx(), k, v.Number)
+		v, err := c.api.opt.Memories.Version(c.ctx(), k, v.Number)
 		if err != nil {
 			return PatternView{}, err
 		}
@@ -143,7 +143,7 @@ func holdPattern(c *call) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	_, content, err := c.api.opt.Store.HoldContent(c.ctx(), h.ID)
+	_, content, err := c.api.opt.Holds.HoldContent(c.ctx(), h.ID)
 	if err != nil {
 		return PatternView{}, err
 	}
