@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
 		RecordTimeout: gate.DefaultRecordTimeout * max(1, s.patience),
-		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger, func(h *memproxy.HeldWrite) bool {
+		Clock:         s.clock, NewID: newID, Keeper: keeper{s.ledger.Holds, func(h *memproxy.HeldWrite) bool {
 			there := review.Deciding(reviewersOf(cfg.Review.Reviewers), h)
 			if s.socket != "" {
 				there++ // the operator

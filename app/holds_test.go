@@ -35,9 +35,9 @@ func (r *rig) review(id string, approve bool) {
 	defer r.car.runner.Wake()
 	var err error
 	if approve {
-		_, err = r.car.ledger.ApproveHold(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+		_, err = r.car.ledger.Holds.Approve(context.Background(), id, memproxy.Review{Reviewer: "eve"})
 	} else {
-		err = r.car.ledger.RejectHold(context.Background(), id, memproxy.Review{Reviewer: "eve"})
+		err = r.car.ledger.Holds.Reject(context.Background(), id, memproxy.Review{Reviewer: "eve"})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -111,10 +111,10 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 		t.Helper()
 		for range 10 {
 			id := heldID(t, r.do("POST", "/memories", fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":%q}]}`, text)))
-			if _, err := r.car.ledger.ApproveHold(ctx, id, memproxy.Review{Reviewer: "eve"}); err != nil {
+			if _, err := r.car.ledger.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "eve"}); err != nil {
 				t.Fatal(err)
 			}
-			c, err := r.car.ledger.ClaimHold(ctx, id, 1)
+			c, err := r.car.ledger.Holds.Claim(ctx, id, 1)
 			if err == nil {
 				return c, text
 			}
@@ -135,7 +135,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	ring.Until(r.t, "both are done", once)
 	for _, id := range []string{arrived.Hold.ID, lost.Hold.ID} {
 		ring.Until(r.t, "the hold is done", func() bool {
-			h, err := r.car.ledger.Hold(ctx, id)
+			h, err := r.car.ledger.Holds.Get(ctx, id)
 			return err == nil && h.State == memproxy.HoldDone
 		})
 	}
@@ -184,7 +184,7 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 			if refused == c.held {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
-			page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{})
+			page, err := r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{})
 			if err != nil || len(page.Holds) > 0 != c.held {
 				t.Errorf("%+v %v", page, err)
 			}

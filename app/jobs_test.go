@@ -155,7 +155,7 @@ func TestJobsAreWoken(t *testing.T) {
 	ring.Until(t, "what they say", func() bool { return r.heldWrite(first).Today == "allow" && r.heldWrite(second).Today == "allow" })
 
 	late := memproxy.HeldWrite{ID: "late", Backend: "mem0", Route: "mem0.server.add", Method: "POST", EscapedPath: "/memories", Principal: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Policy: before}
-	if _, err := r.car.ledger.PutHold(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}); err != nil {
+	if _, err := r.car.ledger.Holds.Put(t.Context(), late, memproxy.HoldContent{Body: []byte(noted("Ann likes tea.")), Header: memproxy.Header{"Content-Type": {"application/json"}}}); err != nil {
 		t.Fatal(err)
 	}
 	r.within(p, 100*time.Millisecond, "what they say of it", func() bool { return r.heldWrite("late").Today == "allow" })

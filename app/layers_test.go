@@ -224,7 +224,7 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 		if gone := strings.Join(b.deleted, " "); (gone == "/memories/m-rich") != want.gone {
 			t.Errorf("%s: deleted %q", treatment, gone)
 		}
-		page, err := r.car.ledger.Holds(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending})
+		page, err := r.car.ledger.Holds.List(t.Context(), memproxy.HoldFilter{State: memproxy.HoldPending})
 		if err != nil || len(page.Holds) != want.holds {
 			t.Errorf("%s: %d held, %v", treatment, len(page.Holds), err)
 		}

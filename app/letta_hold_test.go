@@ -24,7 +24,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	}
 	l.blocks("Ann", "spy") // the persona is not held by this policy
 	ctx := context.Background()
-	page, err := l.car.ledger.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
+	page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
 	if err != nil || len(page.Holds) != 2 || page.Holds[0].Route != "letta.run_tool_for_agent" || !strings.HasSuffix(page.Holds[0].EscapedPath, "/tools/memory_insert/run") {
 		t.Fatalf("%+v %v", page, err)
 	}
@@ -32,7 +32,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	l.review(page.Holds[1].ID, false)
 	ring.Until(l.t, "the approved edit", func() bool { return l.letta.Value(l.agent, "human") == "Ann\nlikes tea" })
 	ring.Until(l.t, "the end of the hold", func() bool {
-		h, err := l.car.ledger.Hold(ctx, page.Holds[0].ID)
+		h, err := l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
 		return err == nil && h.State == memproxy.HoldDone
 	})
 }

@@ -228,7 +228,7 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 	time.AfterFunc(500*time.Millisecond, func() { close(b.let) })
 	r.stopped(func() {})
 	r.run()
-	h, err := r.car.ledger.Hold(context.Background(), id)
+	h, err := r.car.ledger.Holds.Get(context.Background(), id)
 	if err != nil || h.State != memproxy.HoldDone {
 		t.Errorf("%+v, %v", h, err)
 	}

@@ -238,7 +238,7 @@ func TestLettaStillHolds(t *testing.T) {
 			}
 		}
 	}
-	page, err := l.car.ledger.Holds(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending})
+	page, err := l.car.ledger.Holds.List(context.Background(), memproxy.HoldFilter{State: memproxy.HoldPending})
 	if err != nil || len(page.Holds) != 2 {
 		t.Errorf("%+v %v", page, err)
 	}

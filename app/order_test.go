@@ -154,13 +154,13 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 		request("clearing", "DELETE", "/memories?user_id="+user, "", "eva"),
 		func() {
 			hold := heldID(t, got{header: held.Header()})
-			if _, err := r.car.ledger.ApproveHold(context.Background(), hold, memproxy.Review{Reviewer: "eve"}); err != nil {
+			if _, err := r.car.ledger.Holds.Approve(context.Background(), hold, memproxy.Review{Reviewer: "eve"}); err != nil {
 				t.Errorf("approve: %v", err)
 			}
 			if err := r.car.jobs.Once(context.Background(), "replays", r.car.clock()); err != nil {
 				t.Errorf("replays: %v", err)
 			}
-			h, err := r.car.ledger.Hold(context.Background(), hold)
+			h, err := r.car.ledger.Holds.Get(context.Background(), hold)
 			if err != nil {
 				t.Error(err)
 			}

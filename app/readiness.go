@@ -139,7 +139,7 @@ func (s *state) watchStores() {
 	s.stores.add(probe{name: "audit", needed: true, well: func() string { return fmt.Sprintf("%d records", s.audit.Size()) }, ask: s.auditAnswers})
 	s.stores.add(probe{name: "ledger", needed: true, well: func() string { return kind }, ask: s.ledger.Ping})
 	s.stores.add(probe{name: "review", well: func() string { return "the queue can be read" }, ask: func(ctx context.Context) error {
-		_, err := s.ledger.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
+		_, err := s.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending, Limit: 1})
 		return err
 	}})
 	if s.totals != nil {

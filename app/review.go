@@ -36,7 +36,7 @@ func (r replayer) Ask(ctx context.Context, h memproxy.HeldWrite) (bool, memproxy
 	if own == nil {
 		return false, memproxy.HoldResult{}, errNoBackend
 	}
-	h, content, err := r.s.ledger.HoldContent(ctx, h.ID)
+	h, content, err := r.s.ledger.Holds.Content(ctx, h.ID)
 	if err != nil {
 		return false, memproxy.HoldResult{}, err
 	}
@@ -87,7 +87,7 @@ func (s *App) openReview() error {
 		return err
 	}
 	s.runner, err = review.NewRunner(review.RunnerOptions{
-		Store: s.ledger, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log,
+		Store: s.ledger.Holds, Replayer: replayer{s}, Roller: roller, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *App) openReview() error {
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,
-		Holds:    s.ledger, Memories: s.ledger, Sessions: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
+		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 	})
 	if err != nil {
@@ -142,9 +142,9 @@ func reviewersOf(rows []config.Reviewer) []review.Reviewer {
 	return out
 }
 
-// keeper is the ledger as the gate's keeper of held writes.
+// keeper is the gate's keeper of held writes.
 type keeper struct {
-	ledger   *ledger.Ledger
+	holds    ledger.Holds
 	reviewed func(*memproxy.HeldWrite) bool // whether there are enough to review it
 }
 
@@ -153,13 +153,13 @@ func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldC
 	if !k.reviewed(&h) && h.State != memproxy.HoldRewritten {
 		return memproxy.ErrNoReviewer
 	}
-	_, err := k.ledger.PutHold(ctx, h, c)
+	_, err := k.holds.Put(ctx, h, c)
 	return err
 }
 
 // Kept implements gate.Keeper. What was sent in other words is no held write.
 func (k keeper) Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
-	h, err := k.ledger.Hold(ctx, id)
+	h, err := k.holds.Get(ctx, id)
 	if errors.Is(err, ledger.ErrUnknown) || errors.Is(err, ledger.ErrRow) {
 		return memproxy.HeldWrite{}, false, nil
 	}

@@ -120,7 +120,7 @@ func (r *rig) as(token string, args ...string) (string, int) {
 
 func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	r.t.Helper()
-	h, err := r.car.ledger.Hold(context.Background(), id)
+	h, err := r.car.ledger.Holds.Get(context.Background(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestWhatIsOverIsRemoved(t *testing.T) {
 	r.once("ageing", clock.Now())
 	there := func() (holds, sessions int) {
 		for _, id := range []string{over, waits} {
-			if _, err := r.car.ledger.Hold(ctx, id); err == nil {
+			if _, err := r.car.ledger.Holds.Get(ctx, id); err == nil {
 				holds++
 			}
 		}

@@ -66,10 +66,10 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 
 	works := func(id string) error {
 		h, c := ledgertest.Held(id, "text of "+id)
-		if _, err := l.PutHold(t.Context(), h, c); err != nil {
+		if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
 			return err
 		}
-		_, _, err := l.HoldContent(t.Context(), id)
+		_, _, err := l.Holds.Content(t.Context(), id)
 		return err
 	}
 	if err := works("before"); err != nil {
@@ -92,7 +92,7 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 		away.end()
 		waitFor(t, "the ledger's recovery from "+name, func() bool { return works("after-"+name) == nil })
 	}
-	if _, c, err := l.HoldContent(t.Context(), "before"); err != nil || c.Texts[0].Text != "text of before" {
+	if _, c, err := l.Holds.Content(t.Context(), "before"); err != nil || c.Texts[0].Text != "text of before" {
 		t.Errorf("what was taken before: %+v, %v", c, err)
 	}
 }

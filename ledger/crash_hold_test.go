@@ -65,7 +65,7 @@ func (b backend) sent(t *testing.T) map[string]int {
 // ended by asking the backend, approved holds are sent.
 func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 	ctx := context.Background()
-	left, err := l.Stranded(ctx)
+	left, err := l.Holds.Stranded(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 		if b.sent(t)[h.ID] > 0 {
 			to = memproxy.HoldDone
 		}
-		if err := l.ResolveHold(ctx, h.ID, to, memproxy.HoldResult{}); err != nil {
+		if err := l.Holds.Resolve(ctx, h.ID, to, memproxy.HoldResult{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for {
-		page, err := l.Holds(ctx, memproxy.HoldFilter{State: memproxy.HoldApproved})
+		page, err := l.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldApproved})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,14 +94,14 @@ func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 
 func replay(t *testing.T, l *ledger.Ledger, b backend, id string) {
 	ctx := context.Background()
-	claim, err := l.ClaimHold(ctx, id, time.Microsecond)
+	claim, err := l.Holds.Claim(ctx, id, time.Microsecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("step claimed", id)
 	b.send(t, id)
 	fmt.Println("step sent", id)
-	if err := l.FinishHold(ctx, id, claim.Token, memproxy.HoldResult{Status: 200}); err != nil {
+	if err := l.Holds.Finish(ctx, id, claim.Token, memproxy.HoldResult{Status: 200}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("step done", id)
@@ -120,11 +120,11 @@ func TestCrashHoldsChild(t *testing.T) {
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("h%d-%d", os.Getpid(), i)
 		h, c := ledgertest.Held(id, "text of "+id)
-		if _, err := l.PutHold(ctx, h, c); err != nil {
+		if _, err := l.Holds.Put(ctx, h, c); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("step held", id)
-		if _, err := l.ApproveHold(ctx, id, memproxy.Review{Reviewer: "human:ann"}); err != nil {
+		if _, err := l.Holds.Approve(ctx, id, memproxy.Review{Reviewer: "human:ann"}); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("step approved", id)
@@ -183,7 +183,7 @@ func TestCrashHolds(t *testing.T) {
 		}
 	}
 	for id := range held {
-		h, err := l.Hold(t.Context(), id)
+		h, err := l.Holds.Get(t.Context(), id)
 		if err != nil {
 			t.Errorf("lost: %v", err)
 			continue

@@ -336,7 +336,7 @@ type Removed struct {
 // Maintain removes what is older than its retention. Call it now and then; it
 // may be stopped and called again, and one part's failure does not keep the
 // others from being done. What expires and what ends is not its business: see
-// Expire, Purgeable, DeletedBefore, EndSessions, AgeHolds.
+// Expire, Purgeable, DeletedBefore, EndSessions, Holds.Age.
 func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	before := func(d, def time.Duration) time.Time {
 		if d <= 0 {
@@ -346,7 +346,7 @@ func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	}
 	var gone Removed
 	var holds, sessions, tombstones error
-	gone.Holds, holds = l.PruneHolds(ctx, before(r.Holds, DefaultKeepHolds))
+	gone.Holds, holds = l.Holds.Prune(ctx, before(r.Holds, DefaultKeepHolds))
 	gone.Sessions, sessions = pruneSessions(ctx, l.store, before(r.Sessions, DefaultKeepSessions))
 	gone.Tombstones, tombstones = l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}

@@ -64,15 +64,18 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// PutHold keeps a write back: the content encrypted, the rest as it is. The
+// Holds are the writes that wait for a person, and what becomes of them.
+type Holds struct{ *store }
+
+// Put keeps a write back: the content encrypted, the rest as it is. The
 // store gives Created, State and Similarity and returns the hold with them. It
-// is on the disk when PutHold returns. The same id and content once more is no
+// is on the disk when Put returns. The same id and content once more is no
 // error and changes nothing, with another content it is ErrConflict. Where as
 // many wait as may it is a *memproxy.HoldsFull, and ErrFull too if that is of
 // the whole tenant. What comes as memproxy.HoldRewritten waits for nobody: it
 // takes no room, and nobody is told.
-func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
-	if l.opt.Vault == nil {
+func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
+	if hs.opt.Vault == nil {
 		return h, ErrNoVault
 	}
 	if err := validHold(&h); err != nil {
@@ -85,16 +88,16 @@ func (l *Ledger) PutHold(ctx context.Context, h memproxy.HeldWrite, c memproxy.H
 	if len(plain) > maxHeld {
 		return h, refused("the content of a hold is longer than %d bytes", maxHeld)
 	}
-	secret, err := l.sketchKey(ctx)
+	secret, err := hs.sketchKey(ctx)
 	if err != nil {
 		return h, err
 	}
 	sk := sketchOf(secret, c.Texts)
-	if h.Created = moment(max(1, micros(l.opt.Clock()))); h.State != memproxy.HoldRewritten {
+	if h.Created = moment(max(1, micros(hs.opt.Clock()))); h.State != memproxy.HoldRewritten {
 		h.State = memproxy.HoldPending
 	}
 	h.Reviewer, h.Note, h.Today, h.Reviewed, h.Lease, h.Result = "", "", "", time.Time{}, time.Time{}, memproxy.HoldResult{}
-	kept, err := changed(ctx, l.store, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
+	kept, err := changed(ctx, hs.store, func(t *transaction) (memproxy.HeldWrite, error) { return putHold(t, h, sk, plain) })
 	if err != nil {
 		return h, err
 	}
@@ -161,12 +164,12 @@ func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	return found[0], nil
 }
 
-// Hold returns a hold without its content. ErrUnknown when there is none.
-func (l *Ledger) Hold(ctx context.Context, id string) (memproxy.HeldWrite, error) {
+// Get returns a hold without its content. ErrUnknown when there is none.
+func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
 	if storable(id) != nil {
 		return memproxy.HeldWrite{}, ErrUnknown
 	}
-	found, err := glance(ctx, l.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	found, err := glance(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
 	}
@@ -176,14 +179,14 @@ func (l *Ledger) Hold(ctx context.Context, id string) (memproxy.HeldWrite, error
 	return found[0], nil
 }
 
-// HoldContent returns a hold with its content. ErrShredded when it is gone.
-func (l *Ledger) HoldContent(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
+// Content returns a hold with its content. ErrShredded when it is gone.
+func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error) {
 	var c memproxy.HoldContent
-	h, err := l.Hold(ctx, id)
+	h, err := hs.Get(ctx, id)
 	if err != nil {
 		return h, c, err
 	}
-	plain, err := l.decrypt(ctx, ref(refHold, h.ID), h.Tenant)
+	plain, err := hs.decrypt(ctx, ref(refHold, h.ID), h.Tenant)
 	if err != nil {
 		return h, c, err
 	}
@@ -193,9 +196,9 @@ func (l *Ledger) HoldContent(ctx context.Context, id string) (memproxy.HeldWrite
 	return h, c, nil
 }
 
-// Holds returns a page of holds, oldest first. A cursor that is not one is
+// List returns a page of holds, oldest first. A cursor that is not one is
 // ErrRow.
-func (l *Ledger) Holds(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
+func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
 	where, args, err := holdWhere(f)
 	if err != nil {
 		return memproxy.HoldPage{}, err
@@ -205,7 +208,7 @@ func (l *Ledger) Holds(ctx context.Context, f memproxy.HoldFilter) (memproxy.Hol
 		n = 50
 	}
 	n = min(n, 500)
-	found, err := glance(ctx, l.store, "list holds", scanHold,
+	found, err := glance(ctx, hs.store, "list holds", scanHold,
 		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
 	if err != nil {
 		return memproxy.HoldPage{}, err

@@ -18,28 +18,28 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// ClaimHold gives one caller an approved hold to send upstream. Exactly one
+// Claim gives one caller an approved hold to send upstream. Exactly one
 // caller gets it. From now on the write may have been sent: whatever becomes
 // of the caller, the hold is never given out again by itself. It ends with
-// FinishHold, FailHold, or ReleaseHold where it is certain that nothing left;
-// a claim whose lease is over without any of them is Stranded, and ResolveHold
+// Finish, Fail, or Release where it is certain that nothing left;
+// a claim whose lease is over without any of them is Stranded, and Resolve
 // ends it once somebody asked the backend. ErrState when the hold is not
 // approved.
-func (l *Ledger) ClaimHold(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
+func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
 	}
-	h, c, err := l.HoldContent(ctx, id) // before the claim: a content that does not open strands nothing
+	h, c, err := hs.Content(ctx, id) // before the claim: a content that does not open strands nothing
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
-	random, err := l.opt.Vault.Random(16)
+	random, err := hs.opt.Vault.Random(16)
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
 	token := hex.EncodeToString(random)
-	h.Lease = moment(micros(l.opt.Clock().Add(lease)))
-	err = l.change(ctx, func(t *transaction) error {
+	h.Lease = moment(micros(hs.opt.Clock().Add(lease)))
+	err = hs.change(ctx, func(t *transaction) error {
 		n, err := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
 			token, micros(h.Lease), id)
 		if err == nil && n == 0 {
@@ -63,28 +63,28 @@ func notIn(t *transaction, id string, want memproxy.HoldState) error {
 	return fmt.Errorf("%w: hold %s is %s, or %s to somebody else", ErrState, id, h.State, want)
 }
 
-// FinishHold records that the backend took the write. It is accepted once, of
+// Finish records that the backend took the write. It is accepted once, of
 // who holds the claim; once more with the same token is no error.
-func (l *Ledger) FinishHold(ctx context.Context, id, token string, r memproxy.HoldResult) error {
-	return l.endClaim(ctx, id, token, memproxy.HoldDone, r)
+func (hs Holds) Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error {
+	return hs.endClaim(ctx, id, token, memproxy.HoldDone, r)
 }
 
-// FailHold records that the backend refused the write for good.
-func (l *Ledger) FailHold(ctx context.Context, id, token string, r memproxy.HoldResult) error {
-	return l.endClaim(ctx, id, token, memproxy.HoldFailed, r)
+// Fail records that the backend refused the write for good.
+func (hs Holds) Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error {
+	return hs.endClaim(ctx, id, token, memproxy.HoldFailed, r)
 }
 
-// ReleaseHold gives a claim back. Only where it is certain that nothing was
+// Release gives a claim back. Only where it is certain that nothing was
 // sent: the hold may be claimed again.
-func (l *Ledger) ReleaseHold(ctx context.Context, id, token string) error {
-	return l.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
+func (hs Holds) Release(ctx context.Context, id, token string) error {
+	return hs.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
 }
 
-func (l *Ledger) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
+func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	if token == "" {
 		return refused("a claim has a token")
 	}
-	return l.change(ctx, func(t *transaction) error {
+	return hs.change(ctx, func(t *transaction) error {
 		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
 		if err != nil {
@@ -122,21 +122,21 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 
 // Stranded returns claims whose lease is over: the process that had them is
 // gone, and nobody knows whether the write was sent.
-func (l *Ledger) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return glance(ctx, l.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
-		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(l.opt.Clock()), maxBatch)
+func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
+	return glance(ctx, hs.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
+		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(hs.opt.Clock()), maxBatch)
 }
 
-// ResolveHold ends a stranded claim, once somebody asked the backend: done
+// Resolve ends a stranded claim, once somebody asked the backend: done
 // when it has the write, approved when it certainly has not, failed when it is
 // to be given up.
-func (l *Ledger) ResolveHold(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error {
+func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	if to != memproxy.HoldDone && to != memproxy.HoldApproved && to != memproxy.HoldFailed {
 		return refused("a stranded hold does not become %q", to)
 	}
-	return l.change(ctx, func(t *transaction) error {
+	return hs.change(ctx, func(t *transaction) error {
 		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
-			string(to), asJSON(trimmed(r)), id, micros(l.opt.Clock()))
+			string(to), asJSON(trimmed(r)), id, micros(hs.opt.Clock()))
 		if err == nil && n == 0 {
 			err = notIn(t, id, memproxy.HoldReplaying)
 		}
@@ -147,13 +147,13 @@ func (l *Ledger) ResolveHold(ctx context.Context, id string, to memproxy.HoldSta
 	})
 }
 
-// ShredHold destroys the content of a hold, for good. One that waits or is
+// Shred destroys the content of a hold, for good. One that waits or is
 // approved becomes rejected; one that is being sent is ErrState.
-func (l *Ledger) ShredHold(ctx context.Context, id string, r memproxy.Review) error {
+func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
 	}
-	return l.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
+	return hs.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
 		h, err := lockHold(t, id)
 		if err != nil {
 			return err
@@ -171,13 +171,13 @@ func (l *Ledger) ShredHold(ctx context.Context, id string, r memproxy.Review) er
 	}})
 }
 
-// PruneHolds removes the holds that were settled before a time, with their
+// Prune removes the holds that were settled before a time, with their
 // contents, and returns how many, also along with an error.
-func (l *Ledger) PruneHolds(ctx context.Context, before time.Time) (int, error) {
+func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, refused("prune holds: no time given")
 	}
-	return inSteps(ctx, l.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
+	return inSteps(ctx, hs.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
 		ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)

@@ -61,16 +61,16 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 	return settleDissents(t, id)
 }
 
-// ApproveHold adds a reviewer's yes. The hold is approved once Need distinct
+// Approve adds a reviewer's yes. The hold is approved once Need distinct
 // reviewers, its author not among them, said it; it is then ready for
-// ClaimHold. To say yes to an approved one changes nothing. ErrState when it
+// Claim. To say yes to an approved one changes nothing. ErrState when it
 // is past that, ErrOwnReview for the author, ErrShredded when there is nothing
 // left to send.
-func (l *Ledger) ApproveHold(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
+func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	return changed(ctx, l.store, func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
+	return changed(ctx, hs.store, func(t *transaction) (memproxy.Tallied, error) { return approveHold(t, id, r) })
 }
 
 func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied, error) {
@@ -97,13 +97,13 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 	return tally, settleHold(t, id, memproxy.HoldApproved, r)
 }
 
-// RejectHold gives a hold up that waits or is approved and not yet claimed.
+// Reject gives a hold up that waits or is approved and not yet claimed.
 // One reviewer is enough. To reject a rejected one changes nothing.
-func (l *Ledger) RejectHold(ctx context.Context, id string, r memproxy.Review) error {
+func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
 	}
-	return l.change(ctx, func(t *transaction) error { return rejectHold(t, id, r) })
+	return hs.change(ctx, func(t *transaction) error { return rejectHold(t, id, r) })
 }
 
 func rejectHold(t *transaction, id string, r memproxy.Review) error {
@@ -124,18 +124,18 @@ func rejectHold(t *transaction, id string, r memproxy.Review) error {
 // maxBatch is how many holds one batch settles.
 const maxBatch = 500
 
-// ReviewHolds approves or rejects the waiting holds of one similarity group of
+// ReviewGroup approves or rejects the waiting holds of one similarity group of
 // a tenant, all or none. What is created at or after before is left out, and
 // there must be exactly expect of them: a reviewer settles what he was shown,
 // and nothing that was slipped into the group since. ErrState otherwise.
-func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
+func (hs Holds) ReviewGroup(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
 	if err := checkReview(r); err != nil {
 		return nil, err
 	}
 	if similarity == "" || storable(similarity) != nil || storable(tenant) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
 		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
 	}
-	return changed(ctx, l.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
+	return changed(ctx, hs.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
 		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 			WHERE tenant = ? AND state = 'pending' AND similarity = ? AND created < ? ORDER BY id LIMIT ?`,
 			tenant, similarity, micros(before), maxBatch+1)
@@ -163,7 +163,7 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 	})
 }
 
-// ReevaluateHolds asks f for a new verdict on every waiting hold that a version
+// Reevaluate asks f for a new verdict on every waiting hold that a version
 // of the rules did not rule on last, page by page, and returns how many it
 // settled. Where the verdict is another than before, a notice is queued. F must
 // not call the ledger's writing methods on the same hold. Holds whose content
@@ -171,15 +171,15 @@ func (l *Ledger) ReviewHolds(ctx context.Context, tenant, similarity string, bef
 // on where it was.
 //
 // After, unless nil, is called for each hold that was settled, as it then is.
-func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
+func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
 	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
-		page, err := l.Holds(ctx, filter)
+		page, err := hs.List(ctx, filter)
 		if err != nil {
 			return settled, err
 		}
 		for _, h := range page.Holds {
-			h, c, err := l.HoldContent(ctx, h.ID)
+			h, c, err := hs.Content(ctx, h.ID)
 			if errors.Is(err, ErrShredded) || errors.Is(err, ErrSealed) || errors.Is(err, ErrUnknown) {
 				continue
 			}
@@ -190,7 +190,7 @@ func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memp
 			if err != nil {
 				return settled, err
 			}
-			done, err := l.reevaluated(ctx, h.ID, verdict)
+			done, err := hs.reevaluated(ctx, h.ID, verdict)
 			if err != nil {
 				return settled, err
 			}
@@ -201,7 +201,7 @@ func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memp
 			if after == nil {
 				continue
 			}
-			if h, err = l.Hold(ctx, h.ID); err != nil {
+			if h, err = hs.Get(ctx, h.ID); err != nil {
 				return settled, err
 			}
 			after(h)
@@ -213,14 +213,14 @@ func (l *Ledger) ReevaluateHolds(ctx context.Context, policy string, f func(memp
 	}
 }
 
-func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled bool, err error) {
+func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluation) (settled bool, err error) {
 	if v.Policy == "" {
 		return false, nil
 	}
 	if storable(v.Policy) != nil {
 		return false, refused("the version of the rules")
 	}
-	return changed(ctx, l.store, func(t *transaction) (done bool, err error) {
+	return changed(ctx, hs.store, func(t *transaction) (done bool, err error) {
 		h, err := lockHold(t, id)
 		if err != nil || h.State != memproxy.HoldPending { // settled by somebody meanwhile
 			return false, err
@@ -252,10 +252,10 @@ func (l *Ledger) reevaluated(ctx context.Context, id string, v memproxy.Reevalua
 	})
 }
 
-// AgeHolds returns the holds that have waited since before a time and were not
+// Age returns the holds that have waited since before a time and were not
 // returned so far, and queues a notice of each.
-func (l *Ledger) AgeHolds(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
-	aged, err := changed(ctx, l.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
+func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
+	aged, err := changed(ctx, hs.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged, err := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, max(1, micros(t.store.opt.Clock())), micros(before), maxBatch)

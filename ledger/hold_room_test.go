@@ -23,7 +23,7 @@ func TestNobodyFillsAnothersQueue(t *testing.T) {
 	put := func(tenant, principal, user, full string) {
 		t.Helper()
 		n++
-		_, err := l.PutHold(t.Context(), memproxy.HeldWrite{
+		_, err := l.Holds.Put(t.Context(), memproxy.HeldWrite{
 			ID: fmt.Sprint("h", n), Backend: "mem0", Route: "r", Tenant: tenant, Principal: principal, Scope: memproxy.Scope{User: user}, ContentSHA256: "ab",
 		}, memproxy.HoldContent{Texts: []memproxy.HeldText{{Text: "tea"}}})
 		var no *memproxy.HoldsFull
@@ -40,7 +40,7 @@ func TestNobodyFillsAnothersQueue(t *testing.T) {
 	put("acme", "app", "bob", "holds/app")
 	put("acme", "peer", "mallory", "")
 	put("other", "app", "mallory", "")
-	if err := l.RejectHold(t.Context(), "h1", memproxy.Review{Reviewer: "eve"}); err != nil {
+	if err := l.Holds.Reject(t.Context(), "h1", memproxy.Review{Reviewer: "eve"}); err != nil {
 		t.Fatal(err)
 	}
 	put("acme", "app", "mallory", "")
@@ -59,7 +59,7 @@ func TestAnonymousSessionsShareALine(t *testing.T) {
 		{here, strings.Repeat("1c", 8), ""}, {here, "", ""}, {here, strings.Repeat("2d", 8), ""},
 		{here, strings.Repeat("3e", 8), "holds/anonymous:" + here}, {here, "", "holds/anonymous:" + here}, {there, "", ""},
 	} {
-		_, err := l.PutHold(t.Context(), memproxy.HeldWrite{
+		_, err := l.Holds.Put(t.Context(), memproxy.HeldWrite{
 			ID: fmt.Sprint("h", i), Backend: "mem0", Route: "r", Principal: memproxy.AnonymousID(tc.address, tc.session), Trust: memproxy.TrustAnonymous, ContentSHA256: "ab",
 		}, memproxy.HoldContent{Texts: []memproxy.HeldText{{Text: "tea"}}})
 		var no *memproxy.HoldsFull

@@ -12,8 +12,8 @@
 //     an object, its status, and whether its sealed backend held it. An id that
 //     could never be stored is simply not known; it does not spoil the lookup of
 //     the others.
-//   - A held write (PutHold) and what is settled about it is on the disk when
-//     the call returns. It is given out to be sent once (ClaimHold); where it
+//   - A held write (Holds.Put) and what is settled about it is on the disk when
+//     the call returns. It is given out to be sent once (Holds.Claim); where it
 //     is not known whether it was sent, it is Stranded, never repeated.
 //   - Contents (of holds, versions, dissent) are encrypted,
 //     each under a key of its own, bound to its item and tenant. To shred one
@@ -51,10 +51,14 @@ import (
 // chunk is how many ids one query asks for.
 const chunk = 1000
 
-// Ledger is the ledger. It is safe for concurrent use.
-type Ledger struct{ *store }
+// Ledger is what is known of memories, with the parts that keep something else.
+// All are safe for concurrent use.
+type Ledger struct {
+	*store
+	Holds Holds
+}
 
-// store is what all parts of a ledger share: the database, what is kept of it in
+// store is what the ledger and its parts share: the database, what is kept of it in
 // memory, and the one writer.
 type store struct {
 	opt            Options

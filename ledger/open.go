@@ -72,7 +72,8 @@ func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	l := &Ledger{&store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}}
+	s := &store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
+	l := &Ledger{s, Holds{s}}
 	left, err := l.open()
 	if err != nil {
 		l.closeDBs()

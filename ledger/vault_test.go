@@ -40,7 +40,7 @@ func held(t *testing.T, l *ledger.Ledger, id string) {
 	t.Helper()
 	h, c := ledgertest.Held(id, secretText)
 	c.Query, c.Header = "q=zanzibarquokka", memproxy.Header{"X-Said": {"zanzibarquokka"}}
-	if _, err := l.PutHold(t.Context(), h, c); err != nil {
+	if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,7 +99,7 @@ func TestShreddedKeyIsGone(t *testing.T) {
 		return b
 	}
 	one, two := wrapped("h1"), wrapped("h2")
-	if err := l.ShredHold(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}); err != nil {
+	if err := l.Holds.Shred(t.Context(), "h1", memproxy.Review{Reviewer: "human:ann"}); err != nil {
 		t.Fatal(err)
 	}
 	all := everything(t, dir)
@@ -121,7 +121,7 @@ func TestVaultRotation(t *testing.T) {
 		if i < 2 {
 			id := fmt.Sprint("h", i)
 			h, c := ledgertest.Held(id, "text")
-			if _, err := l.PutHold(t.Context(), h, c); err != nil {
+			if _, err := l.Holds.Put(t.Context(), h, c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -130,7 +130,7 @@ func TestVaultRotation(t *testing.T) {
 			if i == 2 && j == 0 {
 				want = ledger.ErrSealed
 			}
-			if _, _, err := l.HoldContent(t.Context(), fmt.Sprint("h", j)); !errors.Is(err, want) {
+			if _, _, err := l.Holds.Content(t.Context(), fmt.Sprint("h", j)); !errors.Is(err, want) {
 				t.Errorf("keys %v: h%d: %v, want %v", keys, j, err, want)
 			}
 		}
@@ -158,10 +158,10 @@ func TestEnvelopesAreBound(t *testing.T) {
 			held(t, l, "h1")
 			held(t, l, "h2")
 			vandalise(t, path, change)
-			if _, _, err := l.HoldContent(t.Context(), "h1"); !errors.Is(err, ledger.ErrSealed) {
+			if _, _, err := l.Holds.Content(t.Context(), "h1"); !errors.Is(err, ledger.ErrSealed) {
 				t.Errorf("%v, want ErrSealed", err)
 			}
-			if _, _, err := l.HoldContent(t.Context(), "h2"); err != nil {
+			if _, _, err := l.Holds.Content(t.Context(), "h2"); err != nil {
 				t.Errorf("the neighbour: %v", err)
 			}
 		})
@@ -186,8 +186,8 @@ func vandalise(t *testing.T, path string, statements ...string) {
 func TestWithoutVault(t *testing.T) {
 	l := open(t, ledger.Options{})
 	h, c := ledgertest.Held("h", "text")
-	if _, err := l.PutHold(t.Context(), h, c); !errors.Is(err, ledger.ErrNoVault) {
-		t.Errorf("PutHold: %v", err)
+	if _, err := l.Holds.Put(t.Context(), h, c); !errors.Is(err, ledger.ErrNoVault) {
+		t.Errorf("Holds.Put: %v", err)
 	}
 	if _, err := l.Append(t.Context(), ledgertest.Version("m", "text")); !errors.Is(err, ledger.ErrNoVault) {
 		t.Errorf("Append: %v", err)

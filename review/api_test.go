@@ -60,7 +60,7 @@ func TestWhoMayWhat(t *testing.T) {
 	if status, _ := r.do(annToken, "POST", "/v1/holds/h/approve", reason, "Content-Type", "text/plain"); status != 415 {
 		t.Errorf("a form that a browser can send: %d", status)
 	}
-	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
 		t.Errorf("after all that: %+v, %v", h, err)
 	}
 }
@@ -110,7 +110,7 @@ func TestNothingWithoutRecord(t *testing.T) {
 	wantStatus(t, "approve", err, 503)
 	_, err = review.Call[review.HoldView](t.Context(), r.client(annToken), "showHold", v("id", "h", "content", "full"), nil)
 	wantStatus(t, "content", err, 503)
-	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending || len(r.up.sent) > 0 {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending || len(r.up.sent) > 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if _, err = review.Call[review.HoldView](t.Context(), r.client(annToken), "showHold", v("id", "h"), nil); err != nil {
@@ -148,7 +148,7 @@ func TestContentIsSanitisedUnlessConfirmed(t *testing.T) {
 	if strings.Join(r.audit.acts(), " ") != "content:attempted content:done" || r.audit.events[0].Route != "review.content" || r.audit.events[0].Principal.ID != "human:ann" {
 		t.Errorf("recorded %+v", r.audit.events)
 	}
-	must(t, "shred", r.ledger.ShredHold(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))
+	must(t, "shred", r.ledger.Holds.Shred(t.Context(), "h", memproxy.Review{Reviewer: "human:ann"}))
 	if view, err = review.Call[review.HoldView](t.Context(), r.client(viewToken), "showHold", v("id", "h"), nil); err != nil || !view.Gone {
 		t.Errorf("shredded: %+v, %v", view, err)
 	}

@@ -20,8 +20,8 @@ func TestRemovedAuthor(t *testing.T) {
 	authored := func(id string) memproxy.HeldWrite {
 		h, c := ledgertest.Held(id, "text of "+id)
 		c.Author = &memproxy.Principal{ID: "agent:dev", Tenant: "acme", Method: by}
-		h, err := r.ledger.PutHold(t.Context(), h, c)
-		must(t, "PutHold", err)
+		h, err := r.ledger.Holds.Put(t.Context(), h, c)
+		must(t, "Holds.Put", err)
 		return h
 	}
 	approve := func(id string, told bool) (review.Settled, error) {
@@ -42,7 +42,7 @@ func TestRemovedAuthor(t *testing.T) {
 	r.up.err, r.up.stranger = nil, "agent:dev"
 	sent := len(r.up.sent)
 	must(t, "Recover", r.runner.Recover(t.Context()))
-	if late, err := r.ledger.Hold(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || !strings.Contains(late.Result.Detail, "the key of the author") || len(r.up.sent) != sent {
+	if late, err := r.ledger.Holds.Get(t.Context(), "late"); err != nil || late.State != memproxy.HoldFailed || !strings.Contains(late.Result.Detail, "the key of the author") || len(r.up.sent) != sent {
 		t.Errorf("removed after the approval: %+v, %v; sent %v", late, err, r.up.sent)
 	}
 
@@ -69,7 +69,7 @@ func TestRemovedAuthor(t *testing.T) {
 		Action: "approve", Tenant: "acme", Similarity: h.Similarity, Before: r.clock.Now().Add(time.Hour), Expect: 1, Reason: "all",
 	})
 	wantStatus(t, "in a group", err, 409)
-	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldPending {
 		t.Errorf("%s, %v", h.State, err)
 	}
 	r.up.err = review.ErrNotSent
@@ -78,7 +78,7 @@ func TestRemovedAuthor(t *testing.T) {
 	}
 	r.up.err = nil
 	must(t, "Recover", r.runner.Recover(t.Context()))
-	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldDone || !h.ToldAuthorGone() || len(r.up.sent) != sent+1 {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldDone || !h.ToldAuthorGone() || len(r.up.sent) != sent+1 {
 		t.Errorf("%+v, %v; sent %v", h, err, r.up.sent)
 	}
 }

@@ -123,8 +123,8 @@ func TestCommandsPrintPlain(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")
 	h.Findings, c.Texts[0].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"
-	_, err := r.ledger.PutHold(t.Context(), h, c)
-	must(t, "PutHold", err)
+	_, err := r.ledger.Holds.Put(t.Context(), h, c)
+	must(t, "Holds.Put", err)
 	_, out, _ := r.run(bobToken, "holds show h")
 	if want := `a\u001b[2Jb\u202ec\u000dd\u0009e\u0000f\u200bg ü`; !strings.Contains(out, want) {
 		t.Errorf("%q, want %q in it", out, want)

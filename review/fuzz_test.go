@@ -20,19 +20,19 @@ type only struct {
 	approved int
 }
 
-func (o *only) Hold(_ context.Context, id string) (memproxy.HeldWrite, error) {
+func (o *only) Get(_ context.Context, id string) (memproxy.HeldWrite, error) {
 	if id != "h" {
 		return memproxy.HeldWrite{}, memproxy.ErrUnknown
 	}
 	return memproxy.HeldWrite{ID: "h", State: memproxy.HoldPending}, nil
 }
 
-func (o *only) ApproveHold(context.Context, string, memproxy.Review) (memproxy.Tallied, error) {
+func (o *only) Approve(context.Context, string, memproxy.Review) (memproxy.Tallied, error) {
 	o.approved++
 	return memproxy.Tallied{}, nil
 }
 
-func (o *only) Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error) {
+func (o *only) List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error) {
 	return memproxy.HoldPage{}, nil
 }
 

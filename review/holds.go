@@ -114,7 +114,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return memproxy.HoldPage{}, err
 	}
-	page, err := c.api.opt.Holds.Holds(c.ctx(), f)
+	page, err := c.api.opt.Holds.List(c.ctx(), f)
 	if page.Holds == nil {
 		page.Holds = []memproxy.HeldWrite{}
 	}
@@ -123,7 +123,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 
 // hold returns the hold of the path, if it is of the reviewer's tenants.
 func (c *call) hold() (memproxy.HeldWrite, error) {
-	h, err := c.api.opt.Holds.Hold(c.ctx(), c.req.PathValue("id"))
+	h, err := c.api.opt.Holds.Get(c.ctx(), c.req.PathValue("id"))
 	if err == nil && !c.allowed(h.Tenant) {
 		err = notFound()
 	}
@@ -143,7 +143,7 @@ func showHold(c *call) (HoldView, error) {
 	if err != nil {
 		return HoldView{}, err
 	}
-	_, content, err := c.api.opt.Holds.HoldContent(c.ctx(), h.ID)
+	_, content, err := c.api.opt.Holds.Content(c.ctx(), h.ID)
 	if errors.Is(err, memproxy.ErrGone) {
 		view.Gone = true
 		return view, nil
@@ -192,7 +192,7 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	if review.AuthorGone != "" && !in.AuthorGone {
 		return Settled{}, problemAuthorGone(review.AuthorGone)
 	}
-	tally, err := c.api.opt.Holds.ApproveHold(c.ctx(), h.ID, review)
+	tally, err := c.api.opt.Holds.Approve(c.ctx(), h.ID, review)
 	if err != nil {
 		return Settled{}, err
 	}
@@ -214,7 +214,7 @@ func (c *call) authorGone(id string) (why string, err error) {
 	if c.api.opt.Runner == nil {
 		return "", nil // whoever sends it asks
 	}
-	_, content, err := c.api.opt.Holds.HoldContent(c.ctx(), id)
+	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
 	case errors.Is(err, memproxy.ErrGone):
 		return "", nil
@@ -245,7 +245,7 @@ func rejectHold(c *call, in Reason) (Settled, error) {
 	if err != nil {
 		return Settled{}, err
 	}
-	if err := c.api.opt.Holds.RejectHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
+	if err := c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
 		return Settled{}, err
 	}
 	h, err = c.hold()
@@ -257,7 +257,7 @@ func shredHold(c *call, in Reason) (Settled, error) {
 	if err != nil {
 		return Settled{}, err
 	}
-	if err := c.api.opt.Holds.ShredHold(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
+	if err := c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
 		return Settled{}, err
 	}
 	h, err = c.hold()
@@ -273,7 +273,7 @@ func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 		return Settled{}, memproxy.ErrOwnReview
 	}
 	result := memproxy.HoldResult{Detail: "resolved by " + c.who.ID}
-	if err := c.api.opt.Holds.ResolveHold(c.ctx(), h.ID, in.Outcome, result); err != nil {
+	if err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, result); err != nil {
 		return Settled{}, err
 	}
 	tally := memproxy.Tallied{Settled: true, Have: 1, Need: 1}
@@ -310,7 +310,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 			return BatchAnswer{}, err
 		}
 	}
-	done, err := c.api.opt.Holds.ReviewHolds(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
+	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil && c.api.opt.Runner != nil {
 		c.api.opt.Runner.Wake() // there may be hundreds: nobody waits for them
 	}
@@ -320,7 +320,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 // authorsThere refuses the approval of a group in which an author could not write
 // any more: such a write is approved by itself.
 func (c *call) authorsThere(tenant string, in BatchRequest) error {
-	page, err := c.api.opt.Holds.Holds(c.ctx(), memproxy.HoldFilter{
+	page, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
 	})
 	for i := range page.Holds {

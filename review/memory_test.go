@@ -225,7 +225,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 			}
 			r.clock.Pass(leaseOver)
 			must(t, "recover", runner.Recover(t.Context()))
-			h, err := r.ledger.Hold(t.Context(), "h")
+			h, err := r.ledger.Holds.Get(t.Context(), "h")
 			if want := map[bool]int{true: 1, false: 2}[found]; err != nil || h.State != memproxy.HoldDone || len(r.up.sent) != want {
 				t.Errorf("%s, sent %d times, %v; want %d", h.State, len(r.up.sent), err, want)
 			}
@@ -258,7 +258,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 // Proves EDGE-11, EDGE-15.
 func TestApprovalThatLostItsRace(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
-		store := o.Holds.(*ledger.Ledger)
+		store := o.Holds.(ledger.Holds)
 		var err error
 		o.Runner, err = review.NewRunner(review.RunnerOptions{
 			Store: rejectedFirst{store}, Replayer: &upstream{status: 200}, Recorder: o.Recorder, Clock: o.Clock, Log: o.Log,
@@ -268,7 +268,7 @@ func TestApprovalThatLostItsRace(t *testing.T) {
 	r.hold("h", "text")
 	_, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", "h"), review.ApproveRequest{Reason: "fine"})
 	wantStatus(t, "approved and rejected at once", err, 409)
-	if h, err := r.ledger.Hold(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
+	if h, err := r.ledger.Holds.Get(t.Context(), "h"); err != nil || h.State != memproxy.HoldRejected || h.Reviewer != "ann" {
 		t.Errorf("%s by %s, %v", h.State, h.Reviewer, err)
 	}
 	if acts := r.audit.acts(); acts[len(acts)-1] != "hold.approve:refused:state" {
@@ -276,13 +276,13 @@ func TestApprovalThatLostItsRace(t *testing.T) {
 	}
 }
 
-// rejectedFirst is a ledger in which another reviewer is faster than whoever
+// rejectedFirst are holds of which another reviewer is faster than whoever
 // claims a hold.
-type rejectedFirst struct{ *ledger.Ledger }
+type rejectedFirst struct{ ledger.Holds }
 
-func (s rejectedFirst) ClaimHold(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
-	if err := s.RejectHold(ctx, id, memproxy.Review{Reviewer: "ann"}); err != nil {
+func (s rejectedFirst) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
+	if err := s.Reject(ctx, id, memproxy.Review{Reviewer: "ann"}); err != nil {
 		return memproxy.Replay{}, err
 	}
-	return s.Ledger.ClaimHold(ctx, id, lease)
+	return s.Holds.Claim(ctx, id, lease)
 }

@@ -64,16 +64,16 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	}
 	defer done()
 	ctx = context.WithoutCancel(ctx)
-	claim, err := r.opt.Store.ClaimHold(ctx, id, 2*r.opt.Timeout)
+	claim, err := r.opt.Store.Claim(ctx, id, 2*r.opt.Timeout)
 	if errors.Is(err, memproxy.ErrState) {
-		return r.opt.Store.Hold(ctx, id)
+		return r.opt.Store.Get(ctx, id)
 	}
 	if err != nil {
 		return memproxy.HeldWrite{}, err
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
-		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.ReleaseHold(ctx, id, claim.Token))
+		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
 	// Whoever approved it could not know: by a change of the rules, or before that.
 	gone := r.authorGone(claim.Content)
@@ -90,15 +90,15 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	defer cancel()
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:
-		err = r.opt.Store.FinishHold(settling, id, claim.Token, sent.Result)
+		err = r.opt.Store.Finish(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeRefused:
 		r.opt.Log.WarnContext(ctx, "memproxy refused to send an approved write", "hold", id, "reason", sent.Result.Detail)
-		err = r.opt.Store.FailHold(settling, id, claim.Token, sent.Result)
+		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeRejected:
-		err = r.opt.Store.FailHold(settling, id, claim.Token, sent.Result)
+		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
-		err = r.opt.Store.ReleaseHold(settling, id, claim.Token)
+		err = r.opt.Store.Release(settling, id, claim.Token)
 	case memproxy.OutcomeUnknown: // it stays claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
@@ -107,7 +107,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
-	return r.opt.Store.Hold(settling, id)
+	return r.opt.Store.Get(settling, id)
 }
 
 // authorGone is why the author of a write could not write it any more, "" where it
@@ -150,7 +150,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 	filter := memproxy.HoldFilter{State: memproxy.HoldApproved}
 	for {
-		page, err := r.opt.Store.Holds(ctx, filter)
+		page, err := r.opt.Store.List(ctx, filter)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -196,7 +196,7 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	if found {
 		to, came = memproxy.HoldDone, memproxy.Act{Stage: memproxy.ActDone}
 	}
-	if err := r.opt.Store.ResolveHold(ctx, h.ID, to, result); err != nil {
+	if err := r.opt.Store.Resolve(ctx, h.ID, to, result); err != nil {
 		return err
 	}
 	r.told(ctx, &h, came, result)

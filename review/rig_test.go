@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	_ review.HoldStore    = (*ledger.Ledger)(nil)
+	_ review.HoldStore    = ledger.Holds{}
 	_ review.MemoryStore  = (*ledger.Ledger)(nil)
 	_ review.SessionStore = (*ledger.Ledger)(nil)
 	_ review.NoticeStore  = (*ledger.Ledger)(nil)
@@ -177,14 +177,14 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: r.up, Roller: r.roller, Recorder: r.audit, Clock: r.clock.Now, Log: log})
+	r.runner, err = review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: r.up, Roller: r.roller, Recorder: r.audit, Clock: r.clock.Now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Holds: r.ledger, Memories: r.ledger, Sessions: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
+		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
 		Backends: []string{"mem0", "letta"},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{
@@ -211,7 +211,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 func (r *rig) hold(id, text string) memproxy.HeldWrite {
 	r.t.Helper()
 	h, c := ledgertest.Held(id, text)
-	h, err := r.ledger.PutHold(r.t.Context(), h, c)
+	h, err := r.ledger.Holds.Put(r.t.Context(), h, c)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ const leaseOver = 5 * time.Minute
 // asking is a runner whose backend can be asked.
 func (r *rig) asking() *review.Runner {
 	r.t.Helper()
-	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: askable{r.up}, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: askable{r.up}, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -13,24 +13,24 @@ import (
 // other error is breakage.
 type HoldStore interface {
 	ReplayStore
-	Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
-	HoldContent(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
-	ApproveHold(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
-	RejectHold(ctx context.Context, id string, r memproxy.Review) error
-	ReviewHolds(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
-	ShredHold(ctx context.Context, id string, r memproxy.Review) error
+	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
+	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
+	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
+	Reject(ctx context.Context, id string, r memproxy.Review) error
+	ReviewGroup(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
+	Shred(ctx context.Context, id string, r memproxy.Review) error
 }
 
 // ReplayStore is what a Runner needs.
 type ReplayStore interface {
-	Hold(ctx context.Context, id string) (memproxy.HeldWrite, error)
-	Holds(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
-	ClaimHold(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error)
-	FinishHold(ctx context.Context, id, token string, r memproxy.HoldResult) error
-	FailHold(ctx context.Context, id, token string, r memproxy.HoldResult) error
-	ReleaseHold(ctx context.Context, id, token string) error
+	Get(ctx context.Context, id string) (memproxy.HeldWrite, error)
+	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
+	Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error)
+	Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error
+	Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error
+	Release(ctx context.Context, id, token string) error
 	Stranded(context.Context) ([]memproxy.HeldWrite, error)
-	ResolveHold(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
+	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
 }
 
 // MemoryStore keeps what became of memories.

@@ -143,7 +143,7 @@ func holdPattern(c *call) (PatternView, error) {
 	if err != nil {
 		return PatternView{}, err
 	}
-	_, content, err := c.api.opt.Holds.HoldContent(c.ctx(), h.ID)
+	_, content, err := c.api.opt.Holds.Content(c.ctx(), h.ID)
 	if err != nil {
 		return PatternView{}, err
 	}

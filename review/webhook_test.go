@@ -102,8 +102,8 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("told %+v", body)
 	}
 	r.clock.Pass(time.Hour)
-	_, err := r.ledger.AgeHolds(t.Context(), r.clock.Now())
-	must(t, "AgeHolds", err)
+	_, err := r.ledger.Holds.Age(t.Context(), r.clock.Now())
+	must(t, "Holds.Age", err)
 	r.deliver(w, hook, 1)
 	if got := hook.got[1]; got.Kind != memproxy.NoticeAged || !strings.Contains(got.Text, "waited long") {
 		t.Errorf("told %+v", got)

@@ -15,7 +15,7 @@ import (
 func TestAPartialReplayerIsRefused(t *testing.T) {
 	r := newRig(t)
 	try := func(p review.Replayer) error {
-		_, err := review.NewRunner(review.RunnerOptions{Store: r.ledger, Replayer: p, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
+		_, err := review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: p, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})
 		return err
 	}
 	if err := try(r.up); err != nil {

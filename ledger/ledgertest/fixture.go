@@ -93,9 +93,9 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		}
 	}
 	var waiting []string
-	page, err := l.Holds(ctx, memproxy.HoldFilter{Tenant: "acme"})
+	page, err := l.Holds.List(ctx, memproxy.HoldFilter{Tenant: "acme"})
 	for _, h := range page.Holds {
-		_, c, err := l.HoldContent(ctx, h.ID)
+		_, c, err := l.Holds.Content(ctx, h.ID)
 		waiting = append(waiting, fmt.Sprint(h.ID, " ", h.State, " ", len(c.Body) > 0, " ", err == nil))
 	}
 	if want := []string{"h0 pending true true", "h1 approved true true", "h2 rejected true true", "h3 pending true true"}; err != nil || !slices.Equal(waiting, want) {

@@ -155,16 +155,16 @@ func Held(id, text string) (memproxy.HeldWrite, memproxy.HoldContent) {
 func hold(t *testing.T, l Life, id, text string) memproxy.HeldWrite {
 	t.Helper()
 	h, c := Held(id, text)
-	h, err := l.PutHold(t.Context(), h, c)
+	h, err := l.Holds.Put(t.Context(), h, c)
 	if err != nil {
-		t.Fatalf("PutHold: %v", err)
+		t.Fatalf("Holds.Put: %v", err)
 	}
 	return h
 }
 
 func wantState(t *testing.T, l Life, id string, want memproxy.HoldState) memproxy.HeldWrite {
 	t.Helper()
-	h, err := l.Other.Hold(t.Context(), id)
+	h, err := l.Other.Holds.Get(t.Context(), id)
 	if err != nil || h.State != want {
 		t.Fatalf("hold %s is %q, %v; want %q", id, h.State, err, want)
 	}

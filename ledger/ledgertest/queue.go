@@ -16,7 +16,7 @@ func reevaluated(t *testing.T, l Life) {
 	for _, id := range []string{"good", "bad", "odd", "worse", "same", "settled"} {
 		hold(t, l, id, "text of "+id)
 	}
-	must(t, "reject", l.RejectHold(t.Context(), "settled", by("human:ann")))
+	must(t, "reject", l.Holds.Reject(t.Context(), "settled", by("human:ann")))
 	verdicts := map[string]memproxy.Reevaluation{
 		"good":  {Verdict: memproxy.Allow, Release: true, Policy: "p2"},
 		"bad":   {Verdict: memproxy.Deny, Reject: true, Policy: "p2", Reasons: []memproxy.Reason{{Code: memproxy.PolicyForbid}}},
@@ -25,7 +25,7 @@ func reevaluated(t *testing.T, l Life) {
 		"same":  {Verdict: memproxy.Hold, Policy: "p2", Score: 7},
 	}
 	var after []string
-	n, err := l.ReevaluateHolds(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	n, err := l.Holds.Reevaluate(t.Context(), "p2", func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
 		if want := "text of " + h.ID; c.Texts[0].Text != want {
 			t.Errorf("content %q", c.Texts[0].Text)
 		}
@@ -66,7 +66,7 @@ func reevaluated(t *testing.T, l Life) {
 	// is no verdict is asked for again.
 	for _, policy := range []string{"p2", "p3", "p3"} {
 		asked := 0
-		_, err := l.ReevaluateHolds(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {
+		_, err := l.Holds.Reevaluate(t.Context(), policy, func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error) {
 			asked++
 			return memproxy.Reevaluation{}, nil
 		}, nil)
@@ -79,9 +79,9 @@ func reevaluated(t *testing.T, l Life) {
 func shredded(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "h", "a text")
-	must(t, "shred", l.ShredHold(ctx, "h", by("human:ann")))
-	must(t, "shred again", l.ShredHold(ctx, "h", by("human:ann")))
-	_, _, err := l.Other.HoldContent(ctx, "h")
+	must(t, "shred", l.Holds.Shred(ctx, "h", by("human:ann")))
+	must(t, "shred again", l.Holds.Shred(ctx, "h", by("human:ann")))
+	_, _, err := l.Other.Holds.Content(ctx, "h")
 	wantErr(t, "content", err, ledger.ErrShredded)
 	wantState(t, l, "h", memproxy.HoldRejected)
 }
@@ -89,21 +89,21 @@ func shredded(t *testing.T, l Life) {
 func agedAndPruned(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "old", "a text")
-	must(t, "reject", l.RejectHold(ctx, hold(t, l, "settled", "b text").ID, by("human:ann")))
+	must(t, "reject", l.Holds.Reject(ctx, hold(t, l, "settled", "b text").ID, by("human:ann")))
 	l.Clock.Pass(time.Hour)
 	hold(t, l, "new", "c text")
-	aged, err := l.AgeHolds(ctx, l.Clock.Now().Add(-time.Minute))
+	aged, err := l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute))
 	if err != nil || len(aged) != 1 || aged[0].ID != "old" {
 		t.Errorf("aged: %v, %v", aged, err)
 	}
-	if again, err := l.AgeHolds(ctx, l.Clock.Now().Add(-time.Minute)); err != nil || len(again) != 0 {
+	if again, err := l.Holds.Age(ctx, l.Clock.Now().Add(-time.Minute)); err != nil || len(again) != 0 {
 		t.Errorf("told of twice: %v, %v", again, err)
 	}
-	n, err := l.PruneHolds(ctx, l.Clock.Now().Add(-time.Minute))
+	n, err := l.Holds.Prune(ctx, l.Clock.Now().Add(-time.Minute))
 	if err != nil || n != 1 {
 		t.Errorf("pruned %d, %v", n, err)
 	}
-	_, err = l.Hold(ctx, "settled")
+	_, err = l.Holds.Get(ctx, "settled")
 	wantErr(t, "a pruned one", err, ledger.ErrUnknown)
 	wantState(t, l, "old", memproxy.HoldPending)
 }
@@ -113,10 +113,10 @@ func holdBound(t *testing.T, l Life) {
 		hold(t, l, fmt.Sprint("h", i), "x")
 	}
 	h, c := Held("more", "x")
-	_, err := l.PutHold(t.Context(), h, c)
+	_, err := l.Holds.Put(t.Context(), h, c)
 	wantErr(t, "one too many", err, ledger.ErrFull)
 	h.Tenant = "other"
-	_, err = l.PutHold(t.Context(), h, c)
+	_, err = l.Holds.Put(t.Context(), h, c)
 	must(t, "another tenant", err)
 }
 

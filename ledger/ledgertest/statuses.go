@@ -223,21 +223,21 @@ func contested(t *testing.T, l Life) {
 	d.ID = "n"
 	for _, d.Decision = range []string{"rejected", "approved"} {
 		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
-		_, err := l.PutHold(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
-		must(t, "PutHold", err)
+		_, err := l.Holds.Put(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
+		must(t, "Holds.Put", err)
 	}
-	must(t, "RejectHold", l.RejectHold(ctx, "rejected", by("human:ann")))
+	must(t, "Holds.Reject", l.Holds.Reject(ctx, "rejected", by("human:ann")))
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("one dissent is still open")
 	}
-	_, err = l.ApproveHold(ctx, "approved", by("human:ann"))
-	must(t, "ApproveHold", err)
+	_, err = l.Holds.Approve(ctx, "approved", by("human:ann"))
+	must(t, "Holds.Approve", err)
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("approved, and not written yet")
 	}
-	claim, err := l.ClaimHold(ctx, "approved", time.Minute)
-	must(t, "ClaimHold", err)
-	must(t, "FinishHold", l.FinishHold(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
+	claim, err := l.Holds.Claim(ctx, "approved", time.Minute)
+	must(t, "Holds.Claim", err)
+	must(t, "Holds.Finish", l.Holds.Finish(ctx, "approved", claim.Token, memproxy.HoldResult{Status: 200}))
 	if st := status(t, l, "n"); st.Contested {
 		t.Error("no dissent is open")
 	}
@@ -316,13 +316,13 @@ func maintained(t *testing.T, l Life) {
 		appendAll(t, l, Version("m", fmt.Sprint(i)))
 	}
 	hold(t, l, "h", "text")
-	must(t, "reject", l.RejectHold(ctx, "h", by("human:ann")))
+	must(t, "reject", l.Holds.Reject(ctx, "h", by("human:ann")))
 	hold(t, l, "waits", "text")
 	maintain()
 	wantState(t, l, "h", memproxy.HoldRejected)
 	l.Clock.Pass(400 * 24 * time.Hour)
 	maintain()
-	_, err := l.Hold(ctx, "h")
+	_, err := l.Holds.Get(ctx, "h")
 	wantErr(t, "a hold that was settled", err, ledger.ErrUnknown)
 	wantState(t, l, "waits", memproxy.HoldPending)
 	if st := status(t, l, "gone"); st.State != "" {

@@ -92,7 +92,7 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
 	left := 0
-	settled, err := k.Ledger.ReevaluateHolds(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	settled, err := k.Ledger.Holds.Reevaluate(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
 		v := k.Rule(ctx, h, c)
 		if v.Policy == "" {
 			left++
@@ -180,7 +180,7 @@ func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.
 func (k *Keeper) age(ctx context.Context, now time.Time) error {
 	var errs []error
 	if d := k.Config.Review.Age.Time(); d > 0 {
-		old, err := k.Ledger.AgeHolds(ctx, now.Add(-d))
+		old, err := k.Ledger.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
 		} else if len(old) > 0 {
