@@ -82,7 +82,7 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 // approve, and the notices.
 func (s *App) openReview() error {
 	var err error
-	roller, err := review.NewRoller(review.RollerOptions{Store: s.ledger, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
+	roller, err := review.NewRoller(review.RollerOptions{Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *App) openReview() error {
 	}
 	s.review, err = review.New(review.Options{
 		Backends: backends,
-		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
+		Holds:    s.ledger.Holds, Memories: s.ledger, Sessions: s.ledger.Sessions, Reviewers: reviewersOf(c.Reviewers), Recorder: s.audit, Runner: s.runner, Roller: roller, Custodian: s.custodian, Jobs: s.jobs,
 		Need: c.Need, Clock: s.clock, NewID: newID, Log: s.log,
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *App) openReview() error {
 			kinds[i] = memproxy.NoticeKind(k)
 		}
 		s.webhooks, err = review.NewWebhooks(review.WebhookOptions{
-			Store: s.ledger, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
+			Store: s.ledger.Notices, URL: w.URL, Secret: []byte(w.Key.Reveal()), Kinds: kinds, Clock: s.clock, Jitter: rand.Float64, Log: s.log,
 		})
 	}
 	return err

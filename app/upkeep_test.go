@@ -180,9 +180,9 @@ func TestSessionsLock(t *testing.T) {
 	if a := r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2"); a.status != 200 {
 		t.Errorf("another session: %d %s", a.status, a.body)
 	}
-	s, err := r.car.ledger.Session(t.Context(), "acme", "s1")
+	s, err := r.car.ledger.Sessions.Get(t.Context(), "acme", "s1")
 	if err == nil {
-		err = r.car.ledger.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
+		err = r.car.ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
 	}
 	if err != nil {
 		t.Fatal(err)

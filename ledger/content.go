@@ -162,10 +162,26 @@ func scanRollback(s scanner) (memproxy.Rollback, error) {
 	return r, err
 }
 
-// BeginRollback notes that a memory is about to be made what it was. It is
-// durable on return: whatever ends this process, UnfinishedRollbacks tells of
+// Rollbacks are those of memories that are not over.
+type Rollbacks struct{ *store }
+
+// KeepFound keeps what stands in the backend and no version has, before it is
+// overwritten: it is in the history when this returns.
+func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
+	if rs.opt.Vault == nil {
+		return ErrNoVault
+	}
+	in, err := sealed(found)
+	if err != nil {
+		return err
+	}
+	return rs.do(ctx, &job{durable: true, also: func(t *transaction) error { return each(t, in, keepFound) }})
+}
+
+// Begin notes that a memory is about to be made what it was. It is
+// durable on return: whatever ends this process, Unfinished returns
 // it. ErrState while another rollback of the memory is not over.
-func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
+func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	if err := validKey(r.MemoryKey); err != nil {
 		return err
 	}
@@ -177,7 +193,7 @@ func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease t
 	if r.Decision == "" || r.Number < 1 {
 		return refused("a rollback has a decision and a version")
 	}
-	return l.change(ctx, func(t *transaction) error {
+	return rs.change(ctx, func(t *transaction) error {
 		now := t.store.opt.Clock()
 		n, err := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
@@ -188,15 +204,15 @@ func (l *Ledger) BeginRollback(ctx context.Context, r memproxy.Rollback, lease t
 	})
 }
 
-// UnfinishedRollbacks claims the rollbacks whose lease is over, for another
+// Unfinished claims the rollbacks whose lease is over, for another
 // lease, and returns them, the oldest first.
-func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
-	now := l.opt.Clock()
-	waiting, err := glance(ctx, l.store, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
+	now := rs.opt.Clock()
+	waiting, err := glance(ctx, rs.store, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	return changed(ctx, l.store, func(t *transaction) (out []memproxy.Rollback, err error) {
+	return changed(ctx, rs.store, func(t *transaction) (out []memproxy.Rollback, err error) {
 		for _, decision := range waiting {
 			mine, err := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
 				micros(now.Add(lease)), decision, micros(now))
@@ -209,11 +225,11 @@ func (l *Ledger) UnfinishedRollbacks(ctx context.Context, lease time.Duration) (
 	})
 }
 
-// EndRollback keeps the version that a rollback made, if it made one, and
+// End keeps the version that a rollback made, if it made one, and
 // forgets the rollback, both or neither. What was ended before stays as it is:
 // then the version that is there comes back.
-func (l *Ledger) EndRollback(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
-	if l.opt.Vault == nil {
+func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
+	if rs.opt.Vault == nil {
 		return memproxy.Version{}, ErrNoVault
 	}
 	if made != nil {
@@ -221,7 +237,7 @@ func (l *Ledger) EndRollback(ctx context.Context, decision string, made *memprox
 			return memproxy.Version{}, err
 		}
 	}
-	return changed(ctx, l.store, func(t *transaction) (memproxy.Version, error) {
+	return changed(ctx, rs.store, func(t *transaction) (memproxy.Version, error) {
 		if _, err := t.run(`DELETE FROM rollback WHERE decision = ?`, decision); err != nil || made == nil {
 			return memproxy.Version{}, err
 		}

@@ -207,19 +207,6 @@ func each[T any](t *transaction, all []T, f func(*transaction, *T) error) error 
 	return nil
 }
 
-// KeepFound keeps what stands in the backend and no version has, before it is
-// overwritten: it is in the history when this returns.
-func (l *Ledger) KeepFound(ctx context.Context, found ...memproxy.Version) error {
-	if l.opt.Vault == nil {
-		return ErrNoVault
-	}
-	in, err := sealed(found)
-	if err != nil {
-		return err
-	}
-	return l.do(ctx, &job{durable: true, also: func(t *transaction) error { return each(t, in, keepFound) }})
-}
-
 // coming are the memories of which something is on its way.
 type coming struct {
 	mu   sync.Mutex

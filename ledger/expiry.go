@@ -336,7 +336,7 @@ type Removed struct {
 // Maintain removes what is older than its retention. Call it now and then; it
 // may be stopped and called again, and one part's failure does not keep the
 // others from being done. What expires and what ends is not its business: see
-// Expire, Purgeable, DeletedBefore, EndSessions, Holds.Age.
+// Expire, Purgeable, DeletedBefore, Sessions.End, Holds.Age.
 func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	before := func(d, def time.Duration) time.Time {
 		if d <= 0 {

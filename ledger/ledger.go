@@ -55,7 +55,10 @@ const chunk = 1000
 // All are safe for concurrent use.
 type Ledger struct {
 	*store
-	Holds Holds
+	Holds     Holds
+	Sessions  Sessions
+	Notices   Notices
+	Rollbacks Rollbacks
 }
 
 // store is what the ledger and its parts share: the database, what is kept of it in

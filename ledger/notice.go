@@ -50,18 +50,21 @@ func shown(data any) any {
 	return data
 }
 
-// Notices gives the caller notices to deliver that are due, oldest first, at
+// Notices are what happened and is to be delivered to a webhook.
+type Notices struct{ *store }
+
+// Due gives the caller notices to deliver that are due, oldest first, at
 // most limit of them. Nobody else gets them for the length of the lease; what
 // is not Delivered or Delayed by then is given out again. So each is delivered
 // at least once, and now and then twice. Next is when the first of all that are
 // left, or given out, is due; zero is never.
-func (l *Ledger) Notices(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
-	now := l.opt.Clock()
+func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
+	now := ns.opt.Clock()
 	type found struct {
 		mine []memproxy.Notice
 		next sql.NullInt64
 	}
-	out, err := changed(ctx, l.store, func(t *transaction) (out found, err error) {
+	out, err := changed(ctx, ns.store, func(t *transaction) (out found, err error) {
 		due, err := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
 			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
 		if err != nil {
@@ -94,16 +97,16 @@ func scanNotice(s scanner) (memproxy.Notice, error) {
 }
 
 // Delivered forgets a notice that reached its reader, or is given up.
-func (l *Ledger) Delivered(ctx context.Context, id string) error {
-	return l.change(ctx, func(t *transaction) error {
+func (ns Notices) Delivered(ctx context.Context, id string) error {
+	return ns.change(ctx, func(t *transaction) error {
 		_, err := t.run(`DELETE FROM notice WHERE id = ?`, id)
 		return err
 	})
 }
 
 // Delayed notes that a notice could not be delivered and when it is due again.
-func (l *Ledger) Delayed(ctx context.Context, id string, due time.Time, why string) error {
-	return l.change(ctx, func(t *transaction) error {
+func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
+	return ns.change(ctx, func(t *transaction) error {
 		_, err := t.run(`UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
 		return err
 	})

@@ -27,7 +27,7 @@ func TestNobodysNoticesPushOthersOut(t *testing.T) {
 		flag("evil", n)
 	}
 	flag("acme", 2)
-	list, _, err := l.Notices(t.Context(), 100, time.Minute)
+	list, _, err := l.Notices.Due(t.Context(), 100, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +61,17 @@ func TestWhoDeliversIsToldOfNotices(t *testing.T) {
 		if len(noticed) != want {
 			t.Fatalf("%s is told %d times", name, len(noticed))
 		}
-		due, next, err := l.Notices(t.Context(), 10, time.Minute)
+		due, next, err := l.Notices.Due(t.Context(), 10, time.Minute)
 		if err != nil || len(due) != want || next.IsZero() != (want == 0) || want == 1 && next.Sub(clock.Now()).Round(time.Second) != time.Minute {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
 		}
 		for _, n := range due {
-			if err := l.Delivered(t.Context(), n.ID); err != nil {
+			if err := l.Notices.Delivered(t.Context(), n.ID); err != nil {
 				t.Fatal(err)
 			}
 			<-noticed
 		}
-		if due, next, err := l.Notices(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {
+		if due, next, err := l.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(due) > 0 || !next.IsZero() {
 			t.Errorf("%s: %+v, more at %v, %v", name, due, next, err)
 		}
 	}

@@ -74,7 +74,7 @@ type Options struct {
 	// Locks say how many rejections lock writes, and for how long. Nil are the
 	// defaults.
 	Locks *memproxy.LockLimits
-	// Noticed has notices queued for whoever delivers them (Notices, Delivered):
+	// Noticed has notices queued for whoever delivers them (Notices.Due, Delivered):
 	// when a hold is put or ages, when a session is locked or ends, and when a
 	// memory is flagged or quarantined. It is told that some were, once they are
 	// committed, is called by the writer and must not block. Nil: there is no

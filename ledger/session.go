@@ -191,10 +191,14 @@ func tally(s *memproxy.Session, reasons []memproxy.Reason) {
 	s.Reasons = s.Reasons[:min(len(s.Reasons), maxReasons)]
 }
 
-// Session returns a record by its id, or by the caller's name of a session that
+// Sessions are the records of rejections, of sessions and of callers, as people
+// look at them. A write goes by SessionLocked and NoteSession.
+type Sessions struct{ *store }
+
+// Get returns a record by its id, or by the caller's name of a session that
 // only one has, with its reasons and its newest refusals. ErrUnknown when there is
 // none, ErrState when several have the name.
-func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Session, error) {
+func (ss Sessions) Get(ctx context.Context, tenant, id string) (memproxy.Session, error) {
 	if storable(tenant) != nil || storable(id) != nil {
 		return memproxy.Session{}, ErrUnknown
 	}
@@ -202,12 +206,12 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 	for _, by := range [...]struct{ where, id string }{
 		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
 	} {
-		found, err := glance(ctx, l.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
+		found, err := glance(ctx, ss.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
 		case len(found) == 1:
-			l.opt.lock(&found[0])
+			ss.opt.lock(&found[0])
 			return found[0], nil
 		case len(found) > 1:
 			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one", ErrState)
@@ -216,9 +220,9 @@ func (l *Ledger) Session(ctx context.Context, tenant, id string) (memproxy.Sessi
 	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
 }
 
-// Sessions returns a page of records with their reasons: those that are locked, or
+// List returns a page of records with their reasons: those that are locked, or
 // all of them.
-func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
+func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
 	if err := cmp.Or(storable(f.Tenant), storable(f.Principal), storable(f.After)); err != nil {
 		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
 	}
@@ -228,12 +232,12 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 	}
 	where := ``
 	if !f.All {
-		where = ` AND ` + l.opt.inForce()
+		where = ` AND ` + ss.opt.inForce()
 	}
-	found, err := glance(ctx, l.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
+	found, err := glance(ctx, ss.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
 		WHERE id > ?1 AND ?2 IN ('', tenant) AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, f.After, f.Tenant, f.Principal, n+1)
 	for i := range found {
-		l.opt.lock(&found[i])
+		ss.opt.lock(&found[i])
 	}
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
@@ -246,11 +250,11 @@ func (l *Ledger) Sessions(ctx context.Context, f memproxy.SessionFilter) (mempro
 
 // Unlock lets a record's writes through again, with no rejection against it.
 // ErrState when it is not locked, ErrOwnReview for its own principal.
-func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
+func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
 	}
-	return l.change(ctx, func(t *transaction) error {
+	return ss.change(ctx, func(t *transaction) error {
 		found, err := rows(t, scanSession, `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns+`, '[]'`, tenant, id)
 		switch {
 		case err != nil:
@@ -268,10 +272,10 @@ func (l *Ledger) Unlock(ctx context.Context, tenant, id string, r memproxy.Revie
 	})
 }
 
-// EndSessions ends the sessions in which nothing happened since a time and returns
+// End ends the sessions in which nothing happened since a time and returns
 // how many; of those in which something was refused or held it queues a notice.
-func (l *Ledger) EndSessions(ctx context.Context, idleSince time.Time) (int, error) {
-	return inSteps(ctx, l.store, job{}, endStep, func(t *transaction) (int, error) {
+func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
+	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
 		ended, err := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
 			max(1, micros(t.store.opt.Clock())), micros(idleSince), endStep)

@@ -92,7 +92,7 @@ func TestRecordsOfRollbacks(t *testing.T) {
 	}
 
 	begin := func(decision string) {
-		must(t, "BeginRollback", r.ledger.BeginRollback(t.Context(), memproxy.Rollback{
+		must(t, "Rollbacks.Begin", r.ledger.Rollbacks.Begin(t.Context(), memproxy.Rollback{
 			MemoryKey: memory, Tenant: "acme", Decision: decision, Reviewer: "human:bob", Reason: "a crash", Number: 2, Before: vs[0].SHA256,
 		}, leaseOver))
 		r.clock.Pass(2 * leaseOver)

@@ -27,8 +27,8 @@ import (
 var (
 	_ review.HoldStore    = ledger.Holds{}
 	_ review.MemoryStore  = (*ledger.Ledger)(nil)
-	_ review.SessionStore = (*ledger.Ledger)(nil)
-	_ review.NoticeStore  = (*ledger.Ledger)(nil)
+	_ review.SessionStore = ledger.Sessions{}
+	_ review.NoticeStore  = ledger.Notices{}
 )
 
 // upstream is a backend that a test steers.
@@ -173,7 +173,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	}
 	t.Cleanup(func() { _ = r.ledger.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.roller, err = review.NewRoller(review.RollerOptions{Store: r.ledger, Applier: r.up, Recorder: r.audit, Clock: r.clock.Now, Log: log})
+	r.roller, err = review.NewRoller(review.RollerOptions{Versions: r.ledger, Rollbacks: r.ledger.Rollbacks, Applier: r.up, Recorder: r.audit, Clock: r.clock.Now, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	acme, all := memproxy.Limit{Values: []string{"acme"}}, memproxy.Limit{All: true}
 	ids := 0
 	opt := review.Options{
-		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
+		Holds: r.ledger.Holds, Memories: r.ledger, Sessions: r.ledger.Sessions, Recorder: r.audit, Runner: r.runner, Roller: r.roller, Clock: r.clock.Now, Log: log,
 		Backends: []string{"mem0", "letta"},
 		NewID:    func() string { ids++; return fmt.Sprint("id-", ids) },
 		Reviewers: []review.Reviewer{

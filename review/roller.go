@@ -12,15 +12,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RollbackStore is what a Roller needs.
+// RollbackStore keeps the rollbacks that are not over.
 type RollbackStore interface {
-	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
-	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 	KeepFound(context.Context, ...memproxy.Version) error
-	BeginRollback(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
-	UnfinishedRollbacks(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
-	EndRollback(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
+	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
+	Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error)
+	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
 }
 
 // Rollback asks for a memory to be made what a version of it was.
@@ -45,8 +42,9 @@ type Applier interface {
 
 // RollerOptions configure a Roller.
 type RollerOptions struct {
-	Store   RollbackStore
-	Applier Applier
+	Versions  VersionStore
+	Rollbacks RollbackStore
+	Applier   Applier
 	// Timeout bounds one rollback, the record of it included; 0 is a minute.
 	// Whoever begins one has it to itself for twice that.
 	Timeout time.Duration
@@ -68,8 +66,8 @@ type Roller struct {
 
 // NewRoller returns a roller.
 func NewRoller(opt RollerOptions) (*Roller, error) {
-	if opt.Store == nil || opt.Applier == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
-		return nil, errors.New("review: a roller needs a store, an applier, a recorder, a clock and a log")
+	if opt.Versions == nil || opt.Rollbacks == nil || opt.Applier == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
+		return nil, errors.New("review: a roller needs stores, an applier, a recorder, a clock and a log")
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -107,14 +105,14 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	// What stands there and no version knows, because it went round memproxy
 	// or is being recorded just now, is kept before it is overwritten.
 	found := memproxy.Version{MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Field: rb.To.Field, Op: memproxy.OpSeal, Text: rb.Now.Text, Metadata: rb.Now.Metadata}
-	if err := r.opt.Store.KeepFound(ctx, found); err != nil {
+	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
 	}
 	before := hashOf(rb.Now.Text)
 	if rb.Newest != "" && rb.Newest != before {
 		return RollbackAnswer{}, errMoved
 	}
-	err = r.opt.Store.BeginRollback(ctx, memproxy.Rollback{
+	err = r.opt.Rollbacks.Begin(ctx, memproxy.Rollback{
 		MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Decision: rb.Decision, Reviewer: rb.Reviewer, Reason: rb.Reason, Number: rb.To.Number, Before: before,
 	}, 2*r.opt.Timeout)
 	if err != nil {
@@ -138,11 +136,11 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:
 	case memproxy.OutcomeRefused, memproxy.OutcomeRejected:
-		_, err := r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+		_, err := r.opt.Rollbacks.End(ctx, rb.Decision, nil)
 		return answer, err
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", rb.Decision, "error", sent.Err)
-		_, err := r.opt.Store.EndRollback(ctx, rb.Decision, nil)
+		_, err := r.opt.Rollbacks.End(ctx, rb.Decision, nil)
 		return RollbackAnswer{}, errors.Join(err, errUnsent)
 	case memproxy.OutcomeUnknown: // it stays begun: Recover asks the backend what became of it
 		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", sent.Result.Status, "error", sent.Err)
@@ -173,7 +171,7 @@ func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (mempro
 			to.Text = now.Text
 		}
 	}
-	made, err := r.opt.Store.EndRollback(ctx, rb.Decision, &memproxy.Version{
+	made, err := r.opt.Rollbacks.End(ctx, rb.Decision, &memproxy.Version{
 		MemoryKey: rb.Memory, Tenant: to.Tenant, Field: to.Field, Op: memproxy.OpRollback, Actor: rb.Reviewer, Trust: memproxy.TrustHuman,
 		Confidence: to.Confidence, Attestation: to.Attestation, Decision: rb.Decision, Score: to.Score, Before: before, Text: to.Text, Metadata: to.Metadata,
 	})
@@ -185,11 +183,11 @@ func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (mempro
 
 // deleted remembers that a memory was deleted in the backend, around memproxy.
 func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
-	last, err := r.opt.Store.History(ctx, k, 0, 1)
+	last, err := r.opt.Versions.History(ctx, k, 0, 1)
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {
 		return err
 	}
-	_, err = r.opt.Store.Append(ctx, memproxy.Version{
+	_, err = r.opt.Versions.Append(ctx, memproxy.Version{
 		MemoryKey: k, Tenant: last[0].Tenant, Field: last[0].Field, Op: memproxy.OpDelete, Trust: memproxy.TrustAnonymous,
 		Attestation: memproxy.AttestationUnknown, Before: last[0].SHA256,
 	})
@@ -207,7 +205,7 @@ func (r *Roller) Cut() { r.sends.sever() }
 // Recover brings rollbacks to their end that nobody is busy with. Call it on
 // start and now and then.
 func (r *Roller) Recover(ctx context.Context) error {
-	left, err := r.opt.Store.UnfinishedRollbacks(ctx, 2*r.opt.Timeout)
+	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.Timeout)
 	if err != nil {
 		return err
 	}
@@ -234,7 +232,7 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
 	defer cancel()
-	to, err := r.opt.Store.Version(ctx, b.MemoryKey, b.Number)
+	to, err := r.opt.Versions.Version(ctx, b.MemoryKey, b.Number)
 	if errors.Is(err, memproxy.ErrGone) || errors.Is(err, memproxy.ErrUnknown) {
 		return r.abandon(ctx, b, "the version's text was destroyed")
 	}
@@ -273,7 +271,7 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 
 func (r *Roller) abandon(ctx context.Context, b memproxy.Rollback, why string) error {
 	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
-	_, err := r.opt.Store.EndRollback(ctx, b.Decision, nil)
+	_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
 	if err == nil {
 		r.ended(ctx, &b, memproxy.ActFailed, "stale", nil)
 	}

@@ -88,7 +88,7 @@ func TestRollbacksAreEnded(t *testing.T) {
 		r := newRig(t)
 		vs := remembered(r)
 		b := memproxy.Rollback{MemoryKey: memory, Tenant: "acme", Decision: "d", Reviewer: "human:bob", Reason: "x", Number: 1, Before: vs[2].SHA256}
-		must(t, "BeginRollback", r.ledger.BeginRollback(t.Context(), b, time.Minute))
+		must(t, "Rollbacks.Begin", r.ledger.Rollbacks.Begin(t.Context(), b, time.Minute))
 		r.up.now = tc.now
 		must(t, "Recover", r.roller.Recover(t.Context()))
 		wantOps(t, r, name+", while its process may still be at it")
@@ -100,7 +100,7 @@ func TestRollbacksAreEnded(t *testing.T) {
 		if len(r.up.applied) != tc.applied {
 			t.Errorf("%s: applied %+v", name, r.up.applied)
 		}
-		if left, err := r.ledger.UnfinishedRollbacks(t.Context(), time.Hour); len(left) > 0 || err != nil {
+		if left, err := r.ledger.Rollbacks.Unfinished(t.Context(), time.Hour); len(left) > 0 || err != nil {
 			t.Errorf("%s: left %+v %v", name, left, err)
 		}
 	}

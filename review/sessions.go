@@ -26,7 +26,7 @@ func (c *call) session(named string) (memproxy.Session, error) {
 	if err != nil {
 		return memproxy.Session{}, err
 	}
-	return c.api.opt.Sessions.Session(c.ctx(), tenant, c.req.PathValue("id"))
+	return c.api.opt.Sessions.Get(c.ctx(), tenant, c.req.PathValue("id"))
 }
 
 func listSessions(c *call) (memproxy.SessionPage, error) {
@@ -39,7 +39,7 @@ func listSessions(c *call) (memproxy.SessionPage, error) {
 	if f.Limit, err = queryInt(q, "limit"); err != nil {
 		return memproxy.SessionPage{}, err
 	}
-	page, err := c.api.opt.Sessions.Sessions(c.ctx(), f)
+	page, err := c.api.opt.Sessions.List(c.ctx(), f)
 	if page.Sessions == nil {
 		page.Sessions = []memproxy.Session{}
 	}

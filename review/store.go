@@ -35,22 +35,27 @@ type ReplayStore interface {
 
 // MemoryStore keeps what became of memories.
 type MemoryStore interface {
+	VersionStore
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 	Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error)
-	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
-	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
 	VerifyMemory(context.Context, memproxy.MemoryKey) (memproxy.ChainReport, error)
-	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 	PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error
 	Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error
 	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error)
 }
 
+// VersionStore keeps the versions of memories.
+type VersionStore interface {
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
+	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
+}
+
 // SessionStore keeps the records of sessions.
 type SessionStore interface {
-	Session(ctx context.Context, tenant, id string) (memproxy.Session, error)
-	Sessions(context.Context, memproxy.SessionFilter) (memproxy.SessionPage, error)
+	Get(ctx context.Context, tenant, id string) (memproxy.Session, error)
+	List(context.Context, memproxy.SessionFilter) (memproxy.SessionPage, error)
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 

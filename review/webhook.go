@@ -40,8 +40,8 @@ const (
 // NoticeStore is where notices wait. It outlives the process, so that a crash
 // loses none.
 type NoticeStore interface {
-	// Notices gives out what is due; next is when more is, zero for never.
-	Notices(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
+	// Due gives out what is due; next is when more is, zero for never.
+	Due(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
 	Delivered(ctx context.Context, id string) error
 	Delayed(ctx context.Context, id string, due time.Time, why string) error
 }
@@ -106,7 +106,7 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
 		// Nobody else takes them up while this attempt can still be under way.
-		due, next, err := w.opt.Store.Notices(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
+		due, next, err := w.opt.Store.Due(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
 		if err != nil || len(due) == 0 {
 			return next, err
 		}

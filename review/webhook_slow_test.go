@@ -19,7 +19,7 @@ type oneNotice struct {
 	delayed string
 }
 
-func (s *oneNotice) Notices(context.Context, int, time.Duration) ([]memproxy.Notice, time.Time, error) {
+func (s *oneNotice) Due(context.Context, int, time.Duration) ([]memproxy.Notice, time.Time, error) {
 	if s.given {
 		return nil, time.Time{}, nil
 	}

@@ -59,7 +59,7 @@ func newReceiver(t *testing.T, secret []byte, clock *ledgertest.Clock) *receiver
 func (r *rig) webhooks(url string, key []byte, change ...func(*review.WebhookOptions)) *review.Webhooks {
 	r.t.Helper()
 	opt := review.WebhookOptions{
-		Store: r.ledger, URL: url, Secret: key, Clock: r.clock.Now, Jitter: func() float64 { return 0 },
+		Store: r.ledger.Notices, URL: url, Secret: key, Clock: r.clock.Now, Jitter: func() float64 { return 0 },
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
@@ -145,7 +145,7 @@ func TestWebhookRetries(t *testing.T) {
 func TestWebhookAfterCrash(t *testing.T) {
 	r, key := newRig(t), secret()
 	r.hold("h", "text")
-	if got, _, err := r.ledger.Notices(t.Context(), 10, time.Minute); err != nil || len(got) != 1 { // and dies
+	if got, _, err := r.ledger.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(got) != 1 { // and dies
 		t.Fatal(got, err)
 	}
 	hook := newReceiver(t, key, r.clock)
@@ -227,7 +227,7 @@ func TestWebhookOptions(t *testing.T) {
 	r := newRig(t)
 	for _, url := range []string{"", "ftp://host/s3cret", "https:///s3cret", "https://host:port/s3cret"} {
 		_, err := review.NewWebhooks(review.WebhookOptions{
-			Store: r.ledger, URL: url, Secret: secret(), Clock: r.clock.Now, Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler)})
+			Store: r.ledger.Notices, URL: url, Secret: secret(), Clock: r.clock.Now, Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler)})
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -115,7 +115,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if r, is, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, time.Unix(0, 0)); err != nil || !is || r.Confidence != 200 {
 		t.Errorf("retraction %+v, %v, %v", r, is, err)
 	}
-	if s, err := l.Session(ctx, "acme", "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
+	if s, err := l.Sessions.Get(ctx, "acme", "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
 		t.Errorf("session %+v, %v", s, err)
 	} else if e := s.Refused[3]; e.Decision != "s-3" || e.Principal != "agent:dev" || e.Verdict != memproxy.Deny || e.Route != "POST /v3" ||
 		!e.Time.Equal(s.Struck) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
@@ -127,10 +127,10 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if sealed, err := l.Sealed(ctx, "letta"); err != nil || !sealed {
 		t.Errorf("sealed %v, %v", sealed, err)
 	}
-	if begun, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {
+	if begun, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {
 		t.Errorf("rollbacks %+v, %v", begun, err)
 	}
-	if notices, _, err := l.Notices(ctx, 100, time.Minute); err != nil || len(notices) != 15 {
+	if notices, _, err := l.Notices.Due(ctx, 100, time.Minute); err != nil || len(notices) != 15 {
 		t.Errorf("%d notices, %v", len(notices), err)
 	}
 	if track, err := l.Record(ctx, "acme", "agent:dev"); err != nil || track.Facts != 18 || track.Corrections != 1 {

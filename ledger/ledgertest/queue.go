@@ -52,7 +52,7 @@ func reevaluated(t *testing.T, l Life) {
 		}
 	}
 	told := map[string]bool{}
-	notices, _, err := l.Notices(t.Context(), 20, time.Minute)
+	notices, _, err := l.Notices.Due(t.Context(), 20, time.Minute)
 	must(t, "Notices", err)
 	for _, n := range notices {
 		told[n.Subject] = told[n.Subject] || n.Kind == memproxy.NoticeRuled
@@ -123,7 +123,7 @@ func holdBound(t *testing.T, l Life) {
 func notices(t *testing.T, l Life) {
 	ctx := t.Context()
 	hold(t, l, "h", "secret words")
-	got, _, err := l.Notices(ctx, 10, time.Minute)
+	got, _, err := l.Notices.Due(ctx, 10, time.Minute)
 	if err != nil || len(got) != 1 || got[0].Kind != memproxy.NoticeHold || got[0].Subject != "h" {
 		t.Fatalf("notices: %+v, %v", got, err)
 	}
@@ -131,25 +131,25 @@ func notices(t *testing.T, l Life) {
 	if err := json.Unmarshal(got[0].Data, &told); err != nil || told.ID != "h" {
 		t.Errorf("data %s, %v", got[0].Data, err)
 	}
-	if again, _, err := l.Other.Notices(ctx, 10, time.Minute); err != nil || len(again) != 0 {
+	if again, _, err := l.Other.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("given out twice: %v, %v", again, err)
 	}
 	l.Clock.Pass(2 * time.Minute)
-	again, _, err := l.Other.Notices(ctx, 10, time.Minute)
+	again, _, err := l.Other.Notices.Due(ctx, 10, time.Minute)
 	if err != nil || len(again) != 1 {
 		t.Fatalf("after the lease: %v, %v", again, err)
 	}
-	must(t, "delay", l.Delayed(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
-	if none, _, err := l.Notices(ctx, 10, time.Minute); err != nil || len(none) != 0 {
+	must(t, "delay", l.Notices.Delayed(ctx, got[0].ID, l.Clock.Now().Add(time.Hour), "no\x00 answer\xff"))
+	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("before it is due: %v, %v", none, err)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	if again, _, err = l.Notices(ctx, 10, time.Minute); err != nil || len(again) != 1 || again[0].Attempts != 1 {
+	if again, _, err = l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 1 || again[0].Attempts != 1 {
 		t.Errorf("due again: %+v, %v", again, err)
 	}
-	must(t, "delivered", l.Delivered(ctx, got[0].ID))
+	must(t, "delivered", l.Notices.Delivered(ctx, got[0].ID))
 	l.Clock.Pass(2 * time.Hour)
-	if none, _, err := l.Notices(ctx, 10, time.Minute); err != nil || len(none) != 0 {
+	if none, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(none) != 0 {
 		t.Errorf("after delivery: %v, %v", none, err)
 	}
 }

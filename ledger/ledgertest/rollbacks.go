@@ -17,44 +17,44 @@ func rollbacks(t *testing.T, l Life) {
 		t.Fatal(err)
 	}
 	b := memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1, Before: "ab"}
-	if err := l.BeginRollback(ctx, b, time.Minute); err != nil {
+	if err := l.Rollbacks.Begin(ctx, b, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	other := b
 	other.Decision = "d2"
-	if err := l.BeginRollback(ctx, other, time.Minute); !errors.Is(err, memproxy.ErrState) {
+	if err := l.Rollbacks.Begin(ctx, other, time.Minute); !errors.Is(err, memproxy.ErrState) {
 		t.Errorf("two at a time: %v", err)
 	}
-	if left, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(left) != 0 {
+	if left, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(left) != 0 {
 		t.Errorf("within its lease: %+v %v", left, err)
 	}
 	l.Clock.Pass(time.Minute)
-	left, err := l.UnfinishedRollbacks(ctx, time.Minute)
+	left, err := l.Rollbacks.Unfinished(ctx, time.Minute)
 	if err != nil || len(left) != 1 || left[0].Decision != "d1" || left[0].Before != "ab" || left[0].Number != 1 || left[0].MemoryKey != v.MemoryKey {
 		t.Errorf("after its lease: %+v %v", left, err)
 	}
-	if again, err := l.UnfinishedRollbacks(ctx, time.Minute); err != nil || len(again) != 0 {
+	if again, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("claimed twice: %+v %v", again, err)
 	}
 	made := v
 	made.Op, made.Text, made.Decision = memproxy.OpRollback, "older", "d1"
 	for range 2 {
-		got, err := l.EndRollback(ctx, "d1", &made)
+		got, err := l.Rollbacks.End(ctx, "d1", &made)
 		if err != nil || got.Number != 2 || got.Op != memproxy.OpRollback {
 			t.Errorf("ended: %+v %v", got, err)
 		}
 	}
-	if err := l.BeginRollback(ctx, other, time.Minute); err != nil {
+	if err := l.Rollbacks.Begin(ctx, other, time.Minute); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
-	if _, err := l.EndRollback(ctx, "d2", nil); err != nil {
+	if _, err := l.Rollbacks.End(ctx, "d2", nil); err != nil {
 		t.Errorf("without a version: %v", err)
 	}
 	if vs, err := l.History(ctx, v.MemoryKey, 0, 0); err != nil || len(vs) != 2 {
 		t.Errorf("%+v %v", vs, err)
 	}
 	for name, bad := range map[string]memproxy.Rollback{"no key": {Decision: "d", Number: 1}, "no decision": {MemoryKey: v.MemoryKey, Number: 1}, "no version": {MemoryKey: v.MemoryKey, Decision: "d"}} {
-		if err := l.BeginRollback(ctx, bad, time.Minute); !errors.Is(err, memproxy.ErrRefused) {
+		if err := l.Rollbacks.Begin(ctx, bad, time.Minute); !errors.Is(err, memproxy.ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -71,7 +71,7 @@ func foundTexts(t *testing.T, l Life) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.KeepFound(ctx, Version("m", "a")); err != nil {
+	if err := l.Rollbacks.KeepFound(ctx, Version("m", "a")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Append(ctx, Version("m", "b")); err != nil {

@@ -42,7 +42,7 @@ func sessionLocks(t *testing.T, l Life) {
 	isLocked(true)
 	note(event("d5", memproxy.Deny, memproxy.FieldForbidden), false)
 
-	s, err := l.Other.Session(ctx, "acme", "s1")
+	s, err := l.Other.Sessions.Get(ctx, "acme", "s1")
 	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
 		t.Errorf("session %+v, %v", s, err)
 	}
@@ -52,11 +52,11 @@ func sessionLocks(t *testing.T, l Life) {
 	if e := s.Refused[1]; e.Decision != "d2" || e.Verdict != memproxy.Hold || e.Reasons[0].Detail != "because" || e.Time.IsZero() {
 		t.Errorf("refusal %+v", e)
 	}
-	wantErr(t, "its own principal", l.Unlock(ctx, "acme", "s1", by("agent:dev")), ledger.ErrOwnReview)
-	wantErr(t, "no such session", l.Unlock(ctx, "other", "s1", by("human:ann")), ledger.ErrUnknown)
-	must(t, "Unlock", l.Unlock(ctx, "acme", "s1", by("human:ann")))
+	wantErr(t, "its own principal", l.Sessions.Unlock(ctx, "acme", "s1", by("agent:dev")), ledger.ErrOwnReview)
+	wantErr(t, "no such session", l.Sessions.Unlock(ctx, "other", "s1", by("human:ann")), ledger.ErrUnknown)
+	must(t, "Unlock", l.Sessions.Unlock(ctx, "acme", "s1", by("human:ann")))
 	isLocked(false)
-	wantErr(t, "unlocked already", l.Unlock(ctx, "acme", "s1", by("human:ann")), ledger.ErrState)
+	wantErr(t, "unlocked already", l.Sessions.Unlock(ctx, "acme", "s1", by("human:ann")), ledger.ErrState)
 	note(event("d6", memproxy.Deny), false)
 	note(event("d7", memproxy.Deny), false)
 	note(event("d8", memproxy.Deny), true)
@@ -67,7 +67,7 @@ func sessionLocks(t *testing.T, l Life) {
 	for i := range 130 {
 		note(event(fmt.Sprint("flood", i), memproxy.Deny, memproxy.PolicyForbid), false)
 	}
-	if s, err = l.Session(ctx, "acme", "s1"); err != nil || len(s.Refused) != 25 || s.Rejections != 137 || s.Refused[24].Decision != "flood129" {
+	if s, err = l.Sessions.Get(ctx, "acme", "s1"); err != nil || len(s.Refused) != 25 || s.Rejections != 137 || s.Refused[24].Decision != "flood129" {
 		t.Errorf("%d refusals of %d are kept, %v", len(s.Refused), s.Rejections, err)
 	}
 }
@@ -96,7 +96,7 @@ func sessionWindows(t *testing.T, l Life) {
 			t.Errorf("locked: %+v, %v; want %q", got, err, want)
 		}
 		if want != "" {
-			must(t, "Unlock", l.Unlock(t.Context(), "acme", want, by("human:ann")))
+			must(t, "Unlock", l.Sessions.Unlock(t.Context(), "acme", want, by("human:ann")))
 			l.Clock.Pass(time.Second)
 		}
 	}
@@ -141,10 +141,10 @@ func sessionLocksEnd(t *testing.T, l Life) {
 		locked(true)
 		l.Clock.Pass(time.Minute)
 		locked(false)
-		if s, err := l.Session(t.Context(), "acme", id); err != nil || !s.Locked.IsZero() {
+		if s, err := l.Sessions.Get(t.Context(), "acme", id); err != nil || !s.Locked.IsZero() {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
-		wantErr(t, "nothing to unlock", l.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
+		wantErr(t, "nothing to unlock", l.Sessions.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
 		if last := reject(limit - 1); len(last) > 0 {
 			t.Errorf("%s: the rejections of the lock before count", id)
 		}
@@ -176,15 +176,15 @@ func sessionLists(t *testing.T, l Life) {
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "a", User: "bob"}), "a", 9)
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: "a"}), "a", 19)
 	note("other", "x", "b", 3)
-	if s, err := l.Session(t.Context(), "acme", "s/1"); err != nil || s.ID != odd.ID() {
+	if s, err := l.Sessions.Get(t.Context(), "acme", "s/1"); err != nil || s.ID != odd.ID() {
 		t.Errorf("by its name: %+v, %v", s, err)
 	}
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)
-	_, err := l.Session(t.Context(), "acme", "s/1")
+	_, err := l.Sessions.Get(t.Context(), "acme", "s/1")
 	wantErr(t, "a name that two have", err, ledger.ErrState)
-	page, err := l.Other.Sessions(t.Context(), memproxy.SessionFilter{Tenant: "acme"})
+	page, err := l.Other.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: "acme"})
 	if err != nil || len(page.Sessions) != 2 || page.Next != "" {
 		t.Fatalf("%+v, %v; want the two that are locked", page, err)
 	}
@@ -194,12 +194,12 @@ func sessionLists(t *testing.T, l Life) {
 	if s := page.Sessions[1]; s.ID != odd.ID() || s.User != odd.User || s.Name != odd.Name || s.Principal != odd.Principal {
 		t.Errorf("%+v, want %+v", s, odd)
 	}
-	if page, err = l.Sessions(t.Context(), memproxy.SessionFilter{Tenant: "acme", Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
+	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: "acme", Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
 		t.Errorf("of one principal: %+v, %v", page, err)
 	}
 	note("beta", odd.ID(), "spiffe://a/b", 1)
 	seen := map[string]bool{}
-	if page, err = l.Sessions(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
+	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range page.Sessions {
@@ -211,7 +211,7 @@ func sessionLists(t *testing.T, l Life) {
 	var all []string
 	f := memproxy.SessionFilter{Tenant: "acme", All: true, Limit: 2}
 	for {
-		page, err := l.Sessions(t.Context(), f)
+		page, err := l.Sessions.List(t.Context(), f)
 		if err != nil || len(page.Sessions) > 2 {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -243,7 +243,7 @@ func sessionEnds(t *testing.T, l Life) {
 	}
 	end := func(of *ledger.Ledger, idle time.Duration, want int) {
 		t.Helper()
-		if n, err := of.EndSessions(ctx, l.Clock.Now().Add(-idle)); err != nil || n != want {
+		if n, err := of.Sessions.End(ctx, l.Clock.Now().Add(-idle)); err != nil || n != want {
 			t.Errorf("ended %d, %v; want %d", n, err, want)
 		}
 	}
@@ -260,7 +260,7 @@ func sessionEnds(t *testing.T, l Life) {
 	l.Clock.Pass(2 * time.Hour)
 	end(l.Ledger, time.Hour, 2)
 	end(l.Other, time.Hour, 0)
-	told, _, err := l.Notices(ctx, 10, time.Minute)
+	told, _, err := l.Notices.Due(ctx, 10, time.Minute)
 	if err != nil || len(told) != 2 || told[0].Kind != memproxy.NoticeEnded || told[0].Subject != "s1" || told[1].Subject != "waiting" {
 		t.Fatalf("told of %+v, %v", told, err)
 	}
@@ -293,7 +293,7 @@ func sessionsOfUsers(t *testing.T, l Life) {
 		}
 	}
 	for id, want := range map[string]int{"session:a/ann/s": 100, "caller:a/ann": 100, "caller:a": 10} {
-		if s, err := l.Session(t.Context(), "acme", id); err != nil || s.Rejections != want {
+		if s, err := l.Sessions.Get(t.Context(), "acme", id); err != nil || s.Rejections != want {
 			t.Errorf("%s: %d rejections, %v; want %d", id, s.Rejections, err, want)
 		}
 	}

@@ -20,11 +20,12 @@ import (
 
 // Options are what a Keeper works with. All are needed.
 type Options struct {
-	Config *config.Config
-	Ledger *ledger.Ledger
-	Audit  *audit.Log
-	Log    *slog.Logger
-	Clock  func() time.Time
+	Config   *config.Config
+	Holds    ledger.Holds
+	Sessions ledger.Sessions
+	Audit    *audit.Log
+	Log      *slog.Logger
+	Clock    func() time.Time
 	// Rules are those in force, and Changed is sent when others are.
 	Rules   func() *gate.Rules
 	Changed upkeep.Signal
@@ -92,7 +93,7 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
 	left := 0
-	settled, err := k.Ledger.Holds.Reevaluate(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	settled, err := k.Holds.Reevaluate(ctx, version, func(h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.Reevaluation, error) {
 		v := k.Rule(ctx, h, c)
 		if v.Policy == "" {
 			left++
@@ -180,7 +181,7 @@ func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.
 func (k *Keeper) age(ctx context.Context, now time.Time) error {
 	var errs []error
 	if d := k.Config.Review.Age.Time(); d > 0 {
-		old, err := k.Ledger.Holds.Age(ctx, now.Add(-d))
+		old, err := k.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
 		} else if len(old) > 0 {
@@ -188,7 +189,7 @@ func (k *Keeper) age(ctx context.Context, now time.Time) error {
 		}
 	}
 	if d := k.Config.Review.Idle.Time(); d > 0 {
-		if _, err := k.Ledger.EndSessions(ctx, now.Add(-d)); err != nil {
+		if _, err := k.Sessions.End(ctx, now.Add(-d)); err != nil {
 			errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
 		}
 	}
