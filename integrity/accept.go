@@ -67,7 +67,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 		return report, err
 	}
 	if !lost {
-		if report.Head, report.Cleared, err = c.Ledger.Accept(ctx, q.Tenant, faults); err != nil {
+		if report.Head, report.Cleared, err = c.Ledger.Chains.Accept(ctx, q.Tenant, faults); err != nil {
 			return report, err
 		}
 	}
@@ -90,7 +90,7 @@ func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached
 		return []memproxy.ChainFault{gone(tenant)}, nil
 	}
 	reached.Tenant = tenant
-	found, err := c.Ledger.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
+	found, err := c.Ledger.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true, Anchor: &reached.ChainHead})
 	if err != nil {
 		return nil, err
 	}

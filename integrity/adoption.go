@@ -95,7 +95,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if a.sealed || now.Before(a.next) {
 		return a.failed
 	}
-	sealed, err := a.c.Ledger.Sealed(ctx, a.backend.Name)
+	sealed, err := a.c.Ledger.Backends.Sealed(ctx, a.backend.Name)
 	if err == nil && !sealed {
 		ctx, cancel := context.WithTimeout(ctx, sweepTime)
 		defer cancel()
@@ -125,7 +125,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 
 // claim takes the work, or keeps it.
 func (a *adoption) claim(ctx context.Context) error {
-	mine, err := a.c.Ledger.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
+	mine, err := a.c.Ledger.Backends.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
 	if err == nil && !mine {
 		err = errClaimed
 	}
@@ -137,7 +137,7 @@ func (a *adoption) seal(ctx context.Context) error {
 	if err := a.claim(ctx); err != nil {
 		return err
 	}
-	at, begun, err := a.c.Ledger.Sealing(ctx, a.backend.Name)
+	at, begun, err := a.c.Ledger.Backends.Sealing(ctx, a.backend.Name)
 	if err != nil {
 		return err
 	}
@@ -157,11 +157,11 @@ func (a *adoption) seal(ctx context.Context) error {
 			break
 		}
 		at.Pass, at.Fresh = at.Pass+1, 0
-		if at, err = a.c.Ledger.TakeDown(ctx, at); err != nil {
+		if at, err = a.c.Ledger.Backends.RecordFound(ctx, at); err != nil {
 			return err
 		}
 	}
-	if err := a.c.Ledger.SealBackend(ctx, a.backend.Name); err != nil {
+	if err := a.c.Ledger.Backends.Seal(ctx, a.backend.Name); err != nil {
 		return err
 	}
 	a.c.Log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
@@ -180,7 +180,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 		}
 		next := at
 		next.Cursor = p.next
-		if at, err = a.c.Ledger.TakeDown(ctx, next, found...); err == nil {
+		if at, err = a.c.Ledger.Backends.RecordFound(ctx, next, found...); err == nil {
 			a.failures = 0
 		}
 		return err

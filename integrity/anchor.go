@@ -39,7 +39,7 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 		}
 		c.anchors.last, c.anchors.loaded = last, true
 	}
-	heads, err := c.Ledger.ChainHeads(ctx)
+	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 			continue
 		}
 		last.Tenant = h.Tenant
-		fault, err := c.Ledger.Reaches(ctx, last.ChainHead)
+		fault, err := c.Ledger.Chains.Reaches(ctx, last.ChainHead)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 
 // breached reports whether something of a chain is broken that nobody accepted.
 func (c *Custodian) breached(ctx context.Context, tenant string) (bool, error) {
-	known, err := c.Ledger.Breaches(ctx, tenant)
+	known, err := c.Ledger.Chains.Breaches(ctx, tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err
 }
 

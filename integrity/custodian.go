@@ -124,7 +124,7 @@ func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
 
 // tenants are all that are known: of the configuration and of the chains.
 func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
-	heads, err := c.Ledger.ChainHeads(ctx)
+	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 			a.Tenant, opt.Anchor = tenant, &a.ChainHead
 			delete(anchors, tenantHash(tenant))
 		}
-		report, err := c.Ledger.Verify(ctx, tenant, opt)
+		report, err := c.Ledger.Chains.Verify(ctx, tenant, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -252,9 +252,9 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
 	var err error
 	if f.Class == memproxy.FaultText { // of this memory; what came later stands
-		_, err = c.Ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+		_, err = c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 	} else {
-		_, err = c.Ledger.NoteBreach(ctx, f)
+		_, err = c.Ledger.Chains.NoteBreach(ctx, f)
 	}
 	return err
 }
@@ -265,7 +265,7 @@ func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
 		return records[f.MemoryKey].Status.Unverified == memproxy.IntegrityChain, err
 	}
-	known, err := c.Ledger.Breaches(ctx, f.Tenant)
+	known, err := c.Ledger.Chains.Breaches(ctx, f.Tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
 }
 
@@ -287,7 +287,7 @@ func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 		return err
 	}
 	c.Log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
-	_, err = c.Ledger.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
+	_, err = c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
 }
 

@@ -51,7 +51,7 @@ func (c *Custodian) sweepDue(ctx context.Context) error {
 	if every <= 0 {
 		return nil
 	}
-	mine, err := c.Ledger.Claim(ctx, name, holder, every)
+	mine, err := c.Ledger.Backends.Claim(ctx, name, holder, every)
 	if err != nil {
 		return fmt.Errorf("it is not known whether a sweep is due: %w", err)
 	}
@@ -62,7 +62,7 @@ func (c *Custodian) sweepDue(ctx context.Context) error {
 	defer cancel()
 	report, err := c.sweepAt(sctx, review.SweepRequest{}, c.Pace.Slow)
 	if err != nil {
-		_, _ = c.Ledger.Claim(ctx, name, holder, min(sweepAgain, every)) // else it is tried an interval later
+		_, _ = c.Ledger.Backends.Claim(ctx, name, holder, min(sweepAgain, every)) // else it is tried an interval later
 		return fmt.Errorf("the backends were not swept: %w", err)
 	}
 	if n := report.Findings(); n > 0 {

@@ -43,7 +43,7 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	// Of a store that was seen in part, what is unknown later may be of the
 	// other part.
 	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {
-		if err := c.Ledger.SealBackend(ctx, s.backend); err != nil {
+		if err := c.Ledger.Backends.Seal(ctx, s.backend); err != nil {
 			return report, err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	if err := s.c.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 		return err
 	}
-	_, err = s.c.Ledger.Seal(ctx, found...)
+	_, err = s.c.Ledger.Backends.BeginHistories(ctx, found...)
 	return err
 }
 

@@ -50,7 +50,7 @@ func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (er
 	if w.tenants, err = w.c.tenants(ctx); err != nil {
 		return err
 	}
-	if w.sealed, err = w.c.Ledger.Sealed(ctx, w.backend.Name); err != nil {
+	if w.sealed, err = w.c.Ledger.Backends.Sealed(ctx, w.backend.Name); err != nil {
 		return err
 	}
 	err = w.c.walk(ctx, w.backend, walk{scopes: w.scopes, rate: rate}, func(p page) error {
@@ -252,7 +252,7 @@ func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 // missing finds what the backend should have and has not.
 func (w *storeSweep) missing(ctx context.Context) error {
 	for after := ""; ; {
-		rows, err := w.c.Ledger.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
+		rows, err := w.c.Ledger.Backends.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -137,14 +137,17 @@ func (t *transaction) putHead(h head) error {
 	return err
 }
 
-// ChainHeads returns the ends of all tenants' chains. Keep them where this
+// Chains are the tenants' chains of versions, and what was found broken in them.
+type Chains struct{ *store }
+
+// Heads returns the ends of all tenants' chains. Keep them where this
 // store's editor cannot reach, as in the audit log, and hand them to Verify:
 // they show that a whole end was cut off.
-func (l *Ledger) ChainHeads(ctx context.Context) ([]memproxy.ChainHead, error) {
-	if l.opt.Vault == nil {
+func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
+	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	found, err := look(ctx, l.store, "list chains", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	found, err := look(ctx, cs.store, "list chains", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
 		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}
@@ -156,15 +159,15 @@ func (l *Ledger) ChainHeads(ctx context.Context) ([]memproxy.ChainHead, error) {
 // moves the chain's beginning behind them. Older records of versions that are
 // still kept stay; of them, a later deletion is no longer noticed, a change
 // is. It returns how many it removed.
-func (l *Ledger) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
-	if l.opt.Vault == nil {
+func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
+	if cs.opt.Vault == nil {
 		return 0, ErrNoVault
 	}
 	if storable(tenant) != nil || before.IsZero() {
 		return 0, refused("trim: a tenant and a time are required")
 	}
 	n := 0
-	err := l.do(ctx, &job{also: func(t *transaction) error {
+	err := cs.do(ctx, &job{also: func(t *transaction) error {
 		n = 0
 		h, err := t.head(tenant)
 		if err != nil {
@@ -198,8 +201,8 @@ func (l *Ledger) Trim(ctx context.Context, tenant string, before time.Time) (int
 // a text that is not the recorded one stays a fault. Marks on memories are
 // taken back, but for those of such texts. It returns the end from which the
 // chain goes on, and how many memories are not doubted any more.
-func (l *Ledger) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
-	if l.opt.Vault == nil {
+func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
+	if cs.opt.Vault == nil {
 		return memproxy.ChainHead{}, 0, ErrNoVault
 	}
 	if storable(tenant) != nil {
@@ -209,7 +212,7 @@ func (l *Ledger) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		end     memproxy.ChainHead
 		cleared int
 	}
-	out, err := changed(ctx, l.store, func(t *transaction) (out accepted, err error) {
+	out, err := changed(ctx, cs.store, func(t *transaction) (out accepted, err error) {
 		h, err := rebase(t, tenant)
 		if err != nil {
 			return out, err
@@ -295,4 +298,70 @@ func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) (int, e
 		}
 	}
 	return max(0, n), nil
+}
+
+// maxDoubted bounds the memories that one transaction marks.
+const maxDoubted = 10000
+
+// NoteBreach keeps a fault of a tenant's chain, marks the memories with records
+// at its position or behind it as unverified, and reports whether the fault is
+// new. Accept takes it back.
+func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
+	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
+		if err := storable(s); err != nil {
+			return false, refused("a part of the fault %v", err)
+		}
+	}
+	return changed(ctx, cs.store, func(t *transaction) (fresh bool, err error) {
+		clear(t.breached)
+		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.store.opt.Clock())))
+		if err != nil || n == 0 {
+			return false, err
+		}
+		behind, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
+			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
+				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
+			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
+		if err != nil {
+			return false, err
+		}
+		for _, k := range behind {
+			if _, err := t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain}); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// Breaches returns the faults that were noted of a tenant's chain, by position.
+func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
+	if storable(tenant) != nil {
+		return nil, ctx.Err()
+	}
+	return glance(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
+		var at int64
+		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at, &b.Accepted)
+		b.Noted = moment(at)
+		return b, err
+	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
+}
+
+// isBreached reports whether a tenant's chain has a fault that nobody accepted.
+// Whoever changes that in the same transaction clears t.breached.
+func isBreached(t *transaction, tenant string) (bool, error) {
+	if broken, known := t.breached[tenant]; known {
+		return broken, nil
+	}
+	var one int64
+	broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, &one)
+	if err != nil {
+		return false, err
+	}
+	if t.breached == nil {
+		t.breached = map[string]bool{}
+	}
+	t.breached[tenant] = broken
+	return broken, nil
 }

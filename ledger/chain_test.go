@@ -61,7 +61,7 @@ func TestChainFaults(t *testing.T) {
 				}
 			}
 			vandalise(t, path, c.do...)
-			report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
+			report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestChainForgery(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
-	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{})
+	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
 	if err != nil || len(report.Faults) != 2 || report.Faults[0].Class != memproxy.FaultForge || report.Faults[1].Class != memproxy.FaultForge {
 		t.Errorf("%+v, %v", report.Faults, err)
 	}
@@ -113,7 +113,7 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 	for i := range 3 {
 		add(fmt.Sprint("after ", i))
 	}
-	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{})
+	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
 	if err != nil || len(report.Faults) != 1 || report.Faults[0].Class != memproxy.FaultForge {
 		t.Errorf("%+v, %v; want the head not signed", report.Faults, err)
 	}
@@ -128,14 +128,14 @@ func TestChainAnchor(t *testing.T) {
 		if _, err := l.Append(t.Context(), ledgertest.Version("m", text)); err != nil {
 			t.Fatal(err)
 		}
-		heads, err := l.ChainHeads(t.Context())
+		heads, err := l.Chains.Heads(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return heads[0]
 	}
 	verify := func(anchor memproxy.ChainHead) (classes []memproxy.FaultClass) {
-		report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Anchor: &anchor})
+		report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Anchor: &anchor})
 		if err != nil {
 			t.Fatal(err)
 		}

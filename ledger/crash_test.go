@@ -177,7 +177,7 @@ func wantEntries(t *testing.T, l *ledger.Ledger, n int) {
 			t.Fatalf("of the first %d entries, %s is %+v with %d versions, %v", n, id, rec, len(history), err)
 		}
 	}
-	if report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || len(report.Faults) > 0 || report.Checked < int64(n) {
+	if report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{}); err != nil || len(report.Faults) > 0 || report.Checked < int64(n) {
 		t.Fatalf("with %d entries: %+v, %v", n, report.Faults, err)
 	}
 }

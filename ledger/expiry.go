@@ -241,21 +241,6 @@ func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, er
 	return gone, by, rows.Err()
 }
 
-// Inventory returns a page of the memories, or whatever of a kind, that a
-// backend should have, in the order of their ids: those after one id, at most
-// limit, without tombstones. What the backend lacks of them was deleted behind
-// the proxy.
-func (l *Ledger) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
-	if storable(backend) != nil || storable(string(kind)) != nil || storable(after) != nil {
-		return nil, ctx.Err()
-	}
-	if limit <= 0 || limit > chunk {
-		limit = chunk
-	}
-	return look(ctx, l.store, "list memories", scan, `SELECT `+columns+` FROM ownership
-		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
-}
-
 // endHistories appends a version like v to each memory within a scope that is
 // deleted and whose history does not end yet.
 func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
@@ -351,13 +336,13 @@ func (l *Ledger) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	gone.Tombstones, tombstones = l.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}
 	if l.opt.Vault != nil {
-		heads, err := l.ChainHeads(ctx)
+		heads, err := l.Chains.Heads(ctx)
 		errs = append(errs, err)
 		for _, h := range heads {
-			n, err := l.Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
+			n, err := l.Chains.Trim(ctx, h.Tenant, before(r.Records, DefaultKeepRecords))
 			gone.Records += n
 			if errors.Is(err, ErrState) {
-				continue // broken, and kept: Verify tells of it
+				continue // broken, and kept: Chains.Verify says why
 			}
 			errs = append(errs, err)
 		}

@@ -78,7 +78,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			}
 			failing(false)
 			defer func() { _ = l.Close() }()
-			if report, err := l.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || int(report.Checked) != 3-tc.lost || len(report.Faults) > 0 || lost != tc.lost {
+			if report, err := l.Chains.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || int(report.Checked) != 3-tc.lost || len(report.Faults) > 0 || lost != tc.lost {
 				t.Errorf("%d lost, %+v, %v", lost, report, err)
 			}
 			for i := range 3 - tc.lost {

@@ -27,9 +27,9 @@ func TestWhatIsGivenUpIsNotTouched(t *testing.T) {
 	}
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock})
 	for name, write := range map[string]func(context.Context) (bool, error){
-		"a claim": func(ctx context.Context) (bool, error) { return l.Claim(ctx, "seal", "one", time.Hour) },
+		"a claim": func(ctx context.Context) (bool, error) { return l.Backends.Claim(ctx, "seal", "one", time.Hour) },
 		"a breach": func(ctx context.Context) (bool, error) {
-			return l.NoteBreach(ctx, memproxy.ChainFault{Tenant: "acme", Position: 1, Class: "truncate"})
+			return l.Chains.NoteBreach(ctx, memproxy.ChainFault{Tenant: "acme", Position: 1, Class: "truncate"})
 		},
 	} {
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func TestWhatIsGivenUpIsNotTouched(t *testing.T) {
 		if _, err := write(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := l.Claim(t.Context(), "after "+name, "one", time.Hour); err != nil { // the writer is past it
+		if _, err := l.Backends.Claim(t.Context(), "after "+name, "one", time.Hour); err != nil { // the writer is past it
 			t.Error(err)
 		}
 	}

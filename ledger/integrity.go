@@ -8,10 +8,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// Backends are what is known of each backend as a whole: what it should hold, how
+// far that is recorded, and what was found when the two were compared.
+type Backends struct{ *store }
+
 // Cast notes what speaks against memories, or that nothing does any more, and
 // returns how many it changed. It says nothing of their states. What stands
 // behind a breach stays doubted.
-func (l *Ledger) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
+func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
 	for i := range doubts {
 		d := &doubts[i]
 		if err := validKey(d.MemoryKey); err != nil {
@@ -25,7 +29,7 @@ func (l *Ledger) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error
 		return 0, ctx.Err()
 	}
 	own, n := slices.Clone(doubts), 0
-	err := l.do(ctx, &job{also: func(t *transaction) error {
+	err := bs.do(ctx, &job{also: func(t *transaction) error {
 		n = 0
 		for i := range own {
 			changed, err := t.cast(&own[i])
@@ -61,72 +65,6 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 	return true, t.putStatus(st, prior)
 }
 
-// maxDoubted bounds the memories that one transaction marks.
-const maxDoubted = 10000
-
-// NoteBreach keeps a fault of a tenant's chain, marks the memories with records
-// at its position or behind it as unverified, and reports whether the fault is
-// new. Accept takes it back.
-func (l *Ledger) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
-	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
-		if err := storable(s); err != nil {
-			return false, refused("a part of the fault %v", err)
-		}
-	}
-	return changed(ctx, l.store, func(t *transaction) (fresh bool, err error) {
-		clear(t.breached)
-		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.store.opt.Clock())))
-		if err != nil || n == 0 {
-			return false, err
-		}
-		behind, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
-			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
-				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
-			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
-		if err != nil {
-			return false, err
-		}
-		for _, k := range behind {
-			if _, err := t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain}); err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	})
-}
-
-// Breaches returns the faults that were noted of a tenant's chain, by position.
-func (l *Ledger) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
-	if storable(tenant) != nil {
-		return nil, ctx.Err()
-	}
-	return glance(ctx, l.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
-		var at int64
-		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at, &b.Accepted)
-		b.Noted = moment(at)
-		return b, err
-	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
-}
-
-// isBreached reports whether a tenant's chain has a fault that nobody accepted.
-// Whoever changes that in the same transaction clears t.breached.
-func isBreached(t *transaction, tenant string) (bool, error) {
-	if broken, known := t.breached[tenant]; known {
-		return broken, nil
-	}
-	var one int64
-	broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, &one)
-	if err != nil {
-		return false, err
-	}
-	if t.breached == nil {
-		t.breached = map[string]bool{}
-	}
-	t.breached[tenant] = broken
-	return broken, nil
-}
-
 // settleDoubt settles what a new record means for the doubts about its memory: what
 // is recorded behind a breach is not verified; else a text that went through
 // the proxy takes the place of one that did not.
@@ -148,22 +86,37 @@ func settleDoubt(t *transaction, r *record) error {
 	return err
 }
 
+// Inventory returns a page of the memories, or whatever of a kind, that a
+// backend should have, in the order of their ids: those after one id, at most
+// limit, without tombstones. What the backend lacks of them was deleted behind
+// the proxy.
+func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
+	if storable(backend) != nil || storable(string(kind)) != nil || storable(after) != nil {
+		return nil, ctx.Err()
+	}
+	if limit <= 0 || limit > chunk {
+		limit = chunk
+	}
+	return look(ctx, bs.store, "list memories", scan, `SELECT `+columns+` FROM ownership
+		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
+}
+
 // Sealed reports whether everything that a backend holds was known once, so
 // that what is unknown there was put there behind the proxy.
-func (l *Ledger) Sealed(ctx context.Context, backend string) (bool, error) {
+func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 	if storable(backend) != nil {
 		return false, ctx.Err()
 	}
-	found, err := glance(ctx, l.store, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
+	found, err := glance(ctx, bs.store, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
 
-// SealBackend notes that everything that a backend holds is known.
-func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
+// Seal notes that everything that a backend holds is known.
+func (bs Backends) Seal(ctx context.Context, backend string) error {
 	if backend == "" || storable(backend) != nil {
 		return refused("a backend is required")
 	}
-	return l.change(ctx, func(t *transaction) error {
+	return bs.change(ctx, func(t *transaction) error {
 		if _, err := t.run(`DELETE FROM sealing WHERE backend = ?`, backend); err != nil {
 			return err
 		}
@@ -178,11 +131,11 @@ func (l *Ledger) SealBackend(ctx context.Context, backend string) error {
 // holder's from now on, for as long as lease. It is where nobody has it, where
 // the lease is over, and where the holder has it already: then for a lease from
 // now.
-func (l *Ledger) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
+func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
 	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
 		return false, refused("a claim needs a name and a lease")
 	}
-	return changed(ctx, l.store, func(t *transaction) (bool, error) {
+	return changed(ctx, bs.store, func(t *transaction) (bool, error) {
 		now := t.store.opt.Clock()
 		n, err := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
@@ -193,11 +146,11 @@ func (l *Ledger) Claim(ctx context.Context, name, holder string, lease time.Dura
 
 // Sealing returns how far a backend's memories are recorded, and false where
 // that has not begun or is over.
-func (l *Ledger) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
+func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
 	if storable(backend) != nil {
 		return memproxy.Sealing{}, false, ctx.Err()
 	}
-	list, err := look(ctx, l.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
+	list, err := look(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
 		return at, s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
 	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend)
 	if err != nil || len(list) == 0 {
@@ -206,10 +159,10 @@ func (l *Ledger) Sealing(ctx context.Context, backend string) (memproxy.Sealing,
 	return list[0], true, nil
 }
 
-// TakeDown keeps memories that a backend holds and nobody is known to have
+// RecordFound keeps memories that a backend holds and nobody is known to have
 // written, together with how far that is: at, of which it returns the counts
 // with those that were not known before. What is known stays as it is.
-func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
+func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
 	for i := range found {
 		if err := validKey(found[i].MemoryKey); err != nil {
 			return at, err
@@ -222,7 +175,7 @@ func (l *Ledger) TakeDown(ctx context.Context, at memproxy.Sealing, found ...mem
 		return at, refused("a backend is required")
 	}
 	own := slices.Clone(found)
-	next, err := changed(ctx, l.store, func(t *transaction) (memproxy.Sealing, error) {
+	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
 		for i := range own {
 			f := &own[i]

@@ -20,7 +20,7 @@
 //     destroys that key. No content is anywhere else in the store, but for
 //     milliseconds in the log, encrypted, where it is overwritten.
 //   - Every version of a memory stands in two signed chains, the memory's and
-//     the tenant's. Verify names what was done to them from outside. A broken
+//     the tenant's. Chains.Verify names what was done to them from outside. A broken
 //     chain goes on and stays broken.
 //   - Deleted memories stay as tombstones until Prune removes them. Everything
 //     that is over has a retention, see Maintain, and everything that a caller
@@ -59,6 +59,8 @@ type Ledger struct {
 	Sessions  Sessions
 	Notices   Notices
 	Rollbacks Rollbacks
+	Chains    Chains
+	Backends  Backends
 }
 
 // store is what the ledger and its parts share: the database, what is kept of it in

@@ -90,7 +90,7 @@ type Options struct {
 	// nobody.
 	Told func([]Step)
 	// Broken is told that a version is not as it was written, found before its
-	// text would have been given up; Verify says what is wrong. It is called by
+	// text would have been given up; Chains.Verify says what is wrong. It is called by
 	// the writer, once the doubt about its memory is committed, and must not
 	// block. Nil: nobody.
 	Broken func()

@@ -42,7 +42,7 @@ func TestRecentRecordsAreTheStores(t *testing.T) {
 	}{
 		{"nothing is known", func() error { return nil }, memproxy.Record{}},
 		{"it is listed", func() error {
-			_, err := l.TakeDown(ctx, memproxy.Sealing{Backend: "mem0"}, memproxy.Found{MemoryKey: k, SHA256: "ab"})
+			_, err := l.Backends.RecordFound(ctx, memproxy.Sealing{Backend: "mem0"}, memproxy.Found{MemoryKey: k, SHA256: "ab"})
 			return err
 		}, memproxy.Record{Listing: memproxy.Listed, FirstSeen: "ab"}},
 		{"it has an owner", put(row), memproxy.Record{Owner: row}},
@@ -72,7 +72,7 @@ func TestRecentRecordsAreTheStores(t *testing.T) {
 	if all, err := l.Lookup(ctx, other); err != nil || len(all) > 0 {
 		t.Errorf("nothing is known of it: %+v, %v", all, err)
 	}
-	if err := l.SealBackend(ctx, "mem0"); err != nil {
+	if err := l.Backends.Seal(ctx, "mem0"); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := l.Lookup(ctx, other, k); err != nil || all[other].Listing != memproxy.Unlisted || all[k].Listing != memproxy.NotSealed {

@@ -115,7 +115,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			}
 			whole++
 		}
-		if report, err := l.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
+		if report, err := l.Chains.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
 			t.Fatalf("round %d: %+v, %v", round, report, err)
 		}
 		if info, err := os.Stat(path + redoSuffix); err != nil || info.Size() != 0 {

@@ -55,7 +55,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	if err := l.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.SealBackend(t.Context(), "sealed"); err != nil {
+	if err := l.Backends.Seal(t.Context(), "sealed"); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {

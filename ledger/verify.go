@@ -53,12 +53,12 @@ type fault struct {
 //
 // Of the store alone it cannot be told when the whole end, head included, was
 // put back to an earlier state: that takes an Anchor.
-func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
-	if l.opt.Vault == nil {
+func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
+	if cs.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault
 	}
-	v := &verifier{store: l.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
-	known, err := l.Breaches(ctx, tenant)
+	v := &verifier{store: cs.store, opt: opt, sound: true, report: memproxy.ChainReport{Tenant: tenant}, accepted: map[fault]bool{}}
+	known, err := cs.Breaches(ctx, tenant)
 	if err != nil {
 		return v.report, err
 	}
@@ -67,7 +67,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 			v.accepted[fault{b.Position, b.Class}] = true
 		}
 	}
-	heads, err := look(ctx, l.store, "look up a chain", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
+	heads, err := look(ctx, cs.store, "look up a chain", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
 	if err != nil {
 		return v.report, err
 	}
@@ -83,7 +83,7 @@ func (l *Ledger) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	// A writer may go on meanwhile: what came after the head was read is for
 	// the next time.
 	for v.open < maxFaults {
-		found, err := look(ctx, l.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
+		found, err := look(ctx, cs.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, tenant, v.last.place, verifyStep)
 		if err != nil {
 			return v.report, err
@@ -252,11 +252,11 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 // once, which is kept elsewhere, and that its present end is signed. It reads
 // two records, and says what is wrong, or nil. The zero position is in every
 // chain.
-func (l *Ledger) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*memproxy.ChainFault, error) {
-	if l.opt.Vault == nil {
+func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*memproxy.ChainFault, error) {
+	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	heads, err := look(ctx, l.store, "look up a chain", scanHead(l.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
+	heads, err := look(ctx, cs.store, "look up a chain", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (l *Ledger) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	if h.broken {
 		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: anchor.Tenant, Position: h.place, Detail: unsigned}, nil
 	}
-	return reaches(ctx, l.store, h, anchor)
+	return reaches(ctx, cs.store, h, anchor)
 }
 
 // unsigned is what is wrong with an end that somebody else wrote.
@@ -300,7 +300,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 }
 
 // VerifyMemory checks the chain of one memory's versions, with texts, as far
-// as it was not trimmed. A cut at its end shows in Verify only.
+// as it was not trimmed. A cut at its end shows in Chains.Verify only.
 func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.ChainReport, error) {
 	if l.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault

@@ -176,11 +176,11 @@ func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
 	return found[0], true, nil
 }
 
-// Seal begins the history of memories that have none: their first version says
-// that they were found like this, by nobody known, with the lowest trust. It
-// returns how many it sealed. To run it again is safe.
-func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, error) {
-	if l.opt.Vault == nil {
+// BeginHistories begins the history of memories that have none: their first
+// version says that they were found like this, by nobody known, with the lowest
+// trust. It returns how many it began. To run it again is safe.
+func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version) (int, error) {
+	if bs.opt.Vault == nil {
 		return 0, ErrNoVault
 	}
 	in, err := sealed(found)
@@ -188,7 +188,7 @@ func (l *Ledger) Seal(ctx context.Context, found ...memproxy.Version) (int, erro
 		return 0, err
 	}
 	n := 0
-	err = l.do(ctx, &job{also: func(t *transaction) error {
+	err = bs.do(ctx, &job{also: func(t *transaction) error {
 		n = 0
 		for i := range in {
 			began, err := beginHistory(t, &in[i])

@@ -33,7 +33,7 @@ var (
 		"gate.Admission":                  33,
 		"gate.Gate":                       45,
 		"gate.run":                        65,
-		"ledger.Ledger":                   45,
+		"ledger.Ledger":                   30,
 		"telemetry/audit.Log":             53,
 	}
 	manyFiles = map[string]int{

@@ -88,7 +88,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		t.Errorf("names %+v", names)
 	}
 	for _, tenant := range []string{"acme", "globex"} {
-		if report, err := l.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true}); err != nil || len(report.Faults) > 0 || report.Head.Position == 0 {
+		if report, err := l.Chains.Verify(ctx, tenant, ledger.VerifyOptions{Texts: true}); err != nil || len(report.Faults) > 0 || report.Head.Position == 0 {
 			t.Errorf("the chain of %s: %+v, %v", tenant, report, err)
 		}
 	}
@@ -121,10 +121,10 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		!e.Time.Equal(s.Struck) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {
 		t.Errorf("the newest refusal %+v of %+v", e, s)
 	}
-	if b, err := l.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {
+	if b, err := l.Chains.Breaches(ctx, "initech"); err != nil || len(b) != 1 || b[0].Class != memproxy.FaultTamper {
 		t.Errorf("breaches %+v, %v", b, err)
 	}
-	if sealed, err := l.Sealed(ctx, "letta"); err != nil || !sealed {
+	if sealed, err := l.Backends.Sealed(ctx, "letta"); err != nil || !sealed {
 		t.Errorf("sealed %v, %v", sealed, err)
 	}
 	if begun, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(begun) != 1 || begun[0].Decision != "d-roll" {

@@ -12,21 +12,21 @@ import (
 // takenDown: what a backend held is known by its hashes, once, and how far that
 // is survives; the seal ends it.
 func takenDown(t *testing.T, l Life) {
-	if _, begun, err := l.Sealing(t.Context(), "mem0"); begun || err != nil {
+	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("before: %v, %v", begun, err)
 	}
 	found := func(id, sha string) memproxy.Found { return memproxy.Found{MemoryKey: mem(id), SHA256: sha} }
-	at, err := l.TakeDown(t.Context(), memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2"))
-	must(t, "TakeDown", err)
+	at, err := l.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1}, found("a", "1"), found("b", ""), found("a", "2"))
+	must(t, "RecordFound", err)
 	if at != (memproxy.Sealing{Backend: "mem0", Cursor: "2", Pass: 1, Fresh: 2, Found: 2}) {
 		t.Errorf("after a page: %+v", at)
 	}
-	next, begun, err := l.Other.Sealing(t.Context(), "mem0")
+	next, begun, err := l.Other.Backends.Sealing(t.Context(), "mem0")
 	if must(t, "Sealing", err); !begun || next != at {
 		t.Errorf("the other one goes on at %+v, %v", next, begun)
 	}
-	at, err = l.Other.TakeDown(t.Context(), memproxy.Sealing{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
-	if must(t, "TakeDown", err); at.Fresh != 1 || at.Found != 3 {
+	at, err = l.Other.Backends.RecordFound(t.Context(), memproxy.Sealing{Backend: "mem0", Pass: 2, Found: 2}, found("a", "3"), found("c", "4"))
+	if must(t, "RecordFound", err); at.Fresh != 1 || at.Found != 3 {
 		t.Errorf("after another pass: %+v", at)
 	}
 	got, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "a", "b", "c", "d", "x\x00")
@@ -36,8 +36,8 @@ func takenDown(t *testing.T, l Life) {
 	if got, err := ledger.ByID(t.Context(), l, "letta", memproxy.TargetMemory, "a"); len(got) > 0 || err != nil {
 		t.Errorf("of another backend: %v, %v", got, err)
 	}
-	must(t, "SealBackend", l.SealBackend(t.Context(), "mem0"))
-	if _, begun, err := l.Sealing(t.Context(), "mem0"); begun || err != nil {
+	must(t, "Backends.Seal", l.Backends.Seal(t.Context(), "mem0"))
+	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("sealed: %v, %v", begun, err)
 	}
 	put(t, l, Row("owned"))
@@ -49,7 +49,7 @@ func takenDown(t *testing.T, l Life) {
 		}
 	}
 	for _, bad := range []memproxy.Sealing{{}, {Backend: "letta"}, {Backend: "mem0", Cursor: "\x00"}} {
-		if _, err := l.TakeDown(t.Context(), bad, found("e", "")); !errors.Is(err, ledger.ErrRow) {
+		if _, err := l.Backends.RecordFound(t.Context(), bad, found("e", "")); !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -59,7 +59,7 @@ func takenDown(t *testing.T, l Life) {
 func claimed(t *testing.T, l Life) {
 	claim := func(by *ledger.Ledger, name, holder string, want bool) {
 		t.Helper()
-		mine, err := by.Claim(t.Context(), name, holder, time.Hour)
+		mine, err := by.Backends.Claim(t.Context(), name, holder, time.Hour)
 		if must(t, "Claim", err); mine != want {
 			t.Errorf("%s for %s: %v", name, holder, mine)
 		}
@@ -75,7 +75,7 @@ func claimed(t *testing.T, l Life) {
 	claim(l.Other, "sweep", "two", true)
 	claim(l.Ledger, "sweep", "one", false)
 	for _, lease := range []time.Duration{0, -1} {
-		if _, err := l.Claim(t.Context(), "sweep", "one", lease); !errors.Is(err, ledger.ErrRow) {
+		if _, err := l.Backends.Claim(t.Context(), "sweep", "one", lease); !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("a lease of %v: %v", lease, err)
 		}
 	}

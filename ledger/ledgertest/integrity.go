@@ -11,7 +11,7 @@ import (
 
 func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	t.Helper()
-	n, err := l.Cast(t.Context(), memproxy.Doubt{MemoryKey: mem(id), Tenant: "acme", Code: code})
+	n, err := l.Backends.Cast(t.Context(), memproxy.Doubt{MemoryKey: mem(id), Tenant: "acme", Code: code})
 	must(t, "Cast", err)
 	return n
 }
@@ -47,7 +47,7 @@ func doubted(t *testing.T, l Life) {
 		t.Errorf("after another text: %+v", st)
 	}
 	for _, d := range []memproxy.Doubt{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
-		if _, err := l.Cast(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
+		if _, err := l.Backends.Cast(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}
@@ -62,7 +62,7 @@ func breached(t *testing.T, l Life) {
 	}
 	f := memproxy.ChainFault{Class: memproxy.FaultTamper, Tenant: "acme", Position: 3, MemoryKey: mem("m2"), Detail: "the record was changed"}
 	for i := range 2 {
-		fresh, err := l.NoteBreach(t.Context(), f)
+		fresh, err := l.Chains.NoteBreach(t.Context(), f)
 		must(t, "NoteBreach", err)
 		if fresh != (i == 0) {
 			t.Errorf("time %d: fresh %v", i, fresh)
@@ -85,18 +85,18 @@ func breached(t *testing.T, l Life) {
 	if status(t, l, "elsewhere").Unverified != "" {
 		t.Error("another tenant's memory is doubted")
 	}
-	all, err := l.Other.Breaches(t.Context(), "acme")
+	all, err := l.Other.Chains.Breaches(t.Context(), "acme")
 	must(t, "Breaches", err)
 	if len(all) != 1 || all[0].Class != f.Class || all[0].Position != 3 || all[0].Detail != f.Detail || all[0].Noted.IsZero() {
 		t.Errorf("%+v", all)
 	}
-	if none, err := l.Breaches(t.Context(), "other"); err != nil || len(none) != 0 {
+	if none, err := l.Chains.Breaches(t.Context(), "other"); err != nil || len(none) != 0 {
 		t.Errorf("%+v, %v", none, err)
 	}
 
 	// A person accepts it: what was behind it counts again, and what comes later.
 	text := memproxy.ChainFault{Class: memproxy.FaultText, Tenant: "acme", Position: 4, MemoryKey: mem("m3"), Detail: "the text is gone"}
-	end, cleared, err := l.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
+	end, cleared, err := l.Chains.Accept(t.Context(), "acme", []memproxy.ChainFault{f, text})
 	must(t, "Accept", err)
 	if end.Tenant != "acme" || end.Position != 5 || end.Link == "" || cleared != 2 {
 		t.Errorf("it goes on from %+v, %d are cleared", end, cleared)
@@ -108,15 +108,15 @@ func breached(t *testing.T, l Life) {
 			t.Errorf("accepted, %s: doubted %v", id, got)
 		}
 	}
-	if all, err = l.Other.Breaches(t.Context(), "acme"); err != nil || len(all) != 1 || !all[0].Accepted {
+	if all, err = l.Other.Chains.Breaches(t.Context(), "acme"); err != nil || len(all) != 1 || !all[0].Accepted {
 		t.Errorf("%+v, %v", all, err)
 	}
-	report, err := l.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true, Anchor: &end})
+	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true, Anchor: &end})
 	if must(t, "Verify", err); report.Open() != 0 || report.Head.Position != 6 {
 		t.Errorf("%+v", report)
 	}
 	f.Position = 6
-	if fresh, err := l.NoteBreach(t.Context(), f); err != nil || !fresh || status(t, l, "after").Unverified != memproxy.IntegrityChain {
+	if fresh, err := l.Chains.NoteBreach(t.Context(), f); err != nil || !fresh || status(t, l, "after").Unverified != memproxy.IntegrityChain {
 		t.Errorf("the next one: fresh %v, %v", fresh, err)
 	}
 }
@@ -125,7 +125,7 @@ func breached(t *testing.T, l Life) {
 func backendSealed(t *testing.T, l Life) {
 	is := func(backend string) bool {
 		t.Helper()
-		sealed, err := l.Sealed(t.Context(), backend)
+		sealed, err := l.Backends.Sealed(t.Context(), backend)
 		must(t, "Sealed", err)
 		return sealed
 	}
@@ -133,12 +133,12 @@ func backendSealed(t *testing.T, l Life) {
 		t.Error("nothing was sealed")
 	}
 	for range 2 {
-		must(t, "SealBackend", l.SealBackend(t.Context(), "mem0"))
+		must(t, "Backends.Seal", l.Backends.Seal(t.Context(), "mem0"))
 	}
 	if !is("mem0") || is("letta") || is("") {
 		t.Error("one was sealed")
 	}
-	if err := l.SealBackend(t.Context(), ""); !errors.Is(err, ledger.ErrRow) {
+	if err := l.Backends.Seal(t.Context(), ""); !errors.Is(err, ledger.ErrRow) {
 		t.Errorf("no backend: %v", err)
 	}
 }

@@ -346,7 +346,7 @@ func inventory(t *testing.T, l Life) {
 	put(t, l, Row("d"), Row("a"), gone, Row("C"), other)
 	got, after := "", ""
 	for range 5 {
-		page, err := l.Other.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2)
+		page, err := l.Other.Backends.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2)
 		must(t, "Inventory", err)
 		if len(page) == 0 {
 			break

@@ -36,7 +36,7 @@ func appendAll(t *testing.T, l Life, vs ...memproxy.Version) []memproxy.Version 
 // sound wants the tenant's chain without a fault.
 func sound(t *testing.T, l Life) memproxy.ChainReport {
 	t.Helper()
-	report, err := l.Other.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
+	report, err := l.Other.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{Texts: true})
 	if err != nil || len(report.Faults) != 0 {
 		t.Errorf("verify: %+v, %v", report.Faults, err)
 	}
@@ -130,7 +130,7 @@ func versionsCompacted(t *testing.T, l Life) {
 	_, err = l.Version(ctx, mem("m"), 2)
 	wantErr(t, "the unpinned one", err, ledger.ErrShredded)
 	sound(t, l)
-	n, err := l.Trim(ctx, "acme", l.Clock.Now())
+	n, err := l.Chains.Trim(ctx, "acme", l.Clock.Now())
 	if err != nil || n != 6 {
 		t.Errorf("trimmed %d, %v; want the six compacted ones", n, err)
 	}
@@ -148,7 +148,7 @@ func versionsSealed(t *testing.T, l Life) {
 		{MemoryKey: mem("m1"), Tenant: "acme", Text: "was there", Trust: memproxy.TrustHuman, Actor: "human:forged"},
 	}
 	for i, want := range []int{1, 0} {
-		if n, err := l.Seal(ctx, found...); err != nil || n != want {
+		if n, err := l.Backends.BeginHistories(ctx, found...); err != nil || n != want {
 			t.Errorf("round %d: sealed %d, %v", i, n, err)
 		}
 	}
@@ -181,7 +181,7 @@ func versionsAtOnce(t *testing.T, l Life) {
 	if r := sound(t, l); r.Checked != 90 || r.Head.Position != 90 {
 		t.Errorf("%d records, head at %d; want 90", r.Checked, r.Head.Position)
 	}
-	heads, err := l.ChainHeads(t.Context())
+	heads, err := l.Chains.Heads(t.Context())
 	if err != nil || len(heads) != 1 || heads[0].Position != 90 {
 		t.Errorf("heads %+v, %v", heads, err)
 	}
