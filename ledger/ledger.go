@@ -22,8 +22,8 @@
 //   - Every version of a memory stands in two signed chains, the memory's and
 //     the tenant's. Chains.Verify names what was done to them from outside. A broken
 //     chain goes on and stays broken.
-//   - Deleted memories stay as tombstones until Prune removes them. Everything
-//     that is over has a retention, see Maintain, and everything that a caller
+//   - Deleted memories stay as tombstones until Upkeep.Prune removes them. Everything
+//     that is over has a retention, see Upkeep.Maintain, and everything that a caller
 //     can make many of has a bound.
 //   - Every call honours its context and has a deadline of its own.
 //   - A damaged file makes Open fail. Nothing is repaired, moved or removed.
@@ -61,6 +61,7 @@ type Ledger struct {
 	Rollbacks Rollbacks
 	Chains    Chains
 	Backends  Backends
+	Upkeep    Upkeep
 }
 
 // store is what the ledger and its parts share: the database, what is kept of it in

@@ -21,9 +21,8 @@ import (
 )
 
 var (
-	_ gate.Ledger      = (*ledger.Ledger)(nil)
-	_ gate.Signer      = (*keys.Signer)(nil)
-	_ ledgertest.Store = (*ledger.Ledger)(nil)
+	_ gate.Ledger = (*ledger.Ledger)(nil)
+	_ gate.Signer = (*keys.Signer)(nil)
 )
 
 func open(t testing.TB, opt ledger.Options) *ledger.Ledger {
@@ -58,7 +57,7 @@ func TestContract(t *testing.T) {
 			} else if opt.Path != "" {
 				ring.Slow(t, "the whole contract once more on files")
 			}
-			ledgertest.Run(t, func(t *testing.T) ledgertest.Store {
+			ledgertest.Run(t, func(t *testing.T) *ledger.Ledger {
 				opt := opt
 				if opt.Path != "" {
 					opt.Path = filepath.Join(t.TempDir(), "ledger.db")

@@ -73,7 +73,7 @@ func Open(opt Options) (*Ledger, error) {
 		return nil, err
 	}
 	s := &store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
-	l := &Ledger{s, Holds{s}, Sessions{s}, Notices{s}, Rollbacks{s}, Chains{s}, Backends{s}}
+	l := &Ledger{s, Holds{s}, Sessions{s}, Notices{s}, Rollbacks{s}, Chains{s}, Backends{s}, Upkeep{s}}
 	left, err := l.open()
 	if err != nil {
 		l.closeDBs()

@@ -207,3 +207,106 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 	}
 	return standing, nil
 }
+
+// DeleteScope leaves tombstones for the memories of a backend within a scope, of
+// whatever tenant, and returns whose they were, by author, also along with an
+// error. An empty field of the scope matches everything; a scope without any owner
+// is refused with ErrRow, because it would match every memory there is.
+//
+// Histories that are in the scope and do not end yet get a version like v, which
+// says who deleted them and by which decision; none where it has no operation.
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
+	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
+	for _, arg := range args[1:] {
+		if err := storable(arg.(string)); err != nil {
+			return nil, refused("a part of the scope %v", err)
+		}
+	}
+	if backend == "" || !scope.Owned() {
+		return nil, refused("a backend and an owner are required")
+	}
+	var tallies []memproxy.Tally
+	err := l.do(ctx, &job{also: func(t *transaction) error {
+		gone, by, err := sweepScope(t, args)
+		t.changes.reread(gone...)
+		tallies = by
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if v.Op == "" {
+		return tallies, nil
+	}
+	return tallies, endHistories(ctx, l.store, backend, scope, v)
+}
+
+func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
+	rows, err := t.tx.StmtContext(t.ctx, t.store.sweepRows).QueryContext(t.ctx, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	at := map[memproxy.Tally]int{}
+	for rows.Next() {
+		k := key{Kind: memproxy.TargetMemory}
+		var who memproxy.Tally
+		if err := rows.Scan(&k.Backend, &k.ID, &who.Tenant, &who.Actor, &who.Trust, &who.User); err != nil {
+			return nil, nil, err
+		}
+		gone = append(gone, k)
+		if who.Actor == "" {
+			continue
+		}
+		i, seen := at[who]
+		if !seen {
+			i = len(by)
+			at[who] = i
+			by = append(by, who)
+		}
+		by[i].Memories++
+	}
+	return gone, by, rows.Err()
+}
+
+// endHistories appends a version like v to each memory within a scope that is
+// deleted and whose history does not end yet.
+func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
+	if s.opt.Vault == nil {
+		return ErrNoVault
+	}
+	after := ""
+	for {
+		ids, err := look(ctx, s, "list swept memories", scanText, `SELECT o.id FROM ownership o
+			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
+				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
+				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
+			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		after = ids[len(ids)-1]
+		err = s.do(ctx, &job{also: func(t *transaction) error {
+			for _, id := range ids {
+				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
+				last, known, err := t.lastVersion(k)
+				if err != nil {
+					return err
+				}
+				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
+					continue
+				}
+				gone := v
+				gone.MemoryKey, gone.Tenant, gone.Field, gone.Op = k, last.Tenant, last.Field, memproxy.OpDelete
+				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
+				if _, err := t.append(gone); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
+}

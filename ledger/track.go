@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -67,27 +66,6 @@ func correct(t *transaction, c *memproxy.Correction) error {
 	return err
 }
 
-// pruneStep is how many tombstones one transaction removes, so that other
-// writes get their turn.
-const pruneStep = 500
-
-// Prune removes the tombstones of memories that were deleted before a time,
-// with their standings, dissent and votes, what was retracted before, and the notes by which corrections
-// of before are counted once only. It
-// returns how many tombstones it removed, also along with an error. A memory
-// whose tombstone is gone is unknown: its owner is asked upstream, which says
-// that there is none.
-func (l *Ledger) Prune(ctx context.Context, before time.Time) (int, error) {
-	if before.IsZero() {
-		return 0, errors.New("ledger: prune: no time given")
-	}
-	return inSteps(ctx, l.store, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := pruneOnce(t, before)
-		t.changes.reread(gone...)
-		return len(gone), err
-	})
-}
-
 // inSteps repeats what does at most a step in one transaction until there is less
 // to do, and returns how much it did, also along with an error.
 func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
@@ -104,28 +82,6 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 			return total, nil
 		}
 	}
-}
-
-func pruneOnce(t *transaction, before time.Time) ([]key, error) {
-	if _, err := t.exec(t.store.pruneNotes, before.UnixMicro()); err != nil {
-		return nil, err
-	}
-	found, err := t.tx.StmtContext(t.ctx, t.store.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
-	if err != nil {
-		return nil, err
-	}
-	gone, err := drain(found, scanKey)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := t.run(`DELETE FROM retraction WHERE at < ?`, before.UnixMicro()); err != nil {
-		return nil, err
-	}
-	// Agreement that led to nothing for so long is forgotten too.
-	if _, err := t.run(`DELETE FROM vote WHERE at < ?`, before.UnixMicro()); err != nil {
-		return nil, err
-	}
-	return gone, forgetStatuses(t, gone)
 }
 
 // PeekLock returns the lock that is in force on one of some records of

@@ -33,7 +33,6 @@ var (
 		"gate.Admission":                  33,
 		"gate.Gate":                       45,
 		"gate.run":                        65,
-		"ledger.Ledger":                   30,
 		"telemetry/audit.Log":             53,
 	}
 	manyFiles = map[string]int{

@@ -68,7 +68,7 @@ func retractions(t *testing.T, s Life) {
 	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || !found {
 		t.Errorf("the newest is gone: %v", err)
 	}
-	if _, err := s.Prune(ctx, now.Add(10000*time.Hour)); err != nil {
+	if _, err := s.Upkeep.Prune(ctx, now.Add(10000*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, found, err := s.Retraction(ctx, "acme", "agent:dev", []string{"fact number 1099 of many"}, now); err != nil || found {

@@ -13,7 +13,7 @@ func entity(tenant, id string) memproxy.Ownership {
 	return memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: tenant}, Actor: "agent:" + tenant}
 }
 
-func bound(t *testing.T, s Store) {
+func bound(t *testing.T, s *ledger.Ledger) {
 	ctx := t.Context()
 	for _, tenant := range []string{"acme", "globex"} {
 		got, err := s.Bind(ctx, entity(tenant, "user:ann"), entity(tenant, "user:of-"+tenant))
@@ -35,7 +35,7 @@ func bound(t *testing.T, s Store) {
 	}
 }
 
-func assigned(t *testing.T, s Store) {
+func assigned(t *testing.T, s *ledger.Ledger) {
 	ctx := t.Context()
 	memory := func(id, tenant, user string) memproxy.Ownership {
 		return memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant, User: user}, Actor: "agent:" + tenant}
@@ -71,7 +71,7 @@ func assigned(t *testing.T, s Store) {
 	}
 }
 
-func boundAtOnce(t *testing.T, s Store) {
+func boundAtOnce(t *testing.T, s *ledger.Ledger) {
 	const callers = 16
 	told := make([]string, callers)
 	var wg sync.WaitGroup

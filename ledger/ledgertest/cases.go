@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-func foundAsPut(t *testing.T, s Store) {
+func foundAsPut(t *testing.T, s *ledger.Ledger) {
 	bare := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "bare", Confidence: -1}
 	put(t, s, Row("full"), bare)
 	got := owners(t, s, "full", "bare")
@@ -26,7 +26,7 @@ func foundAsPut(t *testing.T, s Store) {
 	same(t, owners(t, s, "fine")["fine"], Row("fine"))
 }
 
-func unknownIsAbsent(t *testing.T, s Store) {
+func unknownIsAbsent(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
 	if got := owners(t, s, "a", "b"); len(got) != 1 {
 		t.Errorf("got %v", got)
@@ -42,7 +42,7 @@ func unknownIsAbsent(t *testing.T, s Store) {
 	}
 }
 
-func replaced(t *testing.T, s Store) {
+func replaced(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
 	owners(t, s, "a") // warm a cache
 	next := Row("a")
@@ -55,7 +55,7 @@ func replaced(t *testing.T, s Store) {
 	same(t, owners(t, s, "b")["b"], last)
 }
 
-func apart(t *testing.T, s Store) {
+func apart(t *testing.T, s *ledger.Ledger) {
 	memory, event, other := Row("x"), Row("x"), Row("x")
 	event.Kind, event.Actor = memproxy.TargetEvent, "agent:event"
 	other.Backend, other.Actor = "letta", "agent:other"
@@ -76,7 +76,7 @@ func apart(t *testing.T, s Store) {
 	}
 }
 
-func manyIDs(t *testing.T, s Store) {
+func manyIDs(t *testing.T, s *ledger.Ledger) {
 	ids := names(2500)
 	rows := make([]memproxy.Ownership, len(ids))
 	for i, id := range ids {
@@ -91,7 +91,7 @@ func manyIDs(t *testing.T, s Store) {
 	same(t, got[ids[2499]], rows[2499])
 }
 
-func oddIDs(t *testing.T, s Store) {
+func oddIDs(t *testing.T, s *ledger.Ledger) {
 	odd := []string{`'; DROP TABLE ownership; --`, `"`, `\`, "%", "_", "a\nb", "ümläut", "u\u0308", "ü", "💾", " ", "[]", `{"a":1}`, "0", "00", strings.Repeat("x", 1024)}
 	row := func(id string) memproxy.Ownership { r := Row(id); r.Decision = "d"; return r }
 	for _, id := range odd {
@@ -109,7 +109,7 @@ func hostile() []string {
 	return []string{"a\x00b", "\xff", "a\xc3", strings.Repeat("x", 1025)}
 }
 
-func hostileRows(t *testing.T, s Store) {
+func hostileRows(t *testing.T, s *ledger.Ledger) {
 	for _, bad := range hostile() {
 		for _, spoil := range []func(*memproxy.Ownership){
 			func(r *memproxy.Ownership) { r.ID = bad },
@@ -134,7 +134,7 @@ func hostileRows(t *testing.T, s Store) {
 	}
 }
 
-func hostileLookup(t *testing.T, s Store) {
+func hostileLookup(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("good"))
 	got := owners(t, s, append(hostile(), "good")...)
 	if len(got) != 1 {
@@ -155,7 +155,7 @@ func hostileLookup(t *testing.T, s Store) {
 	}
 }
 
-func decisions(t *testing.T, s Store) {
+func decisions(t *testing.T, s *ledger.Ledger) {
 	a, b, receipt, other := Row("a"), Row("b"), Row("e"), Row("c")
 	a.Decision, b.Decision, receipt.Decision, other.Decision = "d1", "d1", "d2", "d2"
 	a.Deleted = true
@@ -177,23 +177,23 @@ func decisions(t *testing.T, s Store) {
 	}
 }
 
-func tombstones(t *testing.T, s Store) {
+func tombstones(t *testing.T, s *ledger.Ledger) {
 	gone, kept := Row("gone"), Row("kept")
 	put(t, s, gone, kept)
 	owners(t, s, "gone", "kept")
 	gone.Deleted = true
 	put(t, s, gone)
 	same(t, owners(t, s, "gone")["gone"], gone)
-	if n, err := s.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 		t.Fatalf("an early Prune: %d, %v", n, err)
 	}
-	if n, err := s.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
+	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
 		t.Fatalf("Prune: %d, %v", n, err)
 	}
 	if got := owners(t, s, "gone", "kept"); len(got) != 1 {
 		t.Errorf("after Prune: %v", got)
 	}
-	if _, err := s.Prune(t.Context(), time.Time{}); err == nil {
+	if _, err := s.Upkeep.Prune(t.Context(), time.Time{}); err == nil {
 		t.Error("Prune without a time was taken")
 	}
 	// Many, and one that came back to life.
@@ -206,13 +206,13 @@ func tombstones(t *testing.T, s Store) {
 	put(t, s, rows...)
 	rows[0].Deleted = false
 	put(t, s, rows[0])
-	if n, err := s.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1233 || err != nil {
+	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(time.Hour)); n != 1233 || err != nil {
 		t.Fatalf("Prune: %d, %v", n, err)
 	}
 	same(t, owners(t, s, rows[0].ID)[rows[0].ID], rows[0])
 }
 
-func noted(t *testing.T, s Store) {
+func noted(t *testing.T, s *ledger.Ledger) {
 	r := Row("a")
 	for i := range 50 {
 		r.Confidence = memproxy.PerMille(i)
@@ -232,7 +232,7 @@ func noted(t *testing.T, s Store) {
 	}
 }
 
-func record(t *testing.T, s Store, tenant, actor string) ledger.Track {
+func record(t *testing.T, s *ledger.Ledger, tenant, actor string) ledger.Track {
 	t.Helper()
 	got, err := s.Record(t.Context(), tenant, actor)
 	if err != nil {
@@ -245,7 +245,7 @@ func record(t *testing.T, s Store, tenant, actor string) ledger.Track {
 	return got
 }
 
-func facts(t *testing.T, s Store) {
+func facts(t *testing.T, s *ledger.Ledger) {
 	event, deleted, nobody, foreign := Row("e"), Row("d"), Row("n"), Row("f")
 	event.Kind, deleted.Deleted, nobody.Actor, foreign.Scope.Tenant = memproxy.TargetEvent, true, "", "globex"
 	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
@@ -263,7 +263,7 @@ func facts(t *testing.T, s Store) {
 
 // accepted: what waited and was let out counts for its author, once, and so does
 // what a person vouched for; what was never let out does not.
-func accepted(t *testing.T, s Store) {
+func accepted(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"), Row("b"), Row("c"), Row("d"))
 	change := func(id string, state memproxy.MemoryState, person bool) {
 		t.Helper()
@@ -297,7 +297,7 @@ func accepted(t *testing.T, s Store) {
 	}
 }
 
-func corrections(t *testing.T, s Store) {
+func corrections(t *testing.T, s *ledger.Ledger) {
 	c := ledger.Correction{Backend: "mem0", ID: "a", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
 	again, second, own, unknown := c, c, c, c
 	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
@@ -315,7 +315,7 @@ func corrections(t *testing.T, s Store) {
 	}
 }
 
-func deadContext(t *testing.T, s Store) {
+func deadContext(t *testing.T, s *ledger.Ledger) {
 	put(t, s, Row("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -333,7 +333,7 @@ func deadContext(t *testing.T, s Store) {
 	}
 }
 
-func closed(t *testing.T, s Store) {
+func closed(t *testing.T, s *ledger.Ledger) {
 	if err := s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("a")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func closed(t *testing.T, s Store) {
 		"Note":   s.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{Row("b")}}),
 		"Lookup": second(ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, "a")),
 		"Record": second(s.Record(t.Context(), "acme", "agent:dev")),
-		"Prune":  second(s.Prune(t.Context(), time.Now())),
+		"Prune":  second(s.Upkeep.Prune(t.Context(), time.Now())),
 	} {
 		if !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("%s: %v", name, err)

@@ -12,7 +12,7 @@ import (
 // concurrent has writers raise the confidence of their own rows while readers
 // look at all of them: nobody ever sees a row go back, pairs that are put
 // together are seen as put, and a writer reads what it wrote.
-func concurrent(t *testing.T, s Store) {
+func concurrent(t *testing.T, s *ledger.Ledger) {
 	const writers, readers, rounds = 8, 4, 40
 	pair := func(w, round int) []memproxy.Ownership {
 		a, b := Row(fmt.Sprintf("w%d-a", w)), Row(fmt.Sprintf("w%d-b", w))

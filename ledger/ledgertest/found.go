@@ -40,7 +40,7 @@ func takenDown(t *testing.T, l Life) {
 	if _, begun, err := l.Backends.Sealing(t.Context(), "mem0"); begun || err != nil {
 		t.Errorf("sealed: %v, %v", begun, err)
 	}
-	put(t, l, Row("owned"))
+	put(t, l.Ledger, Row("owned"))
 	for _, of := range []*ledger.Ledger{l.Ledger, l.Other} {
 		got, err := ledger.ByID(t.Context(), of, "mem0", memproxy.TargetMemory, "a", "d", "owned")
 		must(t, "Lookup", err)

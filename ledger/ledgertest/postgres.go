@@ -20,7 +20,7 @@ import (
 // schema of its own, which it drops.
 func RunPostgres(t *testing.T, address string) {
 	t.Run("Run", func(t *testing.T) {
-		Run(t, func(t *testing.T) Store {
+		Run(t, func(t *testing.T) *ledger.Ledger {
 			return OpenPostgres(t, ledger.Options{URL: Schema(t, address), Timeout: 20 * time.Second})
 		})
 	})

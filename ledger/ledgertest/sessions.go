@@ -250,7 +250,7 @@ func sessionEnds(t *testing.T, l Life) {
 	prune := func(want int, why string) {
 		t.Helper()
 		l.Clock.Pass(time.Second)
-		if gone, err := l.Maintain(ctx, ledger.Retention{Sessions: time.Nanosecond}); err != nil || gone.Sessions != want {
+		if gone, err := l.Upkeep.Maintain(ctx, ledger.Retention{Sessions: time.Nanosecond}); err != nil || gone.Sessions != want {
 			t.Errorf("pruned %d, %v; want %d: %s", gone.Sessions, err, want, why)
 		}
 	}

@@ -141,12 +141,12 @@ func expiry(t *testing.T, l Life) {
 		must(t, "SetState", err)
 	}
 	must(t, "Pin", l.Pin(ctx, mem("pinned"), true))
-	if gone, err := l.Expire(ctx); err != nil || len(gone) != 0 {
+	if gone, err := l.Upkeep.Expire(ctx); err != nil || len(gone) != 0 {
 		t.Errorf("before their time: %v, %v", gone, err)
 	}
 	l.Clock.Pass(2 * time.Hour)
 	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
-	gone, err := l.Expire(ctx)
+	gone, err := l.Upkeep.Expire(ctx)
 	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
 		t.Fatalf("expired: %v, %v", gone, err)
 	}
@@ -163,11 +163,11 @@ func expiry(t *testing.T, l Life) {
 		t.Errorf("seen to hold again, it is %s", st.State)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	if gone, err = l.Expire(ctx); err != nil || len(gone) != 2 { // goes, confirmed
+	if gone, err = l.Upkeep.Expire(ctx); err != nil || len(gone) != 2 { // goes, confirmed
 		t.Errorf("expired again: %v, %v", gone, err)
 	}
 	l.Clock.Pass(181 * 24 * time.Hour)
-	due, err := l.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
+	due, err := l.Upkeep.Purgeable(ctx, l.Clock.Now().Add(-180*24*time.Hour), 100)
 	if err != nil || len(due) != 2 {
 		t.Errorf("to be purged: %v, %v", due, err)
 	}
@@ -175,13 +175,13 @@ func expiry(t *testing.T, l Life) {
 
 func purged(t *testing.T, l Life) {
 	ctx := t.Context()
-	put(t, l, Row("m"))
+	put(t, l.Ledger, Row("m"))
 	_, err := l.Append(ctx, Version("m", "first"), Version("m", "second"))
 	must(t, "Append", err)
 	must(t, "PinVersion", l.PinVersion(ctx, mem("m"), 1, true))
 	set(t, l, "m", memproxy.StateExpired)
-	must(t, "Purge", l.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
-	must(t, "Purge", l.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	must(t, "Purge", l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
+	must(t, "Purge", l.Upkeep.Purge(ctx, mem("m"), "system:ttl", "d-purge"))
 	history, err := l.History(ctx, mem("m"), 0, 0)
 	if err != nil || len(history) != 3 || history[0].Op != memproxy.OpPurge {
 		t.Fatalf("what happened stays known: %+v, %v", history, err)
@@ -191,7 +191,7 @@ func purged(t *testing.T, l Life) {
 	if st := status(t, l, "m"); st.State != "" {
 		t.Errorf("status %+v", st)
 	}
-	if row := owners(t, l, "m")["m"]; !row.Deleted {
+	if row := owners(t, l.Ledger, "m")["m"]; !row.Deleted {
 		t.Error("no tombstone")
 	}
 	sound(t, l)
@@ -199,7 +199,7 @@ func purged(t *testing.T, l Life) {
 
 func contested(t *testing.T, l Life) {
 	ctx := t.Context()
-	put(t, l, Row("m"))
+	put(t, l.Ledger, Row("m"))
 	d := memproxy.Dissent{Text: "the sky is green", SHA256: "ab", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Trust: memproxy.TrustAnonymous, Decision: "d1", Reason: "thinks so"}}
 	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
@@ -219,7 +219,7 @@ func contested(t *testing.T, l Life) {
 	}
 	// The last word on the write that dissents is the last word on the dissent, and
 	// the last dissent's end that of the contest.
-	put(t, l, Row("n"))
+	put(t, l.Ledger, Row("n"))
 	d.ID = "n"
 	for _, d.Decision = range []string{"rejected", "approved"} {
 		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
@@ -252,7 +252,7 @@ func contested(t *testing.T, l Life) {
 
 func promoted(t *testing.T, l Life) {
 	ctx := t.Context()
-	put(t, l, Row("m"))
+	put(t, l.Ledger, Row("m"))
 	set(t, l, "m", memproxy.StatePending)
 	two := func(who string) memproxy.Review { return memproxy.Review{Reviewer: who, Need: 2} }
 	_, err := l.Promote(ctx, mem("m"), two("agent:dev"))
@@ -300,18 +300,18 @@ func promoted(t *testing.T, l Life) {
 func maintained(t *testing.T, l Life) {
 	maintain := func() {
 		t.Helper()
-		_, err := l.Maintain(t.Context(), ledger.Retention{})
+		_, err := l.Upkeep.Maintain(t.Context(), ledger.Retention{})
 		must(t, "Maintain", err)
 	}
 	ctx := t.Context()
 	gone := Row("gone")
-	put(t, l, gone, Row("stays"))
+	put(t, l.Ledger, gone, Row("stays"))
 	set(t, l, "gone", memproxy.StateFlagged)
 	set(t, l, "stays", memproxy.StateFlagged)
 	must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{{Text: "no", Correction: memproxy.Correction{
 		Backend: "mem0", ID: "gone", Tenant: "acme", Author: "a", Corrector: "b", Decision: "d"}}}}))
 	gone.Deleted = true
-	put(t, l, gone)
+	put(t, l.Ledger, gone)
 	for i := range 12 {
 		appendAll(t, l, Version("m", fmt.Sprint(i)))
 	}
@@ -343,7 +343,7 @@ func maintained(t *testing.T, l Life) {
 func inventory(t *testing.T, l Life) {
 	gone, other := Row("b"), Row("e")
 	gone.Deleted, other.Backend = true, "letta"
-	put(t, l, Row("d"), Row("a"), gone, Row("C"), other)
+	put(t, l.Ledger, Row("d"), Row("a"), gone, Row("C"), other)
 	got, after := "", ""
 	for range 5 {
 		page, err := l.Other.Backends.Inventory(t.Context(), "mem0", memproxy.TargetMemory, after, 2)

@@ -6,7 +6,6 @@
 package ledgertest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,26 +15,11 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// Store is what every ledger offers; see the methods of ledger.Ledger.
-type Store interface {
-	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
-	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
-	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
-	Assign(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
-	Sync(context.Context) error
-	Record(ctx context.Context, tenant, actor string) (ledger.Track, error)
-	SetState(context.Context, ...memproxy.StateChange) (int, error)
-	Commit(context.Context, memproxy.Entry) error
-	Prune(ctx context.Context, before time.Time) (int, error)
-	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error)
-	Close() error
-}
-
 // Run checks the contract. Open returns a new, empty store; Run closes it.
-func Run(t *testing.T, open func(*testing.T) Store) {
+func Run(t *testing.T, open func(*testing.T) *ledger.Ledger) {
 	for _, c := range []struct {
 		name string
-		run  func(*testing.T, Store)
+		run  func(*testing.T, *ledger.Ledger)
 	}{
 		{"found as put", foundAsPut},
 		{"unknown is absent", unknownIsAbsent},
@@ -78,14 +62,14 @@ func Row(id string) memproxy.Ownership {
 	}
 }
 
-func put(t *testing.T, s Store, rows ...memproxy.Ownership) {
+func put(t *testing.T, s *ledger.Ledger, rows ...memproxy.Ownership) {
 	t.Helper()
 	if err := s.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: rows}); err != nil {
 		t.Fatalf("Put: %v", err)
 	}
 }
 
-func owners(t *testing.T, s Store, ids ...string) map[string]memproxy.Ownership {
+func owners(t *testing.T, s *ledger.Ledger, ids ...string) map[string]memproxy.Ownership {
 	t.Helper()
 	records, err := ledger.ByID(t.Context(), s, "mem0", memproxy.TargetMemory, ids...)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-func swept(t *testing.T, s Store) {
+func swept(t *testing.T, s *ledger.Ledger) {
 	ctx := context.Background()
 	row := func(id, user, agent, actor string) memproxy.Ownership {
 		r := Row(id)

@@ -91,7 +91,7 @@ func versionsFound(t *testing.T, l Life) {
 		t.Errorf("memory: %+v, %v", r, err)
 	}
 	l.Clock.Pass(time.Hour)
-	if due, err := l.DeletedBefore(ctx, l.Clock.Now(), 10); err != nil || len(due) != 1 || due[0] != mem("m") {
+	if due, err := l.Upkeep.DeletedBefore(ctx, l.Clock.Now(), 10); err != nil || len(due) != 1 || due[0] != mem("m") {
 		t.Errorf("deleted: %v, %v", due, err)
 	}
 }

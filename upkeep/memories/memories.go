@@ -61,7 +61,7 @@ func (k *Keeper) Jobs() []upkeep.Job {
 // waited quietly for long enough, and looks again at what no rule of today has
 // seen yet.
 func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
-	gone, err := k.Ledger.Expire(ctx)
+	gone, err := k.Ledger.Upkeep.Expire(ctx)
 	if err != nil {
 		return fmt.Errorf("memories were not looked after: %w", err)
 	}
@@ -101,7 +101,7 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	if archive <= 0 {
 		return nil
 	}
-	list, err := k.Ledger.Purgeable(ctx, now.Add(-archive), 100)
+	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-archive), 100)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 			k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
 			continue
 		}
-		if err := k.Ledger.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
+		if err := k.Ledger.Upkeep.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
 			return err
 		}
 	}
@@ -127,12 +127,12 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	if grace <= 0 {
 		return nil
 	}
-	gone, err := k.Ledger.DeletedBefore(ctx, now.Add(-grace), 100)
+	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-grace), 100)
 	if err != nil {
 		return err
 	}
 	for _, key := range gone {
-		if err := k.Ledger.Purge(ctx, key, memproxy.SystemActor, ""); err != nil {
+		if err := k.Ledger.Upkeep.Purge(ctx, key, memproxy.SystemActor, ""); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 // maintain removes what is past its retention.
 func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
 	keep := k.Config.Ledger.Keep
-	gone, err := k.Ledger.Maintain(ctx, ledger.Retention{
+	gone, err := k.Ledger.Upkeep.Maintain(ctx, ledger.Retention{
 		Holds: keep.Holds.Time(), Sessions: keep.Sessions.Time(), Tombstones: keep.Deleted.Time(), Records: keep.Records.Time(),
 	})
 	if gone != (ledger.Removed{}) {
