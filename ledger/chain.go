@@ -166,32 +166,25 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 	if storable(tenant) != nil || before.IsZero() {
 		return 0, refused("trim: a tenant and a time are required")
 	}
-	n := 0
-	err := cs.do(ctx, &job{also: func(t *transaction) error {
-		n = 0
+	return result(ctx, cs.store, job{}, func(t *transaction) (int, error) {
 		h, err := t.head(tenant)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if h.broken {
-			return fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
+			return 0, fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
 		}
 		// The last record of before, as long as the one after it is there too.
 		found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
 		if err != nil || len(found) == 0 {
-			return err
+			return 0, err
 		}
 		h.base, h.baseLink = found[0].place, found[0].Link
 		t.setHead(h)
 		gone, err := t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)
-		n = int(gone)
-		return err
-	}})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+		return int(gone), err
+	})
 }
 
 // Accept takes a tenant's chain as it is, for a person who knows what happened

@@ -263,18 +263,48 @@ func (s *store) change(ctx context.Context, f func(*transaction) error) error {
 	return s.do(ctx, &job{durable: true, also: f})
 }
 
-// changed is change with a result, which is zero with an error: f may still
-// be writing to its own then.
+// changed is change with a result.
 func changed[T any](ctx context.Context, s *store, f func(*transaction) (T, error)) (T, error) {
+	return result(ctx, s, job{durable: true}, f)
+}
+
+// result does a job that has a result, which is zero with an error: f may still
+// be writing to its own then.
+func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T, error)) (T, error) {
 	var out, none T
-	err := s.change(ctx, func(t *transaction) (err error) {
+	j.also = func(t *transaction) (err error) {
 		out, err = f(t)
 		return err
-	})
-	if err != nil {
+	}
+	if err := s.do(ctx, &j); err != nil {
 		return none, err
 	}
 	return out, nil
+}
+
+// countEach does f for all in one transaction and returns how often f reports
+// that it changed something. The caller may use the slice again.
+func countEach[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) (bool, error)) (int, error) {
+	own := slices.Clone(all)
+	return result(ctx, s, job{}, func(t *transaction) (n int, err error) {
+		err = each(t, own, func(t *transaction, v *T) error {
+			changed, err := f(t, v)
+			n += int(count(changed))
+			return err
+		})
+		return n, err
+	})
+}
+
+// inSteps repeats what does at most a step in one transaction until there is less
+// to do, and returns how much it did, also along with an error.
+func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
+	for total := 0; ; {
+		n, err := result(ctx, s, j, f)
+		if total += n; err != nil || n < step {
+			return total, err
+		}
+	}
 }
 
 // refused is an error that is about the call, not about the store.

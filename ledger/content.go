@@ -175,7 +175,7 @@ func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) er
 	if err != nil {
 		return err
 	}
-	return rs.do(ctx, &job{durable: true, also: func(t *transaction) error { return each(t, in, keepFound) }})
+	return rs.change(ctx, func(t *transaction) error { return each(t, in, keepFound) })
 }
 
 // Begin notes that a memory is about to be made what it was. It is

@@ -18,22 +18,17 @@ type Upkeep struct{ *store }
 // most some hundred; call it until it returns none. Pinned ones never expire,
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
-	var gone []memproxy.Status
-	err := u.do(ctx, &job{also: func(t *transaction) (err error) {
+	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
 		now := micros(t.store.opt.Clock())
-		gone, err = rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
+		gone, err := rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
 			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing
 				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
 			RETURNING `+statusColumns, now, expireStep)
 		for i := range gone {
 			t.changes.rate(gone[i].MemoryKey, gone[i])
 		}
-		return err
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return gone, nil
+		return gone, err
+	})
 }
 
 // Pin keeps a memory from expiring and from being purged, or lets it go again.

@@ -28,24 +28,7 @@ func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, err
 	if len(doubts) == 0 {
 		return 0, ctx.Err()
 	}
-	own, n := slices.Clone(doubts), 0
-	err := bs.do(ctx, &job{also: func(t *transaction) error {
-		n = 0
-		for i := range own {
-			changed, err := t.cast(&own[i])
-			if err != nil {
-				return err
-			}
-			if changed {
-				n++
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return countEach(ctx, bs.store, doubts, (*transaction).cast)
 }
 
 func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {

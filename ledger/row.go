@@ -168,44 +168,39 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}
-	var standing []memproxy.Ownership
-	err = s.change(ctx, func(t *transaction) error {
-		standing = make([]memproxy.Ownership, 0, len(own)) // it may be run twice
+	return changed(ctx, s, func(t *transaction) ([]memproxy.Ownership, error) {
+		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
 			args := arguments(row, t.store.opt.Clock())
 			n, err := t.exec(t.store.insert, args...)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if n == 0 {
 				there, err := rows(t, scan, `SELECT `+columns+` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, row.Backend, string(row.Kind), row.ID)
 				if err != nil {
-					return err
+					return nil, err
 				}
 				taken := false
 				if len(there) == 1 && there[0].Scope.Tenant != row.Scope.Tenant {
 					if taken, err = free(t, row); err != nil {
-						return err
+						return nil, err
 					}
 				}
 				if !taken {
-					standing = append(standing, there...)
+					bound = append(bound, there...)
 					continue
 				}
 				if _, err := t.exec(t.store.update, args...); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			t.changes.own(*row)
-			standing = append(standing, *row)
+			bound = append(bound, *row)
 		}
-		return nil
+		return bound, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return standing, nil
 }
 
 // DeleteScope leaves tombstones for the memories of a backend within a scope, of
@@ -225,18 +220,13 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	if backend == "" || !scope.Owned() {
 		return nil, refused("a backend and an owner are required")
 	}
-	var tallies []memproxy.Tally
-	err := l.do(ctx, &job{also: func(t *transaction) error {
+	tallies, err := result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Tally, error) {
 		gone, by, err := sweepScope(t, args)
 		t.changes.reread(gone...)
-		tallies = by
-		return err
-	}})
-	if err != nil {
-		return nil, err
-	}
-	if v.Op == "" {
-		return tallies, nil
+		return by, err
+	})
+	if err != nil || v.Op == "" {
+		return tallies, err
 	}
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }

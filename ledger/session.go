@@ -99,13 +99,12 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 	if len(ids) == 0 || slices.Contains(ids, "") || e.Decision == "" || slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd) {
 		return nil, refused("an event has records and a decision, and nothing that cannot be stored")
 	}
-	var locked []memproxy.Session
-	err := l.do(ctx, &job{size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }, also: func(t *transaction) error {
-		locked = nil
+	j := job{size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }}
+	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, err error) {
 		for _, id := range ids {
 			s, now, err := noteSession(t, e, id)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if now {
 				locked = append(locked, s)
@@ -114,12 +113,8 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 				break
 			}
 		}
-		return nil
-	}})
-	if err != nil {
-		return nil, err // and the writer may still be at it
-	}
-	return locked, nil
+		return locked, nil
+	})
 }
 
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool, err error) {

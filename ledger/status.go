@@ -95,24 +95,7 @@ func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) 
 	if len(changes) == 0 {
 		return 0, ctx.Err()
 	}
-	own, n := slices.Clone(changes), 0
-	err := l.do(ctx, &job{also: func(t *transaction) error {
-		n = 0
-		for i := range own {
-			done, err := t.setState(&own[i])
-			if err != nil {
-				return err
-			}
-			if done {
-				n++
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return countEach(ctx, l.store, changes, (*transaction).setState)
 }
 
 func validKey(k memproxy.MemoryKey) error {

@@ -66,24 +66,6 @@ func correct(t *transaction, c *memproxy.Correction) error {
 	return err
 }
 
-// inSteps repeats what does at most a step in one transaction until there is less
-// to do, and returns how much it did, also along with an error.
-func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
-	for total := 0; ; {
-		n, one := 0, j
-		one.also = func(t *transaction) (err error) {
-			n, err = f(t)
-			return err
-		}
-		if err := s.do(ctx, &one); err != nil {
-			return total, err
-		}
-		if total += n; n < step {
-			return total, nil
-		}
-	}
-}
-
 // PeekLock returns the lock that is in force on one of some records of
 // rejections, out of a store that another process may have open, and changes
 // nothing. Options.Locks say what locks.

@@ -63,22 +63,15 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	var out []memproxy.Version
-	err := l.do(ctx, &job{also: func(t *transaction) error {
-		out = make([]memproxy.Version, len(in))
+	return result(ctx, l.store, job{}, func(t *transaction) (_ []memproxy.Version, err error) {
+		out := make([]memproxy.Version, len(in))
 		for i := range in {
-			v, err := t.append(in[i])
-			if err != nil {
-				return err
+			if out[i], err = t.append(in[i]); err != nil {
+				return nil, err
 			}
-			out[i] = v
 		}
-		return nil
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+		return out, nil
+	})
 }
 
 func validVersion(v *memproxy.Version) error {
@@ -187,24 +180,7 @@ func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version
 	if err != nil {
 		return 0, err
 	}
-	n := 0
-	err = bs.do(ctx, &job{also: func(t *transaction) error {
-		n = 0
-		for i := range in {
-			began, err := beginHistory(t, &in[i])
-			if err != nil {
-				return err
-			}
-			if began {
-				n++
-			}
-		}
-		return nil
-	}})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
+	return countEach(ctx, bs.store, in, beginHistory)
 }
 
 // sealed are found memories as their histories begin with them.
