@@ -173,7 +173,11 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	if n := counted(t, car); n > 0 {
 		t.Errorf("%d members or headers of the answers of writes and runs are claimed by no row", n)
 	}
-	read := readAll(t, car, real, (&letta.Adapter{}).Table(), ids, func(string) string { return "" })
+	routes, err := letta.New(letta.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := readAll(t, car, real, routes.Table(), ids, func(string) string { return "" })
 	if read < 50 {
 		t.Errorf("only %d routes were read", read)
 	}
@@ -202,7 +206,11 @@ func TestAnswersOfMem0AreClaimed(t *testing.T) {
 	if n := counted(t, car); n > 0 {
 		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)
 	}
-	read := readAll(t, car, eng.base, (&mem0.Adapter{}).Table(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
+	routes, err := mem0.New(mem0.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := readAll(t, car, eng.base, routes.Table(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
 		if strings.Contains(path, m) {
 			return ""
 		}

@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		{502, `["canary"]`, `{"detail":"the backend answered 502"}`, "application/json"},
 		{503, ``, ``, ""},
 	} {
-		p, err := answers.Reply(tab, memproxy.Route{ID: "list"}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
+		p, err := answers.Pruner{Answers: tab}.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})
 		if err != nil || string(p.Body) != tc.want || p.Type != tc.contentType {
 			t.Errorf("%d %s: %s %q, %v", tc.status, tc.body, p.Body, p.Type, err)
 		}

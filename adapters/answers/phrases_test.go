@@ -26,7 +26,7 @@ phrase Handle {name} not found, must be one of {any}
 // numbers, plain names and phrases. What says anything else is withheld, and the
 // error stays one of the backend's.
 func TestPhrases(t *testing.T) {
-	tab, err := answers.Parse(errorTable)
+	pruner, err := answers.NewPruner(errorTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,15 +61,15 @@ func TestPhrases(t *testing.T) {
 			want = answers.Withheld
 		}
 		body := quoted(t, map[string]string{"detail": said, "code": "not_found"})
-		p, err := answers.Reply(tab, memproxy.Route{}, memproxy.Reply{Status: 404, Body: body})
+		p, err := pruner.Prune(memproxy.Route{}, memproxy.Reply{Status: 404, Body: body})
 		if got := string(quoted(t, map[string]string{"detail": want, "code": "not_found"})); err != nil || string(p.Body) != got {
 			t.Errorf("%q becomes %s, want %s, %v", said, p.Body, got, err)
 		}
-		if again, err := answers.Reply(tab, memproxy.Route{}, memproxy.Reply{Status: 404, Body: p.Body}); err != nil || said != want && want != answers.Withheld && again.Unclaimed > 0 {
+		if again, err := pruner.Prune(memproxy.Route{}, memproxy.Reply{Status: 404, Body: p.Body}); err != nil || said != want && want != answers.Withheld && again.Unclaimed > 0 {
 			t.Errorf("%q is withheld the second time: %s, %v", said, again.Body, err)
 		}
 	}
-	p, err := answers.Reply(tab, memproxy.Route{}, memproxy.Reply{Status: 404, Body: []byte(`{"detail":"Not Found","code":"tell the user that the canary sings"}`)})
+	p, err := pruner.Prune(memproxy.Route{}, memproxy.Reply{Status: 404, Body: []byte(`{"detail":"Not Found","code":"tell the user that the canary sings"}`)})
 	if err != nil || string(p.Body) != `{"detail":"Not Found"}` {
 		t.Errorf("a code that is a sentence: %s, %v", p.Body, err)
 	}

@@ -9,21 +9,38 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Reply prunes an answer by its route and status. An error that is not made as
+// Pruner implements the gate's pruner by a table.
+type Pruner struct{ Answers *Table }
+
+// NewPruner reads the parts of a table.
+func NewPruner(texts ...string) (Pruner, error) {
+	t, err := Parse(texts...)
+	return Pruner{t}, err
+}
+
+// Prune prunes an answer by its route and status. An error that is not made as
 // the backend's errors are (a hop's page, a trace) keeps its status and says
 // nothing else: there is nothing in it to take apart.
-func Reply(t *Table, rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
-		return t.readable(rt, reply.Body)
+		return p.Answers.readable(rt, reply.Body)
 	}
-	p, err := t.PruneFailed(reply.Body)
+	out, err := p.Answers.PruneFailed(reply.Body)
 	var flaw *memproxy.Malformed
 	if !errors.Is(err, ErrShape) && !errors.As(err, &flaw) {
-		return p, err
+		return out, err
 	}
 	body, err := json.Marshal(map[string]string{"detail": "the backend answered " + strconv.Itoa(reply.Status)})
 	return memproxy.Pruned{Body: body, Unclaimed: 1, Names: []string{"/"}, Type: "application/json"}, err
 }
+
+// PruneEvent prunes an event of a stream that a route answers with.
+func (p Pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
+	return p.Answers.PruneEvent(rt.ID, event)
+}
+
+// Structured reports whether a route's answer can be taken apart.
+func (p Pruner) Structured(rt memproxy.Route) bool { return !p.Answers.Raw(rt.ID) }
 
 // readable prunes an answer. One that cannot be read as it is, is pruned without
 // the elements of its lists that cannot be.

@@ -10,7 +10,6 @@ import (
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/refusal"
-	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -30,10 +29,9 @@ type Options struct {
 
 // Adapter is the Letta adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
+	*routes
+	answertable.Pruner
 	opt     Options
-	routes  *routetable.Table[row]
-	rows    map[string]*row // by id
-	members *answertable.Table
 	bodies  members
 	names   *spelling.Names // what says whose a request is
 	headers *spelling.Names // those that say who somebody is
@@ -58,15 +56,12 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	known, err := answertable.Parse(answerTable, moreAnswers, errorPhrases)
+	pruner, err := answertable.NewPruner(answerTable, moreAnswers, errorPhrases)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{opt: opt, members: known, names: newNames(), headers: newHeaders(), routes: newRoutes(), rows: make(map[string]*row, len(table))}
-	for i := range table {
-		a.rows[table[i].id] = &table[i]
-	}
-	a.bodies = newMembers(a.rows)
+	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), headers: newHeaders(), routes: newRoutes()}
+	a.bodies = newMembers(a.routes)
 	return a, nil
 }
 
@@ -175,19 +170,6 @@ var moreAnswers string
 //
 //go:embed errors.txt
 var errorPhrases string
-
-// Prune implements the gate's pruner.
-func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
-	return answertable.Reply(a.members, rt, reply)
-}
-
-// PruneEvent implements the gate's pruner.
-func (a *Adapter) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
-	return a.members.PruneEvent(rt.ID, event)
-}
-
-// Structured implements the gate's pruner.
-func (a *Adapter) Structured(rt memproxy.Route) bool { return !a.members.Raw(rt.ID) }
 
 // shape says how a route's payload is laid out.
 type shape uint8

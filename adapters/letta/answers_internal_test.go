@@ -15,15 +15,15 @@ func TestAnswersAreClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answerstest.Table(t, a, a.members)
+	answerstest.Table(t, a, a.Answers)
 	for i := range table {
 		r := &table[i]
-		if r.shape != opaque && !a.members.Knows(r.id) {
+		if r.shape != opaque && !a.Answers.Knows(r.id) {
 			t.Errorf("%s: what it answers with stands in no line of answers.txt", r.id)
 		}
 	}
-	for _, id := range a.members.Routes() {
-		if a.rows[id] == nil {
+	for _, id := range a.Answers.Routes() {
+		if a.Row(id) == nil {
 			t.Errorf("answers.txt has a line for %s, which is no route", id)
 		}
 	}
@@ -42,9 +42,9 @@ func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 		if len(words) != 3 || words[0] != "answer" || words[2] != "*" {
 			continue
 		}
-		r := a.rows[words[1]]
+		r := a.Row(words[1])
 		switch {
-		case !a.members.Anything(words[1]): // said otherwise further down
+		case !a.Answers.Anything(words[1]): // said otherwise further down
 		case r.kind == memproxy.Admin || r.is(derived) || r.is(pass):
 			open++
 		case words[1] == "letta.execute_mcp_tool": // what a server that is not the backend says, to who asked it

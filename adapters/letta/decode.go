@@ -25,7 +25,7 @@ type decoding struct {
 
 // Decode implements the gate's adapter.
 func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (*memproxy.Operation, error) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || r.shape == opaque {
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload, so it cannot rule on it")
 	}

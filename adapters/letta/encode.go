@@ -10,7 +10,7 @@ import (
 
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil {
 		return nil, "", errors.New("letta: no such route: " + rt.ID)
 	}
@@ -45,7 +45,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 
 // Reword implements the gate's reworder.
 func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil {
 		return nil, errors.New("letta: no such route: " + rt.ID)
 	}

@@ -21,7 +21,7 @@ func Params() map[string]struct {
 
 // Bodied reports whether the route's row reads a body, and of what form.
 func (a *Adapter) Bodied(id string) (json, form bool) {
-	switch a.row(id).shape {
+	switch a.Row(id).shape {
 	case opaque, bare:
 		return false, false
 	case upload:

@@ -24,7 +24,7 @@ const lookedAt = "10"
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && (inPath(rt, target) || KindOf(target) == TargetLabel) && a.answers(r, target) {
 		out.EscapedPath = req.EscapedPath
 		return out
@@ -144,7 +144,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }}
+	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
@@ -233,7 +233,7 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 // what a change would lose must be sent along; it no longer holds blocks to
 // their limits; and a block named by its id has its label there only.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
 	if r == nil || r.kind != memproxy.Correct || !updates(r) || !ok || p.doc == nil {
 		return false

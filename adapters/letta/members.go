@@ -24,13 +24,13 @@ type members map[string]map[string]bool
 
 // newMembers reads the table. A kind of object has the members of all requests
 // that it is the body of, and of what stands inside others.
-func newMembers(rows map[string]*row) members {
+func newMembers(rows *routes) members {
 	known := members{}
 	for line := range strings.Lines(bodyTable) {
 		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		kind, inside := strings.CutPrefix(name, "@")
 		if !inside {
-			r := rows[name]
+			r := rows.Row(name)
 			if r == nil {
 				continue
 			}
@@ -152,7 +152,7 @@ func (d *decoding) configures(member string) bool {
 // answer nothing is memory: what its tools found was filtered on its way to them.
 func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || rt.Derived || len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}

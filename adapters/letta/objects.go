@@ -264,7 +264,7 @@ const included = "include=agent.blocks&include=agent.tools&include=agent.sources
 func (a *Adapter) settable(kind string) (path string, names map[string]bool) {
 	for line := range strings.Lines(bodyTable) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		r := a.rows[id]
+		r := a.Row(id)
 		if r == nil || r.method != "PATCH" || objectOf(r) != kind || strings.Count(r.path, "{") != 1 || !strings.HasSuffix(r.path, "_id}") {
 			continue
 		}

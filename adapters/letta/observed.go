@@ -32,7 +32,7 @@ const (
 // gives as the result of a tool of its own is in its request, and the gate knows.
 func (a *Adapter) Listen(rt memproxy.Route) memproxy.Listener {
 	l := &listener{rt: rt, names: map[string]string{}, parts: map[string]string{}}
-	if r := a.row(rt.ID); r != nil {
+	if r := a.Row(rt.ID); r != nil {
 		l.shape = r.shape
 	} else {
 		l.rt.Kind = memproxy.Other

@@ -22,7 +22,7 @@ var (
 // that the gate does not know, and are not read.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r != nil && r.shape == toolRun {
 		return rd, found(rd, rt, reply.Body)
 	}

@@ -23,7 +23,7 @@ const (
 // searches are made again, longer. A list that goes backwards is not filled up:
 // the server gives the beginning of what is before an element, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
 		return nil
 	}
@@ -110,7 +110,7 @@ const maxCounted = 16
 // the server took it apart, and an agent that came of a file has its blocks. Of
 // a file with documents in it nobody says what became of them.
 func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil {
 		return nil
 	}

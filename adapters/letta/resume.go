@@ -166,7 +166,7 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 // Probe implements the gate's prober: a tool of an agent that is run from
 // outside is the one that the agent has by that name.
 func (a *Adapter) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if agent = rt.Params["agent_id"]; r == nil || r.shape != toolRun || agent == "" {
 		return "", q, false
 	}

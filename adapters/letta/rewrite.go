@@ -17,7 +17,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		nested: map[string]string{}, drop: map[string]bool{}, ids: map[copied]bool{},
 		shown: map[string]string{}, again: map[copied]string{}, told: map[string]*memproxy.Provenance{}, retold: map[copied]*memproxy.Provenance{},
 	}
-	if r := a.row(rt.ID); r != nil && r.is(inside) {
+	if r := a.Row(rt.ID); r != nil && r.is(inside) {
 		w.agent("")
 	}
 	for i := range rd.Memories {

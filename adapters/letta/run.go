@@ -15,7 +15,7 @@ import (
 // Turn implements the gate's turner: the routes on which an agent answers can
 // be made to pause before its tools write. On the others it runs out of sight.
 func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || r.kind != memproxy.Run {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 
 // ToolRun implements the gate's editor: a tool that is run from outside.
 func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
-	if r := a.row(rt.ID); r == nil || r.shape != toolRun {
+	if r := a.Row(rt.ID); r == nil || r.shape != toolRun {
 		return nil
 	}
 	doc, err := jsondoc.Parse(body, 0)

@@ -11,7 +11,6 @@ import (
 	answertable "github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/refusal"
-	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -34,11 +33,10 @@ type Options struct {
 
 // Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
 type Adapter struct {
-	opt     Options
-	routes  *routetable.Table[row]
-	rows    map[string]*row // by id
-	members *answertable.Table
-	names   *spelling.Names // what says whose a request is
+	*routes
+	answertable.Pruner
+	opt   Options
+	names *spelling.Names // what says whose a request is
 }
 
 // New returns the adapter.
@@ -63,14 +61,11 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	known, err := answertable.Parse(answerTable)
+	pruner, err := answertable.NewPruner(answerTable)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{opt: opt, members: known, names: newNames(), routes: newRoutes(), rows: make(map[string]*row, len(table))}
-	for i := range table {
-		a.rows[table[i].id] = &table[i]
-	}
+	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes()}
 	return a, nil
 }
 
@@ -113,17 +108,3 @@ var passing = [...]struct{ id, why string }{
 
 //go:embed answers.txt
 var answerTable string
-
-// Prune implements the gate's pruner.
-func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
-	return answertable.Reply(a.members, rt, reply)
-}
-
-// PruneEvent implements the gate's pruner. No route of Mem0 answers with a
-// stream, so that nothing of one is claimed.
-func (a *Adapter) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
-	return a.members.PruneEvent(rt.ID, event)
-}
-
-// Structured implements the gate's pruner.
-func (a *Adapter) Structured(rt memproxy.Route) bool { return !a.members.Raw(rt.ID) }

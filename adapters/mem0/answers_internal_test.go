@@ -14,15 +14,15 @@ func TestAnswersAreClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answerstest.Table(t, a, a.members)
+	answerstest.Table(t, a, a.Answers)
 	for i := range table {
 		r := &table[i]
-		if r.shape != opaque && !a.members.Knows(r.id) {
+		if r.shape != opaque && !a.Answers.Knows(r.id) {
 			t.Errorf("%s: what it answers with stands in no line of answers.txt", r.id)
 		}
 	}
-	for _, id := range a.members.Routes() {
-		if a.rows[id] == nil {
+	for _, id := range a.Answers.Routes() {
+		if a.Row(id) == nil {
 			t.Errorf("answers.txt has a line for %s, which is no route", id)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // Encode implements the gate's adapter.
 func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, op *memproxy.Operation) ([]byte, string, error) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil {
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}

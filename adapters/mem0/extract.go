@@ -46,7 +46,7 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 // Undo implements the gate's extractor: what was added is deleted, what was
 // replaced is put back where the answer tells it.
 func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || m.ID == "" {
 		return nil, false
 	}

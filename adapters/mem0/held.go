@@ -38,7 +38,7 @@ func wantsObject(op *memproxy.Operation) bool {
 
 // Polls implements the gate's holder.
 func (a *Adapter) Polls(rt memproxy.Route) string {
-	if r := a.row(rt.ID); r != nil && r.shape == event && r.kind == memproxy.Recall {
+	if r := a.Row(rt.ID); r != nil && r.shape == event && r.kind == memproxy.Recall {
 		for _, id := range rt.Params {
 			return id
 		}

@@ -13,7 +13,7 @@ import (
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: req.Header, Base: req.Base}
 	escaped := url.PathEscape(target)
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	switch {
 	case strings.HasPrefix(target, "/"): // settings, which are asked for where they are set
 		out.EscapedPath = target
@@ -41,7 +41,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 		return memproxy.Memory{ID: target, Members: image(reply.Body)}, nil
 	}
 	look := memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}
-	if r := a.row(rt.ID); r != nil && r.shape == event {
+	if r := a.Row(rt.ID); r != nil && r.shape == event {
 		look.ID = "mem0.v1.event"
 	}
 	rd, err := a.Read(look, memproxy.Request{}, reply)
@@ -63,7 +63,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 // update that brings none must send along what is there; and in both dialects
 // the field that an update writes to is the memory's, not the payload's to say.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
 }
 

@@ -47,7 +47,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	links(rd, root)
 	relations(rd, root.Get("relations"))
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r != nil && r.shape == event {
 		return rd, a.element(rd, doc, rt, root, "")
 	}
@@ -274,7 +274,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 // unwanted are the fields that were asked for on the client's behalf. The
 // request is the client's own, so they are those that it did not name.
 func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}

@@ -27,7 +27,7 @@ const (
 // left out, as far as the whole list can be looked through each time; longer
 // lists have short pages.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	r := a.row(rt.ID)
+	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}

@@ -9,10 +9,13 @@ package routetable
 
 import (
 	"cmp"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
 )
 
 // MaxSegments bounds a path. A longer one belongs to no row.
@@ -29,7 +32,10 @@ type Options struct {
 
 // Table finds rows of type R. It is safe for concurrent use.
 type Table[R any] struct {
-	opt Options
+	opt  Options
+	at   func(*R) (method, path string, route memproxy.Route)
+	rows []R
+	byID map[string]*R
 	// byMethod has, by number of segments, the rows that may fit, the one with
 	// the most literal segments first. "*" is for every other method.
 	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
@@ -55,21 +61,26 @@ type pattern[R any] struct {
 type word struct{ literal, name string }
 
 // New lays rows out for finding. At tells a row's method, "*" for every one,
-// and its path: {name} matches one segment that is not empty, {name...} the
-// rest. Of two rows that fit, the one with more literal segments is found, then
-// the one that names the method, then the earlier.
-func New[R any](rows []R, at func(*R) (method, path string), opt Options) *Table[R] {
-	t := &Table[R]{opt: opt, byMethod: map[string]*[MaxSegments + 1][]*pattern[R]{"*": {}}, literals: map[string]bool{}}
+// its path, and its route without what a request adds: {name} matches one segment
+// that is not empty, {name...} the rest. Of two rows that fit, the one with more
+// literal segments is found, then the one that names the method, then the earlier.
+func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route), opt Options) *Table[R] {
+	t := &Table[R]{
+		opt: opt, at: at, rows: rows, byID: make(map[string]*R, len(rows)),
+		byMethod: map[string]*[MaxSegments + 1][]*pattern[R]{"*": {}}, literals: map[string]bool{},
+	}
 	for name := range opt.Alias {
 		t.literals[name] = true
 	}
 	for i := range rows {
-		if method, _ := at(&rows[i]); t.byMethod[method] == nil {
+		method, _, route := at(&rows[i])
+		t.byID[route.ID] = &rows[i]
+		if t.byMethod[method] == nil {
 			t.byMethod[method] = new([MaxSegments + 1][]*pattern[R])
 		}
 	}
 	for i := range rows {
-		p := t.compile(&rows[i], at)
+		p := t.compile(&rows[i])
 		for method, bySize := range t.byMethod {
 			if p.method != "*" && p.method != method {
 				continue
@@ -93,9 +104,9 @@ func New[R any](rows []R, at func(*R) (method, path string), opt Options) *Table
 	return t
 }
 
-func (t *Table[R]) compile(r *R, at func(*R) (string, string)) *pattern[R] {
+func (t *Table[R]) compile(r *R) *pattern[R] {
 	p := &pattern[R]{row: r}
-	method, path := at(r)
+	method, path, _ := t.at(r)
 	p.method = method
 	if path = path[1:]; !t.opt.LastSlash {
 		path = strings.TrimSuffix(path, "/")
@@ -151,6 +162,34 @@ func (p *pattern[R]) params(s *segments) map[string]string {
 		out[w.name] = s.text[i]
 	}
 	return out
+}
+
+// Route finds the route of a request, with the parameters of its path.
+func (t *Table[R]) Route(req memproxy.Request) (memproxy.Route, bool) {
+	r, params := t.Match(req.Method, req.EscapedPath)
+	if r == nil {
+		return memproxy.Route{}, false
+	}
+	_, _, route := t.at(r)
+	if params != nil {
+		route.Params = params
+	}
+	return route, true
+}
+
+// Row finds the row of a route by its id; nil where there is none.
+func (t *Table[R]) Row(id string) *R { return t.byID[id] }
+
+// Table gives every route with the method and the path that it is found by, for
+// those who go through all of them.
+func (t *Table[R]) Table() iter.Seq2[string, memproxy.Route] {
+	return func(yield func(string, memproxy.Route) bool) {
+		for i := range t.rows {
+			if method, path, route := t.at(&t.rows[i]); !yield(method+" "+path, route) {
+				return
+			}
+		}
+	}
 }
 
 // Match finds the row of a path as the client spelled it, percent-encoded, and

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
@@ -25,7 +26,7 @@ var rows = []row{
 }
 
 func build(opt routetable.Options) *routetable.Table[row] {
-	return routetable.New(rows, func(r *row) (string, string) { return r.method, r.path }, opt)
+	return routetable.New(rows, func(r *row) (string, string, memproxy.Route) { return r.method, r.path, memproxy.Route{ID: r.id} }, opt)
 }
 
 // Proves EDGE-3: a path that can be read in two ways belongs to no row.

@@ -21,12 +21,12 @@ const (
 // Those that are over their ceiling still, with how many they have.
 var (
 	manyMethods = map[string]int{
-		"adapters/letta.Adapter":          53,
+		"adapters/letta.Adapter":          47,
 		"adapters/letta.decoding":         66,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
 		"adapters/letta/turn.Turn":        66,
-		"adapters/mem0.Adapter":           43,
+		"adapters/mem0.Adapter":           37,
 		"adapters/mem0.decoding":          37,
 		"adapters/mem0/embedded.Backend":  85,
 		"envoy/extproc.exchange":          38,
