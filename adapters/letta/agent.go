@@ -2,6 +2,7 @@ package letta
 
 import (
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -20,11 +21,11 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		case "initial_message_sequence":
 			err = d.messages(m.Value, p)
 		case "memory_variables": // they become text of blocks
-			d.strings(m.Value, p, memproxy.ItemContent)
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
 			// An agent that exists gets other hands.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			d.strings(m.Value, p, memproxy.ItemMetadata)
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 		default:
 			err = d.member(m, p)
 		}
@@ -62,13 +63,13 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	case "metadata", "metadata_":
 		return d.metadata(m.Value, ptr)
 	case "text", "value", "summary", "properties", "args":
-		d.strings(m.Value, ptr, memproxy.ItemContent)
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
 	case "content":
 		d.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
-		d.strings(m.Value, ptr, memproxy.ItemQuery)
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemQuery))
 	case "callback_url":
-		d.strings(m.Value, ptr, memproxy.ItemURL)
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemURL))
 	case "created_at":
 		d.backdated(m.Value, ptr)
 	case "manager_config": // which agent leads a group stands inside
@@ -88,7 +89,7 @@ func (d *decoding) steer(v *jsondoc.Value, ptr string) {
 		return
 	}
 	d.op.Steering = true
-	d.strings(v, ptr, memproxy.ItemSteering)
+	wire.Strings(d.op, v, ptr, d.as(memproxy.ItemSteering))
 }
 
 // config reads free-form settings: all their strings may steer.
@@ -106,8 +107,8 @@ func (d *decoding) config(root *jsondoc.Value) error {
 			d.claim(dim, m.Value, p)
 			continue
 		}
-		d.name(m.Name, p, memproxy.ItemSteering)
-		d.strings(m.Value, p, memproxy.ItemSteering)
+		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemSteering))
+		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		return nil
 	case jsondoc.Object:
 	default:
-		d.strings(v, ptr, memproxy.ItemMetadata)
+		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemMetadata))
 		return nil
 	}
 	if v.Get("label") != nil && v.Get("value") != nil {
@@ -170,7 +171,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				d.strings(m.Value, p, memproxy.ItemMetadata)
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 				break
 			}
 			d.steer(m.Value, p)
@@ -183,7 +184,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
 			d.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
 		default:
-			d.name(m.Name, p, memproxy.ItemMetadata)
+			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
 			err = d.inFile(m.Value, p)
 		}
 		if err != nil {

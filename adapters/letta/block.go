@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/withheld"
@@ -120,7 +121,7 @@ func (d *decoding) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) er
 	switch v.Kind {
 	case jsondoc.Null:
 	case jsondoc.String:
-		d.item(kind, ptr, v.Text())
+		wire.Add(d.op, ptr, v.Text(), d.as(kind))
 	default:
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a string")
 	}
@@ -169,12 +170,12 @@ func (d *decoding) other(m jsondoc.Member, ptr string) {
 	}
 	if d.op.Kind.Writes() {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
-		d.name(m.Name, ptr, memproxy.ItemMetadata)
+		wire.Name(d.op, m.Name, ptr, d.as(memproxy.ItemMetadata))
 		kind := memproxy.ItemMetadata
 		if withheld.Asks(m) {
 			kind = memproxy.ItemURL
 		}
-		d.strings(m.Value, ptr, kind)
+		wire.Strings(d.op, m.Value, ptr, d.as(kind))
 	}
 }
 
@@ -250,8 +251,8 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.SourceClaim = origin.Source(d.a.opt.Sources, d.op.SourceClaim, m.Value)
 		}
 		d.said.Metadata(d.doc, m)
-		d.name(m.Name, p, memproxy.ItemMetadata)
-		d.strings(m.Value, p, memproxy.ItemMetadata)
+		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
+		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
@@ -24,7 +25,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
 			// What the model is told about its tools counts for this request only.
-			d.strings(m.Value, p, memproxy.ItemSteering)
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
 		case "model", "user":
 			d.completion(m, p)
 		default:
@@ -48,7 +49,7 @@ func (d *decoding) gateway(root *jsondoc.Value) error { return d.chat(root, "") 
 func (d *decoding) completion(m jsondoc.Member, ptr string) {
 	switch {
 	case d.row.id != "letta.create_chat_completion":
-		d.strings(m.Value, ptr, memproxy.ItemMetadata)
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemMetadata))
 	case m.Name == "model":
 		d.claim(memproxy.DimAgent, m.Value, ptr)
 	default:
@@ -74,9 +75,9 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		switch m.Name {
 		case "role", "type":
 			if m.Value.Kind != jsondoc.String {
-				d.strings(m.Value, p, memproxy.ItemMetadata)
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 			} else {
-				d.name(m.Value.Text(), p, memproxy.ItemMetadata)
+				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
 			}
 		case "content", "text":
 			d.content(m.Value, p, role.Text())
@@ -88,7 +89,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			if m.Value.Kind == jsondoc.String {
 				d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{m.Value.Text()}, Pointer: p})
 			}
-			d.strings(m.Value, p, memproxy.ItemMetadata)
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 		case "created_at", "date":
 			d.backdated(m.Value, p)
 		default:
@@ -114,7 +115,7 @@ func (d *decoding) sender(v *jsondoc.Value, ptr string) {
 func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:
-		d.item(memproxy.ItemContent, ptr, v.Text())
+		wire.Add(d.op, ptr, v.Text(), d.as(memproxy.ItemContent))
 		it := &d.op.Items[len(d.op.Items)-1]
 		if it.Role = role; role != "" {
 			it.Layer = memproxy.Episodic // a message of a history
@@ -127,10 +128,10 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
 		typ := v.Get("type").Text()
 		for _, m := range v.Members {
 			p := jsondoc.Child(ptr, m.Name)
-			d.name(m.Name, p, memproxy.ItemContent)
+			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemContent))
 			switch {
 			case m.Name == "type" && m.Value.Kind == jsondoc.String:
-				d.name(m.Value.Text(), p, memproxy.ItemMetadata)
+				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
 			case strings.HasPrefix(typ, "image"), typ == "file", typ == "document", m.Name == "image_url", m.Name == "source":
 				d.unseen(m.Value, p)
 			default:
@@ -148,14 +149,14 @@ func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
 		if strings.Contains(v.Text(), "://") {
 			kind = memproxy.ItemURL
 		}
-		d.item(kind, ptr, v.Text())
+		wire.Add(d.op, ptr, v.Text(), d.as(kind))
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			p := jsondoc.Child(ptr, m.Name)
-			d.name(m.Name, p, memproxy.ItemMetadata)
+			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
 			switch m.Name {
 			case "type", "media_type", "detail":
-				d.strings(m.Value, p, memproxy.ItemMetadata)
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 			default:
 				d.unseen(m.Value, p)
 			}
@@ -209,7 +210,7 @@ func (d *decoding) toolRun(root *jsondoc.Value) error {
 				d.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}
-		d.strings(m.Value, p, memproxy.ItemContent)
+		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemContent))
 	}
 	t := memoryTool(d.params["tool_name"])
 	if t.kind == "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -249,7 +250,7 @@ func (d *decoding) query() error {
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
 			for _, text := range list {
-				d.item(memproxy.ItemQuery, ptr, text)
+				wire.Add(d.op, ptr, text, d.as(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
 			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
@@ -263,7 +264,7 @@ func (d *decoding) query() error {
 			}
 		case "name":
 			if d.row.shape == upload {
-				d.item(memproxy.ItemMetadata, ptr, strings.Join(list, "\n"))
+				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.as(memproxy.ItemMetadata))
 			}
 		}
 	}

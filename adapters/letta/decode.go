@@ -4,8 +4,10 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // decoding is one payload on its way to an Operation.
@@ -164,8 +166,8 @@ func (d *decoding) settle() error {
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
 			continue
 		}
-		if err := fill(&op.Scope, c, op.Kind.Writes()); err != nil {
-			return err
+		if !wire.Fill(&op.Scope, c, op.Kind.Writes()) {
+			return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
 		}
 	}
 	d.said.Settle(op)
@@ -199,87 +201,22 @@ func (d *decoding) anybody() {
 	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
-// fill sets the scope from a plain claim. In a write two places must agree.
-func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
-	var at *string
-	switch c.Dim {
-	case memproxy.DimUser:
-		at = &s.User
-	case memproxy.DimAgent:
-		at = &s.Agent
-	case memproxy.DimRun:
-		at = &s.Run
-	default:
-		return nil
-	}
-	if write && *at != "" && *at != c.Values[0] {
-		return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
-	}
-	if *at == "" {
-		*at = c.Values[0]
-	}
-	return nil
-}
-
-func (d *decoding) item(kind memproxy.ItemKind, ptr, text string) {
+// as is an item of the payload's layer, without place and text.
+func (d *decoding) as(kind memproxy.ItemKind) memproxy.Item {
 	layer := memproxy.Semantic
 	if d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway || d.row.shape == capture {
 		layer = memproxy.Episodic
 	}
-	d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: text, Layer: layer})
+	return memproxy.Item{Kind: kind, Layer: layer}
 }
 
-// strings makes an item of every string in a value.
-func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) {
-	switch v.Kind {
-	case jsondoc.String:
-		if v.Text() != "" {
-			d.item(kind, ptr, v.Text())
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			p := jsondoc.Child(ptr, m.Name)
-			d.name(m.Name, p, kind)
-			d.strings(m.Value, p, kind)
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			d.strings(e, jsondoc.Index(ptr, i), kind)
-		}
-	}
-}
-
-// maxName is how long a name may be and still be one.
-const maxName = 40
-
-// name makes an item of a member's name that is a text rather than a name, as
-// names in metadata are when they read like sentences.
-func (d *decoding) name(name, ptr string, kind memproxy.ItemKind) {
-	if len(name) > maxName || strings.Contains(ptr, "/metadata") && memproxy.Wordy(name) || strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
-		d.item(kind, ptr, name)
-	}
-}
-
-// cased refuses names that readers could take for known ones: in another
-// letter case or in look-alikes of its letters, and another spelling of one
-// that is next to it ("metadata_", which the server takes for metadata). What
-// says whose a request is has one spelling, also where it stands alone.
+// cased refuses names that readers could take for known ones ("metadata_" next to
+// "metadata", which the server takes for the same). Only what tools take is named
+// by their authors.
 func (d *decoding) cased(v *jsondoc.Value, pointer string) error {
-	for _, m := range v.Members {
-		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
-			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
-		}
+	names := d.a.names
+	if strings.Contains(pointer, "json_schema") {
+		names = &spelling.Names{}
 	}
-	if m, ok := jsondoc.Alias(v, known); ok {
-		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key stands there in two spellings")
-	}
-	if strings.Contains(pointer, "json_schema") { // what tools take is named by their authors
-		return nil
-	}
-	if m, ok := d.a.names.Respelled(v); ok {
-		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another spelling")
-	}
-	return nil
+	return names.Cased(v, pointer, known)
 }

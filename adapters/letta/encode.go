@@ -14,7 +14,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("letta: no such route: " + rt.ID)
 	}
-	if len(body) == 0 || r.shape == upload || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) {
+	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
 		return body, req.Query, nil
 	}
 	p, err := a.parsed(r, req, body, op)
@@ -69,21 +69,6 @@ func (a *Adapter) parsed(r *row, req memproxy.Request, body []byte, op *memproxy
 		return p, nil
 	}
 	return a.payload(r, req, body)
-}
-
-// changes reports whether a claim in the payload is lowered or taken off.
-func changes(op *memproxy.Operation) bool {
-	for i := range op.Attributions {
-		if op.Attributions[i].Removed {
-			return true
-		}
-	}
-	for i := range op.Hints {
-		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
-			return true
-		}
-	}
-	return false
 }
 
 // patch stamps what a body has.

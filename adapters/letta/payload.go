@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -73,36 +74,23 @@ func (p *payload) patched(doc []byte) ([]byte, error) {
 // media refuses bodies that the backend might read as something else. It
 // returns the boundary of a form.
 func media(r *row, req memproxy.Request, body []byte) (boundary string, err error) {
-	if enc := req.Header.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
-		return "", bad(memproxy.PayloadEncoding, 415, "", "content encodings are not accepted here")
-	}
-	types := req.Header.Values("Content-Type")
-	if len(types) > 1 {
-		return "", bad(memproxy.PayloadContentType, 415, "", "the content type stands twice")
-	}
-	if len(body) == 0 {
-		return "", nil
-	}
-	if len(types) == 0 || types[0] == "" {
-		if r.shape == upload {
-			return "", bad(memproxy.PayloadContentType, 415, "", "this route takes multipart/form-data")
-		}
-		return "", nil
-	}
-	kind, params, plain := spelling.Media(types[0])
+	kind, params, err := spelling.ContentType(req.Header)
 	switch {
-	case plain && kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
+	case err != nil || len(body) == 0:
+		return "", err
+	case kind == "" && r.shape == upload:
+		return "", bad(memproxy.PayloadContentType, 415, "", "this route takes multipart/form-data")
+	case kind == "":
+		return "", nil
+	case kind == "multipart/form-data" && (r.shape == file || r.shape == upload):
 		if !plainBoundary(params["boundary"]) {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
 		return params["boundary"], nil
-	case !plain || kind != "application/json" || r.shape == upload:
+	case kind != "application/json" || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
-	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
-		return "", bad(memproxy.PayloadEncoding, 415, "", "this route takes UTF-8")
-	}
-	return "", nil
+	return "", spelling.UTF8(params)
 }
 
 func plainBoundary(s string) bool {
@@ -233,11 +221,11 @@ func (d *decoding) fields(p part) error {
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
-		d.item(memproxy.ItemSteering, ptr, string(p.data))
+		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemSteering))
 	case !utf8.Valid(p.data):
-		d.item(memproxy.ItemData, ptr, p.media)
+		wire.Add(d.op, ptr, p.media, d.as(memproxy.ItemData))
 	case len(p.data) > 0:
-		d.item(memproxy.ItemMetadata, ptr, string(p.data))
+		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemMetadata))
 	}
 	return nil
 }
@@ -272,12 +260,12 @@ func (d *decoding) document(p *payload) error {
 	}
 	one := p.document
 	if one.filename != "" {
-		d.item(memproxy.ItemMetadata, "part:file/filename", one.filename)
+		wire.Add(d.op, "part:file/filename", one.filename, d.as(memproxy.ItemMetadata))
 	}
 	if plainText(one) {
-		d.item(memproxy.ItemContent, "part:file", string(one.data))
+		wire.Add(d.op, "part:file", string(one.data), d.as(memproxy.ItemContent))
 	} else {
-		d.item(memproxy.ItemData, "part:file", one.media)
+		wire.Add(d.op, "part:file", one.media, d.as(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 	return nil

@@ -2,13 +2,13 @@ package letta
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Rewrite implements the gate's reader.
@@ -117,8 +117,11 @@ func (w *rewriting) apply() ([]byte, error) {
 		return nil, err
 	}
 	for ptr, p := range w.told {
-		if err := w.tell(ptr, p); err != nil {
-			return nil, err
+		if v := w.doc.At(ptr); v != nil && v.Kind == jsondoc.Object {
+			v, _ = wrapped(v, ptr)
+			if err := stamps.Tell(w.e, v, p); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for ptr := range w.drop {
@@ -145,26 +148,6 @@ func (w *rewriting) copies() {
 			}
 		}
 	}
-}
-
-// tell says in a memory's metadata where it comes from.
-func (w *rewriting) tell(ptr string, p *memproxy.Provenance) error {
-	v := w.doc.At(ptr)
-	if v == nil || v.Kind != jsondoc.Object {
-		return nil
-	}
-	v, _ = wrapped(v, ptr)
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
-	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {
-		w.e.Object(meta, func(name string) bool { return name == memproxy.ProvenanceKey }, [][]byte{text})
-		return nil
-	}
-	w.e.Object(v, func(name string) bool { return name == "metadata" }, [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))})
-	return nil
 }
 
 // thin leaves dropped elements out of a list, or dropped members out of an

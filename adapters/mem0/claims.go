@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
@@ -181,8 +182,8 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			}
 		default:
 			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may keep it
-				d.name(m.Name, p, memproxy.ItemMetadata, "")
-				d.strings(m.Value, p, memproxy.ItemMetadata, "")
+				wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, ""))
+				wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, ""))
 			}
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
 )
@@ -29,7 +30,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 		if m.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a message must be an object")
 		}
-		if err := cased(m, at, messageKey); err != nil {
+		if err := noClaims.Cased(m, at, messageKey); err != nil {
 			return err
 		}
 		role := m.Get("role").Text()
@@ -40,7 +41,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				if f.Value.Kind != jsondoc.String {
 					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
-				d.name(role, p, memproxy.ItemMetadata, "")
+				wire.Name(d.op, role, p, as(memproxy.ItemMetadata, ""))
 				if !speaks(role) { // it is stored, and read as who said it
 					origin.Speaker(d.op, d.doc, f.Value, p, "user")
 				}
@@ -53,11 +54,11 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				if f.Value.Kind == jsondoc.String {
 					d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{f.Value.Text()}, Pointer: p})
 				}
-				d.strings(f.Value, p, memproxy.ItemMetadata, "")
+				wire.Strings(d.op, f.Value, p, as(memproxy.ItemMetadata, ""))
 			default:
 				origin.AssertedBy(d.op, d.doc, f, p)
-				d.name(f.Name, p, memproxy.ItemMetadata, "")
-				d.strings(f.Value, p, memproxy.ItemMetadata, "")
+				wire.Name(d.op, f.Name, p, as(memproxy.ItemMetadata, ""))
+				wire.Strings(d.op, f.Value, p, as(memproxy.ItemMetadata, ""))
 			}
 		}
 	}
@@ -114,15 +115,15 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	case typ == "text":
 		for _, m := range v.Members {
 			if m.Name != "type" && m.Name != "text" {
-				d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
-				d.strings(m.Value, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
+				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
+				wire.Strings(d.op, m.Value, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
 			}
 		}
 		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
 	case urlType(typ):
 		for _, m := range v.Members {
 			if m.Name != "type" {
-				d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, target)
+				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
 				d.urls(m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
@@ -142,7 +143,7 @@ func (d *decoding) urls(v *jsondoc.Value, ptr string) {
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			d.name(m.Name, jsondoc.Child(ptr, m.Name), memproxy.ItemMetadata, "")
+			wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, ""))
 			d.urls(m.Value, jsondoc.Child(ptr, m.Name))
 		}
 	case jsondoc.Array:
@@ -205,10 +206,10 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 		if d.op.Kind.Writes() {
 			return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 		}
-		d.strings(v, ptr, memproxy.ItemMetadata, "")
+		wire.Strings(d.op, v, ptr, as(memproxy.ItemMetadata, ""))
 		return nil
 	}
-	if err := cased(v, ptr, metadataKey); err != nil {
+	if err := noClaims.Cased(v, ptr, metadataKey); err != nil {
 		return err
 	}
 	prefix := strings.TrimSuffix(ptr, "metadata")
@@ -251,8 +252,8 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
 			}
 		}
-		d.name(m.Name, p, memproxy.ItemMetadata, "")
-		d.strings(m.Value, p, memproxy.ItemMetadata, "")
+		wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, ""))
+		wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, ""))
 	}
 	return nil
 }

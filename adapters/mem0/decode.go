@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
 	"github.com/memproxy/memproxy/adapters/routetable"
@@ -34,7 +35,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	d := &decoding{a: a, row: r, req: req, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
-	if err := d.media(body); err != nil {
+	if err := media(req.Header, body); err != nil {
 		return nil, err
 	}
 	if len(body) > 0 {
@@ -73,25 +74,15 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 }
 
 // media refuses bodies that the backend might read as something else.
-func (d *decoding) media(body []byte) error {
-	if enc := d.req.Header.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
-		return bad(memproxy.PayloadEncoding, 415, "", "content encodings are not accepted here")
+func media(h memproxy.Header, body []byte) error {
+	kind, params, err := spelling.ContentType(h)
+	if err != nil || len(body) == 0 || kind == "" {
+		return err
 	}
-	types := d.req.Header.Values("Content-Type")
-	if len(types) > 1 {
-		return bad(memproxy.PayloadContentType, 415, "", "the content type stands twice")
-	}
-	if len(body) == 0 || len(types) == 0 || types[0] == "" {
-		return nil
-	}
-	kind, params, ok := spelling.Media(types[0])
-	if !ok || kind != "application/json" {
+	if kind != "application/json" {
 		return bad(memproxy.PayloadContentType, 415, "", "this route takes application/json")
 	}
-	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
-		return bad(memproxy.PayloadEncoding, 415, "", "this route takes UTF-8")
-	}
-	return nil
+	return spelling.UTF8(params)
 }
 
 // target notes the id of what an operation is about. Ids from a body become a
@@ -195,7 +186,7 @@ func (d *decoding) body(params map[string]string) error {
 	if root.Kind != jsondoc.Object {
 		return bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object")
 	}
-	if err := d.cased(root, ""); err != nil {
+	if err := d.a.names.Cased(root, "", topKey); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -228,8 +219,8 @@ func (d *decoding) settle() error {
 			if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || inMetadata(c) != inside {
 				continue
 			}
-			if err := fill(&op.Scope, c, op.Kind.Writes() && !inside); err != nil {
-				return err
+			if !wire.Fill(&op.Scope, c, op.Kind.Writes() && !inside) {
+				return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the payload name different owners")
 			}
 		}
 	}
@@ -281,30 +272,6 @@ func (d *decoding) plain() bool {
 
 func inMetadata(c *memproxy.Claim) bool {
 	return strings.Contains(c.Pointer, "/metadata/") || strings.HasPrefix(c.Pointer, "query:metadata")
-}
-
-// fill sets the scope from a plain claim. In a write two places must agree.
-func fill(s *memproxy.Scope, c *memproxy.Claim, write bool) error {
-	var at *string
-	switch c.Dim {
-	case memproxy.DimUser:
-		at = &s.User
-	case memproxy.DimAgent:
-		at = &s.Agent
-	case memproxy.DimApp:
-		at = &s.App
-	case memproxy.DimRun:
-		at = &s.Run
-	default:
-		return nil
-	}
-	if write && *at != "" && *at != c.Values[0] {
-		return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the payload name different owners")
-	}
-	if *at == "" {
-		*at = c.Values[0]
-	}
-	return nil
 }
 
 // cost is how many memories an add is expected to write: one of each message

@@ -16,7 +16,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
 	query := unclaimedQuery(op, maskQuery(op, widenQuery(r, req.Query)))
-	if len(body) == 0 || op.Stamp == nil && len(op.Reserved) == 0 && !changes(op) && !projects(r, op) && len(op.Masked) == 0 {
+	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked) == 0 {
 		return body, query, nil
 	}
 	doc, err := a.parsed(body, op)
@@ -72,24 +72,6 @@ func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, err
 		return doc, nil
 	}
 	return jsondoc.Parse(body, 0)
-}
-
-// changes reports whether a claim in the payload is lowered or taken off.
-func changes(op *memproxy.Operation) bool {
-	if len(op.Unclaimed) > 0 {
-		return true
-	}
-	for i := range op.Attributions {
-		if op.Attributions[i].Removed {
-			return true
-		}
-	}
-	for i := range op.Hints {
-		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
-			return true
-		}
-	}
-	return false
 }
 
 func elems(v *jsondoc.Value) []*jsondoc.Value {

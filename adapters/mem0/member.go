@@ -1,11 +1,11 @@
 package mem0
 
 import (
-	"strings"
-
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/spelling"
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
@@ -49,36 +49,9 @@ func configures(name string) bool {
 	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
 
-// cased refuses names that readers could take for known ones: in another
-// letter case or in look-alikes of its letters, and another spelling of one
-// that is next to it ("userId" next to "user_id").
-func cased(v *jsondoc.Value, pointer string, known func(string) bool) error {
-	for _, m := range v.Members {
-		if known(m.Name) {
-			continue
-		}
-		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
-			return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another letter case")
-		}
-	}
-	if m, ok := jsondoc.Alias(v, known); ok {
-		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key stands there in two spellings")
-	}
-	return nil
-}
-
-// cased refuses, of an object of the API, what the function of that name does,
-// and names that say whose a request is in any other spelling than theirs, also
-// where they stand alone.
-func (d *decoding) cased(v *jsondoc.Value, pointer string) error {
-	if err := cased(v, pointer, topKey); err != nil {
-		return err
-	}
-	if m, ok := d.a.names.Respelled(v); ok {
-		return bad(memproxy.PayloadDuplicate, 400, jsondoc.Child(pointer, m.Name), "a known key in another spelling")
-	}
-	return nil
-}
+// noClaims are for messages and metadata, where other spellings of owners are
+// judged by their values.
+var noClaims spelling.Names
 
 // member reads one top-level member. What has no meaning of its own is still
 // content: its strings are screened and it is forwarded as it is.
@@ -101,8 +74,8 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		if v.Kind != jsondoc.Null {
 			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
-			d.name(m.Name, ptr, memproxy.ItemSteering, "")
-			d.strings(v, ptr, memproxy.ItemSteering, "")
+			wire.Name(d.op, m.Name, ptr, as(memproxy.ItemSteering, ""))
+			wire.Strings(d.op, v, ptr, as(memproxy.ItemSteering, ""))
 			for i := first; i < len(d.op.Items); i++ {
 				d.op.Items[i].Configures = configures(m.Name)
 			}
@@ -165,48 +138,19 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
-		d.name(m.Name, ptr, memproxy.ItemMetadata, "")
+		wire.Name(d.op, m.Name, ptr, as(memproxy.ItemMetadata, ""))
 		kind := memproxy.ItemMetadata
 		if withheld.Asks(m) {
 			kind = memproxy.ItemURL
 		}
-		d.strings(v, ptr, kind, "")
+		wire.Strings(d.op, v, ptr, as(kind, ""))
 	}
 	return nil
 }
 
-// name makes an item of a member's name that is a text rather than a name:
-// names come back to agents as values do.
-func (d *decoding) name(name, ptr string, kind memproxy.ItemKind, target string) {
-	if len(name) <= maxName && !(strings.Contains(ptr, "/metadata") && memproxy.Wordy(name)) && !strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
-		return
-	}
-	d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: name, Layer: memproxy.Semantic, Target: target})
-}
-
-// maxName is how long a name may be and still be one.
-const maxName = 40
-
-// strings makes an item of every string in a value.
-func (d *decoding) strings(v *jsondoc.Value, ptr string, kind memproxy.ItemKind, target string) {
-	switch v.Kind {
-	case jsondoc.String:
-		if v.Text() != "" {
-			d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text(), Layer: memproxy.Semantic, Target: target})
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			p := jsondoc.Child(ptr, m.Name)
-			d.name(m.Name, p, kind, target)
-			d.strings(m.Value, p, kind, target)
-		}
-	case jsondoc.Array:
-		for i, e := range v.Elems {
-			d.strings(e, jsondoc.Index(ptr, i), kind, target)
-		}
-	}
+// as is an item of a memory's, without place and text.
+func as(kind memproxy.ItemKind, target string) memproxy.Item {
+	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }
 
 // entries reads the memories of a batch.
@@ -219,7 +163,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if e.Kind != jsondoc.Object {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry must be an object")
 		}
-		if err := d.cased(e, at); err != nil {
+		if err := d.a.names.Cased(e, at, topKey); err != nil {
 			return err
 		}
 		id := e.Get("memory_id")
@@ -243,15 +187,15 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 			case d.op.Kind == memproxy.Correct && (m.Name == "categories" || m.Name == "category"):
 				if err = d.filed(m.Value, p, at+"/"); err == nil {
 					d.said.Filed(m.Value)
-					d.strings(m.Value, p, memproxy.ItemMetadata, id.Text())
+					wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, id.Text()))
 				}
 			default:
 				if dim, ok := dimOf(m.Name); ok {
 					err = d.claim(dim, m.Value, p, false, false)
 				} else {
 					origin.AssertedBy(d.op, d.doc, m, p)
-					d.name(m.Name, p, memproxy.ItemMetadata, id.Text())
-					d.strings(m.Value, p, memproxy.ItemMetadata, id.Text())
+					wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, id.Text()))
+					wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, id.Text()))
 				}
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
@@ -139,7 +140,7 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		}
 		if dim, ok := entityDim(v.Get("type").Text()); ok {
 			c := memproxy.Claim{Dim: dim, Values: []string{name}}
-			_ = fill(&m.Scope, &c, false) // reads do not conflict
+			wire.Fill(&m.Scope, &c, false)
 		}
 	case strings.Contains(rt.ID, "history"):
 		if id := v.Get("memory_id"); id != nil {

@@ -1,15 +1,14 @@
 package mem0
 
 import (
-	"encoding/json"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // ledBack is a link of the backend's as it leads through memproxy, with what
@@ -99,7 +98,7 @@ func (f *finish) all(doc *jsondoc.Doc) error {
 		return f.list(doc.Root, "")
 	}
 	if p := f.told[""]; p != nil {
-		if err := f.tell(doc.Root, nil, p); err != nil {
+		if err := stamps.Tell(f.e, doc.Root, p); err != nil {
 			return err
 		}
 	}
@@ -121,36 +120,12 @@ func (f *finish) list(v *jsondoc.Value, ptr string) error {
 		if f.drop[at] || el.Kind != jsondoc.Object {
 			continue
 		}
-		if err := f.tell(el, f.unwanted, f.told[at]); err != nil {
+		if err := stamps.Tell(f.e, el, f.told[at], f.unwanted...); err != nil {
 			return err
 		}
 		if err := f.list(el.Get("results"), at+"/results"); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// tell changes one element: without the unwanted members, and with what its
-// reader is told in its metadata.
-func (f *finish) tell(el *jsondoc.Value, unwanted []string, p *memproxy.Provenance) error {
-	var added [][]byte
-	if p != nil {
-		text, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
-		meta := el.Get("metadata")
-		if meta != nil && meta.Kind == jsondoc.Object && !slices.Contains(unwanted, "metadata") {
-			f.e.Object(meta, func(name string) bool { return name == memproxy.ProvenanceKey }, [][]byte{text})
-		} else {
-			unwanted = append(slices.Clone(unwanted), "metadata")
-			added = [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))}
-		}
-	}
-	if len(unwanted)+len(added) > 0 {
-		f.e.Object(el, func(name string) bool { return slices.Contains(unwanted, name) }, added)
 	}
 	return nil
 }

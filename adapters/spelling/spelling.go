@@ -81,6 +81,25 @@ func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
 	return jsondoc.Member{}, false
 }
 
+// Cased refuses members of an object that readers could take for known ones: in
+// another letter case or in look-alikes of its letters, another spelling of one
+// that is next to it ("userId" next to "user_id"), and any other spelling of a
+// claim, also where it stands alone. Errors are *memproxy.Malformed.
+func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) error {
+	for _, m := range v.Members {
+		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
+			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another letter case")
+		}
+	}
+	if m, ok := jsondoc.Alias(v, known); ok {
+		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key stands there in two spellings")
+	}
+	if m, ok := n.Respelled(v); ok {
+		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+	}
+	return nil
+}
+
 // Parse reads a query string. Errors are *memproxy.Malformed.
 func (n *Names) Parse(query string) (url.Values, error) {
 	if query == "" {

@@ -18,14 +18,22 @@ type Patch struct {
 	removed []*jsondoc.Value // members' values
 }
 
+// Needed reports whether a body needs a patch: it is stamped, holds keys that
+// are reserved, or a claim in it is lowered or taken off.
+func Needed(op *memproxy.Operation) bool {
+	return op.Stamp != nil || len(op.Reserved) > 0 ||
+		slices.ContainsFunc(op.Attributions, func(a memproxy.Attribution) bool { return a.Removed }) ||
+		slices.ContainsFunc(op.Hints, lowered)
+}
+
+func lowered(h memproxy.Hint) bool { return h.Effective != h.Claimed || !h.Legible }
+
 // NewPatch begins with what is lowered, and with the keys that were reserved.
 func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) *Patch {
 	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
-	for i := range op.Hints {
-		if h := &op.Hints[i]; h.Effective != h.Claimed || !h.Legible {
-			if v := doc.At(h.Pointer); v != nil {
-				p.Replace(v, PerMille(h.Effective))
-			}
+	for _, h := range op.Hints {
+		if v := doc.At(h.Pointer); v != nil && lowered(h) {
+			p.Replace(v, PerMille(h.Effective))
 		}
 	}
 	for _, ptr := range op.Reserved {

@@ -4,6 +4,7 @@
 package stamps
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
@@ -180,4 +181,28 @@ func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 		return 0
 	}
 	return memproxy.PerMille(f*1000 + 0.5)
+}
+
+// Tell says in the metadata of an element of an answer where it comes from, if
+// that is known, and takes out the members that are unwanted.
+func Tell(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) error {
+	var added [][]byte
+	if p != nil {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		text = append([]byte(`"`+memproxy.ProvenanceKey+`":`), text...)
+		meta := el.Get("metadata")
+		if meta != nil && meta.Kind == jsondoc.Object && !slices.Contains(unwanted, "metadata") {
+			e.Object(meta, func(name string) bool { return name == memproxy.ProvenanceKey }, [][]byte{text})
+		} else {
+			unwanted = append(slices.Clone(unwanted), "metadata")
+			added = [][]byte{slices.Concat([]byte(`"metadata":{`), text, []byte("}"))}
+		}
+	}
+	if len(unwanted)+len(added) > 0 {
+		e.Object(el, func(name string) bool { return slices.Contains(unwanted, name) }, added)
+	}
+	return nil
 }

@@ -22,12 +22,12 @@ const (
 var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter":          47,
-		"adapters/letta.decoding":         66,
+		"adapters/letta.decoding":         64,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
 		"adapters/letta/turn.Turn":        66,
 		"adapters/mem0.Adapter":           37,
-		"adapters/mem0.decoding":          37,
+		"adapters/mem0.decoding":          33,
 		"adapters/mem0/embedded.Backend":  85,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,

@@ -1,0 +1,74 @@
+// Package wire has the steps of decoding a payload that are the same in every
+// backend's format.
+//
+// It promises to leave no string out: every string of a value that is read, and
+// every name in it that is a text, becomes an item of the operation.
+package wire
+
+import (
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
+)
+
+// Fill sets the scope from a claim of one name. It reports false where another
+// place of a write has named somebody else.
+func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
+	var at *string
+	switch c.Dim {
+	case memproxy.DimUser:
+		at = &s.User
+	case memproxy.DimAgent:
+		at = &s.Agent
+	case memproxy.DimApp:
+		at = &s.App
+	case memproxy.DimRun:
+		at = &s.Run
+	default:
+		return true
+	}
+	if *at == "" {
+		*at = c.Values[0]
+	}
+	return !write || *at == c.Values[0]
+}
+
+// Add adds an item like another, with a place and a text of its own.
+func Add(op *memproxy.Operation, ptr, text string, like memproxy.Item) {
+	like.Pointer, like.Text = ptr, text
+	op.Items = append(op.Items, like)
+}
+
+// Strings adds an item for every string in a value, and for names as Name does.
+func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy.Item) {
+	switch v.Kind {
+	case jsondoc.String:
+		if v.Text() != "" {
+			Add(op, ptr, v.Text(), like)
+		}
+	case jsondoc.Object:
+		for _, m := range v.Members {
+			p := jsondoc.Child(ptr, m.Name)
+			Name(op, m.Name, p, like)
+			Strings(op, m.Value, p, like)
+		}
+	case jsondoc.Array:
+		for i, e := range v.Elems {
+			Strings(op, e, jsondoc.Index(ptr, i), like)
+		}
+	}
+}
+
+// maxName is how long a name may be and still be one.
+const maxName = 40
+
+// Name adds an item for a member's name that is a text rather than a name, as
+// names in metadata are when they read like sentences: names come back to agents
+// as values do.
+func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
+	if len(name) > maxName || strings.Contains(ptr, "/metadata") && memproxy.Wordy(name) || name != "" && !spelling.Plain(name) {
+		Add(op, ptr, name, like)
+	}
+}
