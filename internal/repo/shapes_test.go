@@ -28,7 +28,6 @@ var (
 		"adapters/letta/turn.Turn":        66,
 		"adapters/mem0.Adapter":           37,
 		"adapters/mem0.decoding":          33,
-		"adapters/mem0/embedded.Backend":  85,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,
 		"gate.Gate":                       45,
@@ -36,9 +35,8 @@ var (
 		"telemetry/audit.Log":             53,
 	}
 	manyFiles = map[string]int{
-		"adapters/mem0/embedded": 28,
-		"gate":                   40,
-		"ledger":                 27,
+		"gate":   40,
+		"ledger": 27,
 	}
 )
 

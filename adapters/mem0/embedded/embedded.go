@@ -89,7 +89,12 @@ type Backend struct {
 	mu    sync.RWMutex // everything below
 	store *store
 	jobs  *jobs
-	side  *side
+
+	settings *settings
+	exports  *exports
+	profiles *profiles
+
+	routes map[bool][]route // those of the hosted dialect are true's
 
 	answers atomic.Uint32 // numbers the self-hosted dialect's X-Request-ID
 
@@ -131,7 +136,9 @@ func New(opt Options) (*Backend, error) {
 		b.keys[sha256.Sum256([]byte(opt.AdminKey))] = true
 	}
 	b.record = window[Request]{max: opt.MaxRequests, maxBytes: maxRequestBytes}
+	b.store, b.jobs, b.settings, b.exports, b.profiles = new(store), new(jobs), new(settings), new(exports), new(profiles)
 	b.Reset()
+	b.routes = map[bool][]route{true: b.hostedRoutes(), false: b.selfHostedRoutes()}
 	return b, nil
 }
 
@@ -140,9 +147,10 @@ func New(opt Options) (*Backend, error) {
 func (b *Backend) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.store = newStore(b.opt.MaxMemories, b.opt.NewID)
-	b.jobs = newJobs(b.opt.Deferred)
-	b.side = newSide()
+	*b.store = *newStore(b.opt.MaxMemories, b.opt.NewID) // in place: the routes have them
+	*b.jobs = *newJobs(b.opt.Deferred)
+	*b.settings, *b.profiles = *newSettings(), *newProfiles(b.store)
+	*b.exports = exports{b.store, window[export]{max: maxExports, maxBytes: maxExports}}
 }
 
 // Step does the work of the oldest pending event and reports whether there was

@@ -6,13 +6,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"testing"
 )
 
 // FuzzServe: whatever arrives is answered, in JSON, without a panic or a 500,
 // and what is stored can be read again.
 func FuzzServe(f *testing.F) {
-	for i := range hostedRoutes {
+	table, err := New(Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	hosted, selfHosted := table.routes[true], table.routes[false]
+	for i := range hosted {
 		f.Add(uint(i), "x", `{"filters":{"user_id":"ann"}}`)
 	}
 	bodies := []string{
@@ -27,11 +33,11 @@ func FuzzServe(f *testing.F) {
 		`[]`, `null`, `{`, "\xff\xfe{\x00}\x00",
 	}
 	for i, body := range bodies {
-		for j := range hostedRoutes[:12] {
+		for j := range hosted[:12] {
 			f.Add(uint(i*12+j), "ann", body)
 		}
-		for j := range selfHostedRoutes {
-			f.Add(uint(len(hostedRoutes)+j), "ann?user_id=ann&page=1&top_k=3", body)
+		for j := range selfHosted {
+			f.Add(uint(len(hosted)+j), "ann?user_id=ann&page=1&top_k=3", body)
 		}
 	}
 	f.Fuzz(func(t *testing.T, row uint, arg, body string) {
@@ -40,7 +46,7 @@ func FuzzServe(f *testing.F) {
 			t.Fatal(err)
 		}
 		serve(t, b, "POST", "/memories", `{"messages":[{"role":"user","content":"seed"}],"user_id":"ann","infer":false,"metadata":{"n":1,"l":["a"]}}`)
-		rows := append(hostedRoutes[:len(hostedRoutes):len(hostedRoutes)], selfHostedRoutes...)
+		rows := slices.Concat(hosted, selfHosted)
 		rt := rows[row%uint(len(rows))]
 		path := ""
 		for _, c := range bytes.Split([]byte(rt.pattern), []byte("{")) {

@@ -32,20 +32,26 @@ type accepted struct {
 	Results []any  `json:"results,omitempty"`
 }
 
-func (b *Backend) addV3(c *call) *reply {
-	infer, do, refused := b.addWork(c)
+// hostedWrites are the platform's routes that change memories.
+type hostedWrites struct {
+	store *store
+	jobs  *jobs
+}
+
+func (w *hostedWrites) addV3(c *call) *reply {
+	infer, do, refused := w.addWork(c)
 	if refused != nil {
 		return refused
 	}
 	if infer {
-		return ok(accepted{queued, "PENDING", b.startAdd(c, do), nil})
+		return ok(accepted{queued, "PENDING", w.startAdd(c, do), nil})
 	}
 	results, failure := do(c.now)
 	if failure != "" {
 		return said(http.StatusBadRequest, failure)
 	}
-	id := b.opt.NewID()
-	b.jobs.done(id, "ADD", c.body, len(c.raw), c.now, results)
+	id := w.store.newID()
+	w.jobs.done(id, "ADD", c.body, len(c.raw), c.now, results)
 	return ok(struct {
 		accepted
 		Results []any `json:"results"`
@@ -54,20 +60,20 @@ func (b *Backend) addV3(c *call) *reply {
 
 // addV1 answers in the forms of the older clients: an array, or an object
 // around it when they ask for v1.1 and v2.
-func (b *Backend) addV1(c *call) *reply {
-	infer, do, refused := b.addWork(c)
+func (w *hostedWrites) addV1(c *call) *reply {
+	infer, do, refused := w.addWork(c)
 	if refused != nil {
 		return refused
 	}
 	var results []any
 	if async, given := c.body["async_mode"]; infer && (!given || truthy(async)) {
-		results = []any{accepted{queued, "PENDING", b.startAdd(c, do), nil}}
+		results = []any{accepted{queued, "PENDING", w.startAdd(c, do), nil}}
 	} else {
 		var failure string
 		if results, failure = do(c.now); failure != "" {
 			return said(http.StatusBadRequest, failure)
 		}
-		b.jobs.done(b.opt.NewID(), "ADD", c.body, len(c.raw), c.now, results)
+		w.jobs.done(w.store.newID(), "ADD", c.body, len(c.raw), c.now, results)
 	}
 	if c.body["output_format"] == "v1.1" && c.body["version"] == "v2" {
 		return ok(related{results, []any{}})
@@ -81,14 +87,12 @@ type related struct {
 	Relations []any `json:"relations"`
 }
 
-func (b *Backend) startAdd(c *call, do work) string {
-	id := b.opt.NewID()
-	b.jobs.start(id, "ADD", c.body, len(c.raw), c.now, do)
-	return id
+func (w *hostedWrites) startAdd(c *call, do work) string {
+	return w.jobs.start(w.store.newID(), "ADD", c.body, len(c.raw), c.now, do)
 }
 
 // addWork reads an add. What the payload says about who it is, is believed.
-func (b *Backend) addWork(c *call) (infer bool, do work, refused *reply) {
+func (w *hostedWrites) addWork(c *call) (infer bool, do work, refused *reply) {
 	messages, isList := c.body["messages"].([]any)
 	if text, isText := c.body["messages"].(string); isText {
 		messages, isList = []any{userMessage(text)}, true
@@ -126,7 +130,7 @@ func (b *Backend) addWork(c *call) (infer bool, do work, refused *reply) {
 	}
 	infer = c.body["infer"] != false
 	return infer, func(now string) ([]any, string) {
-		made, err := b.store.remember(template, plain(messages), infer, now)
+		made, err := w.store.remember(template, plain(messages), infer, now)
 		if err != nil {
 			return nil, err.Error()
 		}

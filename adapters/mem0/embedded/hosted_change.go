@@ -34,8 +34,8 @@ func memoryUUID(id string) (string, bool) {
 
 // hostedID is the id to look up. A backend with an id maker of its own knows
 // ids of another form.
-func (b *Backend) hostedID(id string) (string, *reply) {
-	if b.store.past(id) != nil {
+func (s *store) hostedID(id string) (string, *reply) {
+	if s.past(id) != nil {
 		return id, nil
 	}
 	canonical, valid := memoryUUID(id)
@@ -46,12 +46,12 @@ func (b *Backend) hostedID(id string) (string, *reply) {
 }
 
 // hostedSlot finds a memory by id alone: nobody asks whose it is.
-func (b *Backend) hostedSlot(id string) (*slot, *reply) {
-	id, refused := b.hostedID(id)
+func (s *store) hostedSlot(id string) (*slot, *reply) {
+	id, refused := s.hostedID(id)
 	if refused != nil {
 		return nil, refused
 	}
-	x := b.store.byID[id]
+	x := s.byID[id]
 	if x == nil {
 		return nil, said(http.StatusNotFound, notFound)
 	}
@@ -60,7 +60,7 @@ func (b *Backend) hostedSlot(id string) (*slot, *reply) {
 
 // rewrite changes a memory by a body. Metadata takes the place of what was
 // there, a provenance stamp included.
-func (b *Backend) rewrite(c *call, x *slot, body map[string]any) *reply {
+func (s *store) rewrite(c *call, x *slot, body map[string]any) *reply {
 	next := *x.memory
 	changed, backdated := false, false
 	if v := body["text"]; v != nil {
@@ -99,17 +99,17 @@ func (b *Backend) rewrite(c *call, x *slot, body map[string]any) *reply {
 		return said(http.StatusBadRequest, "At least one of text, metadata, timestamp or expiration_date is required")
 	}
 	if changed {
-		b.store.replace(x, &next, c.now)
+		s.replace(x, &next, c.now)
 	} else {
 		x.memory = &next // a new date alone is no line of history
 	}
 	return nil
 }
 
-func (b *Backend) updateOne(c *call) *reply {
-	x, refused := b.hostedSlot(c.args[0])
+func (w *hostedWrites) updateOne(c *call) *reply {
+	x, refused := w.store.hostedSlot(c.args[0])
 	if refused == nil {
-		refused = b.rewrite(c, x, c.body)
+		refused = w.store.rewrite(c, x, c.body)
 	}
 	if refused != nil {
 		return refused
@@ -117,12 +117,12 @@ func (b *Backend) updateOne(c *call) *reply {
 	return ok(sessioned(x.memory))
 }
 
-func (b *Backend) deleteOne(c *call) *reply {
-	x, refused := b.hostedSlot(c.args[0])
+func (w *hostedWrites) deleteOne(c *call) *reply {
+	x, refused := w.store.hostedSlot(c.args[0])
 	if refused != nil {
 		return refused
 	}
-	b.store.delete(x, c.now)
+	w.store.delete(x, c.now)
 	if strings.EqualFold(c.last("delete_linked"), "true") {
 		return ok(struct {
 			Message string `json:"message"`
@@ -139,7 +139,7 @@ type begun struct {
 }
 
 // deleteMany takes "*" for an id, which is everybody's.
-func (b *Backend) deleteMany(c *call) *reply {
+func (w *hostedWrites) deleteMany(c *call) *reply {
 	params, refused := queryParams(c)
 	if refused != nil {
 		return refused
@@ -157,28 +157,26 @@ func (b *Backend) deleteMany(c *call) *reply {
 	for name := range c.query {
 		asked[name] = c.last(name)
 	}
-	id := b.startDelete(c, "DELETE_ALL", asked, func() []*memory {
-		return b.store.find(b.store.within(ids), func(m *memory) bool { return passes(m) && narrow(m) })
+	id := w.jobs.startDelete(w.store, c, "DELETE_ALL", asked, func() []*memory {
+		return w.store.find(w.store.within(ids), func(m *memory) bool { return passes(m) && narrow(m) })
 	})
 	return ok(begun{"Delete in progress. Please wait a few minutes.", id})
 }
 
-// startDelete deletes, when its time has come, what pick then finds.
-func (b *Backend) startDelete(c *call, kind string, payload any, pick func() []*memory) string {
-	id := b.opt.NewID()
-	b.jobs.start(id, kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
+// startDelete deletes from a store, when its time has come, what pick then finds.
+func (j *jobs) startDelete(s *store, c *call, kind string, payload any, pick func() []*memory) string {
+	return j.start(s.newID(), kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
 		type gone struct {
 			ID    string `json:"id"`
 			Event string `json:"event"`
 		}
 		results := []any{}
 		for _, m := range pick() {
-			b.store.delete(b.store.byID[m.id], now)
+			s.delete(s.byID[m.id], now)
 			results = append(results, gone{m.id, "DELETE"})
 		}
 		return results, ""
 	})
-	return id
 }
 
 const maxBatch = 1000
@@ -189,7 +187,7 @@ type batchItem struct {
 }
 
 // batch reads a batch and finds its memories before any is touched.
-func (b *Backend) batch(c *call) ([]batchItem, *reply) {
+func (w *hostedWrites) batch(c *call) ([]batchItem, *reply) {
 	list, _ := c.body["memories"].([]any)
 	if len(list) == 0 || len(list) > maxBatch {
 		return nil, said(http.StatusBadRequest, fmt.Sprintf("memories must be a list of 1 to %d items", maxBatch))
@@ -201,7 +199,7 @@ func (b *Backend) batch(c *call) ([]batchItem, *reply) {
 		if !isText {
 			return nil, said(http.StatusBadRequest, "memory_id is required")
 		}
-		x, refused := b.hostedSlot(id)
+		x, refused := w.store.hostedSlot(id)
 		if refused != nil {
 			return nil, refused
 		}
@@ -210,27 +208,27 @@ func (b *Backend) batch(c *call) ([]batchItem, *reply) {
 	return items, nil
 }
 
-func (b *Backend) batchUpdate(c *call) *reply {
-	items, refused := b.batch(c)
+func (w *hostedWrites) batchUpdate(c *call) *reply {
+	items, refused := w.batch(c)
 	if refused != nil {
 		return refused
 	}
 	for _, item := range items {
-		if refused := b.rewrite(c, item.slot, item.body); refused != nil {
+		if refused := w.store.rewrite(c, item.slot, item.body); refused != nil {
 			return refused
 		}
 	}
 	return ok(message{fmt.Sprintf("Successfully updated %d memories", len(items))})
 }
 
-func (b *Backend) batchDelete(c *call) *reply {
-	items, refused := b.batch(c)
+func (w *hostedWrites) batchDelete(c *call) *reply {
+	items, refused := w.batch(c)
 	if refused != nil {
 		return refused
 	}
 	for _, item := range items {
 		if !item.slot.dead { // the same id may come twice
-			b.store.delete(item.slot, c.now)
+			w.store.delete(item.slot, c.now)
 		}
 	}
 	return ok(message{fmt.Sprintf("Successfully deleted %d memories", len(items))})

@@ -3,6 +3,7 @@ package embedded
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -18,13 +19,19 @@ type export struct {
 	data    map[string]any
 }
 
+// exports are the routes that make other texts of memories.
+type exports struct {
+	store *store
+	made  window[export]
+}
+
 // texts returns the texts that pass a filter, newest first.
-func (b *Backend) texts(c *call, filters map[string]any) ([]string, *reply) {
+func (s *store) texts(c *call, filters map[string]any) ([]string, *reply) {
 	passes, err := hostedFilter(filters)
 	if err != nil {
 		return nil, said(http.StatusBadRequest, err.Error())
 	}
-	rows := b.store.find(b.store.within(filters), func(m *memory) bool { return passes(m) && !m.expired(c.now) })
+	rows := s.find(s.within(filters), func(m *memory) bool { return passes(m) && !m.expired(c.now) })
 	out := make([]string, len(rows))
 	for i, m := range newestFirst(rows) {
 		out[i] = m.text
@@ -32,7 +39,7 @@ func (b *Backend) texts(c *call, filters map[string]any) ([]string, *reply) {
 	return out, nil
 }
 
-func (b *Backend) createExport(c *call) *reply {
+func (x *exports) create(c *call) *reply {
 	filters, _ := c.body["filters"].(map[string]any)
 	_, and := filters["AND"]
 	_, or := filters["OR"]
@@ -46,12 +53,12 @@ func (b *Backend) createExport(c *call) *reply {
 			return said(http.StatusBadRequest, "schema must be JSON")
 		}
 	}
-	texts, refused := b.texts(c, filters)
+	texts, refused := x.store.texts(c, filters)
 	if refused != nil {
 		return refused
 	}
-	e := export{b.opt.NewID(), filters, filled(schema, texts)}
-	b.side.exports.add(e, 1)
+	e := export{x.store.newID(), filters, filled(schema, texts)}
+	x.made.add(e, 1)
 	return &reply{status: http.StatusCreated, body: struct {
 		Message string `json:"message"`
 		ID      string `json:"id"`
@@ -78,11 +85,9 @@ func filled(schema any, texts []string) map[string]any {
 }
 
 // getExport looks for an id, or for the newest export of the same filters.
-func (b *Backend) getExport(c *call) *reply {
+func (x *exports) get(c *call) *reply {
 	id, _ := c.body["memory_export_id"].(string)
-	exports := b.side.exports.values()
-	for i := len(exports) - 1; i >= 0; i-- {
-		e := exports[i]
+	for _, e := range slices.Backward(x.made.values()) {
 		if id != "" && e.id == id || id == "" && reflect.DeepEqual(e.filters, c.body["filters"]) {
 			return ok(e.data)
 		}
@@ -90,9 +95,9 @@ func (b *Backend) getExport(c *call) *reply {
 	return said(http.StatusNotFound, "No memory export found")
 }
 
-func (b *Backend) summary(c *call) *reply {
+func (x *exports) summary(c *call) *reply {
 	filters, _ := c.body["filters"].(map[string]any)
-	texts, refused := b.texts(c, filters)
+	texts, refused := x.store.texts(c, filters)
 	if refused != nil {
 		return refused
 	}
@@ -101,19 +106,18 @@ func (b *Backend) summary(c *call) *reply {
 	}{strings.Join(texts, " ")})
 }
 
-func (b *Backend) feedback(c *call) *reply {
+func (r *hostedReads) feedback(c *call) *reply {
 	switch c.body["feedback"] {
 	case nil, "POSITIVE", "NEGATIVE", "VERY_NEGATIVE":
 	default:
 		return said(http.StatusBadRequest, "feedback must be POSITIVE, NEGATIVE, VERY_NEGATIVE or null")
 	}
-	id, _ := c.body["memory_id"].(string)
-	if _, refused := b.hostedSlot(id); refused != nil {
+	if _, refused := r.store.hostedSlot(text(c.body, "memory_id")); refused != nil {
 		return refused
 	}
 	return ok(struct {
 		ID       string `json:"id"`
 		Feedback any    `json:"feedback"`
 		Reason   any    `json:"feedback_reason"`
-	}{b.opt.NewID(), c.body["feedback"], c.body["feedback_reason"]})
+	}{r.store.newID(), c.body["feedback"], c.body["feedback_reason"]})
 }

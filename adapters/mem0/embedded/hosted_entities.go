@@ -38,13 +38,13 @@ func (s *store) listed() []entity {
 	return out
 }
 
-func (b *Backend) listEntities(c *call) *reply {
-	rows := b.store.listed()
+func (r *hostedReads) listEntities(c *call) *reply {
+	rows := r.store.listed()
 	totals := make(map[string]int)
 	for _, e := range rows {
 		totals[e.Type]++
 	}
-	out, refused := paginate(b, c, rows, func(e entity) any { return e })
+	out, refused := paginate(c, rows, func(e entity) any { return e })
 	if refused != nil {
 		return refused
 	}
@@ -57,42 +57,41 @@ func (b *Backend) listEntities(c *call) *reply {
 	}{out, totals["user"], totals["agent"], totals["app"], totals["run"]})
 }
 
-func (b *Backend) getEntity(c *call) *reply {
-	out := slices.DeleteFunc(b.store.listed(), func(e entity) bool { return e.Type != c.args[0] || e.Name != c.args[1] })
+func (r *hostedReads) getEntity(c *call) *reply {
+	out := slices.DeleteFunc(r.store.listed(), func(e entity) bool { return e.Type != c.args[0] || e.Name != c.args[1] })
 	return ok(out)
 }
 
-func (b *Backend) deleteEntity(c *call) *reply { return b.cascade(c, c.args[0], c.args[1]) }
+func (w *hostedWrites) deleteEntity(c *call) *reply { return w.cascade(c, c.args[0], c.args[1]) }
 
 // deleteEntityByNumber is the older clients' way.
-func (b *Backend) deleteEntityByNumber(c *call) *reply {
-	for key, sh := range b.store.entities {
+func (w *hostedWrites) deleteEntityByNumber(c *call) *reply {
+	for key, sh := range w.store.entities {
 		if key.kind == c.args[0] && strconv.Itoa(sh.number) == c.args[1] {
-			return b.cascade(c, key.kind, key.name)
+			return w.cascade(c, key.kind, key.name)
 		}
 	}
 	return said(http.StatusNotFound, c.args[0]+" "+c.args[1]+" not found")
 }
 
 // cascade deletes everything that an entity has.
-func (b *Backend) cascade(c *call, kind, name string) *reply {
+func (w *hostedWrites) cascade(c *call, kind, name string) *reply {
 	if !isKind(kind) {
 		return said(http.StatusBadRequest, "unknown entity type "+kind)
 	}
 	key := entityKey{kind, name}
-	if b.store.entities[key] == nil {
+	if w.store.entities[key] == nil {
 		return said(http.StatusNotFound, kind+" "+name+" not found")
 	}
-	payload := map[string]any{"type": kind, "name": name}
-	id := b.startDelete(c, "DELETE_ENTITY", payload, func() []*memory {
-		return b.store.find(b.store.entities[key], always)
+	id := w.jobs.startDelete(w.store, c, "DELETE_ENTITY", map[string]any{"type": kind, "name": name}, func() []*memory {
+		return w.store.find(w.store.entities[key], always)
 	})
 	return ok(begun{"Entity deletion in progress.", id})
 }
 
-func (b *Backend) stats(*call) *reply {
+func (r *hostedReads) stats(*call) *reply {
 	return ok(struct {
 		Memories int `json:"total_memories"`
 		Entities int `json:"total_entities"`
-	}{b.store.all.len(), len(b.store.entities)})
+	}{r.store.all.len(), len(r.store.entities)})
 }

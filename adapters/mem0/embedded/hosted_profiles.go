@@ -3,6 +3,7 @@ package embedded
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 )
 
 // maxProfileJobs bounds the remembered jobs and profiles each.
@@ -10,6 +11,7 @@ const maxProfileJobs = 100
 
 // profiles are texts about a user, made of everything known about it.
 type profiles struct {
+	store        *store
 	enabled      bool
 	schema       any
 	instructions any
@@ -38,40 +40,40 @@ type profileJob struct {
 	key       string
 }
 
-func newProfiles() profiles {
-	return profiles{
-		jobs: window[profileJob]{max: maxProfileJobs, maxBytes: maxProfileJobs},
-		made: window[profile]{max: maxProfileJobs, maxBytes: maxProfileJobs},
+func newProfiles(s *store) *profiles {
+	return &profiles{
+		store: s,
+		jobs:  window[profileJob]{max: maxProfileJobs, maxBytes: maxProfileJobs},
+		made:  window[profile]{max: maxProfileJobs, maxBytes: maxProfileJobs},
 	}
 }
 
 func (p *profiles) of(name string) (profile, bool) {
-	made := p.made.values()
-	for i := len(made) - 1; i >= 0; i-- {
-		if made[i].Name == name {
-			return made[i], true
+	for _, made := range slices.Backward(p.made.values()) {
+		if made.Name == name {
+			return made, true
 		}
 	}
 	return profile{}, false
 }
 
-func (b *Backend) getProfile(c *call) *reply {
+func (p *profiles) get(c *call) *reply {
 	name := c.args[0]
-	if b.store.entities[entityKey{"user", name}] == nil {
+	if p.store.entities[entityKey{"user", name}] == nil {
 		return said(http.StatusNotFound, "user "+name+" not found")
 	}
-	made, known := b.side.profiles.of(name)
+	made, known := p.of(name)
 	if known {
 		return ok(made)
 	}
 	status := "not_enabled"
-	if b.side.profiles.enabled {
+	if p.enabled {
 		status = "pending"
 	}
 	return ok(profile{Profile: map[string]any{}, Status: status, Kind: "user", Name: name})
 }
 
-func (b *Backend) profileSettings(*call) *reply {
+func (p *profiles) settings(*call) *reply {
 	type user struct {
 		Schema       any `json:"schema"`
 		Instructions any `json:"custom_instructions"`
@@ -79,7 +81,6 @@ func (b *Backend) profileSettings(*call) *reply {
 	type entities struct {
 		User user `json:"user"`
 	}
-	p := &b.side.profiles
 	return ok(struct {
 		Enabled      bool     `json:"enabled"`
 		Capabilities []string `json:"capabilities"`
@@ -87,8 +88,7 @@ func (b *Backend) profileSettings(*call) *reply {
 	}{p.enabled, []string{}, entities{user{p.schema, p.instructions}}})
 }
 
-func (b *Backend) setProfileSettings(c *call) *reply {
-	p := &b.side.profiles
+func (p *profiles) setSettings(c *call) *reply {
 	for key := range c.body {
 		if key != "enabled" && key != "entities" {
 			return said(http.StatusBadRequest, "Unsupported settings")
@@ -105,13 +105,12 @@ func (b *Backend) setProfileSettings(c *call) *reply {
 	if v, given := user["custom_instructions"]; given {
 		p.instructions = v
 	}
-	return b.profileSettings(c)
+	return p.settings(c)
 }
 
 // createProfileJob does the work at once. The same Idempotency-Key gets the
 // same job again.
-func (b *Backend) createProfileJob(c *call) *reply {
-	p := &b.side.profiles
+func (p *profiles) createJob(c *call) *reply {
 	if !p.enabled {
 		return said(http.StatusBadRequest, "Profiles are not enabled for this project")
 	}
@@ -124,10 +123,10 @@ func (b *Backend) createProfileJob(c *call) *reply {
 	}
 	names := []string{text(c.body, "entity_id")}
 	if c.body["operation"] == "sample" {
-		names = b.sample(c.body["limit"])
+		names = p.sample(c.body["limit"])
 	}
 	for _, name := range names {
-		texts, refused := b.texts(c, map[string]any{"user_id": name})
+		texts, refused := p.store.texts(c, map[string]any{"user_id": name})
 		if refused != nil {
 			return refused
 		}
@@ -136,7 +135,7 @@ func (b *Backend) createProfileJob(c *call) *reply {
 			Profile: filled(p.schema, texts), Status: "succeeded", Kind: "user", Name: name, Updated: &c.now, Count: before.Count + 1,
 		}, 1)
 	}
-	id := b.opt.NewID()
+	id := p.store.newID()
 	j := profileJob{
 		ID: id, Status: "succeeded", StatusURL: "/v2/profiles/jobs/" + id + "/",
 		Operation: c.body["operation"], Kind: "user", Names: names, key: key,
@@ -146,7 +145,7 @@ func (b *Backend) createProfileJob(c *call) *reply {
 }
 
 // sample names some users.
-func (b *Backend) sample(limit any) []string {
+func (p *profiles) sample(limit any) []string {
 	k := 3
 	if n, isNumber := limit.(json.Number); isNumber {
 		if i, err := n.Int64(); err == nil && i > 0 {
@@ -154,7 +153,7 @@ func (b *Backend) sample(limit any) []string {
 		}
 	}
 	names := []string{}
-	for _, e := range b.store.listed() {
+	for _, e := range p.store.listed() {
 		if e.Type == "user" && len(names) < k {
 			names = append(names, e.Name)
 		}
@@ -162,8 +161,8 @@ func (b *Backend) sample(limit any) []string {
 	return names
 }
 
-func (b *Backend) getProfileJob(c *call) *reply {
-	for _, j := range b.side.profiles.jobs.values() {
+func (p *profiles) getJob(c *call) *reply {
+	for _, j := range p.jobs.values() {
 		if j.ID != c.args[0] {
 			continue
 		}

@@ -29,41 +29,39 @@ type webhook struct {
 	Updated string `json:"updated_at"`
 }
 
-// side is what the dialects keep next to memories. Maps in it are replaced, not
-// changed: answers are encoded without the lock.
-type side struct {
+// settings are what both dialects keep besides memories. Maps in it are replaced,
+// not changed: answers are encoded without the lock.
+type settings struct {
 	project  map[string]any
 	config   map[string]any
 	webhooks []webhook
 	hooks    int // the last number given
-	exports  window[export]
-	profiles profiles
 }
 
-func newSide() *side {
-	s := &side{project: make(map[string]any), config: initialConfig(), exports: window[export]{max: maxExports, maxBytes: maxExports}, profiles: newProfiles()}
+func newSettings() *settings {
+	s := &settings{project: make(map[string]any), config: initialConfig()}
 	for _, f := range projectFields {
 		s.project[f] = nil
 	}
 	return s
 }
 
-func (b *Backend) getProject(c *call) *reply {
+func (s *settings) getProject(c *call) *reply {
 	fields := c.query["fields"]
 	if len(fields) == 0 {
-		return ok(b.side.project)
+		return ok(s.project)
 	}
 	out := make(map[string]any, len(fields))
 	for _, f := range fields {
-		if v, known := b.side.project[f]; known {
+		if v, known := s.project[f]; known {
 			out[f] = v
 		}
 	}
 	return ok(out)
 }
 
-func (b *Backend) updateProject(c *call) *reply {
-	next := maps.Clone(b.side.project)
+func (s *settings) updateProject(c *call) *reply {
+	next := maps.Clone(s.project)
 	out := map[string]any{"message": "Project updated successfully"}
 	var unknown []string
 	for key, v := range c.body {
@@ -79,13 +77,13 @@ func (b *Backend) updateProject(c *call) *reply {
 		slices.Sort(unknown)
 		return said(http.StatusBadRequest, "unknown project fields ['"+strings.Join(unknown, "', '")+"']")
 	}
-	b.side.project = next
+	s.project = next
 	return ok(out)
 }
 
-func (b *Backend) listWebhooks(c *call) *reply {
+func (s *settings) listWebhooks(c *call) *reply {
 	out := []webhook{}
-	for _, h := range b.side.webhooks {
+	for _, h := range s.webhooks {
 		if h.Project == c.args[0] {
 			out = append(out, h)
 		}
@@ -94,39 +92,39 @@ func (b *Backend) listWebhooks(c *call) *reply {
 }
 
 // createWebhook takes any URL; the platform would send memory texts there.
-func (b *Backend) createWebhook(c *call) *reply {
+func (s *settings) createWebhook(c *call) *reply {
 	if !truthy(c.body["url"]) {
 		return said(http.StatusBadRequest, "url is required")
 	}
-	if len(b.side.webhooks) >= maxWebhooks {
+	if len(s.webhooks) >= maxWebhooks {
 		return said(http.StatusBadRequest, "too many webhooks")
 	}
-	b.side.hooks++
+	s.hooks++
 	h := webhook{
-		Number: b.side.hooks, Name: c.body["name"], URL: c.body["url"], Events: c.body["event_types"],
+		Number: s.hooks, Name: c.body["name"], URL: c.body["url"], Events: c.body["event_types"],
 		Project: c.args[0], Active: true, Created: c.now, Updated: c.now,
 	}
 	if h.Events == nil {
 		h.Events = []any{}
 	}
-	b.side.webhooks = append(b.side.webhooks, h)
+	s.webhooks = append(s.webhooks, h)
 	return &reply{status: http.StatusCreated, body: h}
 }
 
-func (b *Backend) hook(c *call) (int, *reply) {
-	i := slices.IndexFunc(b.side.webhooks, func(h webhook) bool { return strconv.Itoa(h.Number) == c.args[0] })
+func (s *settings) hook(c *call) (int, *reply) {
+	i := slices.IndexFunc(s.webhooks, func(h webhook) bool { return strconv.Itoa(h.Number) == c.args[0] })
 	if i < 0 {
 		return 0, said(http.StatusNotFound, "Webhook not found")
 	}
 	return i, nil
 }
 
-func (b *Backend) updateWebhook(c *call) *reply {
-	i, refused := b.hook(c)
+func (s *settings) updateWebhook(c *call) *reply {
+	i, refused := s.hook(c)
 	if refused != nil {
 		return refused
 	}
-	h := &b.side.webhooks[i]
+	h := &s.webhooks[i]
 	for name, field := range map[string]*any{"name": &h.Name, "url": &h.URL, "event_types": &h.Events} {
 		if v, given := c.body[name]; given {
 			*field = v
@@ -136,11 +134,11 @@ func (b *Backend) updateWebhook(c *call) *reply {
 	return ok(message{"Webhook updated successfully"})
 }
 
-func (b *Backend) deleteWebhook(c *call) *reply {
-	i, refused := b.hook(c)
+func (s *settings) deleteWebhook(c *call) *reply {
+	i, refused := s.hook(c)
 	if refused != nil {
 		return refused
 	}
-	b.side.webhooks = slices.Delete(b.side.webhooks, i, i+1)
+	s.webhooks = slices.Delete(s.webhooks, i, i+1)
 	return ok(message{"Webhook deleted successfully"})
 }

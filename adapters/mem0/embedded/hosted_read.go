@@ -1,12 +1,13 @@
 package embedded
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
 )
 
-func (b *Backend) ping(*call) *reply {
+func ping(*call) *reply {
 	return ok(struct {
 		Status  string `json:"status"`
 		Org     string `json:"org_id"`
@@ -25,8 +26,11 @@ type selection struct {
 	fields []string
 }
 
+// hostedReads are the platform's routes that show memories.
+type hostedReads struct{ store *store }
+
 // selected reads the filters of a body, and what else narrows them.
-func (b *Backend) selected(c *call, filters any, params map[string]any) (selection, *reply) {
+func (r *hostedReads) selected(c *call, filters any, params map[string]any) (selection, *reply) {
 	object, isObject := filters.(map[string]any)
 	if !isObject || len(object) == 0 {
 		return selection{}, said(http.StatusBadRequest, "filters is required and must be a non-empty object")
@@ -37,7 +41,7 @@ func (b *Backend) selected(c *call, filters any, params map[string]any) (selecti
 	}
 	narrow := narrowed(params)
 	expired := truthy(params["show_expired"])
-	sel := selection{scope: b.store.within(object), fields: fieldsOf(params["fields"])}
+	sel := selection{scope: r.store.within(object), fields: fieldsOf(params["fields"])}
 	sel.passes = func(m *memory) bool { return passes(m) && narrow(m) && (expired || !m.expired(c.now)) }
 	return sel, nil
 }
@@ -103,8 +107,8 @@ func narrowed(params map[string]any) test {
 
 const maxTopK = 1000
 
-func (b *Backend) search(c *call, filters any, threshold float64, shape func(hostedMemory, *memory) any) ([]any, *reply) {
-	sel, refused := b.selected(c, filters, c.body)
+func (r *hostedReads) search(c *call, filters any, threshold float64, shape func(hostedMemory, *memory) any) ([]any, *reply) {
+	sel, refused := r.selected(c, filters, c.body)
 	if refused != nil {
 		return nil, refused
 	}
@@ -126,7 +130,7 @@ func (b *Backend) search(c *call, filters any, threshold float64, shape func(hos
 		}
 	}
 	out := []any{}
-	for _, h := range rank(query, b.store.find(sel.scope, sel.passes), threshold, k) {
+	for _, h := range rank(query, r.store.find(sel.scope, sel.passes), threshold, k) {
 		row := hostedOf(h.memory)
 		row.Score = &h.score
 		out = append(out, projected(shape(row, h.memory), sel.fields))
@@ -137,13 +141,13 @@ func (b *Backend) search(c *call, filters any, threshold float64, shape func(hos
 func sessionShape(row hostedMemory, m *memory) any { return withSession{row, ref(m.run)} }
 func runShape(row hostedMemory, m *memory) any     { return withRun{row, ref(m.run)} }
 
-func (b *Backend) searchV3(c *call) *reply {
+func (r *hostedReads) searchV3(c *call) *reply {
 	for _, key := range [...]string{"user_id", "agent_id", "app_id", "run_id"} {
 		if _, given := c.body[key]; given {
 			return said(http.StatusBadRequest, "Top-level entity parameters ['"+key+"'] are not supported; use filters")
 		}
 	}
-	found, refused := b.search(c, c.body["filters"], 0.1, runShape)
+	found, refused := r.search(c, c.body["filters"], 0.1, runShape)
 	if refused != nil {
 		return refused
 	}
@@ -152,20 +156,20 @@ func (b *Backend) searchV3(c *call) *reply {
 	}{found})
 }
 
-func (b *Backend) searchV2(c *call) *reply {
-	found, refused := b.search(c, c.body["filters"], 0.3, sessionShape)
+func (r *hostedReads) searchV2(c *call) *reply {
+	found, refused := r.search(c, c.body["filters"], 0.3, sessionShape)
 	if refused != nil {
 		return refused
 	}
 	return ok(found)
 }
 
-func (b *Backend) searchV1(c *call) *reply {
+func (r *hostedReads) searchV1(c *call) *reply {
 	ids, refused := scopeFilter(c.body)
 	if refused != nil {
 		return refused
 	}
-	found, refused := b.search(c, ids, 0.1, sessionShape)
+	found, refused := r.search(c, ids, 0.1, sessionShape)
 	if refused != nil {
 		return refused
 	}
@@ -189,13 +193,13 @@ func scopeFilter(params map[string]any) (map[string]any, *reply) {
 	return filters, nil
 }
 
-func (b *Backend) listV3(c *call) *reply { return b.list(c, c.body["filters"], c.body, true) }
+func (r *hostedReads) listV3(c *call) *reply { return r.list(c, c.body["filters"], c.body, true) }
 
-func (b *Backend) listV2(c *call) *reply {
-	return b.list(c, c.body["filters"], c.body, wantsPage(c))
+func (r *hostedReads) listV2(c *call) *reply {
+	return r.list(c, c.body["filters"], c.body, wantsPage(c))
 }
 
-func (b *Backend) listV1(c *call) *reply {
+func (r *hostedReads) listV1(c *call) *reply {
 	params, refused := queryParams(c)
 	if refused != nil {
 		return refused
@@ -204,7 +208,7 @@ func (b *Backend) listV1(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	return b.list(c, ids, params, wantsPage(c))
+	return r.list(c, ids, params, wantsPage(c))
 }
 
 // queryParams reads a query as if it were a body.
@@ -223,19 +227,15 @@ func queryParams(c *call) (map[string]any, *reply) {
 	return params, nil
 }
 
-func (b *Backend) list(c *call, filters any, params map[string]any, paged bool) *reply {
-	sel, refused := b.selected(c, filters, params)
+func (r *hostedReads) list(c *call, filters any, params map[string]any, inPages bool) *reply {
+	sel, refused := r.selected(c, filters, params)
 	if refused != nil {
 		return refused
 	}
-	rows := newestFirst(b.store.find(sel.scope, sel.passes))
+	rows := newestFirst(r.store.find(sel.scope, sel.passes))
 	shape := func(m *memory) any { return projected(sessioned(m), sel.fields) }
-	if paged {
-		out, refused := paginate(b, c, rows, shape)
-		if refused != nil {
-			return refused
-		}
-		return ok(out)
+	if inPages {
+		return paged(c, rows, shape)
 	}
 	if c.r.Method == http.MethodGet {
 		limit, refused := positive(c, "limit", defaultPageSize, maxTopK)
@@ -251,8 +251,8 @@ func (b *Backend) list(c *call, filters any, params map[string]any, paged bool) 
 	return ok(out)
 }
 
-func (b *Backend) getOne(c *call) *reply {
-	x, refused := b.hostedSlot(c.args[0])
+func (r *hostedReads) getOne(c *call) *reply {
+	x, refused := r.store.hostedSlot(c.args[0])
 	if refused != nil {
 		return refused
 	}
@@ -260,21 +260,70 @@ func (b *Backend) getOne(c *call) *reply {
 }
 
 // listOfEntity also shows what was said to make each memory.
-func (b *Backend) listOfEntity(c *call) *reply {
+func (r *hostedReads) listOfEntity(c *call) *reply {
 	kind, name := c.args[0], c.args[1]
-	sh := b.store.entities[entityKey{kind, name}]
+	sh := r.store.entities[entityKey{kind, name}]
 	if !isKind(kind) {
 		return detailed(http.StatusNotFound, "Not found.")
 	}
-	rows := newestFirst(b.store.find(sh, func(m *memory) bool { return !m.expired(c.now) }))
-	out, refused := paginate(b, c, rows, func(m *memory) any {
+	rows := newestFirst(r.store.find(sh, func(m *memory) bool { return !m.expired(c.now) }))
+	return paged(c, rows, func(m *memory) any {
 		return struct {
 			withSession
 			Input []any `json:"input"`
 		}{sessioned(m), m.input}
 	})
+}
+
+// hostedChange is a line of history, with the raw messages behind it.
+type hostedChange struct {
+	ID         string         `json:"id"`
+	MemoryID   string         `json:"memory_id"`
+	Old        *string        `json:"old_memory"`
+	New        *string        `json:"new_memory"`
+	Event      string         `json:"event"`
+	UserID     *string        `json:"user_id"`
+	AgentID    *string        `json:"agent_id"`
+	AppID      *string        `json:"app_id"`
+	Categories []string       `json:"categories"`
+	Metadata   map[string]any `json:"metadata"`
+	SessionID  *string        `json:"session_id"`
+	Input      []any          `json:"input"`
+	Created    string         `json:"created_at"`
+	Updated    string         `json:"updated_at"`
+}
+
+func hostedChangeOf(m *memory, c change) hostedChange {
+	return hostedChange{
+		ID: c.id, MemoryID: c.memory, Old: c.old, New: c.new, Event: c.event,
+		UserID: ref(m.user), AgentID: ref(m.agent), AppID: ref(m.app), SessionID: ref(m.run),
+		Metadata: orNil(m.metadata), Input: m.input, Created: c.created, Updated: cmp.Or(c.updated, c.created),
+	}
+}
+
+// historyOf outlives its memory.
+func (r *hostedReads) historyOf(c *call) *reply {
+	id, refused := r.store.hostedID(c.args[0])
 	if refused != nil {
 		return refused
 	}
+	x := r.store.past(id)
+	if x == nil {
+		return said(http.StatusNotFound, notFound)
+	}
+	out := make([]hostedChange, len(x.history))
+	for i, line := range x.history {
+		out[i] = hostedChangeOf(x.memory, line)
+	}
 	return ok(out)
+}
+
+func (r *hostedReads) historyOfAll(c *call) *reply {
+	var rows []hostedChange
+	r.store.all.each(func(x *slot) {
+		for _, line := range x.history {
+			rows = append(rows, hostedChangeOf(x.memory, line))
+		}
+	})
+	return paged(c, rows, func(row hostedChange) any { return row })
 }

@@ -1,5 +1,10 @@
 package embedded
 
+import (
+	"net/http"
+	"slices"
+)
+
 // event is one piece of background work as the hosted platform shows it.
 type event struct {
 	ID        string  `json:"id"`
@@ -38,8 +43,9 @@ func newJobs(deferred bool) *jobs {
 	return &jobs{deferred: deferred, events: make(map[string]event), order: window[string]{max: maxEvents, maxBytes: maxEventBytes}}
 }
 
-// start accepts work and does it at once unless that is deferred.
-func (j *jobs) start(id, kind string, payload any, size int, now string, do work) {
+// start accepts work and does it at once unless that is deferred. It returns the
+// event's id.
+func (j *jobs) start(id, kind string, payload any, size int, now string, do work) string {
 	j.put(event{
 		ID: id, Type: kind, Status: "PENDING", Payload: payload, Results: []any{}, Created: now, Updated: now,
 	}, size)
@@ -48,9 +54,10 @@ func (j *jobs) start(id, kind string, payload any, size int, now string, do work
 		if len(j.queue) > maxEvents {
 			j.queue = j.queue[1:] // its event is forgotten already
 		}
-		return
+	} else {
+		j.finish(id, now, do)
 	}
-	j.finish(id, now, do)
+	return id
 }
 
 // done notes work that has been done while the client waited.
@@ -100,8 +107,20 @@ func (j *jobs) finish(id, now string, do work) {
 func (j *jobs) newestFirst() []event {
 	ids := j.order.values()
 	out := make([]event, 0, len(ids))
-	for i := len(ids) - 1; i >= 0; i-- {
-		out = append(out, j.events[ids[i]])
+	for _, id := range slices.Backward(ids) {
+		out = append(out, j.events[id])
 	}
 	return out
+}
+
+func (j *jobs) one(c *call) *reply {
+	e, known := j.events[c.args[0]]
+	if !known {
+		return said(http.StatusNotFound, "Event not found")
+	}
+	return ok(e)
+}
+
+func (j *jobs) all(c *call) *reply {
+	return paged(c, j.newestFirst(), func(e event) any { return e })
 }

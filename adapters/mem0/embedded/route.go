@@ -11,7 +11,7 @@ type route struct {
 	pattern string // {} stands for any one segment, {/} for one or more
 	needs   need
 	decode  func(*call) *reply
-	serve   func(*Backend, *call) *reply
+	serve   func(*call) *reply
 }
 
 // need is what a route needs of the store and of the caller.
@@ -41,11 +41,7 @@ func isHosted(path string) bool {
 // find returns the first row that a request belongs to. Paths are compared
 // decoded and uncleaned, and a missing or a needless slash at the end is 404
 // in both dialects.
-func find(c *call) (*route, *reply) {
-	rows := selfHostedRoutes
-	if c.hosted {
-		rows = hostedRoutes
-	}
+func find(c *call, rows []route) (*route, *reply) {
 	allow := ""
 	for i := range rows {
 		rt := &rows[i]
@@ -122,45 +118,48 @@ func hostedObject(c *call) *reply {
 }
 
 // hostedRoutes has literal paths before wildcards: the first match wins.
-var hostedRoutes = []route{
-	{"GET", "/v1/ping/", reads, noBody, (*Backend).ping},
-	{"POST", "/v3/memories/add/", writes, hostedObject, (*Backend).addV3},
-	{"POST", "/v1/memories/", writes, hostedObject, (*Backend).addV1},
-	{"POST", "/v3/memories/search/", reads, hostedObject, (*Backend).searchV3},
-	{"POST", "/v2/memories/search/", reads, hostedObject, (*Backend).searchV2},
-	{"POST", "/v1/memories/search/", reads, hostedObject, (*Backend).searchV1},
-	{"POST", "/v3/memories/", reads, hostedObject, (*Backend).listV3},
-	{"POST", "/v2/memories/", reads, hostedObject, (*Backend).listV2},
-	{"GET", "/v1/memories/", reads, noBody, (*Backend).listV1},
-	{"DELETE", "/v1/memories/", writes, noBody, (*Backend).deleteMany},
-	{"GET", "/v1/memories/events/", reads, noBody, (*Backend).historyOfAll},
-	{"GET", "/v1/memories/{}/history/", reads, noBody, (*Backend).historyOf},
-	{"GET", "/v1/memories/{}/{}/", reads, noBody, (*Backend).listOfEntity},
-	{"GET", "/v1/memories/{}/", reads, noBody, (*Backend).getOne},
-	{"PUT", "/v1/memories/{}/", writes, hostedObject, (*Backend).updateOne},
-	{"DELETE", "/v1/memories/{}/", writes, noBody, (*Backend).deleteOne},
-	{"PUT", "/v1/batch/", writes, hostedObject, (*Backend).batchUpdate},
-	{"DELETE", "/v1/batch/", writes, hostedObject, (*Backend).batchDelete},
-	{"GET", "/v1/event/{}/", reads, noBody, (*Backend).oneEvent},
-	{"GET", "/v1/events/", reads, noBody, (*Backend).allEvents},
-	{"GET", "/v1/entities/", reads, noBody, (*Backend).listEntities},
-	{"DELETE", "/v1/entities/{}/{}/", writes, noBody, (*Backend).deleteEntityByNumber},
-	{"GET", "/v2/entities/user/{/}/profile/", reads, noBody, (*Backend).getProfile},
-	{"GET", "/v2/profiles/settings/", reads, noBody, (*Backend).profileSettings},
-	{"POST", "/v2/profiles/settings/", writes, hostedObject, (*Backend).setProfileSettings},
-	{"POST", "/v2/profiles/jobs/", writes, hostedObject, (*Backend).createProfileJob},
-	{"GET", "/v2/profiles/jobs/{}/", reads, noBody, (*Backend).getProfileJob},
-	{"GET", "/v2/entities/{}/{/}/", reads, noBody, (*Backend).getEntity},
-	{"DELETE", "/v2/entities/{}/{/}/", writes, noBody, (*Backend).deleteEntity},
-	{"GET", "/v1/stats/", reads, noBody, (*Backend).stats},
-	{"POST", "/v1/exports/", writes, hostedObject, (*Backend).createExport},
-	{"POST", "/v1/exports/get/", reads, hostedObject, (*Backend).getExport},
-	{"POST", "/v1/summary/", reads, hostedObject, (*Backend).summary},
-	{"POST", "/v1/feedback/", writes, hostedObject, (*Backend).feedback},
-	{"GET", "/api/v1/orgs/organizations/{}/projects/{}/", reads, noBody, (*Backend).getProject},
-	{"PATCH", "/api/v1/orgs/organizations/{}/projects/{}/", writes, hostedObject, (*Backend).updateProject},
-	{"GET", "/api/v1/webhooks/projects/{}/", reads, noBody, (*Backend).listWebhooks},
-	{"POST", "/api/v1/webhooks/projects/{}/", writes, hostedObject, (*Backend).createWebhook},
-	{"PUT", "/api/v1/webhooks/{}/", writes, hostedObject, (*Backend).updateWebhook},
-	{"DELETE", "/api/v1/webhooks/{}/", writes, noBody, (*Backend).deleteWebhook},
+func (b *Backend) hostedRoutes() []route {
+	read, write := &hostedReads{b.store}, &hostedWrites{b.store, b.jobs}
+	return []route{
+		{"GET", "/v1/ping/", reads, noBody, ping},
+		{"POST", "/v3/memories/add/", writes, hostedObject, write.addV3},
+		{"POST", "/v1/memories/", writes, hostedObject, write.addV1},
+		{"POST", "/v3/memories/search/", reads, hostedObject, read.searchV3},
+		{"POST", "/v2/memories/search/", reads, hostedObject, read.searchV2},
+		{"POST", "/v1/memories/search/", reads, hostedObject, read.searchV1},
+		{"POST", "/v3/memories/", reads, hostedObject, read.listV3},
+		{"POST", "/v2/memories/", reads, hostedObject, read.listV2},
+		{"GET", "/v1/memories/", reads, noBody, read.listV1},
+		{"DELETE", "/v1/memories/", writes, noBody, write.deleteMany},
+		{"GET", "/v1/memories/events/", reads, noBody, read.historyOfAll},
+		{"GET", "/v1/memories/{}/history/", reads, noBody, read.historyOf},
+		{"GET", "/v1/memories/{}/{}/", reads, noBody, read.listOfEntity},
+		{"GET", "/v1/memories/{}/", reads, noBody, read.getOne},
+		{"PUT", "/v1/memories/{}/", writes, hostedObject, write.updateOne},
+		{"DELETE", "/v1/memories/{}/", writes, noBody, write.deleteOne},
+		{"PUT", "/v1/batch/", writes, hostedObject, write.batchUpdate},
+		{"DELETE", "/v1/batch/", writes, hostedObject, write.batchDelete},
+		{"GET", "/v1/event/{}/", reads, noBody, b.jobs.one},
+		{"GET", "/v1/events/", reads, noBody, b.jobs.all},
+		{"GET", "/v1/entities/", reads, noBody, read.listEntities},
+		{"DELETE", "/v1/entities/{}/{}/", writes, noBody, write.deleteEntityByNumber},
+		{"GET", "/v2/entities/user/{/}/profile/", reads, noBody, b.profiles.get},
+		{"GET", "/v2/profiles/settings/", reads, noBody, b.profiles.settings},
+		{"POST", "/v2/profiles/settings/", writes, hostedObject, b.profiles.setSettings},
+		{"POST", "/v2/profiles/jobs/", writes, hostedObject, b.profiles.createJob},
+		{"GET", "/v2/profiles/jobs/{}/", reads, noBody, b.profiles.getJob},
+		{"GET", "/v2/entities/{}/{/}/", reads, noBody, read.getEntity},
+		{"DELETE", "/v2/entities/{}/{/}/", writes, noBody, write.deleteEntity},
+		{"GET", "/v1/stats/", reads, noBody, read.stats},
+		{"POST", "/v1/exports/", writes, hostedObject, b.exports.create},
+		{"POST", "/v1/exports/get/", reads, hostedObject, b.exports.get},
+		{"POST", "/v1/summary/", reads, hostedObject, b.exports.summary},
+		{"POST", "/v1/feedback/", writes, hostedObject, read.feedback},
+		{"GET", "/api/v1/orgs/organizations/{}/projects/{}/", reads, noBody, b.settings.getProject},
+		{"PATCH", "/api/v1/orgs/organizations/{}/projects/{}/", writes, hostedObject, b.settings.updateProject},
+		{"GET", "/api/v1/webhooks/projects/{}/", reads, noBody, b.settings.listWebhooks},
+		{"POST", "/api/v1/webhooks/projects/{}/", writes, hostedObject, b.settings.createWebhook},
+		{"PUT", "/api/v1/webhooks/{}/", writes, hostedObject, b.settings.updateWebhook},
+		{"DELETE", "/api/v1/webhooks/{}/", writes, noBody, b.settings.deleteWebhook},
+	}
 }

@@ -12,35 +12,38 @@ import (
 )
 
 // selfHostedRoutes have no prefix and no slash at the end.
-var selfHostedRoutes = []route{
-	{"POST", "/memories", writes, object(
-		field{"messages", "messages", true}, field{"user_id", "string", false}, field{"agent_id", "string", false},
-		field{"run_id", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
-		field{"infer", "boolean", false}, field{"memory_type", "string", false}, field{"prompt", "string", false},
-	), (*Backend).add},
-	{"GET", "/memories", reads, noBody, (*Backend).listMemories},
-	{"DELETE", "/memories", adminWrites, noBody, (*Backend).deleteAll},
-	{"GET", "/memories/{}", reads, noBody, (*Backend).getMemory},
-	{"PUT", "/memories/{}", writes, object(
-		field{"text", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
-	), (*Backend).updateMemory},
-	{"DELETE", "/memories/{}", writes, noBody, (*Backend).deleteMemory},
-	{"GET", "/memories/{}/history", reads, noBody, (*Backend).memoryHistory},
-	{"POST", "/search", reads, object(
-		field{"query", "string", true}, field{"filters", "object", false}, field{"user_id", "string", false},
-		field{"agent_id", "string", false}, field{"run_id", "string", false}, field{"top_k", "integer", false},
-		field{"threshold", "number", false}, field{"explain", "boolean", false}, field{"show_expired", "boolean", false},
-	), (*Backend).searchMemories},
-	{"GET", "/configure", reads, noBody, (*Backend).getConfig},
-	{"POST", "/configure", adminWrites, object(), (*Backend).configure},
-	{"GET", "/configure/providers", reads, noBody, (*Backend).providers},
-	{"POST", "/generate-instructions", reads, object(field{"use_case", "string", true}), (*Backend).instructions},
-	{"POST", "/reset", adminWrites, noBody, (*Backend).reset},
-	{"GET", "/entities", reads, noBody, (*Backend).entities},
-	{"DELETE", "/entities/{}/{/}", adminWrites, noBody, (*Backend).dropEntity},
-	{"GET", "/requests", adminReads, noBody, (*Backend).requests},
-	{"GET", "/auth/setup-status", nothing, noBody, (*Backend).setupStatus},
-	{"GET", "/", nothing, noBody, (*Backend).home},
+func (b *Backend) selfHostedRoutes() []route {
+	server := &server{b.store}
+	return []route{
+		{"POST", "/memories", writes, object(
+			field{"messages", "messages", true}, field{"user_id", "string", false}, field{"agent_id", "string", false},
+			field{"run_id", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
+			field{"infer", "boolean", false}, field{"memory_type", "string", false}, field{"prompt", "string", false},
+		), server.add},
+		{"GET", "/memories", reads, noBody, server.list},
+		{"DELETE", "/memories", adminWrites, noBody, server.deleteAll},
+		{"GET", "/memories/{}", reads, noBody, server.get},
+		{"PUT", "/memories/{}", writes, object(
+			field{"text", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
+		), server.update},
+		{"DELETE", "/memories/{}", writes, noBody, server.drop},
+		{"GET", "/memories/{}/history", reads, noBody, server.history},
+		{"POST", "/search", reads, object(
+			field{"query", "string", true}, field{"filters", "object", false}, field{"user_id", "string", false},
+			field{"agent_id", "string", false}, field{"run_id", "string", false}, field{"top_k", "integer", false},
+			field{"threshold", "number", false}, field{"explain", "boolean", false}, field{"show_expired", "boolean", false},
+		), server.search},
+		{"GET", "/configure", reads, noBody, b.settings.getConfig},
+		{"POST", "/configure", adminWrites, object(), b.settings.configure},
+		{"GET", "/configure/providers", reads, noBody, providers},
+		{"POST", "/generate-instructions", reads, object(field{"use_case", "string", true}), instructions},
+		{"POST", "/reset", adminWrites, noBody, server.reset},
+		{"GET", "/entities", reads, noBody, server.entities},
+		{"DELETE", "/entities/{}/{/}", adminWrites, noBody, server.dropEntity},
+		{"GET", "/requests", adminReads, noBody, b.requests},
+		{"GET", "/auth/setup-status", nothing, noBody, setupStatus},
+		{"GET", "/", nothing, noBody, home},
+	}
 }
 
 const needID = "At least one of user_id, agent_id or run_id is required."
@@ -50,9 +53,12 @@ func text(body map[string]any, key string) string {
 	return s
 }
 
+// server are the self-hosted server's routes to memories.
+type server struct{ store *store }
+
 // add believes the ids of the payload. Keys that the server does not know,
 // app_id among them, are ignored.
-func (b *Backend) add(c *call) *reply {
+func (s *server) add(c *call) *reply {
 	template := memory{user: text(c.body, "user_id"), agent: text(c.body, "agent_id"), run: text(c.body, "run_id")}
 	if template.user == "" && template.agent == "" && template.run == "" {
 		return detailed(http.StatusBadRequest, needID)
@@ -75,7 +81,7 @@ func (b *Backend) add(c *call) *reply {
 	}
 	template.input = input
 	infer := c.body["infer"] != false
-	made, err := b.store.remember(template, input, infer, c.now)
+	made, err := s.store.remember(template, input, infer, c.now)
 	if err != nil {
 		return detailed(http.StatusBadRequest, err.Error())
 	}
@@ -134,8 +140,8 @@ func engineOf(m *memory) engineMemory {
 }
 
 // getMemory answers null for a memory that is not there.
-func (b *Backend) getMemory(c *call) *reply {
-	x := b.store.byID[c.args[0]]
+func (s *server) get(c *call) *reply {
+	x := s.store.byID[c.args[0]]
 	if x == nil {
 		return ok(json.RawMessage("null"))
 	}
@@ -144,8 +150,8 @@ func (b *Backend) getMemory(c *call) *reply {
 	return ok(out)
 }
 
-func (b *Backend) known(c *call) (*slot, *reply) {
-	x := b.store.byID[c.args[0]]
+func (s *server) known(c *call) (*slot, *reply) {
+	x := s.store.byID[c.args[0]]
 	if x == nil {
 		return nil, detailed(http.StatusNotFound, fmt.Sprintf("Memory %s not found", c.args[0]))
 	}
@@ -164,14 +170,14 @@ func checkDay(v any) error {
 }
 
 // updateMemory merges metadata into what is there.
-func (b *Backend) updateMemory(c *call) *reply {
+func (s *server) update(c *call) *reply {
 	day, dated := c.body["expiration_date"]
 	_, worded := c.body["text"]
 	_, tagged := c.body["metadata"]
 	if !dated && !worded && !tagged {
 		return detailed(http.StatusBadRequest, "At least one of text, metadata or expiration_date is required.")
 	}
-	x, refused := b.known(c)
+	x, refused := s.known(c)
 	if refused != nil {
 		return refused
 	}
@@ -193,20 +199,20 @@ func (b *Backend) updateMemory(c *call) *reply {
 	if hasWords {
 		next.say(words)
 	}
-	b.store.replace(x, &next, c.now)
+	s.store.replace(x, &next, c.now)
 	return ok(message{"Memory updated successfully!"})
 }
 
-func (b *Backend) deleteMemory(c *call) *reply {
-	x, refused := b.known(c)
+func (s *server) drop(c *call) *reply {
+	x, refused := s.known(c)
 	if refused != nil {
 		return refused
 	}
-	b.store.delete(x, c.now)
+	s.store.delete(x, c.now)
 	return ok(message{"Memory deleted successfully!"})
 }
 
-func (b *Backend) memoryHistory(c *call) *reply {
+func (s *server) history(c *call) *reply {
 	type line struct {
 		ID       string  `json:"id"`
 		MemoryID string  `json:"memory_id"`
@@ -220,7 +226,7 @@ func (b *Backend) memoryHistory(c *call) *reply {
 		Role     any     `json:"role"`
 	}
 	out := []line{}
-	if x := b.store.past(c.args[0]); x != nil {
+	if x := s.store.past(c.args[0]); x != nil {
 		for _, h := range x.history {
 			out = append(out, line{h.id, h.memory, h.old, h.new, h.event, h.created, h.updated, h.event == "DELETE", h.actor, h.role})
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // deleteAll is the administrator's bulk deletion.
-func (b *Backend) deleteAll(c *call) *reply {
+func (s *server) deleteAll(c *call) *reply {
 	want, refused := queryScope(c)
 	if refused != nil {
 		return refused
@@ -16,17 +16,17 @@ func (b *Backend) deleteAll(c *call) *reply {
 	if want == (memoryScope{}) {
 		return detailed(http.StatusBadRequest, needID)
 	}
-	b.dropAll(want, c.now)
+	s.dropAll(want, c.now)
 	return ok(message{"Memories deleted successfully!"})
 }
 
-func (b *Backend) dropAll(want memoryScope, now string) {
-	for _, m := range b.store.inScope(want, always) {
-		b.store.delete(b.store.byID[m.id], now)
+func (s *server) dropAll(want memoryScope, now string) {
+	for _, m := range s.store.inScope(want, always) {
+		s.store.delete(s.store.byID[m.id], now)
 	}
 }
 
-func (b *Backend) dropEntity(c *call) *reply {
+func (s *server) dropEntity(c *call) *reply {
 	var want memoryScope
 	switch kind, name := c.args[0], c.args[1]; kind {
 	case "user":
@@ -38,11 +38,11 @@ func (b *Backend) dropEntity(c *call) *reply {
 	default:
 		return detailed(http.StatusBadRequest, "Unknown entity type "+kind)
 	}
-	b.dropAll(want, c.now)
+	s.dropAll(want, c.now)
 	return ok(message{"Entity deleted successfully"})
 }
 
-func (b *Backend) entities(*call) *reply {
+func (s *server) entities(*call) *reply {
 	type row struct {
 		ID      string `json:"id"`
 		Type    string `json:"type"`
@@ -51,7 +51,7 @@ func (b *Backend) entities(*call) *reply {
 		Updated string `json:"updated_at"`
 	}
 	out := []row{}
-	for _, e := range b.store.listed() {
+	for _, e := range s.store.listed() {
 		if e.Type != "app" {
 			out = append(out, row{e.Name, e.Type, e.Total, e.Created, e.Updated})
 		}
@@ -60,8 +60,8 @@ func (b *Backend) entities(*call) *reply {
 }
 
 // reset forgets the memories; settings stay.
-func (b *Backend) reset(*call) *reply {
-	b.store = newStore(b.opt.MaxMemories, b.opt.NewID)
+func (s *server) reset(*call) *reply {
+	*s.store = *newStore(s.store.max, s.store.newID)
 	return ok(message{"All memories reset"})
 }
 
@@ -98,7 +98,7 @@ func initialConfig() map[string]any {
 }
 
 // getConfig shows the configuration without its secrets.
-func (b *Backend) getConfig(*call) *reply { return ok(redacted(b.side.config, "")) }
+func (s *settings) getConfig(*call) *reply { return ok(redacted(s.config, "")) }
 
 func redacted(v any, name string) any {
 	if object, isObject := v.(map[string]any); isObject {
@@ -118,13 +118,13 @@ func redacted(v any, name string) any {
 
 // configure merges anything into the configuration, the model's address
 // included: whoever may call it can send all prompts elsewhere.
-func (b *Backend) configure(c *call) *reply {
+func (s *settings) configure(c *call) *reply {
 	for _, fixed := range [...]string{"vector_store", "history_db_path"} {
 		if _, given := c.body[fixed]; given {
 			return detailed(http.StatusBadRequest, "This backend cannot move its store while running")
 		}
 	}
-	b.side.config = merged(b.side.config, c.body)
+	s.config = merged(s.config, c.body)
 	return ok(message{"Configuration set successfully"})
 }
 
@@ -142,17 +142,17 @@ func merged(base, changes map[string]any) map[string]any {
 	return out
 }
 
-func (b *Backend) providers(*call) *reply {
+func providers(*call) *reply {
 	return ok(map[string][]string{"llm": {"openai"}, "embedder": {"openai"}, "vector_store": {"embedded"}})
 }
 
-func (b *Backend) instructions(c *call) *reply {
+func instructions(c *call) *reply {
 	use := text(c.body, "use_case")
 	return ok(map[string]string{"custom_instructions": fmt.Sprintf("Summary: %s", use), "test_message": use})
 }
 
-func (b *Backend) setupStatus(*call) *reply { return ok(map[string]bool{"needs_setup": false}) }
+func setupStatus(*call) *reply { return ok(map[string]bool{"needs_setup": false}) }
 
-func (b *Backend) home(*call) *reply {
+func home(*call) *reply {
 	return &reply{status: http.StatusTemporaryRedirect, header: [][2]string{{"Location", "/docs"}}}
 }

@@ -13,7 +13,7 @@ import (
 const engineTopK = 20
 
 // listMemories without an id shows the whole store to an administrator, raw.
-func (b *Backend) listMemories(c *call) *reply {
+func (s *server) list(c *call) *reply {
 	k, refused := queryInt(c, "top_k", -1)
 	if refused != nil {
 		return refused
@@ -29,13 +29,13 @@ func (b *Backend) listMemories(c *call) *reply {
 		if !c.admin {
 			return detailed(http.StatusForbidden, "Listing without an id requires admin privileges")
 		}
-		return b.wholeStore(k)
+		return s.wholeStore(k)
 	}
 	if k < 0 {
 		k = engineTopK
 	}
 	expired := isTrue(c.last("show_expired"))
-	rows := b.store.inScope(want, func(m *memory) bool { return expired || !m.expired(c.now) })
+	rows := s.store.inScope(want, func(m *memory) bool { return expired || !m.expired(c.now) })
 	out := []any{}
 	for _, m := range rows[:min(max(k, 1), len(rows))] { // the engine looks at the limit after the first
 		out = append(out, engineOf(m))
@@ -83,7 +83,7 @@ func (s *store) inScope(want memoryScope, passes test) []*memory {
 
 // wholeStore shows the payload as it lies in the store: role and the like stay
 // in metadata, and nothing expires.
-func (b *Backend) wholeStore(k int) *reply {
+func (s *server) wholeStore(k int) *reply {
 	type raw struct {
 		ID       string         `json:"id"`
 		Memory   string         `json:"memory"`
@@ -96,7 +96,7 @@ func (b *Backend) wholeStore(k int) *reply {
 		Metadata map[string]any `json:"metadata"`
 	}
 	out := []any{}
-	for _, m := range b.store.inScope(memoryScope{}, always) {
+	for _, m := range s.store.inScope(memoryScope{}, always) {
 		if k > 0 && len(out) == k {
 			break
 		}
@@ -127,7 +127,7 @@ type scoreDetails struct {
 
 // searchMemories takes the deprecated ids at the top level over those in
 // filters, and then has the engine's filters override both.
-func (b *Backend) searchMemories(c *call) *reply {
+func (s *server) search(c *call) *reply {
 	filters := member(c.raw, "filters")
 	for _, key := range [...]string{"user_id", "agent_id", "run_id"} {
 		if id := text(c.body, key); id != "" {
@@ -158,7 +158,7 @@ func (b *Backend) searchMemories(c *call) *reply {
 		return refused
 	}
 	expired := truthy(c.body["show_expired"])
-	found := b.store.find(b.store.narrowest(filters), func(m *memory) bool {
+	found := s.store.find(s.store.narrowest(filters), func(m *memory) bool {
 		return passes(m) && (expired || !m.expired(c.now))
 	})
 	out := []any{}

@@ -3,6 +3,7 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,20 +12,22 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // call is one request on its way through a handler.
 type call struct {
-	ctx    context.Context
-	r      *http.Request
-	args   []string // what the route's wildcards matched
-	query  url.Values
-	raw    []byte
-	body   map[string]any // nil unless the route takes an object
-	now    string
-	id     string // X-Request-ID, self-hosted only
-	hosted bool
-	admin  bool
+	ctx      context.Context
+	r        *http.Request
+	args     []string // what the route's wildcards matched
+	query    url.Values
+	raw      []byte
+	body     map[string]any // nil unless the route takes an object
+	now      string
+	id       string // X-Request-ID, self-hosted only
+	hosted   bool
+	external string // Options.ExternalURL
+	admin    bool
 }
 
 // last returns the last value of a query parameter: the frameworks behind both
@@ -69,7 +72,7 @@ func detailed(status int, detail any) *reply {
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.opt.MaxBody))
 	b.remember(r, raw)
-	c := &call{ctx: r.Context(), r: r, raw: raw, now: b.now(), hosted: isHosted(r.URL.Path)}
+	c := &call{ctx: r.Context(), r: r, raw: raw, now: b.now(), external: b.opt.ExternalURL, hosted: isHosted(r.URL.Path)}
 	h := w.Header()
 	if !c.hosted {
 		// Eight hex digits on every answer; an incoming one is not honoured.
@@ -107,7 +110,7 @@ func (b *Backend) answer(c *call, readErr error) *reply {
 	case readErr != nil:
 		return detailed(http.StatusBadRequest, "The request body could not be read.")
 	}
-	rt, refused := find(c)
+	rt, refused := find(c, b.routes[c.hosted])
 	if refused != nil {
 		return refused
 	}
@@ -127,16 +130,62 @@ func (b *Backend) answer(c *call, readErr error) *reply {
 		b.mu.RLock()
 		defer b.mu.RUnlock()
 	}
-	return rt.serve(b, c)
+	return rt.serve(c)
 }
 
 // base is what absolute links start with.
-func (c *call) base(b *Backend) string {
-	if b.opt.ExternalURL != "" {
-		return b.opt.ExternalURL
+func (c *call) base() string {
+	if c.external != "" {
+		return c.external
 	}
 	if addr, ok := c.ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return "http://" + addr.String()
 	}
 	return "http://" + c.r.Host
+}
+
+// authorise says who may call. A key is bound to no user in Mem0: whoever has
+// one reads and writes everybody's memories.
+func (b *Backend) authorise(c *call, rt *route) *reply {
+	if rt.needs == nothing {
+		return nil
+	}
+	if len(b.opt.Keys) == 0 && b.opt.AdminKey == "" {
+		c.admin = true
+		return nil
+	}
+	admin, known := b.keys[sha256.Sum256([]byte(credential(c)))]
+	// Looking up a digest tells an attacker nothing about the keys by its time.
+	c.admin = known && admin
+	switch {
+	case !known && len(b.opt.Keys) > 0:
+		if c.hosted {
+			return detailed(http.StatusUnauthorized, "Invalid API key.")
+		}
+		out := detailed(http.StatusUnauthorized, "Not authenticated")
+		out.header = [][2]string{{"WWW-Authenticate", "Bearer"}}
+		return out
+	case rt.needs.admin() && !c.admin:
+		return detailed(http.StatusForbidden, "Admin privileges required")
+	}
+	return nil
+}
+
+// credential is where each dialect looks for a key, and nowhere else: a hosted
+// "Token" is nothing to the self-hosted server, and the other way round.
+func credential(c *call) string {
+	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	if c.hosted {
+		if scheme == "Token" {
+			return token
+		}
+		return ""
+	}
+	if key := c.r.Header.Get("X-API-Key"); key != "" {
+		return key
+	}
+	if scheme == "Bearer" {
+		return token
+	}
+	return ""
 }

@@ -87,7 +87,7 @@ const (
 
 // paginate cuts one page out of rows and shapes only that. The query wins over
 // the body. Its links are absolute and lead to this backend itself.
-func paginate[T any](b *Backend, c *call, rows []T, shape func(T) any) (page, *reply) {
+func paginate[T any](c *call, rows []T, shape func(T) any) (page, *reply) {
 	number, refused := positive(c, "page", 1, math.MaxInt32)
 	if refused != nil {
 		return page{}, refused
@@ -110,13 +110,22 @@ func paginate[T any](b *Backend, c *call, rows []T, shape func(T) any) (page, *r
 		}
 		q.Set("page", strconv.Itoa(n))
 		q.Set("page_size", strconv.Itoa(size))
-		return ref(c.base(b) + c.r.URL.EscapedPath() + "?" + q.Encode())
+		return ref(c.base() + c.r.URL.EscapedPath() + "?" + q.Encode())
 	}
 	out := page{Count: len(rows), Next: link(number + 1), Previous: link(number - 1), Results: []any{}}
 	for _, row := range rows[(number-1)*size : min(number*size, len(rows))] {
 		out.Results = append(out.Results, shape(row))
 	}
 	return out, nil
+}
+
+// paged answers with one page.
+func paged[T any](c *call, rows []T, shape func(T) any) *reply {
+	out, refused := paginate(c, rows, shape)
+	if refused != nil {
+		return refused
+	}
+	return ok(out)
 }
 
 // positive reads a number from the query or else the body.
