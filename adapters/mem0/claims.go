@@ -61,11 +61,11 @@ func inFilters(pointer string) bool {
 // claim reads an identity value: a string, a list of strings, an operator
 // object, or null. Pins says that the claim narrows the whole operation;
 // negated that it stands under NOT.
-func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) error {
+func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: pins && !negated}
 	switch v.Kind {
 	case jsondoc.Null:
-		return nil
+		return
 	case jsondoc.String:
 		c.Values = []string{v.Text()}
 		if v.Text() == "*" {
@@ -76,7 +76,8 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 			c.Op = memproxy.ClaimUnclear
 		}
 	case jsondoc.Object:
-		return d.operators(c, v, ptr, pins, negated)
+		operators(d.op, c, v, ptr, pins, negated)
+		return
 	default:
 		c.Op, c.Values = memproxy.ClaimUnclear, []string{string(d.doc.Raw(v))}
 	}
@@ -85,7 +86,6 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 	}
 	c.Pins = c.Pins && c.Op == memproxy.ClaimIs
 	d.op.Claims = append(d.op.Claims, c)
-	return nil
 }
 
 func values(c *memproxy.Claim, v *jsondoc.Value) bool {
@@ -103,10 +103,10 @@ func values(c *memproxy.Claim, v *jsondoc.Value) bool {
 
 // operators reads {"in":[…]}, {"ne":…} and their like. Every member is a claim
 // of its own.
-func (d *decoding) operators(c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) error {
+func operators(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) {
 	if len(v.Members) == 0 {
 		c.Op, c.Pins = memproxy.ClaimUnclear, false
-		d.op.Claims = append(d.op.Claims, c)
+		op.Claims = append(op.Claims, c)
 	}
 	for _, m := range v.Members {
 		one := c
@@ -131,9 +131,8 @@ func (d *decoding) operators(c memproxy.Claim, v *jsondoc.Value, ptr string, pin
 			one.Op = memproxy.ClaimExclude
 		}
 		one.Pins = pins && !negated && one.Op == memproxy.ClaimIs
-		d.op.Claims = append(d.op.Claims, one)
+		op.Claims = append(op.Claims, one)
 	}
-	return nil
 }
 
 // filters reads a filter at any depth. Inside AND a claim narrows as the whole
@@ -160,9 +159,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			if low != m.Name {
 				return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 			}
-			if err := d.claim(dim, m.Value, p, pins, negated); err != nil {
-				return err
-			}
+			d.claim(dim, m.Value, p, pins, negated)
 			continue
 		}
 		if d.a.names.Claim(m.Name) != "" && !strings.Contains(ptr, "/metadata") && m.Value.Kind != jsondoc.Null {

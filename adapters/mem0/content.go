@@ -124,7 +124,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 		for _, m := range v.Members {
 			if m.Name != "type" {
 				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
-				d.urls(m.Value, jsondoc.Child(ptr, m.Name))
+				urls(d.op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
 		return nil // without a URL the backend passes the part over, or says itself what is missing
@@ -133,22 +133,22 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 }
 
 // urls makes an item of every string in a URL part.
-func (d *decoding) urls(v *jsondoc.Value, ptr string) {
+func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
 		kind := memproxy.ItemURL
 		if strings.HasPrefix(v.Text(), "data:") {
 			kind = memproxy.ItemData
 		}
-		d.op.Items = append(d.op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
+		op.Items = append(op.Items, memproxy.Item{Kind: kind, Pointer: ptr, Text: v.Text()})
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, ""))
-			d.urls(m.Value, jsondoc.Child(ptr, m.Name))
+			wire.Name(op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, ""))
+			urls(op, m.Value, jsondoc.Child(ptr, m.Name))
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			d.urls(e, jsondoc.Index(ptr, i))
+			urls(op, e, jsondoc.Index(ptr, i))
 		}
 	}
 }
@@ -227,13 +227,11 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		}
-		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
+		if low := jsondoc.Fold(m.Name); low != m.Name && (d.a.opt.governs(low) || slices.Contains(d.a.opt.ConfidenceKeys, low)) {
 			return bad(memproxy.PayloadDuplicate, 400, p, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(d.a.names.Claim(m.Name)); ok { // readers of metadata take either spelling
-			if err := d.claim(dim, m.Value, p, false, false); err != nil {
-				return err
-			}
+			d.claim(dim, m.Value, p, false, false)
 		}
 		d.said.Metadata(d.doc, m)
 		switch {

@@ -88,7 +88,7 @@ func media(h memproxy.Header, body []byte) error {
 // target notes the id of what an operation is about. Ids from a body become a
 // segment of the path that the memory is asked for with, so what could lead
 // elsewhere is refused.
-func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
+func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
 	id := v.Text()
 	if v.Kind != jsondoc.String || id == "" {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
@@ -96,7 +96,7 @@ func (d *decoding) target(v *jsondoc.Value, kind memproxy.TargetKind, ptr string
 	if respelled(id) || id == "." || id == ".." || strings.Contains(id, "/") || strings.ContainsFunc(id, routetable.Unfit) {
 		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be an id")
 	}
-	d.op.Targets, d.op.TargetKind = append(d.op.Targets, id), kind
+	op.Targets, op.TargetKind = append(op.Targets, id), kind
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (d *decoding) body(params map[string]string) error {
 func (d *decoding) settle() error {
 	op := d.op
 	if d.doc != nil {
-		d.loose(d.doc.Root, "")
+		loose(d.op, d.doc.Root, "")
 	}
 	d.govern()
 	for i := range op.Claims {
@@ -228,12 +228,12 @@ func (d *decoding) settle() error {
 	d.said.Settle(op)
 	switch op.Kind {
 	case memproxy.Learn:
-		op.Cost = d.cost()
+		op.Cost = cost(op)
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && d.plain() && d.row.id != "mem0.v1.entity.delete" // whose number nobody can tell
-		op.Single = op.Sweeps && d.single()
+		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && plain(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // whose number nobody can tell
+		op.Single = op.Sweeps && d.row.single(op)
 	}
 	return nil
 }
@@ -241,27 +241,27 @@ func (d *decoding) settle() error {
 // single reports whether a sweep is of one owner, named where the route's
 // server is known to look for one: it passes over parameters that it does not
 // have, and then deletes what the others select.
-func (d *decoding) single() bool {
-	if len(d.op.Claims) != 1 {
+func (r *row) single(op *memproxy.Operation) bool {
+	if len(op.Claims) != 1 {
 		return false
 	}
-	c := &d.op.Claims[0]
+	c := &op.Claims[0]
 	name := c.Values[0]
-	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && d.row.narrows(c)
+	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && r.narrows(c)
 }
 
 // plain reports whether the operation is narrowed by plain identities only:
 // nothing else in query or body selects.
-func (d *decoding) plain() bool {
-	if d.doc != nil && len(d.doc.Root.Members) > 0 {
+func plain(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
+	if doc != nil && len(doc.Root.Members) > 0 {
 		return false
 	}
-	for i := range d.op.Claims {
-		if c := &d.op.Claims[i]; c.Op != memproxy.ClaimIs || !c.Pins || len(c.Values) != 1 {
+	for i := range op.Claims {
+		if c := &op.Claims[i]; c.Op != memproxy.ClaimIs || !c.Pins || len(c.Values) != 1 {
 			return false
 		}
 	}
-	values, err := url.ParseQuery(d.req.Query)
+	values, err := url.ParseQuery(query)
 	for key := range values {
 		if _, identity := dimOf(key); !identity && key != "org_id" && key != "project_id" {
 			return false
@@ -276,9 +276,9 @@ func inMetadata(c *memproxy.Claim) bool {
 
 // cost is how many memories an add is expected to write: one of each message
 // and of each text. Where the backend's model decides, that is an estimate.
-func (d *decoding) cost() int {
+func cost(op *memproxy.Operation) int {
 	n, last := 0, ""
-	for _, it := range d.op.Items {
+	for _, it := range op.Items {
 		if it.Kind != memproxy.ItemContent || it.Role == "system" {
 			continue
 		}

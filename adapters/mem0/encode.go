@@ -19,7 +19,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked) == 0 {
 		return body, query, nil
 	}
-	doc, err := a.parsed(body, op)
+	doc, err := parsed(body, op)
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,7 +67,7 @@ func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, text
 }
 
 // parsed is the body as Decode read it, or read anew if it is another.
-func (a *Adapter) parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
+func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
 		return doc, nil
 	}

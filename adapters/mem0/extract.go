@@ -27,7 +27,7 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 	default:
 		return nil, false, nil
 	}
-	rd := &memproxy.Reading{Memories: []memproxy.Memory{}}
+	f := finding{opt: &a.opt, rd: &memproxy.Reading{Memories: []memproxy.Memory{}}, doc: doc, rt: memproxy.Route{Kind: memproxy.Recall}}
 	list := doc.Root.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
 		return nil, true, nil
@@ -36,11 +36,11 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 		if e.Kind != jsondoc.Object {
 			return nil, true, errShape // what a write became must be known
 		}
-		if err := a.element(rd, doc, memproxy.Route{Kind: memproxy.Recall}, e, jsondoc.Index("/results", i)); err != nil {
+		if err := f.element(e, jsondoc.Index("/results", i)); err != nil {
 			return nil, true, err
 		}
 	}
-	return rd.Memories, true, nil
+	return f.rd.Memories, true, nil
 }
 
 // Undo implements the gate's extractor: what was added is deleted, what was

@@ -18,8 +18,8 @@ type filing struct {
 
 // governs reports whether a name of metadata files what is next to it under
 // a governed field.
-func (a *Adapter) governs(name string) bool {
-	return name == a.opt.FieldKey || name == "category" || name == "categories"
+func (o *Options) governs(name string) bool {
+	return name == o.FieldKey || name == "category" || name == "categories"
 }
 
 // filed notes the governed fields that a member names: one, or a list.
@@ -119,9 +119,9 @@ func file(it *memproxy.Item, fields []string) {
 
 // fieldsOf are the governed fields that a memory's metadata names: the one that
 // counts as its field first.
-func (a *Adapter) fieldsOf(doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
+func (o *Options) fieldsOf(doc *jsondoc.Doc, meta *jsondoc.Value) (field string, filed []string) {
 	var it memproxy.Item
-	for _, name := range [...]string{a.opt.FieldKey, "category", "categories"} {
+	for _, name := range [...]string{o.FieldKey, "category", "categories"} {
 		if v := meta.Get(name); v != nil {
 			names, _ := fieldNames(doc, v)
 			file(&it, names)

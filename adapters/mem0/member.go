@@ -63,12 +63,11 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		return nil
 	}
 	if dim, ok := dimOf(m.Name); ok {
-		return d.claim(dim, v, ptr, true, false)
+		d.claim(dim, v, ptr, true, false)
+		return nil
 	}
 	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
-		if err := d.claim(dim, v, ptr, true, false); err != nil {
-			return err
-		}
+		d.claim(dim, v, ptr, true, false)
 	}
 	if steeringKey(m.Name) || d.row.shape == config {
 		if v.Kind != jsondoc.Null {
@@ -108,11 +107,11 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		}
 	case "memory_id":
 		if d.row.shape == update {
-			return d.target(v, memproxy.TargetMemory, ptr)
+			return target(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
 		if v.Kind != jsondoc.Null {
-			return d.target(v, memproxy.TargetExport, ptr)
+			return target(d.op, v, memproxy.TargetExport, ptr)
 		}
 	case "timestamp", "observation_date", "observation_datetime":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
@@ -170,7 +169,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
-		if err := d.target(id, memproxy.TargetMemory, jsondoc.Child(at, "memory_id")); err != nil {
+		if err := target(d.op, id, memproxy.TargetMemory, jsondoc.Child(at, "memory_id")); err != nil {
 			return err
 		}
 		for _, m := range e.Members {
@@ -191,7 +190,7 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 				}
 			default:
 				if dim, ok := dimOf(m.Name); ok {
-					err = d.claim(dim, m.Value, p, false, false)
+					d.claim(dim, m.Value, p, false, false)
 				} else {
 					origin.AssertedBy(d.op, d.doc, m, p)
 					wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, id.Text()))

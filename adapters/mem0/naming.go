@@ -116,12 +116,12 @@ func (d *decoding) beside() error {
 			continue
 		}
 		for _, text := range values[key] {
-			d.looseText(text, "query:"+base)
+			looseText(d.op, text, "query:"+base)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.req.Header)) {
 		for _, text := range d.req.Header[name] {
-			d.looseText(text, "header:"+strings.ToLower(name))
+			looseText(d.op, text, "header:"+strings.ToLower(name))
 		}
 	}
 	return nil

@@ -26,29 +26,44 @@ func aside(name string) bool {
 
 // image is what a memory is besides its text, or settings without their secrets.
 func image(body []byte) []byte {
-	clean, err := withheld.Strip(body, func(name string) bool { return name == "metadata" })
-	if err != nil {
+	c, ok := besides(body, false)
+	if !ok {
 		return nil
-	}
-	doc, err := jsondoc.Parse(clean, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return nil
-	}
-	c := memproxy.MemberChange{Set: map[string][]byte{}}
-	for _, m := range doc.Root.Members {
-		switch {
-		case aside(m.Name), m.Value.Kind == jsondoc.Null:
-		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
-			c.Set[m.Name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
-		default:
-			c.Set[m.Name] = doc.Raw(m.Value)
-		}
 	}
 	members, err := c.Over(nil)
 	if err != nil {
 		return nil
 	}
 	return members
+}
+
+// besides are the members of an object besides its text and without secrets. Where
+// the server merges, metadata are merged and not set.
+func besides(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
+	clean, err := withheld.Strip(object, func(name string) bool { return name == "metadata" })
+	if err != nil {
+		return c, false
+	}
+	doc, err := jsondoc.Parse(clean, 0)
+	if err != nil || doc.Root.Kind != jsondoc.Object {
+		return c, false
+	}
+	c.Set = map[string][]byte{}
+	for _, m := range doc.Root.Members {
+		switch {
+		case aside(m.Name), m.Value.Kind == jsondoc.Null:
+		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
+			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
+			if merges {
+				c.Merge = map[string][]byte{m.Name: kept}
+			} else {
+				c.Set[m.Name] = kept
+			}
+		default:
+			c.Set[m.Name] = doc.Raw(m.Value)
+		}
+	}
+	return c, true
 }
 
 // alters notes what the request makes of what is next to a memory's text, or
@@ -91,30 +106,9 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
 	}
-	raw, err := withheld.Strip(d.doc.Raw(holder), func(name string) bool { return name == "metadata" })
-	if err != nil {
-		return // it was parsed: it cannot fail
-	}
-	doc, err := jsondoc.Parse(raw, 0)
-	if err != nil {
-		return
-	}
-	c := memproxy.MemberChange{Object: object, Set: map[string][]byte{}}
-	for _, m := range doc.Root.Members {
-		switch {
-		case aside(m.Name), m.Value.Kind == jsondoc.Null:
-		case m.Name == "metadata" && m.Value.Kind == jsondoc.Object:
-			kept := stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
-			if d.row.dialect == server { // which merges
-				c.Merge = map[string][]byte{m.Name: kept}
-			} else {
-				c.Set[m.Name] = kept
-			}
-		default:
-			c.Set[m.Name] = doc.Raw(m.Value)
-		}
-	}
-	if len(c.Set)+len(c.Merge) > 0 {
+	c, ok := besides(d.doc.Raw(holder), d.row.dialect == server)
+	if ok && len(c.Set)+len(c.Merge) > 0 {
+		c.Object = object
 		d.op.Changes = append(d.op.Changes, c)
 	}
 }
@@ -122,7 +116,7 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 // restoreObject are the requests that give a memory the metadata of a version of
 // it, in either dialect. The text that it has goes along, as the server wants it.
 // What else is next to a text no request of the backend puts back.
-func (a *Adapter) restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))
 	if err != nil || unread != nil || len(now.Also) == 0 || strings.HasPrefix(to.ID, "/") || reflect.DeepEqual(want["metadata"], there["metadata"]) {

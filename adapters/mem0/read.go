@@ -22,13 +22,14 @@ var listKeys = [...]string{"results", "memories", "items"}
 // Read implements the gate's reader.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	if rt.Derived || rt.Kind == memproxy.Admin {
-		return a.receipts(reply)
+		return receipts(reply)
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return nil, err
 	}
 	rd := &memproxy.Reading{}
+	f := finding{opt: &a.opt, rd: rd, doc: doc, rt: rt}
 	root := doc.Root
 	switch root.Kind {
 	case jsondoc.Null:
@@ -36,12 +37,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	case jsondoc.Array:
 		rd.Settles = rt.Kind == memproxy.Learn
-		for i, e := range root.Elems {
-			if err := a.element(rd, doc, rt, e, jsondoc.Index("", i)); err != nil {
-				return nil, err
-			}
-		}
-		return rd, nil
+		return rd, f.list(root, "")
 	case jsondoc.Object:
 	default:
 		return nil, errShape
@@ -50,7 +46,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	relations(rd, root.Get("relations"))
 	r := a.Row(rt.ID)
 	if r != nil && r.shape == event {
-		return rd, a.element(rd, doc, rt, root, "")
+		return rd, f.element(root, "")
 	}
 	found := false
 	for _, key := range listKeys {
@@ -59,10 +55,8 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			continue
 		}
 		found = true
-		for i, e := range v.Elems {
-			if err := a.element(rd, doc, rt, e, jsondoc.Index("/"+key, i)); err != nil {
-				return nil, err
-			}
+		if err := f.list(v, "/"+key); err != nil {
+			return nil, err
 		}
 	}
 	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind != memproxy.Recall {
@@ -71,7 +65,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	}
 	rd.Settles = found && rt.Kind == memproxy.Learn
 	if !found && root.Get("id") != nil {
-		return rd, a.element(rd, doc, rt, root, "")
+		return rd, f.element(root, "")
 	}
 	if !found && rt.Kind == memproxy.Recall && root.Get("message") == nil && root.Get("detail") == nil && root.Get("error") == nil {
 		return nil, errShape
@@ -80,7 +74,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 }
 
 // receipts reads the id of a job.
-func (a *Adapter) receipts(reply memproxy.Reply) (*memproxy.Reading, error) {
+func receipts(reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -103,10 +97,27 @@ func links(rd *memproxy.Reading, root *jsondoc.Value) {
 	}
 }
 
+// finding is one answer being read.
+type finding struct {
+	opt *Options
+	rd  *memproxy.Reading
+	doc *jsondoc.Doc
+	rt  memproxy.Route
+}
+
+func (f *finding) list(v *jsondoc.Value, ptr string) error {
+	for i, e := range v.Elems {
+		if err := f.element(e, jsondoc.Index(ptr, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // element reads one memory, history entry, event or entity.
-func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Route, v *jsondoc.Value, ptr string) error {
+func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Object {
-		rd.Memories = append(rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
+		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
 		return nil
 	}
 	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Event: v.Get("event").Text()}
@@ -126,13 +137,13 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 		m.Inferred = m.Inferred || !memproxy.UserRole(at.Get("attributed_to").Text()) || !memproxy.UserRole(at.Get("role").Text())
 	}
 	switch {
-	case strings.HasPrefix(rt.ID, "mem0.v1.event"):
+	case strings.HasPrefix(f.rt.ID, "mem0.v1.event"):
 		m.Kind = memproxy.TargetEvent
 		if p := v.Get("payload"); p != nil {
 			m.Scope = merge(m.Scope, scope(p))
 			meta = p.Get("metadata")
 		}
-	case strings.Contains(rt.ID, "entit") && rt.ID != "mem0.v1.entity.memories":
+	case strings.Contains(f.rt.ID, "entit") && f.rt.ID != "mem0.v1.entity.memories":
 		m.Kind = memproxy.TargetEntity
 		name := v.Get("name").Text()
 		if name == "" {
@@ -142,7 +153,7 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 			c := memproxy.Claim{Dim: dim, Values: []string{name}}
 			wire.Fill(&m.Scope, &c, false)
 		}
-	case strings.Contains(rt.ID, "history"):
+	case strings.Contains(f.rt.ID, "history"):
 		if id := v.Get("memory_id"); id != nil {
 			m.ID = id.Text()
 		}
@@ -152,22 +163,22 @@ func (a *Adapter) element(rd *memproxy.Reading, doc *jsondoc.Doc, rt memproxy.Ro
 			}
 		}
 	}
-	if id := v.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind == memproxy.Learn {
-		rd.Events = append(rd.Events, id.Text())
+	if id := v.Get("event_id"); id != nil && id.Kind == jsondoc.String && f.rt.Kind == memproxy.Learn {
+		f.rd.Events = append(f.rd.Events, id.Text())
 		if m.ID == "" {
 			return nil
 		}
 	}
 	if meta != nil && meta.Kind == jsondoc.Object {
-		m.Metadata = doc.Raw(meta)
-		m.Field, m.Filed = a.fieldsOf(doc, meta)
-		m.Stamp = stamps.Parse(meta, doc)
+		m.Metadata = f.doc.Raw(meta)
+		m.Field, m.Filed = f.opt.fieldsOf(f.doc, meta)
+		m.Stamp = stamps.Parse(meta, f.doc)
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	m.Unreadable = unreadable(v) || unreadable(meta)
-	rd.Memories = append(rd.Memories, m)
+	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
-		return a.results(rd, v, m)
+		return results(f.rd, v, m)
 	}
 	return nil
 }
@@ -231,7 +242,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 			told[m.Pointer] = m.Told
 		}
 	}
-	unwanted := a.unwanted(rt, req)
+	unwanted := unwanted(a.Row(rt.ID), rt, req)
 	if drop[""] {
 		return nil, errWhole
 	}
@@ -274,8 +285,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 
 // unwanted are the fields that were asked for on the client's behalf. The
 // request is the client's own, so they are those that it did not name.
-func (a *Adapter) unwanted(rt memproxy.Route, req memproxy.Request) []string {
-	r := a.Row(rt.ID)
+func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}

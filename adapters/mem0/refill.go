@@ -33,7 +33,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	}
 	switch {
 	case r.shape == search:
-		return a.longer(sent, body, reply, rd)
+		return longer(sent, body, reply, rd)
 	case r.id == "mem0.server.list":
 		return listed(sent, "top_k", maxSearch, someList, reply, rd)
 	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
@@ -45,7 +45,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 }
 
 // longer asks for a longer search. How long one is stands in the body.
-func (a *Adapter) longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
+func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return nil

@@ -15,20 +15,20 @@ const maxLoose = 3 * 256
 // loose notes the values of a payload that have the form of an id: a source, a
 // linked memory, an id in metadata. The platform takes what stands there as it
 // is, so that one need not be an id at all. What is said in messages is text.
-func (d *decoding) loose(v *jsondoc.Value, ptr string) {
+func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
-		d.looseText(v.Text(), ptr)
+		looseText(op, v.Text(), ptr)
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			d.loose(e, jsondoc.Index(ptr, i))
+			loose(op, e, jsondoc.Index(ptr, i))
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			switch m.Name {
 			case "content", "text", "memory", "data", "query", "custom_instructions", "prompt":
 			default:
-				d.loose(m.Value, jsondoc.Child(ptr, m.Name))
+				loose(op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func (d *decoding) loose(v *jsondoc.Value, ptr string) {
 
 // looseText notes the ids that a text is, one or several with commas between. An
 // id alone does not tell of what it is.
-func (d *decoding) looseText(text, ptr string) {
+func looseText(op *memproxy.Operation, text, ptr string) {
 	if len(text) < spelling.UUIDLen {
 		return
 	}
@@ -45,8 +45,8 @@ func (d *decoding) looseText(text, ptr string) {
 			continue
 		}
 		for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetEvent, memproxy.TargetExport} {
-			if len(d.op.Refs) < maxLoose {
-				d.op.Refs = append(d.op.Refs, memproxy.Ref{Kind: kind, ID: id, Pointer: ptr, Loose: true})
+			if len(op.Refs) < maxLoose {
+				op.Refs = append(op.Refs, memproxy.Ref{Kind: kind, ID: id, Pointer: ptr, Loose: true})
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // that the memory was filed under, and that is another now, it is put back.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Kind == memproxy.TargetObject {
-		return a.restoreObject(to, now)
+		return restoreObject(to, now)
 	}
 	if to.Text == "" {
 		return nil
@@ -57,7 +57,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	body, err := json.Marshal(struct {
 		Text     string          `json:"text"`
 		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, stamps.Object(append(a.filedAs(to.Field, now), stamps.Members(&stamp, true)...))})
+	}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now), stamps.Members(&stamp, true)...))})
 	if err != nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 
 // filedAs is a memory's own metadata with the field that it was filed under.
 // Servers merge, so that what named another is overwritten and not left out.
-func (a *Adapter) filedAs(field string, now memproxy.Memory) [][]byte {
+func (o *Options) filedAs(field string, now memproxy.Memory) [][]byte {
 	kept := stamps.Kept(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
@@ -76,11 +76,11 @@ func (a *Adapter) filedAs(field string, now memproxy.Memory) [][]byte {
 	if err != nil || unread != nil {
 		return kept
 	}
-	out := [][]byte{append([]byte(`"`+a.opt.FieldKey+`":`), name...)}
+	out := [][]byte{append([]byte(`"`+o.FieldKey+`":`), name...)}
 	for i, m := range doc.Root.Members {
 		switch {
-		case m.Name == a.opt.FieldKey:
-		case a.governs(m.Name):
+		case m.Name == o.FieldKey:
+		case o.governs(m.Name):
 			out = append(out, []byte(`"`+m.Name+`":null`))
 		default:
 			out = append(out, kept[i])

@@ -46,7 +46,7 @@ func unsay(e *jsondoc.Edits, doc *jsondoc.Doc, shown map[string]string) {
 // results reads what an event tells of the memories that came of a write. They
 // are of the time of the write, so none of them is shown in part. Where they
 // came from, the event says.
-func (a *Adapter) results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
+func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
 	list := ev.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
 		return nil
