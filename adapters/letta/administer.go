@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -40,40 +41,35 @@ func modelSetting(name string) bool {
 // answers, which may name anything.
 func outputSchema(name string) bool { return name == "response_format" || name == "response_schema" }
 
-// administers notes a member of an ordinary request that is the
+// administers reports whether a member of an ordinary request is the
 // installation's to set.
-func (d *decoding) administers(m jsondoc.Member) {
+func administers(m jsondoc.Member) bool {
 	switch {
 	case m.Value.Kind == jsondoc.Null || m.Value.Kind == jsondoc.Array && len(m.Value.Elems) == 0: // in an agent file
+		return false
 	case modelHome(m.Name):
-		d.settings(m.Value)
-	case withheld.Name(m.Name), withheld.Endpoint(m.Name), strings.HasPrefix(m.Name, "mcp_"), m.Name == "sandbox_config":
-		d.op.Administers = true
+		return extraordinary(m.Value)
 	}
+	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 }
 
-// settings reads a model's settings: what is not known to be ordinary is not.
-func (d *decoding) settings(v *jsondoc.Value) {
+// extraordinary reports whether a model's settings hold one that is not known to
+// be ordinary.
+func extraordinary(v *jsondoc.Value) bool {
 	switch v.Kind {
 	case jsondoc.String:
-		if strings.Contains(v.Text(), "://") {
-			d.op.Administers = true
-		}
+		return strings.Contains(v.Text(), "://")
 	case jsondoc.Array:
-		for _, e := range v.Elems {
-			d.settings(e)
-		}
+		return slices.ContainsFunc(v.Elems, extraordinary)
 	case jsondoc.Object:
-		for _, m := range v.Members {
-			switch {
-			case m.Value.Kind == jsondoc.Null, outputSchema(m.Name):
-			case !modelSetting(m.Name):
-				d.op.Administers = true
-			case m.Name != "prompt":
-				d.settings(m.Value)
+		return slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool {
+			if m.Value.Kind == jsondoc.Null || outputSchema(m.Name) {
+				return false
 			}
-		}
+			return !modelSetting(m.Name) || m.Name != "prompt" && extraordinary(m.Value)
+		})
 	}
+	return false
 }
 
 // Withhold implements the gate's withholder.

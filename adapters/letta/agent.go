@@ -17,9 +17,9 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		var err error
 		switch m.Name {
 		case "memory_blocks":
-			err = d.each(m.Value, p, d.block)
+			err = each(m.Value, p, d.block)
 		case "initial_message_sequence":
-			err = d.messages(m.Value, p)
+			err = each(m.Value, p, d.message)
 		case "memory_variables": // they become text of blocks
 			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
@@ -51,7 +51,7 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 
 // member reads a member by its name.
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
-	d.administers(m)
+	d.op.Administers = d.op.Administers || administers(m)
 	if kind := targetKey(m.Name); kind != "" {
 		return d.targets(kind, m.Value, ptr)
 	}
@@ -93,12 +93,12 @@ func (d *decoding) steer(v *jsondoc.Value, ptr string) {
 }
 
 // config reads free-form settings: all their strings may steer.
-func (d *decoding) config(root *jsondoc.Value) error {
-	if err := d.cased(root, ""); err != nil {
+func (d *decoding) config(root *jsondoc.Value, ptr string) error {
+	if err := d.cased(root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
-		p := jsondoc.Child("", m.Name)
+		p := jsondoc.Child(ptr, m.Name)
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
@@ -125,7 +125,7 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 		p := jsondoc.Child("", m.Name)
 		var err error
 		if m.Name == name {
-			err = d.each(m.Value, p, one)
+			err = each(m.Value, p, one)
 		} else {
 			err = d.member(m, p)
 		}
@@ -136,12 +136,8 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 	return nil
 }
 
-// file reads an agent file of any version. Wherever a label and a value stand
+// inFile reads an agent file of any version. Wherever a label and a value stand
 // together, there is a block.
-func (d *decoding) file(root *jsondoc.Value) error {
-	return d.inFile(root, "")
-}
-
 func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Array:
@@ -165,7 +161,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		var err error
-		d.administers(m)
+		d.op.Administers = d.op.Administers || administers(m)
 		switch {
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
@@ -178,7 +174,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
 			err = d.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
-			err = d.messages(m.Value, p)
+			err = each(m.Value, p, d.message)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":

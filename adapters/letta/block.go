@@ -98,7 +98,7 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		d.written("path:block_id", field, target)
 	}
 	d.cost++
-	return d.limit(v, value, ptr)
+	return limited(d.doc, v, value, ptr)
 }
 
 // written notes a block that is written to without a text.
@@ -128,14 +128,14 @@ func (d *decoding) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) er
 	return nil
 }
 
-// limit holds a block's text to the limit that comes with it. Servers from
+// limited holds a block's text to the limit that comes with it. Servers from
 // 0.16.7 on do not.
-func (d *decoding) limit(v, value *jsondoc.Value, ptr string) error {
+func limited(doc *jsondoc.Doc, v, value *jsondoc.Value, ptr string) error {
 	l := given(v.Get("limit"))
 	if l == nil {
 		return nil
 	}
-	n, err := strconv.ParseInt(string(d.doc.Raw(l)), 10, 64)
+	n, err := strconv.ParseInt(string(doc.Raw(l)), 10, 64)
 	if l.Kind != jsondoc.Number || err != nil || n < 0 {
 		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "limit"), "a limit must be a whole number")
 	}

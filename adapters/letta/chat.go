@@ -20,7 +20,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		var err error
 		switch m.Name {
 		case "messages":
-			err = d.messages(m.Value, p)
+			err = each(m.Value, p, d.message)
 		case "input", "prompt":
 			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
@@ -42,9 +42,6 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// gateway reads another provider's request. The agent stands in the header.
-func (d *decoding) gateway(root *jsondoc.Value) error { return d.chat(root, "") }
-
 // completion reads what a chat completion calls its agent and its user.
 func (d *decoding) completion(m jsondoc.Member, ptr string) {
 	switch {
@@ -57,11 +54,7 @@ func (d *decoding) completion(m jsondoc.Member, ptr string) {
 	}
 }
 
-// messages reads a list of messages, approvals and tool returns.
-func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
-	return d.each(v, ptr, d.message)
-}
-
+// message reads a message, an approval or a tool return.
 func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 	if err := d.cased(v, ptr); err != nil {
 		return err
@@ -169,16 +162,16 @@ func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
 }
 
 // capture reads turns that took place elsewhere and are to become history.
-func (d *decoding) capture(root *jsondoc.Value) error {
-	if err := d.cased(root, ""); err != nil {
+func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
+	if err := d.cased(root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
-		p := jsondoc.Child("", m.Name)
+		p := jsondoc.Child(ptr, m.Name)
 		var err error
 		switch m.Name {
 		case "request_messages":
-			err = d.messages(m.Value, p)
+			err = each(m.Value, p, d.message)
 		case "response_dict":
 			d.content(m.Value, p, "assistant")
 		default:
@@ -193,12 +186,12 @@ func (d *decoding) capture(root *jsondoc.Value) error {
 
 // toolRun reads a call of an agent's tool from outside. The tools that write
 // memory are writes, those that read it are reads; the others run.
-func (d *decoding) toolRun(root *jsondoc.Value) error {
-	if err := d.cased(root, ""); err != nil {
+func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
+	if err := d.cased(root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
-		p := jsondoc.Child("", m.Name)
+		p := jsondoc.Child(ptr, m.Name)
 		if m.Name != "args" || m.Value.Kind != jsondoc.Object {
 			if err := d.member(m, p); err != nil {
 				return err

@@ -42,7 +42,7 @@ func (d *decoding) path() error {
 		value := d.params[name]
 		switch name {
 		case "agent_id":
-			if err := d.id(value, TargetAgent, "path:agent_id"); err != nil {
+			if err := checkID(value, TargetAgent, "path:agent_id"); err != nil {
 				return err
 			}
 			d.claimed(memproxy.DimAgent, value, "path:agent_id")
@@ -63,7 +63,7 @@ func (d *decoding) path() error {
 			if name == "run_id" && KindOf(value) == TargetJob { // older servers' runs are jobs
 				kind = TargetJob
 			}
-			if err := d.id(value, kind, "path:"+name); err != nil {
+			if err := checkID(value, kind, "path:"+name); err != nil {
 				return err
 			}
 			if kind == TargetIdentity {
@@ -86,9 +86,9 @@ func (d *decoding) conversation(value string) error {
 		return nil
 	case KindOf(value) == TargetAgent:
 		d.claimed(memproxy.DimAgent, value, ptr)
-		return d.id(value, TargetAgent, ptr)
+		return checkID(value, TargetAgent, ptr)
 	}
-	if err := d.id(value, TargetConversation, ptr); err != nil {
+	if err := checkID(value, TargetConversation, ptr); err != nil {
 		return err
 	}
 	d.claimed(memproxy.DimRun, value, ptr)
@@ -96,9 +96,9 @@ func (d *decoding) conversation(value string) error {
 	return nil
 }
 
-// id refuses what cannot be the id of such a thing. Ids of a body become a
+// checkID refuses what cannot be the id of such a thing. Ids of a body become a
 // segment of the path with which the backend is asked for the memory.
-func (d *decoding) id(value string, kind memproxy.TargetKind, ptr string) error {
+func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if KindOf(value) != kind || len(value) > 128 || strings.ContainsFunc(value, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) {
@@ -173,7 +173,7 @@ func (d *decoding) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr strin
 		}
 		return nil
 	case jsondoc.String:
-		if err := d.id(v.Text(), kind, ptr); err != nil {
+		if err := checkID(v.Text(), kind, ptr); err != nil {
 			return err
 		}
 		d.target(v.Text())
@@ -216,11 +216,11 @@ func (d *decoding) headers() error {
 // passes over those that a route does not have: of what is made of many, and
 // cannot be filtered, only those narrow it that its route is known to have
 // (0.16.8).
-func (d *decoding) narrows(param string) bool {
-	if !d.op.Derived && !d.op.Bulk {
+func (r *row) narrows(param string) bool {
+	if !r.is(derived) && !r.is(bulk) {
 		return true
 	}
-	switch d.row.id {
+	switch r.id {
 	case "letta.count_agents":
 		return param == "identity_id" || param == "identifier_keys"
 	}
@@ -244,7 +244,7 @@ func (d *decoding) query() error {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(base); ok {
-			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: d.narrows(base)}
+			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: d.row.narrows(base)}
 			d.op.Claims = append(d.op.Claims, c)
 		}
 		switch base {
@@ -258,7 +258,7 @@ func (d *decoding) query() error {
 			}
 		case "archive_id", "source_id":
 			for _, id := range list {
-				if err := d.id(id, paramKind(base), ptr); err != nil {
+				if err := checkID(id, paramKind(base), ptr); err != nil {
 					return err
 				}
 			}

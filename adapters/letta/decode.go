@@ -21,8 +21,6 @@ type decoding struct {
 	cost   int // memories counted so far
 	// said is what the payload says of its content's layer and origin.
 	said origin.Claims
-	// named are the references noted so far, without their pointers.
-	named map[memproxy.Ref]bool
 }
 
 // Decode implements the gate's adapter.
@@ -76,7 +74,7 @@ const searched = "searched agent"
 func (d *decoding) body(p *payload) error {
 	r := d.row
 	if p == nil {
-		return d.bodyless()
+		return r.bodyless()
 	}
 	if r.shape == upload {
 		return d.document(p)
@@ -88,49 +86,41 @@ func (d *decoding) body(p *payload) error {
 	}
 	root := d.doc.Root
 	if root.Kind == jsondoc.Null {
-		return d.bodyless()
+		return r.bodyless()
 	}
 	if root.Kind == jsondoc.Array && r.shape == blocks {
-		return d.each(root, "", d.block)
+		return each(root, "", d.block)
 	}
 	if root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties") {
-		return d.each(root, "", d.form)
+		return each(root, "", d.form)
 	}
 	if root.Kind != jsondoc.Object {
 		return bad(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
 	}
 	switch r.shape {
-	case block:
-		return d.block(root, "")
 	case blocks:
 		return d.wrapped(root, "blocks", d.block)
-	case agent:
-		return d.agent(root, "")
-	case passage:
-		return d.passage(root, "")
 	case passages:
 		return d.wrapped(root, "passages", d.passage)
-	case chat:
-		return d.chat(root, "")
 	case batch:
 		return d.wrapped(root, "requests", d.chat)
-	case gateway:
-		return d.gateway(root)
-	case capture:
-		return d.capture(root)
-	case toolRun:
-		return d.toolRun(root)
-	case file:
-		return d.file(root)
-	case config:
-		return d.config(root)
+	}
+	if read := bodies[r.shape]; read != nil {
+		return read(d, root, "")
 	}
 	return d.form(root, "")
 }
 
+// bodies are how objects of payloads are read, by the route's shape; others are
+// forms.
+var bodies = map[shape]func(d *decoding, v *jsondoc.Value, ptr string) error{
+	block: (*decoding).block, agent: (*decoding).agent, passage: (*decoding).passage, chat: (*decoding).chat, gateway: (*decoding).chat,
+	capture: (*decoding).capture, toolRun: (*decoding).toolRun, file: (*decoding).inFile, config: (*decoding).config,
+}
+
 // bodyless is a request without a body: right for some shapes only.
-func (d *decoding) bodyless() error {
-	switch d.row.shape {
+func (r *row) bodyless() error {
+	switch r.shape {
 	case bare, form, config, search:
 		return nil
 	}
@@ -138,7 +128,7 @@ func (d *decoding) bodyless() error {
 }
 
 // each reads the elements of a list of objects.
-func (d *decoding) each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) error {
+func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) error {
 	if v.Kind == jsondoc.Null {
 		return nil
 	}
@@ -160,7 +150,7 @@ func (d *decoding) each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, s
 // settle fills what follows from everything that was read.
 func (d *decoding) settle() error {
 	op := d.op
-	d.anybody()
+	anybody(op, d.row.shape)
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
@@ -174,7 +164,7 @@ func (d *decoding) settle() error {
 	d.govern()
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
-		op.Cost = max(1, d.cost, d.estimate())
+		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
 		// What an agent has goes with it; nothing narrows or widens that.
 		op.Single = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
@@ -184,21 +174,21 @@ func (d *decoding) settle() error {
 
 // anybody claims every agent for a run that names none: the backend then picks
 // one.
-func (d *decoding) anybody() {
-	switch d.row.shape {
+func anybody(op *memproxy.Operation, s shape) {
+	switch s {
 	case chat, batch, gateway:
 	default:
 		return
 	}
-	if d.op.Kind != memproxy.Run || len(d.op.Targets) > 0 {
+	if op.Kind != memproxy.Run || len(op.Targets) > 0 {
 		return
 	}
-	for i := range d.op.Claims {
-		if d.op.Claims[i].Dim == memproxy.DimAgent {
+	for i := range op.Claims {
+		if op.Claims[i].Dim == memproxy.DimAgent {
 			return
 		}
 	}
-	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
+	op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
 // as is an item of the payload's layer, without place and text.

@@ -130,15 +130,15 @@ func (d *decoding) govern() {
 	for i := range d.op.Items {
 		it := &d.op.Items[i]
 		it.Member = d.a.bodies.member(root, it.Pointer)
-		it.Configures = it.Kind == memproxy.ItemSteering && d.configures(it.Member)
+		it.Configures = it.Kind == memproxy.ItemSteering && d.row.configures(it.Member)
 	}
 }
 
 // configures reports whether a member that steers is the configuration of an
 // agent. An agent file is not: it comes from elsewhere, with whatever was
 // planted in it. Nor is what names skills, which are files that an agent reads.
-func (d *decoding) configures(member string) bool {
-	switch d.row.shape {
+func (r *row) configures(member string) bool {
+	switch r.shape {
 	case agent:
 		return member == "agent.system" || member == "agent.tool_rules"
 	case chat:

@@ -131,14 +131,14 @@ func objectKind(id string) string {
 // alters notes what the request makes of an object's members.
 func (d *decoding) alters() error {
 	switch {
-	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.verb() != "":
+	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.row.verb() != "":
 		return d.attaches()
 	case d.op.Kind != memproxy.Correct && (d.op.Kind != memproxy.Admin || d.req.Method != "PATCH" && d.req.Method != "PUT"):
 		return nil
 	case d.doc == nil || d.doc.Root == nil:
 		return nil
 	}
-	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.object(), Set: map[string][]byte{}, Unordered: unordered()}
+	kind, c := objectOf(d.row), memproxy.MemberChange{Object: d.row.object(d.req, d.params), Set: map[string][]byte{}, Unordered: unordered()}
 	root, doc := d.doc.Root, d.doc
 	if clean, err := stripped(doc.Src); err != nil {
 		return err
@@ -165,10 +165,10 @@ func (d *decoding) alters() error {
 // object is what the object of the row is located by: its id, or the path where
 // it has none that the server is asked by. It is "" for one that is named by a
 // member of the body.
-func (d *decoding) object() string {
-	segments := strings.Split(d.row.path, "/")
-	if d.row.shape == block && d.params["label"] != "" {
-		return d.params["agent_id"] + "/" + d.params["label"]
+func (r *row) object(req memproxy.Request, params map[string]string) string {
+	segments := strings.Split(r.path, "/")
+	if r.shape == block && params["label"] != "" {
+		return params["agent_id"] + "/" + params["label"]
 	}
 	last := ""
 	for i, word := range segments { // the parameter behind the last collection
@@ -176,19 +176,19 @@ func (d *decoding) object() string {
 			last = strings.TrimSuffix(strings.Trim(segments[i+1], "{}"), "...")
 		}
 	}
-	switch id := d.params[last]; {
+	switch id := params[last]; {
 	case KindOf(id) != "":
 		return id
-	case strings.Contains(d.row.path, "{"):
-		return d.req.EscapedPath
+	case strings.Contains(r.path, "{"):
+		return req.EscapedPath
 	}
 	return ""
 }
 
 // verb is what a row does with the reference that its path ends in: "attach",
 // "detach", "open", "close", "close-all" or "approval".
-func (d *decoding) verb() string {
-	for word := range strings.SplitSeq(d.row.path, "/") {
+func (r *row) verb() string {
+	for word := range strings.SplitSeq(r.path, "/") {
 		switch word {
 		case "attach", "detach", "open", "close", "close-all", "approval", "repositories":
 			return word
@@ -221,9 +221,11 @@ func (d *decoding) attaches() error {
 		list = "shared_block_ids"
 	}
 	one := map[string][]byte{list: quoted(element)}
-	switch verb := d.verb(); {
+	switch verb := d.row.verb(); {
 	case verb == "approval":
-		return d.approves(c, element)
+		if err := approves(&c, d.req.Query, d.doc, element); err != nil {
+			return err
+		}
 	case verb == "close-all":
 		c.Set = map[string][]byte{"file_ids": []byte("[]")}
 	case verb == "detach", verb == "close", d.req.Method == "DELETE":
@@ -235,16 +237,17 @@ func (d *decoding) attaches() error {
 	return nil
 }
 
-// approves notes that a tool of an agent waits for a person, or no longer does.
-func (d *decoding) approves(c memproxy.MemberChange, tool string) error {
-	values, err := url.ParseQuery(d.req.Query)
+// approves changes an object so that a tool of an agent waits for a person, or no
+// longer does.
+func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool string) error {
+	values, err := url.ParseQuery(query)
 	if err != nil {
 		return bad(memproxy.PayloadMalformed, 400, "", "the query cannot be read")
 	}
 	waits := strings.EqualFold(values.Get("requires_approval"), "true") || values.Get("requires_approval") == "1"
-	if d.doc != nil && d.doc.Root != nil {
-		if v := d.doc.Root.Get("requires_approval"); v != nil {
-			waits = d.doc.True(v)
+	if doc != nil && doc.Root != nil {
+		if v := doc.Root.Get("requires_approval"); v != nil {
+			waits = doc.True(v)
 		}
 	}
 	rule := append(append([]byte(`{"tool_name":`), quoted(tool)...), `,"type":"requires_approval"}`...)
@@ -253,7 +256,6 @@ func (d *decoding) approves(c memproxy.MemberChange, tool string) error {
 	} else {
 		c.Remove = map[string][]byte{"tool_rules": rule}
 	}
-	d.op.Changes = append(d.op.Changes, c)
 	return nil
 }
 

@@ -237,13 +237,13 @@ const chunkBytes = 1200
 // estimate is how many memories a body makes that does not count them itself:
 // of an agent file, one of every text that is no message; of turns that are
 // handed in, one of every message.
-func (d *decoding) estimate() int {
+func estimate(op *memproxy.Operation, s shape) int {
 	n := 0
-	for i := range d.op.Items {
-		it := &d.op.Items[i]
+	for i := range op.Items {
+		it := &op.Items[i]
 		switch {
 		case it.Kind != memproxy.ItemContent:
-		case d.row.shape == capture, d.row.shape == file && it.Role == "":
+		case s == capture, s == file && it.Role == "":
 			n++
 		}
 	}

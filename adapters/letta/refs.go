@@ -19,20 +19,21 @@ const maxRefs = 1000
 // wherever it does: nothing here knows the route. What is not known to hold
 // text is taken for a name.
 func (d *decoding) refs(p *payload) error {
+	r := referring{op: d.op, row: d.row, depth: d.a.opt.MaxDepth, named: map[memproxy.Ref]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
-		d.pathRef(name, d.params[name])
+		r.path(name, d.params[name])
 	}
 	if strings.HasSuffix(d.row.path, "...}") && d.row.kind != memproxy.Admin {
-		d.ref(targetName, d.req.EscapedPath, "path:rest")
+		r.add(targetName, d.req.EscapedPath, "path:rest")
 	}
 	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // what no parameter holds
 		if plain, err := url.PathUnescape(segment); err == nil {
-			d.idRefs(plain, "path")
+			r.ids(plain, "path")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.req.Header)) {
 		for _, value := range d.req.Header[name] {
-			d.idRefs(value, "header:"+strings.ToLower(name))
+			r.ids(value, "header:"+strings.ToLower(name))
 		}
 	}
 	values, err := d.a.names.Parse(d.req.Query)
@@ -41,18 +42,18 @@ func (d *decoding) refs(p *payload) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		for _, value := range values[key] {
-			d.idRefs(value, "query:"+key)
+			r.ids(value, "query:"+key)
 		}
 	}
 	if p != nil {
 		for _, f := range p.fields {
-			d.partRefs(f)
+			r.part(f)
 		}
 	}
 	if d.doc != nil && d.doc.Root != nil {
-		d.valueRefs("", d.doc.Root, "")
+		r.value("", d.doc.Root, "")
 	}
-	d.ownerRefs()
+	r.owners()
 	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
 		if v := given(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
 			d.op.Upserts = byKey + url.QueryEscape(v.Text())
@@ -65,32 +66,37 @@ func (d *decoding) refs(p *payload) error {
 	return nil
 }
 
-// ref notes an object once. The ledger knows all of them as memories, because
-// Letta's ids tell their kinds.
-func (d *decoding) ref(kind memproxy.TargetKind, id, ptr string) {
-	at := memproxy.Ref{Kind: kind, ID: id}
-	if d.named == nil {
-		d.named = map[memproxy.Ref]bool{}
-	}
-	if d.named[at] || len(d.op.Refs) > maxRefs {
-		return
-	}
-	d.named[at] = true
-	at.Pointer = ptr
-	d.op.Refs = append(d.op.Refs, at)
+// referring gathers the objects that one request names.
+type referring struct {
+	op    *memproxy.Operation
+	row   *row
+	depth int
+	named map[memproxy.Ref]bool // those noted so far, without their pointers
 }
 
-// pathRef notes what a path parameter names: an object by its id, or what has
+// add notes an object once. The ledger knows all of them as memories, because
+// Letta's ids tell their kinds.
+func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
+	at := memproxy.Ref{Kind: kind, ID: id}
+	if r.named[at] || len(r.op.Refs) > maxRefs {
+		return
+	}
+	r.named[at] = true
+	at.Pointer = ptr
+	r.op.Refs = append(r.op.Refs, at)
+}
+
+// path notes what a path parameter names: an object by its id, or what has
 // the form of one.
-func (d *decoding) pathRef(name, value string) {
+func (r *referring) path(name, value string) {
 	switch p := params[name]; {
 	case p.kind != "" && KindOf(value) != "":
-		d.ref(memproxy.TargetMemory, value, "path:"+name)
-	case p.unasked && d.row.kind != memproxy.Admin:
-		d.ref(targetName, name+":"+value, "path:"+name)
+		r.add(memproxy.TargetMemory, value, "path:"+name)
+	case p.unasked && r.row.kind != memproxy.Admin:
+		r.add(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:
-		d.idRefs(value, "path:"+name)
+		r.ids(value, "path:"+name)
 	}
 }
 
@@ -98,48 +104,48 @@ func (d *decoding) pathRef(name, value string) {
 // tell.
 const targetName memproxy.TargetKind = "name"
 
-// idRefs notes the ids that a value is, one or several with commas between, as
+// ids notes the ids that a value is, one or several with commas between, as
 // some routes take them.
-func (d *decoding) idRefs(value, ptr string) {
+func (r *referring) ids(value, ptr string) {
 	if len(value) < minID {
 		return
 	}
 	for one := range strings.SplitSeq(value, ",") {
 		if one = strings.TrimSpace(one); hasIDForm(one) {
-			d.ref(memproxy.TargetMemory, one, ptr)
+			r.add(memproxy.TargetMemory, one, ptr)
 		}
 	}
 }
 
-// partRefs notes the ids in a part of a form, which may be JSON itself.
-func (d *decoding) partRefs(p part) {
+// part notes the ids in a part of a form, which may be JSON itself.
+func (r *referring) part(p part) {
 	ptr := "part:" + p.name
-	d.idRefs(string(p.data), ptr)
-	if doc, err := jsondoc.Parse(p.data, d.a.opt.MaxDepth); err == nil {
-		d.valueRefs("", doc.Root, ptr)
+	r.ids(string(p.data), ptr)
+	if doc, err := jsondoc.Parse(p.data, r.depth); err == nil {
+		r.value("", doc.Root, ptr)
 	}
 }
 
-// valueRefs notes the ids in a JSON value, and names of members that are ids.
+// value notes the ids in a JSON value, and names of members that are ids.
 // The text of a member that holds text is none, whatever it looks like.
-func (d *decoding) valueRefs(name string, v *jsondoc.Value, ptr string) {
+func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
 		if !holdsText(name) {
-			d.idRefs(v.Text(), ptr)
+			r.ids(v.Text(), ptr)
 		}
 		if what := byName[name]; what != "" && !builtIn(v.Text()) && !hasIDForm(v.Text()) {
-			d.ref(targetName, what+":"+v.Text(), ptr)
+			r.add(targetName, what+":"+v.Text(), ptr)
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
-			d.valueRefs(name, e, jsondoc.Index(ptr, i))
+			r.value(name, e, jsondoc.Index(ptr, i))
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			p := jsondoc.Child(ptr, m.Name)
-			d.idRefs(m.Name, p)
-			d.valueRefs(m.Name, m.Value, p)
+			r.ids(m.Name, p)
+			r.value(m.Name, m.Value, p)
 		}
 	}
 }
@@ -155,26 +161,26 @@ func holdsText(name string) bool {
 	return false
 }
 
-// ownerRefs notes whom the request names plainly, and its targets. An
+// owners notes whom the request names plainly, and its targets. An
 // identity's key is left out: it is a name that comes to be by being given, and
 // the claim says it.
-func (d *decoding) ownerRefs() {
-	for _, id := range d.op.Targets {
+func (r *referring) owners() {
+	for _, id := range r.op.Targets {
 		if KindOf(id) != TargetLabel {
-			d.ref(memproxy.TargetMemory, id, "target")
+			r.add(memproxy.TargetMemory, id, "target")
 		}
 	}
-	for i := range d.op.Claims {
-		c := &d.op.Claims[i]
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
 		if c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
 			continue
 		}
 		for _, v := range c.Values {
 			switch kind := KindOf(v); {
 			case kind != "" && kind != TargetLabel: // a label stands in paths only, here it is a strange name
-				d.ref(memproxy.TargetMemory, v, c.Pointer)
+				r.add(memproxy.TargetMemory, v, c.Pointer)
 			case !strings.Contains(c.Pointer, "identifier_key"):
-				d.ref(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)
+				r.add(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter":          47,
-		"adapters/letta.decoding":         64,
+		"adapters/letta.decoding":         42,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
 		"adapters/letta/turn.Turn":        66,
