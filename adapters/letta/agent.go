@@ -9,7 +9,7 @@ import (
 // agent reads an agent: its blocks, those it takes over from elsewhere, its
 // instructions, and the history that it begins with.
 func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -21,11 +21,11 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		case "initial_message_sequence":
 			err = each(m.Value, p, d.message)
 		case "memory_variables": // they become text of blocks
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemContent))
+			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
 			// An agent that exists gets other hands.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		default:
 			err = d.member(m, p)
 		}
@@ -38,7 +38,7 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 
 // form reads one object by the names of its members.
 func (d *decoding) form(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -53,38 +53,38 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	d.op.Administers = d.op.Administers || administers(m)
 	if kind := targetKey(m.Name); kind != "" {
-		return d.targets(kind, m.Value, ptr)
+		return d.draft.targets(kind, m.Value, ptr)
 	}
 	if steeringKey(m.Name) {
-		d.steer(m.Value, ptr)
+		d.draft.steer(m.Value, ptr)
 		return nil
 	}
 	switch m.Name {
 	case "metadata", "metadata_":
-		return d.metadata(m.Value, ptr)
+		return d.draft.metadata(m.Value, ptr)
 	case "text", "value", "summary", "properties", "args":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
+		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
 	case "content":
-		d.content(m.Value, ptr, "")
+		d.draft.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemQuery))
+		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemQuery))
 	case "callback_url":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemURL))
+		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemURL))
 	case "created_at":
-		d.backdated(m.Value, ptr)
+		d.draft.backdated(m.Value, ptr)
 	case "manager_config": // which agent leads a group stands inside
 		if m.Value.Kind == jsondoc.Object {
 			return d.form(m.Value, ptr)
 		}
-		d.other(m, ptr)
+		d.draft.other(m, ptr)
 	default:
-		d.other(m, ptr)
+		d.draft.other(m, ptr)
 	}
 	return nil
 }
 
 // steer reads what instructs the backend's model.
-func (d *decoding) steer(v *jsondoc.Value, ptr string) {
+func (d *draft) steer(v *jsondoc.Value, ptr string) {
 	if v.Kind == jsondoc.Null {
 		return
 	}
@@ -94,7 +94,7 @@ func (d *decoding) steer(v *jsondoc.Value, ptr string) {
 
 // config reads free-form settings: all their strings may steer.
 func (d *decoding) config(root *jsondoc.Value, ptr string) error {
-	if err := d.cased(root, ptr); err != nil {
+	if err := cased(d.a.names, root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -104,18 +104,18 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 			continue
 		}
 		if dim, ok := dimOf(m.Name); ok {
-			d.claim(dim, m.Value, p)
+			d.draft.claim(dim, m.Value, p)
 			continue
 		}
-		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemSteering))
-		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
+		wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemSteering))
+		wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
 	}
 	return nil
 }
 
 // wrapped reads a list of objects under one name, and what is next to it.
 func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
-	if err := d.cased(root, ""); err != nil {
+	if err := cased(d.a.names, root, ""); err != nil {
 		return err
 	}
 	if root.Get(name) == nil {
@@ -149,13 +149,13 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		return nil
 	case jsondoc.Object:
 	default:
-		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemMetadata))
+		wire.Strings(d.op, v, ptr, d.draft.as(memproxy.ItemMetadata))
 		return nil
 	}
 	if v.Get("label") != nil && v.Get("value") != nil {
 		return d.block(v, ptr)
 	}
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -167,20 +167,20 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 				break
 			}
-			d.steer(m.Value, p)
+			d.draft.steer(m.Value, p)
 		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
-			err = d.metadata(m.Value, p)
+			err = d.draft.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
 			err = each(m.Value, p, d.message)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
-			d.content(m.Value, p, v.Get("role").Text())
+			d.draft.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
-			d.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
+			d.draft.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
 		default:
-			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
+			wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemMetadata))
 			err = d.inFile(m.Value, p)
 		}
 		if err != nil {

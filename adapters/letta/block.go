@@ -39,7 +39,7 @@ func steeringKey(name string) bool {
 // block reads one block. What its text is written to is the label: the
 // block's own, or the one in the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	first := len(d.op.Items)
@@ -62,18 +62,18 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 			if m.Name == "value" {
 				kind = memproxy.ItemContent
 			}
-			if err := d.text(m.Value, p, kind); err != nil {
+			if err := d.draft.text(m.Value, p, kind); err != nil {
 				return err
 			}
 		case "metadata", "metadata_":
-			if err := d.metadata(m.Value, p); err != nil {
+			if err := d.draft.metadata(m.Value, p); err != nil {
 				return err
 			}
 		default:
 			if m.Name == "tags" {
-				d.said.Filed(m.Value)
+				d.draft.said.Filed(m.Value)
 			}
-			d.other(m, p)
+			d.draft.other(m, p)
 		}
 	}
 	field := v.Get("label").Text()
@@ -91,18 +91,18 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		}
 	}
 	if addressed != "" && addressed != field {
-		d.written("path:label", addressed, target) // it is written to under its old name as well
+		d.draft.written("path:label", addressed, target) // it is written to under its old name as well
 	}
 	if target != "" && value == nil {
 		// The text stays, and counts in whatever field it now has.
-		d.written("path:block_id", field, target)
+		d.draft.written("path:block_id", field, target)
 	}
 	d.cost++
 	return limited(d.doc, v, value, ptr)
 }
 
 // written notes a block that is written to without a text.
-func (d *decoding) written(ptr, field, target string) {
+func (d *draft) written(ptr, field, target string) {
 	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target, Moved: true})
 }
 
@@ -117,7 +117,7 @@ func given(v *jsondoc.Value) *jsondoc.Value {
 }
 
 // text reads a member that must be a string or null.
-func (d *decoding) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error {
+func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error {
 	switch v.Kind {
 	case jsondoc.Null:
 	case jsondoc.String:
@@ -154,7 +154,7 @@ func within(text string, limit int64, ptr string) error {
 
 // other reads a member without a meaning of its own here: its strings are
 // screened and it is forwarded as it is.
-func (d *decoding) other(m jsondoc.Member, ptr string) {
+func (d *draft) other(m jsondoc.Member, ptr string) {
 	if memproxy.Reserved(m.Name) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return
@@ -181,7 +181,7 @@ func (d *decoding) other(m jsondoc.Member, ptr string) {
 
 // passage reads one passage of archival memory.
 func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	target := ""
@@ -193,24 +193,24 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 		var err error
 		switch m.Name {
 		case "text":
-			err = d.text(m.Value, p, memproxy.ItemContent)
+			err = d.draft.text(m.Value, p, memproxy.ItemContent)
 			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
 				d.op.Items[n-1].Target = target
 			}
 		case "metadata", "metadata_":
-			err = d.metadata(m.Value, p)
+			err = d.draft.metadata(m.Value, p)
 		case "tags":
-			d.said.Filed(m.Value)
-			d.other(m, p)
+			d.draft.said.Filed(m.Value)
+			d.draft.other(m, p)
 		case "created_at":
-			d.backdated(m.Value, p)
+			d.draft.backdated(m.Value, p)
 		case "id":
 			if target != "" && m.Value.Text() != target {
 				err = bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
 			}
-			d.other(m, p)
+			d.draft.other(m, p)
 		default:
-			d.other(m, p)
+			d.draft.other(m, p)
 		}
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-func (d *decoding) backdated(v *jsondoc.Value, ptr string) {
+func (d *draft) backdated(v *jsondoc.Value, ptr string) {
 	if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
 		d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 	}
@@ -228,27 +228,27 @@ func (d *decoding) backdated(v *jsondoc.Value, ptr string) {
 
 // metadata reads one metadata object: confidence, source, keys that are the
 // proxy's own, and every string.
-func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
+func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	switch {
 	case v.Kind == jsondoc.Null:
 		return nil
 	case v.Kind != jsondoc.Object && d.op.Kind.Writes():
 		return bad(memproxy.PayloadMalformed, 422, ptr, "metadata must be an object")
 	}
-	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.a.opt.ConfidenceKeys, name) })
+	origin.Asserted(d.op, d.doc, v, ptr, func(name string) bool { return slices.Contains(d.opt.ConfidenceKeys, name) })
 	for _, m := range v.Members {
 		p := jsondoc.Child(ptr, m.Name)
 		switch {
 		case memproxy.Reserved(m.Name):
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
-		case slices.Contains(d.a.opt.ConfidenceKeys, m.Name):
+		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
 			// A run's or an attachment's confidence is nobody's claim.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}
 		case m.Name == "source":
-			d.op.SourceClaim = origin.Source(d.a.opt.Sources, d.op.SourceClaim, m.Value)
+			d.op.SourceClaim = origin.Source(d.opt.Sources, d.op.SourceClaim, m.Value)
 		}
 		d.said.Metadata(d.doc, m)
 		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))

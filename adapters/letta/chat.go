@@ -12,7 +12,7 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	for _, m := range v.Members {
@@ -22,10 +22,10 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "messages":
 			err = each(m.Value, p, d.message)
 		case "input", "prompt":
-			d.content(m.Value, p, "user")
+			d.draft.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
 			// What the model is told about its tools counts for this request only.
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
+			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
 		case "model", "user":
 			d.completion(m, p)
 		default:
@@ -46,17 +46,17 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 func (d *decoding) completion(m jsondoc.Member, ptr string) {
 	switch {
 	case d.row.id != "letta.create_chat_completion":
-		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemMetadata))
+		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemMetadata))
 	case m.Name == "model":
-		d.claim(memproxy.DimAgent, m.Value, ptr)
+		d.draft.claim(memproxy.DimAgent, m.Value, ptr)
 	default:
-		d.claim(memproxy.DimUser, m.Value, ptr)
+		d.draft.claim(memproxy.DimUser, m.Value, ptr)
 	}
 }
 
 // message reads a message, an approval or a tool return.
 func (d *decoding) message(v *jsondoc.Value, ptr string) error {
-	if err := d.cased(v, ptr); err != nil {
+	if err := cased(d.a.names, v, ptr); err != nil {
 		return err
 	}
 	role := v.Get("role")
@@ -68,23 +68,23 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		switch m.Name {
 		case "role", "type":
 			if m.Value.Kind != jsondoc.String {
-				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 			} else {
-				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
+				wire.Name(d.op, m.Value.Text(), p, d.draft.as(memproxy.ItemMetadata))
 			}
 		case "content", "text":
-			d.content(m.Value, p, role.Text())
+			d.draft.content(m.Value, p, role.Text())
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
-			d.content(m.Value, p, "tool")
+			d.draft.content(m.Value, p, "tool")
 		case "sender_id":
-			d.sender(m.Value, p)
+			d.draft.sender(m.Value, p)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
 				d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{m.Value.Text()}, Pointer: p})
 			}
-			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		case "created_at", "date":
-			d.backdated(m.Value, p)
+			d.draft.backdated(m.Value, p)
 		default:
 			if err := d.member(m, p); err != nil {
 				return err
@@ -95,7 +95,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 }
 
 // sender reads for whom a message is said to be. It names a user or an agent.
-func (d *decoding) sender(v *jsondoc.Value, ptr string) {
+func (d *draft) sender(v *jsondoc.Value, ptr string) {
 	dim := memproxy.DimUser
 	if KindOf(v.Text()) == TargetAgent {
 		dim = memproxy.DimAgent
@@ -105,7 +105,7 @@ func (d *decoding) sender(v *jsondoc.Value, ptr string) {
 
 // content reads one content position at any depth: strings are content,
 // pictures are not read.
-func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
+func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:
 		wire.Add(d.op, ptr, v.Text(), d.as(memproxy.ItemContent))
@@ -135,7 +135,7 @@ func (d *decoding) content(v *jsondoc.Value, ptr, role string) {
 }
 
 // unseen makes items of what a picture or a file is given by.
-func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
+func (d *draft) unseen(v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
 		kind := memproxy.ItemData
@@ -163,7 +163,7 @@ func (d *decoding) unseen(v *jsondoc.Value, ptr string) {
 
 // capture reads turns that took place elsewhere and are to become history.
 func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
-	if err := d.cased(root, ptr); err != nil {
+	if err := cased(d.a.names, root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -173,7 +173,7 @@ func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 		case "request_messages":
 			err = each(m.Value, p, d.message)
 		case "response_dict":
-			d.content(m.Value, p, "assistant")
+			d.draft.content(m.Value, p, "assistant")
 		default:
 			err = d.member(m, p)
 		}
@@ -187,7 +187,7 @@ func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 // toolRun reads a call of an agent's tool from outside. The tools that write
 // memory are writes, those that read it are reads; the others run.
 func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
-	if err := d.cased(root, ptr); err != nil {
+	if err := cased(d.a.names, root, ptr); err != nil {
 		return err
 	}
 	for _, m := range root.Members {
@@ -200,10 +200,10 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		}
 		for _, arg := range m.Value.Members {
 			if dim, ok := dimOf(arg.Name); ok {
-				d.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
+				d.draft.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}
-		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemContent))
+		wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemContent))
 	}
 	t := memoryTool(d.params["tool_name"])
 	if t.kind == "" {

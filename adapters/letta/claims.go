@@ -45,14 +45,14 @@ func (d *decoding) path() error {
 			if err := checkID(value, TargetAgent, "path:agent_id"); err != nil {
 				return err
 			}
-			d.claimed(memproxy.DimAgent, value, "path:agent_id")
+			d.draft.claimed(memproxy.DimAgent, value, "path:agent_id")
 			if d.row.is(self) {
-				d.target(value)
+				d.draft.target(value)
 			}
 		case "label":
-			d.target(d.params["agent_id"] + "/" + value)
+			d.draft.target(d.params["agent_id"] + "/" + value)
 		case "conversation_id":
-			if err := d.conversation(value); err != nil {
+			if err := d.draft.conversation(value); err != nil {
 				return err
 			}
 		default:
@@ -67,10 +67,10 @@ func (d *decoding) path() error {
 				return err
 			}
 			if kind == TargetIdentity {
-				d.claimed(memproxy.DimUser, value, "path:"+name)
+				d.draft.claimed(memproxy.DimUser, value, "path:"+name)
 			}
 			if !d.row.is(lists) {
-				d.target(value)
+				d.draft.target(value)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (d *decoding) path() error {
 
 // conversation reads a conversation's id. "default" leaves it to agent_id, and
 // old clients put an agent's id there.
-func (d *decoding) conversation(value string) error {
+func (d *draft) conversation(value string) error {
 	const ptr = "path:conversation_id"
 	switch {
 	case value == "default":
@@ -108,19 +108,19 @@ func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 }
 
 // target notes an existing memory. Ids tell their kind, see the package.
-func (d *decoding) target(id string) {
+func (d *draft) target(id string) {
 	d.op.TargetKind = memproxy.TargetMemory
 	if !slices.Contains(d.op.Targets, id) {
 		d.op.Targets = append(d.op.Targets, id)
 	}
 }
 
-func (d *decoding) claimed(dim memproxy.Dimension, value, ptr string) {
+func (d *draft) claimed(dim memproxy.Dimension, value, ptr string) {
 	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{value}, Pointer: ptr, Pins: true})
 }
 
 // claim reads an identity value of a body: a string, a list of strings, null.
-func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: true}
 	switch v.Kind {
 	case jsondoc.Null:
@@ -149,7 +149,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 
 // beside reads an identity that the operation also names: it does not narrow
 // the whole.
-func (d *decoding) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
+func (d *draft) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	n := len(d.op.Claims)
 	d.claim(dim, v, ptr)
 	for i := n; i < len(d.op.Claims); i++ {
@@ -158,7 +158,7 @@ func (d *decoding) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) 
 }
 
 // targets reads the ids of a body: one or a list.
-func (d *decoding) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
+func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Null:
 		return nil
@@ -250,7 +250,7 @@ func (d *decoding) query() error {
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
 			for _, text := range list {
-				wire.Add(d.op, ptr, text, d.as(memproxy.ItemQuery))
+				wire.Add(d.op, ptr, text, d.draft.as(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
 			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
@@ -264,7 +264,7 @@ func (d *decoding) query() error {
 			}
 		case "name":
 			if d.row.shape == upload {
-				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.as(memproxy.ItemMetadata))
+				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.draft.as(memproxy.ItemMetadata))
 			}
 		}
 	}

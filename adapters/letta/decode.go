@@ -18,9 +18,8 @@ type decoding struct {
 	params map[string]string
 	doc    *jsondoc.Doc
 	op     *memproxy.Operation
+	draft  draft
 	cost   int // memories counted so far
-	// said is what the payload says of its content's layer and origin.
-	said origin.Claims
 }
 
 // Decode implements the gate's adapter.
@@ -32,6 +31,10 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
+	d.draft = draft{op: d.op, opt: &a.opt, layer: memproxy.Semantic}
+	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
+		d.draft.layer = memproxy.Episodic
+	}
 	if err := d.path(); err != nil {
 		return nil, err
 	}
@@ -41,12 +44,12 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if err := d.query(); err != nil {
 		return nil, err
 	}
-	p, err := a.payload(r, req, body)
+	p, err := newPayload(r, req, body, a.opt.MaxDepth)
 	if err != nil {
 		return nil, err
 	}
 	if p != nil {
-		d.doc, d.op.Parsed = p.doc, p
+		d.doc, d.draft.doc, d.op.Parsed = p.doc, p.doc, p
 	}
 	if err := d.body(p); err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func (d *decoding) settle() error {
 			return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
 		}
 	}
-	d.said.Settle(op)
+	d.draft.said.Settle(op)
 	d.govern()
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:
@@ -191,20 +194,25 @@ func anybody(op *memproxy.Operation, s shape) {
 	op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
+// draft is an Operation as far as a payload has been read.
+type draft struct {
+	op    *memproxy.Operation
+	opt   *Options
+	doc   *jsondoc.Doc
+	layer memproxy.Layer
+	// said is what the payload says of its content's layer and origin.
+	said origin.Claims
+}
+
 // as is an item of the payload's layer, without place and text.
-func (d *decoding) as(kind memproxy.ItemKind) memproxy.Item {
-	layer := memproxy.Semantic
-	if d.row.shape == chat || d.row.shape == batch || d.row.shape == gateway || d.row.shape == capture {
-		layer = memproxy.Episodic
-	}
-	return memproxy.Item{Kind: kind, Layer: layer}
+func (d *draft) as(kind memproxy.ItemKind) memproxy.Item {
+	return memproxy.Item{Kind: kind, Layer: d.layer}
 }
 
 // cased refuses names that readers could take for known ones ("metadata_" next to
 // "metadata", which the server takes for the same). Only what tools take is named
 // by their authors.
-func (d *decoding) cased(v *jsondoc.Value, pointer string) error {
-	names := d.a.names
+func cased(names *spelling.Names, v *jsondoc.Value, pointer string) error {
 	if strings.Contains(pointer, "json_schema") {
 		names = &spelling.Names{}
 	}

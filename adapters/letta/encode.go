@@ -17,7 +17,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if len(body) == 0 || r.shape == upload || !stamps.Needed(op) {
 		return body, req.Query, nil
 	}
-	p, err := a.parsed(r, req, body, op)
+	p, err := parsed(r, req, body, op, a.opt.MaxDepth)
 	if err != nil {
 		return nil, "", err
 	}
@@ -49,7 +49,7 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 	if r == nil {
 		return nil, errors.New("letta: no such route: " + rt.ID)
 	}
-	p, err := a.payload(r, req, body)
+	p, err := newPayload(r, req, body, a.opt.MaxDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 }
 
 // parsed is the body as Decode read it, or read anew if it is another.
-func (a *Adapter) parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation) (*payload, error) {
+func parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation, depth int) (*payload, error) {
 	if p, ok := op.Parsed.(*payload); ok && len(p.body) == len(body) && &p.body[0] == &body[0] {
 		return p, nil
 	}
-	return a.payload(r, req, body)
+	return newPayload(r, req, body, depth)
 }
 
 // patch stamps what a body has.

@@ -181,7 +181,7 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search {
 		return atBlock("GET", k.ID, nil)
 	}
 	q := memproxy.Request{Method: "GET", Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
-	if q.EscapedPath, q.Query = a.whole(memproxy.Route{}, k.ID); q.EscapedPath == "" {
+	if q.EscapedPath, q.Query = whole(memproxy.Route{}, k.ID); q.EscapedPath == "" {
 		return nil
 	}
 	return []memproxy.Search{{Request: q}}
@@ -201,7 +201,7 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // cannot be changed, so it cannot be put back either.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Kind == memproxy.TargetObject {
-		return a.restoreObject(to, now)
+		return restoreObject(a.routes, to, now)
 	}
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`

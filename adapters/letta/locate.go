@@ -25,7 +25,7 @@ const lookedAt = "10"
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
 	r := a.Row(rt.ID)
-	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && (inPath(rt, target) || KindOf(target) == TargetLabel) && a.answers(r, target) {
+	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && (inPath(rt, target) || KindOf(target) == TargetLabel) && r.answers(target) {
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
@@ -35,13 +35,13 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	}
 	out.EscapedPath, out.Query = place(rt, target)
 	if r != nil && (r.kind == memproxy.Correct || r.kind == memproxy.Attach || r.kind == memproxy.Forget || r.kind == memproxy.Admin) {
-		out.EscapedPath, out.Query = a.whole(rt, target)
+		out.EscapedPath, out.Query = whole(rt, target)
 	}
 	return out
 }
 
 // whole is where the server keeps a target with all that can be changed of it.
-func (a *Adapter) whole(rt memproxy.Route, target string) (path, query string) {
+func whole(rt memproxy.Route, target string) (path, query string) {
 	path, query = place(rt, target)
 	if KindOf(target) == TargetAgent {
 		query = included
@@ -104,7 +104,7 @@ func inPath(rt memproxy.Route, target string) bool {
 }
 
 // answers reports whether a read is itself what a target is located with.
-func (a *Adapter) answers(r *row, target string) bool {
+func (r *row) answers(target string) bool {
 	switch r.id {
 	case "letta.retrieve_core_memory_block", "letta.retrieve_block", "letta.retrieve_archive", "letta.retrieve_conversation",
 		"letta.retrieve_folder", "letta.retrieve_source", "letta.retrieve_group", "letta.retrieve_identity", "letta.retrieve_run":
@@ -144,7 +144,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }}
+	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.bodies.image(kind, v, doc) }}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {

@@ -46,29 +46,29 @@ func unordered() []string {
 }
 
 // image is what an object in an answer is, besides the text of a memory.
-func (a *Adapter) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
-	known := a.bodies[kind]
+func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
+	known := m[kind]
 	if v.Kind != jsondoc.Object {
 		return nil
 	}
 	c := memproxy.MemberChange{Set: map[string][]byte{}, Unordered: unordered()}
-	for _, m := range v.Members {
-		name := strings.TrimSuffix(m.Name, "_")
-		if ids, refs := references[m.Name]; refs && m.Value.Kind == jsondoc.Array {
+	for _, e := range v.Members {
+		name := strings.TrimSuffix(e.Name, "_")
+		if ids, refs := references[e.Name]; refs && e.Value.Kind == jsondoc.Array {
 			if _, sets := known[ids]; sets && v.Get(ids) == nil {
-				c.Set[ids] = idsIn(m.Value)
+				c.Set[ids] = idsIn(e.Value)
 			}
 			continue
 		}
-		_, sets := known[m.Name]
+		_, sets := known[e.Name]
 		if len(known) == 0 { // what the server's document does not know
 			sets = name != "created_at" && name != "updated_at"
 		}
 		if !sets && name == "metadata" {
 			_, sets = known["metadata"]
 		}
-		if sets && !running(m.Name) && m.Value.Kind != jsondoc.Null {
-			set(&c, kind, m, doc)
+		if sets && !running(e.Name) && e.Value.Kind != jsondoc.Null {
+			set(&c, kind, e, doc)
 		}
 	}
 	members, err := c.Over(nil)
@@ -263,10 +263,10 @@ func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool str
 const included = "include=agent.blocks&include=agent.tools&include=agent.sources&include=agent.identities&include=agent.tags"
 
 // settable are the members that an object of a kind can be given, and where.
-func (a *Adapter) settable(kind string) (path string, names map[string]bool) {
+func settable(rows *routes, kind string) (path string, names map[string]bool) {
 	for line := range strings.Lines(bodyTable) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		r := a.Row(id)
+		r := rows.Row(id)
 		if r == nil || r.method != "PATCH" || objectOf(r) != kind || strings.Count(r.path, "{") != 1 || !strings.HasSuffix(r.path, "_id}") {
 			continue
 		}
@@ -282,7 +282,7 @@ func (a *Adapter) settable(kind string) (path string, names map[string]bool) {
 // restoreObject is the request that gives an object the members of a version of
 // it, as far as they are others now. What runs and lists of messages are not
 // put back, nor what the server's route does not take.
-func (a *Adapter) restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	if err != nil {
 		return nil
@@ -292,7 +292,7 @@ func (a *Adapter) restoreObject(to memproxy.Version, now memproxy.Memory) []memp
 		return nil
 	}
 	kind := objectKind(to.ID)
-	path, takes := a.settable(kind)
+	path, takes := settable(rows, kind)
 	if path == "" {
 		return nil
 	}

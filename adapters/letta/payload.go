@@ -24,8 +24,8 @@ type payload struct {
 	document   part   // the part that is uploaded
 }
 
-// payload reads a body. Without one it is nil.
-func (a *Adapter) payload(r *row, req memproxy.Request, body []byte) (*payload, error) {
+// newPayload reads a body. Without one it is nil.
+func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload, error) {
 	boundary, err := media(r, req, body)
 	if err != nil || len(body) == 0 {
 		return nil, err
@@ -43,13 +43,13 @@ func (a *Adapter) payload(r *row, req memproxy.Request, body []byte) (*payload, 
 	if r.kind == memproxy.Recall {
 		read = jsondoc.Parse // nothing of it is stored
 	}
-	if p.doc, err = read(body[p.start:p.end], a.opt.MaxDepth); err != nil {
+	if p.doc, err = read(body[p.start:p.end], depth); err != nil {
 		return nil, err
 	}
 	if r.shape == file && p.doc.Root.Kind == jsondoc.String {
 		// Old clients send the file as a JSON string of JSON.
 		p.quoted = true
-		p.doc, err = jsondoc.ParseRequest([]byte(p.doc.Root.Text()), a.opt.MaxDepth)
+		p.doc, err = jsondoc.ParseRequest([]byte(p.doc.Root.Text()), depth)
 	}
 	return p, err
 }
@@ -221,11 +221,11 @@ func (d *decoding) fields(p part) error {
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
-		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemSteering))
+		wire.Add(d.op, ptr, string(p.data), d.draft.as(memproxy.ItemSteering))
 	case !utf8.Valid(p.data):
-		wire.Add(d.op, ptr, p.media, d.as(memproxy.ItemData))
+		wire.Add(d.op, ptr, p.media, d.draft.as(memproxy.ItemData))
 	case len(p.data) > 0:
-		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemMetadata))
+		wire.Add(d.op, ptr, string(p.data), d.draft.as(memproxy.ItemMetadata))
 	}
 	return nil
 }
@@ -260,12 +260,12 @@ func (d *decoding) document(p *payload) error {
 	}
 	one := p.document
 	if one.filename != "" {
-		wire.Add(d.op, "part:file/filename", one.filename, d.as(memproxy.ItemMetadata))
+		wire.Add(d.op, "part:file/filename", one.filename, d.draft.as(memproxy.ItemMetadata))
 	}
 	if plainText(one) {
-		wire.Add(d.op, "part:file", string(one.data), d.as(memproxy.ItemContent))
+		wire.Add(d.op, "part:file", string(one.data), d.draft.as(memproxy.ItemContent))
 	} else {
-		wire.Add(d.op, "part:file", one.media, d.as(memproxy.ItemData))
+		wire.Add(d.op, "part:file", one.media, d.draft.as(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 	return nil

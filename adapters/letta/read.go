@@ -41,7 +41,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
 	if !reads {
 		defer counted(rd, r)
-		f.image = func(kind string, v *jsondoc.Value) []byte { return a.image(kind, v, doc) }
+		f.image = func(kind string, v *jsondoc.Value) []byte { return a.bodies.image(kind, v, doc) }
 	}
 	if r.shape == search {
 		f.agent = rt.Params[searched]

@@ -28,7 +28,7 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 		return nil, nil
 	}
 	agent, conversation := where(rt, body)
-	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: a.memory})
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: a.bodies.memory})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) 
 	if args := doc.Root.Get("args"); args != nil && args.Kind == jsondoc.Object {
 		arguments = string(doc.Raw(args))
 	}
-	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: a.memory}, rt.Params["tool_name"], arguments)
+	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: a.bodies.memory}, rt.Params["tool_name"], arguments)
 	if run == nil {
 		return nil // and not a nil run that is no nil interface
 	}
@@ -57,13 +57,13 @@ func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) 
 
 // memory is a block or a passage of an agent's. Agents relabel and describe
 // blocks, too.
-func (a *Adapter) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
+func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
 	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
-	m := f.memory(v, "")
-	if KindOf(m.ID) == TargetBlock {
-		m.Members = a.image("block", v, doc)
+	out := f.memory(v, "")
+	if KindOf(out.ID) == TargetBlock {
+		out.Members = m.image("block", v, doc)
 	}
-	return m
+	return out
 }
 
 // where is the agent and the conversation that a route's request is about, as
@@ -163,16 +163,12 @@ func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (m
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	return watch(compensate.New(opt, a.lent()))
+	return watch(compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}))
 }
 
 // Rewatch implements the gate's compensator.
 func (a *Adapter) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return watch(compensate.Open(picture, a.lent()))
-}
-
-func (a *Adapter) lent() compensate.Tools {
-	return compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}
+	return watch(compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}))
 }
 
 func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {
