@@ -24,7 +24,6 @@ var (
 		"adapters/letta.Adapter":          38,
 		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
-		"adapters/letta/turn.Turn":        66,
 		"adapters/mem0.Adapter":           27,
 		"envoy/extproc.exchange":          38,
 		"gate.Admission":                  33,

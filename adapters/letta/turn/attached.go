@@ -82,63 +82,56 @@ func takesState(source string) bool {
 }
 
 // attached records which of the agent's tools are to be gated.
-func (t *Turn) attached(doc *jsondoc.Doc) error {
-	t.known = true
+func (s *toolset) attached(doc *jsondoc.Doc) error {
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
 		return errors.New("letta: an agent without its tools")
 	}
 	pauses := doc.Root.Get("agent_type").Text() == pausingLoop
-	if err := t.rules.read(doc); err != nil {
+	if err := s.rules.read(doc); err != nil {
 		return err
 	}
-	unseens := 0
+	unseens, writers := 0, 0
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
-		t.rules.available = append(t.rules.available, name)
+		s.rules.available = append(s.rules.available, name)
 		switch u := useOf(tool); {
 		case u == unseen:
 			unseens++
 			continue
 		case u == harmless:
 			continue
-		case !t.tools[name].search:
-			t.writers++
+		case !s.memory[name].search:
+			writers++
 		case !pauses: // its results are not filtered; it writes nothing
 			continue
 		}
-		t.server[name] = true
-		if err := t.shadow(doc, tool, name); err != nil {
+		s.server[name] = true
+		if err := s.shadow(doc, tool, name); err != nil {
 			return err
 		}
 	}
-	if t.writers > 0 && !pauses || unseens > 0 || followed(doc) || len(t.server) > 0 && t.rules.beyond {
+	if writers > 0 && !pauses || unseens > 0 || followed(doc) || len(s.server) > 0 && s.rules.beyond {
 		return memproxy.ErrUngated
 	}
-	if err := t.bound(doc, tools); err != nil {
-		return err
-	}
-	if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.server) == 0; t.asked {
-		t.pending(doc.Root.Get("pending_approval"))
-	}
-	return nil
+	return s.bound(doc, tools)
 }
 
 // bound shadows the agent's other tools as well where its rules look back at
 // what was called: the server forgets that at every pause.
-func (t *Turn) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
-	if len(t.server) == 0 || !t.rules.remember {
+func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
+	if len(s.server) == 0 || !s.rules.remember {
 		return nil
 	}
 	for _, tool := range tools.Elems {
 		name := tool.Get("name").Text()
-		if t.server[name] {
+		if s.server[name] {
 			continue
 		}
-		if err := t.shadow(doc, tool, name); err != nil {
+		if err := s.shadow(doc, tool, name); err != nil {
 			return err
 		}
-		t.free[name] = t.gated[name]
+		s.free[name] = s.gated[name]
 	}
 	return nil
 }
@@ -146,15 +139,15 @@ func (t *Turn) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 // shadow names a tool of the server's as a client tool, so that the server
 // pauses before it runs. One that a person is to approve by the agent's own
 // rules stays the caller's to approve.
-func (t *Turn) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
-	if slices.ContainsFunc(t.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
+func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
+	if slices.ContainsFunc(s.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
 		return nil // the caller runs its own in the server's place, or approves the server's: see pending
 	}
 	shadow, err := shadowOf(doc, tool, name)
 	if err != nil {
 		return err
 	}
-	t.gated[name] = !t.rules.asks(name)
-	t.shadowed = append(t.shadowed, shadow)
+	s.gated[name] = !s.rules.asks(name)
+	s.shadowed = append(s.shadowed, shadow)
 	return nil
 }

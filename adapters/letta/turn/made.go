@@ -68,12 +68,12 @@ type following struct {
 
 // foresee works out what the calls make that are about to run, one after the
 // other.
-func (t *Turn) foresee(calls []*call) {
-	t.let = following{was: t.there}
-	blocks := t.blocks
+func foresee(calls []*call, by *caller, s *sight) (l following) {
+	l.was = s.there
+	blocks := s.blocks
 	for _, c := range calls {
 		tool, known := memoryTools()[c.name]
-		if own := t.answerOf(c.id); !known || tool.search || tool.read != nil || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
+		if own := by.answerOf(c.id); !known || tool.search || tool.read != nil || !c.mine || c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
 		p := &passed{id: c.id}
@@ -84,10 +84,11 @@ func (t *Turn) foresee(calls []*call) {
 			}
 		}
 		p.blocks = writesBlocks(c.name)
-		if t.let.calls = append(t.let.calls, p); c.result != nil { // memproxy ran it itself
-			t.let.hear(c.id, c.result.Status, c.result.Return)
+		if l.calls = append(l.calls, p); c.result != nil { // memproxy ran it itself
+			l.hear(c.id, c.result.Status, c.result.Return)
 		}
 	}
+	return l
 }
 
 // hear takes what the server says of a call that it ran.
@@ -114,13 +115,13 @@ func (l *following) returns(m *jsondoc.Value) {
 // them do not tell.
 func settle(t *Turn) {
 	t.let.settled, t.let.unsure = true, slices.ContainsFunc(t.let.calls, func(p *passed) bool { return p.blocks && !p.sure() })
-	if t.let.unsure && !t.looking {
-		others := t.looks
-		t.look()
-		t.looks = append(t.looks, others...)
+	if t.let.unsure && !t.sight.looking {
+		others := t.sight.looks
+		t.sight.look(&t.opt, t.agent)
+		t.sight.looks = append(t.sight.looks, others...)
 	}
 	if slices.ContainsFunc(t.let.calls, (*passed).adds) {
-		t.looks = append(t.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(t *Turn, doc *jsondoc.Doc) {
+		t.sight.looks = append(t.sight.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.let.archive = append(t.let.archive, t.opt.memory(doc, e, t.agent))
 			}
@@ -142,8 +143,8 @@ func (t *Turn) Made() []memproxy.Edit {
 	switch {
 	case !l.unsure:
 		l.foreseen(nil, out)
-	case t.looked:
-		l.seen(t.there, out)
+	case t.sight.looked:
+		l.seen(t.sight.there, out)
 	}
 	for i, c := range slices.Backward(l.calls) { // the newest is the last call's
 		if !c.adds() {
@@ -254,7 +255,7 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, mine: true}}
 	if writesBlocks(tool) {
-		r.look()
+		r.sight.look(&r.opt, r.agent)
 	}
 	return r
 }
@@ -265,7 +266,7 @@ func (r *ToolRun) Whole(body []byte) error {
 	if err != nil {
 		return err
 	}
-	r.foresee([]*call{r.call})
+	r.let = foresee([]*call{r.call}, &r.caller, &r.sight)
 	r.let.hear("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
 	return nil
 }

@@ -122,7 +122,7 @@ func TestMade(t *testing.T) {
 		}
 		tn.wait(calls, "message-1")
 		answers(c.before)
-		tn.foresee(calls)
+		tn.let = foresee(calls, &tn.caller, &tn.sight)
 		for i, r := range c.calls {
 			if r.status != "" {
 				raw, err := json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}})
@@ -136,7 +136,7 @@ func TestMade(t *testing.T) {
 				tn.let.returns(doc.Root)
 			}
 		}
-		tn.calls = nil
+		tn.pause.calls = nil
 		if n, want := answers(c.after), min(len(c.after), 1)+min(len(c.archive), 1); n != want {
 			t.Errorf("%s: %d side requests afterwards, want %d", name, n, want)
 		}

@@ -25,18 +25,18 @@ type late struct {
 // asks reports whether a person is to be asked about a call before the server
 // runs a memory tool. A tool that the caller brought along is the caller's; a
 // search is ruled on when it is made.
-func (t *Turn) asks(c *call) bool {
-	gated, shadowed := t.gated[c.name]
-	return shadowed && !gated && t.server[c.name] && !t.tools[c.name].search && !t.opt.Recovers
+func (s *toolset) asks(c *call) bool {
+	gated, shadowed := s.gated[c.name]
+	return shadowed && !gated && s.server[c.name] && !s.memory[c.name].search && !s.recovers
 }
 
 // hides reports whether a call is answered by memproxy, so that the caller sees
 // no question.
-func (t *Turn) hides(c *call) bool { return t.gated[c.name] || t.refused[c.id] }
+func (s *toolset) hides(c *call) bool { return s.gated[c.name] || s.refused[c.id] }
 
 // asking reports whether calls wait to be ruled on before a person is asked.
-func (t *Turn) asking() bool {
-	return slices.ContainsFunc(t.calls, func(c *call) bool { return c.person })
+func (p *pause) asking() bool {
+	return slices.ContainsFunc(p.calls, func(c *call) bool { return c.person })
 }
 
 // Asked implements memproxy.Turn.
@@ -47,7 +47,7 @@ func (t *Turn) Asked() []memproxy.ToolCall {
 // Handed implements memproxy.Turn. In one pause all calls are answered at once:
 // where the caller has a say in any of them, the refused ones wait for that.
 func (t *Turn) Handed() ([][]byte, bool, error) {
-	if t.asking() {
+	if t.pause.asking() {
 		t.hand()
 	}
 	if len(t.out.late) == 0 {
@@ -55,59 +55,59 @@ func (t *Turn) Handed() ([][]byte, bool, error) {
 	}
 	l := t.out.late[0]
 	if l.message != l.doc.Root {
-		return nil, false, t.told()
+		return nil, false, t.out.told()
 	}
 	t.out.late = t.out.late[1:]
 	if n, ok := numberOf(l.doc); ok {
 		t.out.seq, t.out.said = n, true
 	}
-	shown, err := t.tell(l)
+	shown, err := t.out.tell(l)
 	return events(shown), len(t.out.late) > 0, err
 }
 
 // hand takes the rulings on what a person would be asked about.
 func (t *Turn) hand() {
 	others := false
-	for _, c := range t.calls {
+	for _, c := range t.pause.calls {
 		if c.person && c.ruled {
 			c.mine = true
-			t.refused[c.id] = true
+			t.tools.refused[c.id] = true
 		}
 		c.person = false
-		others = others || !c.mine && (t.requests > 0 || t.answerOf(c.id) == nil)
+		others = others || !c.mine && (t.requests > 0 || t.caller.answerOf(c.id) == nil)
 	}
 	switch {
 	case others:
-		t.calls, t.request, t.left = nil, "", ""
+		t.pause.calls, t.pause.request, t.pause.left = nil, "", ""
 	case t.requests > 0:
-		t.constrain()
+		t.tools.constrain(t.pause.calls)
 	}
 }
 
 // told puts what was not told yet of a pause in its place in the answer.
-func (t *Turn) told() error {
-	for i := len(t.out.late) - 1; i >= 0; i-- {
-		l := t.out.late[i]
-		shown, err := t.tell(l)
+func (s *stitched) told() error {
+	for i := len(s.late) - 1; i >= 0; i-- {
+		l := s.late[i]
+		shown, err := s.tell(l)
 		if err != nil {
 			return err
 		}
-		t.out.messages = slices.Insert(t.out.messages, l.at, shown...)
+		s.messages = slices.Insert(s.messages, l.at, shown...)
 	}
-	t.out.late = nil
+	s.late = nil
 	return nil
 }
 
 // untold are the events that were kept back of what is no pause.
-func (t *Turn) untold() ([][]byte, error) {
+func (s *stitched) untold() ([][]byte, error) {
 	var all []json.RawMessage
-	for _, l := range t.out.late {
-		shown, err := t.tell(l)
+	for _, l := range s.late {
+		shown, err := s.tell(l)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, shown...)
 	}
-	t.out.late = nil
+	s.late = nil
 	return events(all), nil
 }

@@ -21,23 +21,23 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *memory
-	if t.looked {
-		blocks = &memory{t.blocks}
+	if t.sight.looked {
+		blocks = &memory{t.sight.blocks}
 	}
-	for _, c := range t.calls {
+	for _, c := range t.pause.calls {
 		if c.ruled || !c.mine && !c.person {
 			continue
 		}
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
-		case t.free[c.name]: // only declined, when nobody else answers
+		case t.tools.free[c.name]: // only declined, when nobody else answers
 		case err != nil:
 			asked.Flaw = flawOf(err)
-		case t.tools[c.name].search:
-			asked.Search = t.direct(c)
+		case t.tools.memory[c.name].search:
+			asked.Search = c.direct(t.opt.Prefix, t.agent)
 		default:
-			asked.Operation, asked.Direct = op, t.direct(c)
+			asked.Operation, asked.Direct = op, c.direct(t.opt.Prefix, t.agent)
 		}
 		if wanted(c) {
 			out = append(out, asked)
@@ -55,7 +55,7 @@ func flawOf(err error) *memproxy.Malformed {
 
 // Rule takes a ruling.
 func (t *Turn) Rule(id string, d memproxy.Decision) {
-	for _, c := range t.calls {
+	for _, c := range t.pause.calls {
 		if c.id == id {
 			c.ruled, c.decision = true, d
 		}
@@ -67,27 +67,28 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 func (t *Turn) Next() ([]byte, error) {
 	t.requests++
 	first := t.requests == 1
-	if first && len(t.gated) == 0 && len(t.calls) == 0 {
+	if first && len(t.tools.gated) == 0 && len(t.pause.calls) == 0 {
 		return t.opt.Body, nil
 	}
-	limit := t.limit()
+	running := t.caller.runs(t.pause.calls)
+	limit := t.tools.rules.limit(t.pause.calls, running)
 	drop := []string{"client_tools", "include_return_message_types"}
-	tools, err := json.Marshal(append(slices.Clone(t.own), t.shadowed...))
+	tools, err := json.Marshal(append(slices.Clone(t.tools.own), t.tools.shadowed...))
 	if err != nil {
 		return nil, err
 	}
 	added := [][]byte{append([]byte(`"client_tools":`), tools...)}
 	runs := false
-	if len(t.calls) > 0 {
-		runs = t.owe()
-		messages, err := t.continued(first)
+	if len(t.pause.calls) > 0 {
+		t.out.owed, runs = t.caller.owe(t.pause.calls)
+		messages, err := t.caller.continued(first, &t.pause)
 		if err != nil {
 			return nil, err
 		}
 		drop = append(drop, "messages", "input")
 		added = append(added, append([]byte(`"messages":`), messages...))
 	}
-	n := t.stepsLeft(runs)
+	n := t.caller.stepsLeft(t.out.steps(), runs)
 	if first {
 		n = 0
 	}
@@ -98,26 +99,26 @@ func (t *Turn) Next() ([]byte, error) {
 		drop = append(drop, "max_steps")
 		added = append(added, strconv.AppendInt([]byte(`"max_steps":`), n, 10))
 	}
-	e := t.root.Edit()
-	e.Object(t.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
-	t.register()
-	t.foresee(t.calls)
-	t.calls, t.request = nil, ""
+	e := t.caller.root.Edit()
+	e.Object(t.caller.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
+	t.tools.rules.register(t.pause.calls, running)
+	t.let = foresee(t.pause.calls, &t.caller, &t.sight)
+	t.pause.calls, t.pause.request = nil, ""
 	return e.Apply(), nil
 }
 
 // stepsLeft is what is left of the caller's step budget; zero when the caller
 // set none. To run what was approved costs the server a step of its own.
-func (t *Turn) stepsLeft(runs bool) int64 {
-	v := t.root.Root.Get("max_steps")
+func (by *caller) stepsLeft(taken int64, runs bool) int64 {
+	v := by.root.Root.Get("max_steps")
 	if v == nil || v.Kind != jsondoc.Number {
 		return 0
 	}
-	n, err := strconv.ParseInt(string(t.root.Raw(v)), 10, 64)
+	n, err := strconv.ParseInt(string(by.root.Raw(v)), 10, 64)
 	if err != nil {
 		return 0
 	}
-	if n -= t.out.steps(); runs {
+	if n -= taken; runs {
 		n = max(0, n) + 1
 	}
 	return max(1, n)
@@ -126,12 +127,12 @@ func (t *Turn) stepsLeft(runs bool) int64 {
 // continued are the messages of a request that answers a pause. On the first request
 // what the caller has to say follows, without its own answers, which are
 // merged.
-func (t *Turn) continued(first bool) ([]byte, error) {
-	approval := map[string]any{"type": "approval", "approval_request_id": t.request}
+func (by *caller) continued(first bool, p *pause) ([]byte, error) {
+	approval := map[string]any{"type": "approval", "approval_request_id": p.request}
 	var answers []any
 	all := true
-	for _, c := range t.calls {
-		answer, yes := t.answerTo(c)
+	for _, c := range p.calls {
+		answer, yes := by.answerTo(c)
 		all = all && yes
 		answers = append(answers, answer)
 	}
@@ -139,15 +140,15 @@ func (t *Turn) continued(first bool) ([]byte, error) {
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
 	if first {
-		messages = append(messages, t.said()...)
+		messages = append(messages, by.said()...)
 	}
 	return json.Marshal(messages)
 }
 
 // answerTo is the answer to one call. What the gate denies stays denied
 // whatever the caller says; what it allows the caller may still deny.
-func (t *Turn) answerTo(c *call) (any, bool) {
-	own := t.answerOf(c.id)
+func (by *caller) answerTo(c *call) (any, bool) {
+	own := by.answerOf(c.id)
 	deny := func(reason string) (any, bool) {
 		return map[string]any{"type": "approval", "tool_call_id": c.id, "approve": false, "reason": reason}, false
 	}
@@ -184,15 +185,15 @@ func reasonOf(d memproxy.Decision) string {
 }
 
 // said are the caller's messages but for its answers to the pause.
-func (t *Turn) said() []any {
+func (by *caller) said() []any {
 	var out []any
-	if v := t.root.Root.Get("input"); v != nil {
-		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(t.root.Raw(v))})
+	if v := by.root.Root.Get("input"); v != nil {
+		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
 	}
-	if v := t.root.Root.Get("messages"); v != nil {
+	if v := by.root.Root.Get("messages"); v != nil {
 		for _, m := range v.Elems {
 			if !isAnswer(m) {
-				out = append(out, json.RawMessage(t.root.Raw(m)))
+				out = append(out, json.RawMessage(by.root.Raw(m)))
 			}
 		}
 	}
@@ -205,35 +206,35 @@ func (t *Turn) said() []any {
 func (t *Turn) paused(calls []*call, request string) {
 	mine, others, asks := false, false, false
 	for _, c := range calls {
-		c.mine, c.person = t.gated[c.name], t.asks(c)
+		c.mine, c.person = t.tools.gated[c.name], t.tools.asks(c)
 		mine, others, asks = mine || c.mine, others || !c.mine, asks || c.person
 	}
-	t.calls, t.request = nil, ""
+	t.pause.calls, t.pause.request = nil, ""
 	switch {
 	case asks:
 		t.wait(calls, request)
 	case mine && !others:
 		t.wait(calls, request)
-		t.constrain()
+		t.tools.constrain(t.pause.calls)
 	}
 }
 
 // wait takes calls that are to be answered.
 func (t *Turn) wait(calls []*call, request string) {
-	t.calls, t.request, t.looked, t.looking, t.looks = calls, request, false, false, nil
+	t.pause.calls, t.pause.request, t.sight.looked, t.sight.looking, t.sight.looks = calls, request, false, false, nil
 	for _, c := range calls {
 		switch {
 		case !c.mine && !c.person:
-		case t.free[c.name] && !t.opt.Recovers:
+		case t.tools.free[c.name] && !t.opt.Recovers:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case writesBlocks(c.name) && t.looks == nil && !t.opt.Recovers:
-			t.look()
+		case writesBlocks(c.name) && t.sight.looks == nil && !t.opt.Recovers:
+			t.sight.look(&t.opt, t.agent)
 		}
 	}
 	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
-		t.looks = append(t.looks, whole(t))
+		t.sight.looks = append(t.sight.looks, t.pause.whole(&t.opt, t.agent))
 	}
 }
 
 // Paused implements memproxy.Turn.
-func (t *Turn) Paused() bool { return len(t.calls) > 0 }
+func (t *Turn) Paused() bool { return len(t.pause.calls) > 0 }

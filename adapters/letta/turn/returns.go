@@ -21,37 +21,36 @@ type toolReturn struct {
 // owe notes the results of calls that the server does not run, and reports whether any
 // other is to run. A token stream of the server tells of results only when
 // something ran; the caller saw the calls, and is owed what came of them.
-func (t *Turn) owe() (runs bool) {
-	t.out.owed = nil
-	for _, c := range t.calls {
+func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
+	for _, c := range calls {
 		if c.mine && c.result != nil && !c.decision.Verdict.Stops() {
-			t.out.owed = append(t.out.owed, *c.result)
+			owed = append(owed, *c.result)
 			continue
 		}
 		if !c.mine || !c.decision.Verdict.Stops() {
-			answer := t.answerOf(c.id)
+			answer := by.answerOf(c.id)
 			runs = runs || answer == nil || answer.approves
 			continue
 		}
-		t.out.owed = append(t.out.owed, toolReturn{
+		owed = append(owed, toolReturn{
 			Type: "tool", Status: "error", ID: c.id, name: c.name, message: "message-" + c.decision.ID,
 			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
 		})
 	}
-	if runs || !t.root.True(t.root.Root.Get("stream_tokens")) {
-		t.out.owed = nil
+	if runs || !by.root.True(by.root.Root.Get("stream_tokens")) {
+		owed = nil
 	}
-	return runs
+	return owed, runs
 }
 
 // returned gives the owed results as an event once the answering request says
 // something else instead.
-func (t *Turn) returned(kind string, doc *jsondoc.Doc) [][]byte {
-	if len(t.out.owed) == 0 || kind == "ping" {
+func (s *stitched) returned(kind string, doc *jsondoc.Doc) [][]byte {
+	if len(s.owed) == 0 || kind == "ping" {
 		return nil
 	}
-	owed := t.out.owed
-	t.out.owed = nil
+	owed := s.owed
+	s.owed = nil
 	if kind == "tool_return_message" {
 		return nil
 	}
@@ -59,16 +58,16 @@ func (t *Turn) returned(kind string, doc *jsondoc.Doc) [][]byte {
 	var seq any
 	if n, ok := numberOf(doc); ok {
 		// It takes the number of the event before which it stands.
-		seq = n + t.out.shift
-		t.out.shift++
+		seq = n + s.shift
+		s.shift++
 	}
 	raw, err := json.Marshal(map[string]any{
 		"id": first.message, "date": doc.Root.Get("date").Text(), "name": first.name, "message_type": "tool_return_message",
-		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": t.run(doc.Root.Get("run_id").Text()),
+		"otid": first.message, "sender_id": nil, "step_id": nil, "is_err": nil, "seq_id": seq, "run_id": s.run(doc.Root.Get("run_id").Text()),
 		"tool_return": first.Return, "status": first.Status, "tool_call_id": first.ID, "stdout": nil, "stderr": nil, "tool_returns": owed,
 	})
 	if err != nil {
 		return nil // plain strings always marshal
 	}
-	return events(t.wanted("tool_return_message", raw))
+	return events(s.wanted("tool_return_message", raw))
 }

@@ -178,12 +178,12 @@ func (r *rules) requires() bool {
 
 // constrain denies the calls of a pause that the agent's rules do not let be
 // made, in the server's words.
-func (t *Turn) constrain() {
-	if !t.rules.remember || t.opt.Recovers {
+func (s *toolset) constrain(calls []*call) {
+	if !s.rules.remember || s.recovers {
 		return
 	}
-	valid := t.rules.valid()
-	for _, c := range t.calls {
+	valid := s.rules.valid()
+	for _, c := range calls {
 		if !slices.Contains(valid, c.name) {
 			c.ruled = true
 			c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{
@@ -194,10 +194,10 @@ func (t *Turn) constrain() {
 }
 
 // runs are the names of the calls that run once the pause is answered.
-func (t *Turn) runs() []string {
+func (by *caller) runs(calls []*call) []string {
 	var out []string
-	for _, c := range t.calls {
-		if own := t.answerOf(c.id); c.mine && c.decision.Verdict.Stops() || own != nil && !own.approves {
+	for _, c := range calls {
+		if own := by.answerOf(c.id); c.mine && c.decision.Verdict.Stops() || own != nil && !own.approves {
 			continue
 		}
 		out = append(out, c.name)
@@ -207,13 +207,13 @@ func (t *Turn) runs() []string {
 
 // register records the calls that the request runs, twice each, as the server
 // does.
-func (t *Turn) register() {
-	for _, name := range t.runs() {
-		t.rules.history = append(t.rules.history, name, name)
+func (r *rules) register(calls []*call, runs []string) {
+	for _, name := range runs {
+		r.history = append(r.history, name, name)
 	}
-	for _, c := range t.calls {
+	for _, c := range calls {
 		if c.result != nil {
-			t.rules.last = c.result.Return
+			r.last = c.result.Return
 		}
 	}
 }
@@ -222,23 +222,22 @@ func (t *Turn) register() {
 // Where the server would count a required call as missing that ran before a
 // pause, the request ends with the model's next word; where a call that memproxy
 // answers itself ends the turn, with the answer.
-func (t *Turn) limit() int64 {
-	runs := t.runs()
-	owed := t.rules.owed(append(slices.Clone(t.rules.history), runs...))
-	t.rules.ends = ""
-	if len(t.calls) > 0 && !owed && len(runs) == len(t.calls) {
-		ends := slices.ContainsFunc(runs, func(name string) bool { return t.rules.has("exit_loop", name) })
-		answered := slices.ContainsFunc(t.calls, func(c *call) bool { return c.result != nil })
-		if ends && (answered || t.rules.requires()) {
-			t.rules.ends = "tool_rule"
+func (r *rules) limit(calls []*call, runs []string) int64 {
+	owed := r.owed(append(slices.Clone(r.history), runs...))
+	r.ends = ""
+	if len(calls) > 0 && !owed && len(runs) == len(calls) {
+		ends := slices.ContainsFunc(runs, func(name string) bool { return r.has("exit_loop", name) })
+		answered := slices.ContainsFunc(calls, func(c *call) bool { return c.result != nil })
+		if ends && (answered || r.requires()) {
+			r.ends = "tool_rule"
 			return 1
 		}
 	}
-	if !t.rules.requires() || owed {
+	if !r.requires() || owed {
 		return 0
 	}
-	t.rules.ends = "end_turn"
-	if len(t.calls) > 0 {
+	r.ends = "end_turn"
+	if len(calls) > 0 {
 		return 2 // the calls, and the model's next word
 	}
 	return 1
@@ -246,17 +245,17 @@ func (t *Turn) limit() int64 {
 
 // reminds reports whether a message is the server's reminder of a required call
 // that it has forgotten was made.
-func (t *Turn) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
-	return t.rules.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
+func (r *rules) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
+	return r.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
 }
 
 // ruledOut says why a request ended that was the last by a rule.
-func (t *Turn) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
+func (r *rules) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
 	reason := stop.Get("stop_reason")
-	if is := reason.Text(); t.rules.ends == "" || is != "max_steps" && is != "end_turn" || is == t.rules.ends {
+	if is := reason.Text(); r.ends == "" || is != "max_steps" && is != "end_turn" || is == r.ends {
 		return doc, nil
 	}
 	e := doc.Edit()
-	e.Replace(reason, []byte(`"`+t.rules.ends+`"`))
+	e.Replace(reason, []byte(`"`+r.ends+`"`))
 	return jsondoc.Parse(e.Apply(), 0)
 }

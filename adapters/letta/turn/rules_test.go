@@ -212,7 +212,7 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 			got = unseen
 		case err != nil:
 			t.Fatal(err)
-		case len(turn.gated) > 0:
+		case len(turn.tools.gated) > 0:
 			got = gated
 		}
 		if got != tc.want {

@@ -18,12 +18,12 @@ func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.said }
 // background runs, and finds them by the ids that the caller gave its messages
 // as well.
 func (t *Turn) Names() []string {
-	if !t.root.True(t.root.Root.Get("background")) {
+	if !t.caller.root.True(t.caller.root.Root.Get("background")) {
 		return nil
 	}
-	place := Place(t.opt.Agent, t.opt.Conversation, t.root)
+	place := Place(t.opt.Agent, t.opt.Conversation, t.caller.root)
 	names := []string{place}
-	ids := otids(t.root)
+	ids := otids(t.caller.root)
 	for _, id := range ids {
 		names = append(names, ByOtid(place, id))
 	}
@@ -79,14 +79,14 @@ func otids(doc *jsondoc.Doc) []string {
 
 // run records the id of a request's run and returns the first's. What is no id
 // counts for none.
-func (t *Turn) run(id string) (first string) {
-	if plainID(id) && !slices.Contains(t.out.chain, id) {
-		t.out.chain = append(t.out.chain, id)
+func (s *stitched) run(id string) (first string) {
+	if plainID(id) && !slices.Contains(s.chain, id) {
+		s.chain = append(s.chain, id)
 	}
-	if len(t.out.chain) == 0 {
+	if len(s.chain) == 0 {
 		return id
 	}
-	return t.out.chain[0]
+	return s.chain[0]
 }
 
 // plainID reports whether an id can stand in JSON and in a path as it is.
@@ -107,17 +107,17 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 
 // number gives an event the run of the first request and a number after those of
 // the requests before. An event that has both already comes back as it is.
-func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
+func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	e := doc.Edit()
-	if is := id.Text(); plainID(is) && is != t.run(is) {
-		e.Replace(id, strconv.AppendQuote(nil, t.run(is)))
+	if is := id.Text(); plainID(is) && is != s.run(is) {
+		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 	}
 	n, ok := numberOf(doc)
-	if t.out.said = ok; ok {
-		t.out.seq = n + t.out.shift
-		if t.out.shift > 0 {
-			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, t.out.seq, 10))
+	if s.said = ok; ok {
+		s.seq = n + s.shift
+		if s.shift > 0 {
+			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))
 		}
 	}
 	if e.Empty() {
@@ -127,13 +127,13 @@ func (t *Turn) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 }
 
 // sameRun gives the messages of a whole answer the run of the first request.
-func (t *Turn) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
+func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
 	if list := doc.Root.Get("messages"); list != nil {
 		for _, m := range list.Elems {
 			id := m.Get("run_id")
-			if is := id.Text(); plainID(is) && is != t.run(is) {
-				e.Replace(id, strconv.AppendQuote(nil, t.run(is)))
+			if is := id.Text(); plainID(is) && is != s.run(is) {
+				e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func reserved(root *jsondoc.Value) []string {
 
 // direct is a call as a request for the same tool from outside, without what
 // is reserved.
-func (t *Turn) direct(c *call) *memproxy.Search {
+func (c *call) direct(prefix, agent string) *memproxy.Search {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		e := doc.Edit()
@@ -44,8 +44,8 @@ func (t *Turn) direct(c *call) *memproxy.Search {
 	}
 	return &memproxy.Search{
 		Request: memproxy.Request{
-			Method: "POST", Path: t.opt.Prefix + "/agents/" + t.agent + "/tools/" + c.name + "/run",
-			EscapedPath: t.opt.Prefix + "/agents/" + t.agent + "/tools/" + c.name + "/run",
+			Method: "POST", Path: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
+			EscapedPath: prefix + "/agents/" + agent + "/tools/" + c.name + "/run",
 		},
 		Body: slices.Concat([]byte(`{"args":`), args, []byte("}")),
 	}
@@ -54,7 +54,7 @@ func (t *Turn) direct(c *call) *memproxy.Search {
 // Result implements memproxy.Turn. The agent gets what a search found, as
 // JSON, whatever it was in the server's own language.
 func (t *Turn) Result(id string, found memproxy.Reply) {
-	for _, c := range t.calls {
+	for _, c := range t.pause.calls {
 		if c.id == id {
 			c.result = resultOf(c, found)
 		}

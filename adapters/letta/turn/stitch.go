@@ -11,6 +11,10 @@ import (
 
 // stitched is one answer made of several requests'.
 type stitched struct {
+	tools *toolset
+	let   *following
+	types []string // include_return_message_types, or nil
+
 	last     []byte // the last whole answer
 	messages []json.RawMessage
 	usage    map[string]int64
@@ -93,10 +97,10 @@ func (t *Turn) Whole(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if doc, err = t.sameRun(doc); err != nil {
+	if doc, err = t.out.sameRun(doc); err != nil {
 		return err
 	}
-	if doc, err = t.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
+	if doc, err = t.tools.rules.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
 		return err
 	}
 	t.out.requests++
@@ -108,31 +112,31 @@ func (t *Turn) Whole(body []byte) error {
 		for _, m := range list.Elems {
 			if m.Get("message_type").Text() == "approval_request_message" {
 				calls, request = callsOf(m), m.Get("id").Text()
-				if slices.ContainsFunc(calls, t.asks) {
+				if slices.ContainsFunc(calls, t.tools.asks) {
 					t.out.late = append(t.out.late, late{doc: doc, message: m, at: len(t.out.messages)})
 					continue
 				}
 			}
-			shown, err := t.shown(doc, m)
+			shown, err := t.out.shown(doc, m)
 			if err != nil {
 				return err
 			}
 			t.out.messages = append(t.out.messages, shown...)
 		}
 	}
-	t.calls = nil
+	t.pause.calls = nil
 	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
 		t.paused(calls, request)
 	}
-	if !t.asking() {
-		return t.told()
+	if !t.pause.asking() {
+		return t.out.told()
 	}
 	return nil
 }
 
 // Answer is the whole answer: the last request's, with the messages of all.
 func (t *Turn) Answer() ([]byte, error) {
-	if t.out.requests == 1 && len(t.gated) == 0 {
+	if t.out.requests == 1 && len(t.tools.gated) == 0 {
 		return t.out.last, nil
 	}
 	doc, err := jsondoc.Parse(t.out.last, 0)
@@ -159,43 +163,43 @@ func (t *Turn) Answer() ([]byte, error) {
 
 // shown is a message as the caller sees it: a pause of the gate's is an
 // ordinary tool call, what the caller did not ask for is left out.
-func (t *Turn) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
+func (s *stitched) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
 	kind := m.Get("message_type").Text()
-	if t.reminds(doc, m) {
+	if s.tools.rules.reminds(doc, m) {
 		return nil, nil
 	}
 	if kind == "tool_return_message" {
-		t.rules.last = m.Get("tool_return").Text()
-		t.let.returns(m)
+		s.tools.rules.last = m.Get("tool_return").Text()
+		s.let.returns(m)
 	}
 	if kind != "approval_request_message" {
-		return t.wanted(kind, doc.Raw(m)), nil
+		return s.wanted(kind, doc.Raw(m)), nil
 	}
 	calls := callsOf(m)
-	mine := slices.ContainsFunc(calls, t.hides)
-	others := slices.ContainsFunc(calls, func(c *call) bool { return !t.hides(c) })
+	mine := slices.ContainsFunc(calls, s.tools.hides)
+	others := slices.ContainsFunc(calls, func(c *call) bool { return !s.tools.hides(c) })
 	if !mine {
-		return t.wanted(kind, doc.Raw(m)), nil
+		return s.wanted(kind, doc.Raw(m)), nil
 	}
 	var out []json.RawMessage
-	called, err := t.part(doc, m, "tool_call_message", true)
+	called, err := s.tools.part(doc, m, "tool_call_message", true)
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, t.wanted("tool_call_message", called)...)
+	out = append(out, s.wanted("tool_call_message", called)...)
 	if others {
-		asked, err := t.part(doc, m, kind, false)
+		asked, err := s.tools.part(doc, m, kind, false)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, t.wanted(kind, asked)...)
+		out = append(out, s.wanted(kind, asked)...)
 	}
 	return out, nil
 }
 
 // part is an approval request with the calls that are the gate's, or those
 // that are not, under another type.
-func (t *Turn) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) ([]byte, error) {
+func (s *toolset) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) ([]byte, error) {
 	sub, err := jsondoc.Parse(doc.Raw(m), 0)
 	if err != nil {
 		return nil, err
@@ -206,7 +210,7 @@ func (t *Turn) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) 
 	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
 		var kept *jsondoc.Value
 		e.Array(list, func(i int) bool {
-			drop := t.hides(callOf(list.Elems[i])) != mine
+			drop := s.hides(callOf(list.Elems[i])) != mine
 			if !drop && kept == nil {
 				kept = list.Elems[i]
 			}
@@ -222,8 +226,8 @@ func (t *Turn) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) 
 
 // wanted applies the caller's include_return_message_types, which is not sent
 // on: it could hide the pause.
-func (t *Turn) wanted(kind string, raw []byte) []json.RawMessage {
-	if t.types != nil && !slices.Contains(t.types, kind) {
+func (s *stitched) wanted(kind string, raw []byte) []json.RawMessage {
+	if s.types != nil && !slices.Contains(s.types, kind) {
 		return nil
 	}
 	return []json.RawMessage{raw}

@@ -33,8 +33,8 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 		return [][]byte{event}, nil // not the format: nothing in it is a pause
 	}
 	kind := doc.Root.Get("message_type").Text()
-	owed := t.returned(kind, doc)
-	numbered, err := t.number(doc)
+	owed := t.out.returned(kind, doc)
+	numbered, err := t.out.number(doc)
 	if err != nil {
 		return nil, err
 	}
@@ -49,32 +49,37 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	switch kind {
 	case "stop_reason":
 		reason := doc.Root.Get("stop_reason").Text()
-		ended, err := t.ruledOut(doc, doc.Root)
+		ended, err := t.tools.rules.ruledOut(doc, doc.Root)
 		if err == nil && ended != doc {
 			event = dataEvent(ended.Src)
 		}
-		t.stopped(event, reason)
-		if err != nil || t.asking() {
+		calls, request := t.out.stopped(event)
+		t.pause.calls = nil
+		if reason == "requires_approval" {
+			t.paused(calls, request)
+		}
+		t.out.pieces = false
+		if err != nil || t.pause.asking() {
 			return nil, err
 		}
-		return t.untold()
+		return t.out.untold()
 	case "usage_statistics":
 		t.out.use = data
 		t.out.add(doc, doc.Root)
 		return nil, nil
 	case "approval_request_message":
-		return t.pause(event, doc)
+		return t.out.pause(event, doc)
 	case "ping":
 		return [][]byte{event}, nil
 	default:
-		if t.reminds(doc, doc.Root) {
+		if t.tools.rules.reminds(doc, doc.Root) {
 			return nil, nil
 		}
 		if kind == "tool_return_message" {
-			t.rules.last = doc.Root.Get("tool_return").Text()
+			t.tools.rules.last = doc.Root.Get("tool_return").Text()
 			t.let.returns(doc.Root)
 		}
-		if t.types != nil && !slices.Contains(t.types, kind) {
+		if t.out.types != nil && !slices.Contains(t.out.types, kind) {
 			return nil, nil
 		}
 		return [][]byte{event}, nil
@@ -102,84 +107,81 @@ func dataEvent(data []byte) []byte {
 	return append(append([]byte("data: "), data...), "\n\n"...)
 }
 
-// stopped ends a request.
-func (t *Turn) stopped(event []byte, reason string) {
-	t.out.requests++
-	t.out.stop, t.out.shift = event, t.out.seq
-	calls := make([]*call, len(t.out.order))
-	for i, id := range t.out.order {
-		calls[i] = t.out.partial[id]
+// stopped ends a request. It returns the calls of its pause, and the id of their
+// message.
+func (s *stitched) stopped(event []byte) (calls []*call, request string) {
+	s.requests++
+	s.stop, s.shift = event, s.seq
+	calls = make([]*call, len(s.order))
+	for i, id := range s.order {
+		calls[i] = s.partial[id]
 		calls[i].arguments, calls[i].pieces = string(calls[i].pieces), nil
 	}
-	request := t.out.request
-	t.out.partial, t.out.order, t.out.request, t.out.kept = nil, nil, "", 0
-	t.calls = nil
-	if reason == "requires_approval" {
-		t.paused(calls, request)
-	}
-	t.out.pieces = false
+	request = s.request
+	s.partial, s.order, s.request, s.kept = nil, nil, "", 0
+	return calls, request
 }
 
 // pause passes a pause on as the caller sees it, whole or a fragment of one.
-func (t *Turn) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
-	if t.out.partial == nil {
-		t.out.partial = map[string]*call{}
+func (s *stitched) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
+	if s.partial == nil {
+		s.partial = map[string]*call{}
 	}
-	t.out.request = doc.Root.Get("id").Text()
+	s.request = doc.Root.Get("id").Text()
 	list := doc.Root.Get("tool_calls")
 	whole := list != nil && list.Kind == jsondoc.Array
 	l := late{doc: doc, message: doc.Root, fragment: !whole}
-	t.out.pieces = t.out.pieces || l.fragment
+	s.pieces = s.pieces || l.fragment
 	for _, c := range callsOf(doc.Root) {
-		l.calls = append(l.calls, t.fragment(c))
+		l.calls = append(l.calls, s.fragment(c))
 	}
-	late := len(t.out.late) > 0 || slices.ContainsFunc(l.calls, t.asks)
+	late := len(s.late) > 0 || slices.ContainsFunc(l.calls, s.tools.asks)
 	if late {
-		t.out.kept += len(doc.Src)
+		s.kept += len(doc.Src)
 	}
-	if t.out.kept > maxKept {
+	if s.kept > maxKept {
 		return nil, errPieces
 	}
 	if late {
-		t.out.late = append(t.out.late, l)
+		s.late = append(s.late, l)
 		return nil, nil
 	}
-	shown, err := t.tell(l)
+	shown, err := s.tell(l)
 	return events(shown), err
 }
 
 // tell is a message or a fragment of a pause as the caller sees it.
-func (t *Turn) tell(l late) ([]json.RawMessage, error) {
+func (s *stitched) tell(l late) ([]json.RawMessage, error) {
 	doc := l.doc
 	switch {
 	case !l.fragment:
-		return t.shown(doc, l.message)
-	case !slices.ContainsFunc(l.calls, t.hides):
-		return t.wanted("approval_request_message", doc.Src), nil
+		return s.shown(doc, l.message)
+	case !slices.ContainsFunc(l.calls, s.tools.hides):
+		return s.wanted("approval_request_message", doc.Src), nil
 	}
 	// A fragment of one call, whose name came in the first.
 	e := doc.Edit()
 	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
-	return t.wanted("tool_call_message", e.Apply()), nil
+	return s.wanted("tool_call_message", e.Apply()), nil
 }
 
 // fragment adds a fragment to its call and returns that.
-func (t *Turn) fragment(f *call) *call {
+func (s *stitched) fragment(f *call) *call {
 	id := f.id
-	if id == "" && len(t.out.order) > 0 {
-		id = t.out.order[len(t.out.order)-1]
+	if id == "" && len(s.order) > 0 {
+		id = s.order[len(s.order)-1]
 	}
-	c := t.out.partial[id]
+	c := s.partial[id]
 	if c == nil {
 		c = &call{id: id}
-		t.out.partial[id] = c
-		t.out.order = append(t.out.order, id)
+		s.partial[id] = c
+		s.order = append(s.order, id)
 	}
 	if c.name == "" {
 		c.name = f.name
 	}
 	c.pieces = append(c.pieces, f.arguments...)
-	t.out.kept += len(f.arguments)
+	s.kept += len(f.arguments)
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // The loop that can be made to pause by naming client tools.
@@ -32,37 +31,47 @@ type Options struct {
 
 // Turn is one turn of an agent. It implements memproxy.Turn.
 type Turn struct {
-	opt   Options
-	tools map[string]memoryTool
-	root  *jsondoc.Doc
-	rules rules
+	opt    Options
+	caller caller
+	tools  toolset
+	sight  sight
 
-	agent    string
-	known    bool // the agent was asked for
-	shadowed []json.RawMessage
-	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
-	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
-	refused  map[string]bool // calls that a person would have been asked about, by id
-	looks    []look          // what is to be asked for before the calls are ruled on
-	blocks   []selfedit.Block
-	there    []memproxy.Memory // the blocks, as the gate knows them
-	looked   bool              // the blocks are known
-	looking  bool              // they are asked for
-	server   map[string]bool   // attached memory tools, shadowed or not
-	writers  int               // how many of them write
-	asked    bool              // the conversation was asked what it waits for
-	own      []json.RawMessage
-	types    []string // include_return_message_types, or nil
+	agent string
+	known bool // the agent was asked for
+	asked bool // the conversation was asked what it waits for
 
-	calls    []*call // of the pause that is to be answered, in order
-	request  string  // id of its message
-	left     string  // the run that left the pause behind, until it was asked about
+	pause    pause // that is to be answered
 	requests int
 
 	let following // the calls of the last request
 
-	out   stitched
+	out stitched
+}
+
+// caller is the request that started the turn.
+type caller struct {
+	root  *jsondoc.Doc
 	given []given // the caller's own answers to a pause
+}
+
+// toolset are the tools of the agent, and those that are named to it.
+type toolset struct {
+	memory   map[string]memoryTool
+	rules    rules
+	recovers bool
+	own      []json.RawMessage // the caller's
+	shadowed []json.RawMessage
+	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
+	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
+	server   map[string]bool // attached memory tools, shadowed or not
+	refused  map[string]bool // calls that a person would have been asked about, by id
+}
+
+// pause are the calls that wait, in order.
+type pause struct {
+	calls   []*call
+	request string // id of their message
+	left    string // the run that left the pause behind, until it was asked about
 }
 
 // call is one tool call that waits.
@@ -82,18 +91,21 @@ func New(opt Options) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{opt: opt, tools: memoryTools(), root: doc, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{}, agent: opt.Agent}
+	t := &Turn{opt: opt, caller: caller{root: doc}, agent: opt.Agent, tools: toolset{
+		memory: memoryTools(), recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
+	}}
+	t.out.tools, t.out.let = &t.tools, &t.let
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
 	if v := doc.Root.Get("include_return_message_types"); v != nil {
 		for _, e := range v.Elems {
-			t.types = append(t.types, e.Text())
+			t.out.types = append(t.out.types, e.Text())
 		}
 	}
 	if v := doc.Root.Get("client_tools"); v != nil {
 		for _, e := range v.Elems {
-			t.own = append(t.own, doc.Raw(e))
+			t.tools.own = append(t.tools.own, doc.Raw(e))
 		}
 	}
 	return t, nil
@@ -126,10 +138,10 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return get(t.opt.Prefix+"/agents/"+t.agent, "include=agent.tools&include=agent.pending_approval&include=agent.managed_group"), true
 	case !t.asked:
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
-	case t.left != "":
-		return get(t.opt.Prefix+"/runs/"+t.left, ""), true
-	case len(t.looks) > 0:
-		return t.looks[0].request, true
+	case t.pause.left != "":
+		return get(t.opt.Prefix+"/runs/"+t.pause.left, ""), true
+	case len(t.sight.looks) > 0:
+		return t.sight.looks[0].request, true
 	}
 	return memproxy.Request{}, false
 }
@@ -141,11 +153,11 @@ func get(path, query string) memproxy.Request {
 // Prepared takes the answer to Prepare.
 func (t *Turn) Prepared(r memproxy.Reply) error {
 	switch {
-	case t.left != "" && t.known && t.asked:
-		t.leftBehind(r)
+	case t.pause.left != "" && t.known && t.asked:
+		t.pause.leftBehind(r)
 		return nil
 	case t.known && t.asked:
-		return t.seen(r)
+		return t.sight.seen(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.
@@ -167,21 +179,21 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 		return nil
 	}
 	if !t.known {
-		return t.attached(doc)
+		t.known = true
+		if err := t.tools.attached(doc); err != nil {
+			return err
+		}
+		if t.asked = t.opt.Conversation == "" || t.opt.Conversation == "default" || len(t.tools.server) == 0; t.asked {
+			t.pending(doc.Root.Get("pending_approval"))
+		}
+		return nil
 	}
 	t.asked = true
-	t.lastPause(doc)
+	t.pending(pauseOf(doc.Root))
 	return nil
 }
 
-// lastPause finds the pause that a conversation's newest messages end in.
-func (t *Turn) lastPause(doc *jsondoc.Doc) {
-	if m := pauseOf(doc.Root); m != nil {
-		t.pending(m)
-	}
-}
-
-// pauseOf is the pause that messages, the newest first, begin with, or nil.
+// pauseOf is the pause that a conversation's messages, the newest first, begin with, or nil.
 func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 	for _, m := range list.Elems {
 		switch m.Get("message_type").Text() {
@@ -243,12 +255,12 @@ func (t *Turn) pending(p *jsondoc.Value) {
 		return
 	}
 	calls := callsOf(p)
-	t.answers(calls)
+	t.caller.answers(calls)
 	mine, open := false, false
 	for _, c := range calls {
-		answer := t.answerOf(c.id)
-		c.mine = t.gated[c.name] || t.server[c.name] && answer != nil && answer.approves
-		c.person = answer == nil && t.asks(c)
+		answer := t.caller.answerOf(c.id)
+		c.mine = t.tools.gated[c.name] || t.tools.server[c.name] && answer != nil && answer.approves
+		c.person = answer == nil && t.tools.asks(c)
 		mine, open = mine || c.mine || c.person, open || !c.mine && !c.person && answer == nil
 	}
 	if !mine || open {
@@ -256,20 +268,20 @@ func (t *Turn) pending(p *jsondoc.Value) {
 	}
 	t.wait(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
-		t.left = id
+		t.pause.left = id
 	}
 }
 
 // leftBehind takes the answer about the run that left a pause behind. What a
 // cancelled run was about to write is not written. A run that nobody knows
 // any more was not cancelled, for all that is known.
-func (t *Turn) leftBehind(r memproxy.Reply) {
-	t.left = ""
+func (p *pause) leftBehind(r memproxy.Reply) {
+	p.left = ""
 	doc, err := jsondoc.Parse(r.Body, 0)
 	if r.Status != 200 || err != nil || doc.Root.Get("status").Text() != "cancelled" {
 		return
 	}
-	for _, c := range t.calls {
+	for _, c := range p.calls {
 		if c.person {
 			continue // it is the person's, or the policy's
 		}
@@ -285,10 +297,10 @@ type given struct {
 	approves bool
 }
 
-func (t *Turn) answerOf(id string) *given {
-	for i := range t.given {
-		if t.given[i].id == id {
-			return &t.given[i]
+func (by *caller) answerOf(id string) *given {
+	for i := range by.given {
+		if by.given[i].id == id {
+			return &by.given[i]
 		}
 	}
 	return nil
@@ -296,8 +308,8 @@ func (t *Turn) answerOf(id string) *given {
 
 // answers records the caller's own answers. The older form speaks of all
 // calls at once.
-func (t *Turn) answers(calls []*call) {
-	messages := t.root.Root.Get("messages")
+func (by *caller) answers(calls []*call) {
+	messages := by.root.Root.Get("messages")
 	if messages == nil {
 		return
 	}
@@ -311,12 +323,12 @@ func (t *Turn) answers(calls []*call) {
 				continue
 			}
 			for _, e := range v.Elems {
-				t.give(e.Get("tool_call_id").Text(), t.root.Raw(e), t.yes(e.Get("approve")))
+				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.yes(e.Get("approve")))
 			}
 		}
 		if v := m.Get("approve"); v != nil && v.Kind != jsondoc.Null {
 			for _, c := range calls {
-				t.give(c.id, nil, t.yes(v))
+				by.give(c.id, nil, by.yes(v))
 			}
 		}
 	}
@@ -324,18 +336,18 @@ func (t *Turn) answers(calls []*call) {
 
 // give notes an answer. Of two to one call the first is the one that is sent
 // on, and either may approve: servers differ in which they take.
-func (t *Turn) give(id string, raw json.RawMessage, approves bool) {
-	if a := t.answerOf(id); a != nil {
+func (by *caller) give(id string, raw json.RawMessage, approves bool) {
+	if a := by.answerOf(id); a != nil {
 		a.approves = a.approves || approves
 		return
 	}
-	t.given = append(t.given, given{id, raw, approves})
+	by.given = append(by.given, given{id, raw, approves})
 }
 
 // yes reports whether a value may be taken for true: the server reads "true",
 // "yes" and 1 like it.
-func (t *Turn) yes(v *jsondoc.Value) bool {
-	return v != nil && v.Kind != jsondoc.Null && !t.root.False(v)
+func (by *caller) yes(v *jsondoc.Value) bool {
+	return v != nil && v.Kind != jsondoc.Null && !by.root.False(v)
 }
 
 // isAnswer reports whether a message answers a pause, in any of the forms that

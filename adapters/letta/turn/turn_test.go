@@ -78,14 +78,14 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 	}
 }
 
-const pause = `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_call":{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"},"tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":2,"context_tokens":7}}`
+const pausedAnswer = `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_call":{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"},"tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":2,"context_tokens":7}}`
 
 // What is answered: exactly the calls that wait, with the ruling, and the
 // caller's step budget less what was used.
 func TestTheNextRequestAnswers(t *testing.T) {
 	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
 	request(t, turn)
-	if err := turn.Whole([]byte(pause)); err != nil {
+	if err := turn.Whole([]byte(pausedAnswer)); err != nil {
 		t.Fatal(err)
 	}
 	calls := turn.Waiting()
@@ -139,7 +139,7 @@ func FuzzEvent(f *testing.F) {
 					continue
 				}
 				for _, c := range callsOf(doc.Root) {
-					if turn.gated[c.name] {
+					if turn.tools.gated[c.name] {
 						t.Errorf("%q shows %q", ev, o)
 					}
 				}
