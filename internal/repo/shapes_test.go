@@ -22,7 +22,6 @@ const (
 var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter":          38,
-		"adapters/letta/compensate.Watch": 43,
 		"adapters/letta/embedded.Backend": 43,
 		"adapters/mem0.Adapter":           27,
 		"envoy/extproc.exchange":          38,

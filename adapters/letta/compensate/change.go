@@ -8,9 +8,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// difference is between the memory before a run and after it.
+type difference struct {
+	opt           *Options
+	before, after *picture
+}
+
 // Changes implements memproxy.Watch: first what blocks say, then who has them,
 // then the archives.
 func (w *Watch) Changes() []memproxy.Change {
+	d := difference{&w.opt, w.base, w.now}
 	var out []memproxy.Change
 	add := func(c memproxy.Change) {
 		if !w.accepted[c.Key] {
@@ -19,7 +26,7 @@ func (w *Watch) Changes() []memproxy.Change {
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.now.Blocks)) {
 		if before, after := w.base.Blocks[id], w.now.Blocks[id]; before != nil && before.all() != after.all() {
-			add(w.rewritten(before, after))
+			add(d.rewritten(before, after))
 		}
 	}
 	for _, a := range w.now.Agents {
@@ -29,15 +36,15 @@ func (w *Watch) Changes() []memproxy.Change {
 		}
 		for _, id := range a.Blocks {
 			if !before.has(id) {
-				add(w.attached(a, w.now.Blocks[id]))
+				add(d.attached(a, w.now.Blocks[id]))
 			}
 		}
 		for _, id := range before.Blocks {
 			if !a.has(id) {
-				add(w.detached(a, w.base.Blocks[id]))
+				add(d.detached(a, w.base.Blocks[id]))
 			}
 		}
-		w.archived(before, a, add)
+		d.archived(before, a, add)
 	}
 	return out
 }
@@ -51,20 +58,20 @@ func (w *Watch) Cut() bool {
 func (w *Watch) Accept(key string) { w.accepted[key] = true }
 
 // archived are the differences of an agent's archive.
-func (w *Watch) archived(before, after *agent, add func(memproxy.Change)) {
+func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {
 		p := &after.Passages[i]
 		old := before.passage(p.ID)
 		first := before.oldest()
 		switch {
-		case old == nil && !before.holds(p) && w.there(archiveList, p.Archive):
+		case old == nil && !before.holds(p) && d.there(archiveList, p.Archive):
 			// Of an archive that somebody attached to the agent: it may be anybody's.
 		case old == nil && lacks(before, after, p.Text):
 			// One that was put back, under another id.
 		case old != nil && old.Text != p.Text:
-			add(w.replaced(after, old, p))
+			add(d.replaced(after, old, p))
 		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
-			add(w.learned(after, p))
+			add(d.learned(after, p))
 		}
 	}
 	for i := range before.Passages {
@@ -74,7 +81,7 @@ func (w *Watch) archived(before, after *agent, add func(memproxy.Change)) {
 		}
 		// One that lies further back than this look went may still be there.
 		if last := after.oldest(); after.passage(p.ID) == nil && !lacks(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
-			add(w.forgotten(after, p))
+			add(d.forgotten(after, p))
 		}
 	}
 }
@@ -85,7 +92,7 @@ func lacks(has, not *agent, text string) bool {
 	return slices.ContainsFunc(has.Passages, func(p passage) bool { return p.Text == text && not.passage(p.ID) == nil })
 }
 
-func (w *Watch) operation(kind memproxy.Kind, cost int, target string, items ...memproxy.Item) *memproxy.Operation {
+func (d *difference) operation(kind memproxy.Kind, cost int, target string, items ...memproxy.Item) *memproxy.Operation {
 	for i := range items {
 		items[i].Role, items[i].Layer, items[i].Inferred = "assistant", memproxy.Semantic, true
 		if items[i].Kind == "" {
@@ -93,9 +100,9 @@ func (w *Watch) operation(kind memproxy.Kind, cost int, target string, items ...
 		}
 	}
 	return &memproxy.Operation{
-		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: w.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,
-		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{w.opt.Agent}, Pointer: "path:agent_id", Pins: true}},
-		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: w.opt.Agent, Pointer: "path:agent_id"}},
+		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: d.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,
+		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{d.opt.Agent}, Pointer: "path:agent_id", Pins: true}},
+		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: d.opt.Agent, Pointer: "path:agent_id"}},
 	}
 }
 
@@ -105,8 +112,8 @@ func change(what, id, after string, op *memproxy.Operation, says string) memprox
 	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}}
 }
 
-func (w *Watch) request(method string, body any, parts ...string) memproxy.Search {
-	s := memproxy.Search{Request: w.get("", parts...)}
+func (d *difference) request(method string, body any, parts ...string) memproxy.Search {
+	s := memproxy.Search{Request: d.opt.get("", parts...)}
 	s.Request.Method = method
 	if body != nil {
 		s.Body, _ = json.Marshal(body) // maps of strings always marshal
@@ -116,7 +123,7 @@ func (w *Watch) request(method string, body any, parts ...string) memproxy.Searc
 
 // rewritten is a block that says something else. Its whole text is ruled on:
 // what is stored is what the model will read.
-func (w *Watch) rewritten(before, after *block) memproxy.Change {
+func (d *difference) rewritten(before, after *block) memproxy.Change {
 	undo := map[string]any{}
 	var items []memproxy.Item
 	if before.Value != after.Value {
@@ -132,67 +139,67 @@ func (w *Watch) rewritten(before, after *block) memproxy.Change {
 		items = append(items, memproxy.Item{Pointer: "/label", Text: after.Label, Field: after.Label},
 			memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
-	c := change("block", after.ID, after.all(), w.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
+	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
 	c.Before, c.After = before.hash(), after.hash()
 	if len(undo) == 1 && before.Value != after.Value { // a stamp is of the value
 		c.Stamp = after.stamp
 	}
 	if before.Value != after.Value {
-		c.Memories = w.made("UPDATE", after.ID, after.Label, before.Value, after.Value)
+		c.Memories = d.made("UPDATE", after.ID, after.Label, before.Value, after.Value)
 	}
-	c.Undo = []memproxy.Search{w.request("PATCH", undo, "blocks", after.ID)}
+	c.Undo = []memproxy.Search{d.request("PATCH", undo, "blocks", after.ID)}
 	return c
 }
 
 // attached is a block that an agent did not have. Taken back, it belongs to
 // nobody; it is not deleted, as it may be older than the run.
-func (w *Watch) attached(a *agent, b *block) memproxy.Change {
+func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	items := []memproxy.Item{{Pointer: "/value", Text: b.Value, Field: b.Label, Target: b.ID}}
 	if d := text(b.Description); d != "" {
 		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
 	}
-	op := w.operation(memproxy.Correct, 1, b.ID, items...)
-	if w.there(blockList, b.ID) { // whose it is has to be known, as where it is attached by a request
+	op := d.operation(memproxy.Correct, 1, b.ID, items...)
+	if d.there(blockList, b.ID) { // whose it is has to be known, as where it is attached by a request
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
 	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value)
 	c.After = b.hash()
-	c.Memories = w.made("", b.ID, b.Label, "", b.Value)
-	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}
+	c.Memories = d.made("", b.ID, b.Label, "", b.Value)
+	c.Undo = []memproxy.Search{d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}
 	return c
 }
 
 // detached is a block that an agent no longer has.
-func (w *Watch) detached(a *agent, b *block) memproxy.Change {
-	op := w.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
+func (d *difference) detached(a *agent, b *block) memproxy.Change {
+	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := change("block.detached", a.ID+" "+b.ID, "", op, "")
 	c.Before = b.hash()
-	c.Undo = []memproxy.Search{w.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID)}
+	c.Undo = []memproxy.Search{d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID)}
 	return c
 }
 
-func (w *Watch) learned(a *agent, p *passage) memproxy.Change {
-	c := change("passage", p.ID, hash(p.Text), w.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text)
+func (d *difference) learned(a *agent, p *passage) memproxy.Change {
+	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text)
 	c.After = hash(p.Text)
-	c.Memories = w.made("ADD", p.ID, "", "", p.Text)
-	c.Undo = []memproxy.Search{w.deletion(a, p)}
+	c.Memories = d.made("ADD", p.ID, "", "", p.Text)
+	c.Undo = []memproxy.Search{d.deletion(a, p)}
 	return c
 }
 
-func (w *Watch) replaced(a *agent, before, after *passage) memproxy.Change {
-	c := change("passage", after.ID, hash(after.Text), w.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text)
+func (d *difference) replaced(a *agent, before, after *passage) memproxy.Change {
+	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text)
 	c.Before, c.After = hash(before.Text), hash(after.Text)
-	c.Memories = w.made("UPDATE", after.ID, "", before.Text, after.Text)
-	c.Undo = []memproxy.Search{w.deletion(a, after), w.insertion(a, before)}
+	c.Memories = d.made("UPDATE", after.ID, "", before.Text, after.Text)
+	c.Undo = []memproxy.Search{d.deletion(a, after), d.insertion(a, before)}
 	return c
 }
 
 // forgotten is a passage that is gone. Taken back, it has another id.
-func (w *Watch) forgotten(a *agent, p *passage) memproxy.Change {
-	c := change("passage.deleted", p.ID, "", w.operation(memproxy.Forget, 0, p.ID), "")
+func (d *difference) forgotten(a *agent, p *passage) memproxy.Change {
+	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "")
 	c.Before = hash(p.Text)
-	c.Memories = w.made("DELETE", p.ID, "", p.Text, "")
-	c.Undo = []memproxy.Search{w.insertion(a, p)}
+	c.Memories = d.made("DELETE", p.ID, "", p.Text, "")
+	c.Undo = []memproxy.Search{d.insertion(a, p)}
 	return c
 }
 
@@ -204,11 +211,11 @@ func said(p *passage) []memproxy.Item {
 	return items
 }
 
-func (w *Watch) deletion(a *agent, p *passage) memproxy.Search {
-	return w.request("DELETE", nil, "agents", a.ID, "archival-memory", p.ID)
+func (d *difference) deletion(a *agent, p *passage) memproxy.Search {
+	return d.request("DELETE", nil, "agents", a.ID, "archival-memory", p.ID)
 }
 
-func (w *Watch) insertion(a *agent, p *passage) memproxy.Search {
+func (d *difference) insertion(a *agent, p *passage) memproxy.Search {
 	body := map[string]any{"text": p.Text}
 	if p.Tags != nil {
 		body["tags"] = p.Tags
@@ -216,10 +223,10 @@ func (w *Watch) insertion(a *agent, p *passage) memproxy.Search {
 	if p.Created != "" {
 		body["created_at"] = p.Created
 	}
-	return w.request("POST", body, "agents", a.ID, "archival-memory")
+	return d.request("POST", body, "agents", a.ID, "archival-memory")
 }
 
 // made is one memory that a change made what it is now.
-func (w *Watch) made(event, id, field, before, after string) []memproxy.Memory {
-	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: w.opt.Agent}, Mutable: true}}
+func (d *difference) made(event, id, field, before, after string) []memproxy.Memory {
+	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: d.opt.Agent}, Mutable: true}}
 }

@@ -31,7 +31,7 @@ var errNewness = errors.New("letta: what the run's agent has cannot be told from
 func (w *Watch) mark() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		w.then(w.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+		w.then(w.opt.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
 			if missing(r) {
 				return nil // a server without such a list; then nothing is told apart
 			}
@@ -44,7 +44,7 @@ func (w *Watch) mark() {
 
 // askHeld asks which archives an agent has.
 func (w *Watch) askHeld(a *agent) {
-	w.then(w.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(_ *Watch, r memproxy.Reply) (err error) {
+	w.then(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(_ *Watch, r memproxy.Reply) (err error) {
 		if missing(r) {
 			return nil
 		}
@@ -91,7 +91,7 @@ func (w *Watch) compareNew() {
 		if !wanted || marks == nil {
 			continue
 		}
-		w.then(w.get(newestQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+		w.then(w.opt.get(newestQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
 			found, err := listed(r)
 			if err != nil {
 				return err
@@ -110,8 +110,8 @@ func (w *Watch) compareNew() {
 }
 
 // there reports whether an object was there before the run.
-func (w *Watch) there(list, id string) bool {
-	return w.base.Marks[list] != nil && !slices.Contains(w.now.made, id)
+func (d *difference) there(list, id string) bool {
+	return d.before.Marks[list] != nil && !slices.Contains(d.after.made, id)
 }
 
 // holds reports whether a passage lies in an archive that an agent has, as far

@@ -19,7 +19,7 @@ func (w *Watch) askPassages(a *agent, than string) {
 	if than != "" {
 		query += "&before=" + url.QueryEscape(than)
 	}
-	w.then(w.get(query, "agents", a.ID, "archival-memory"), func(w *Watch, r memproxy.Reply) error { return w.passages(a, r) })
+	w.then(w.opt.get(query, "agents", a.ID, "archival-memory"), func(w *Watch, r memproxy.Reply) error { return w.passages(a, r) })
 }
 
 // passages takes one page. The first look is one page long; later ones go back
@@ -54,7 +54,7 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 		}
 	}
 	a.Whole = len(doc.Root.Elems) < pageSize
-	if w.pages++; a.Whole || fresh == 0 || w.base == nil || w.reached(a) {
+	if w.pages++; a.Whole || fresh == 0 || w.base == nil || w.base.reached(a) {
 		return nil
 	}
 	if w.pages > maxPages {
@@ -69,9 +69,9 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 	return nil
 }
 
-// reached reports whether a look has come to what was old at the first.
-func (w *Watch) reached(a *agent) bool {
-	before := w.base.agent(a.ID)
+// reached reports whether a look has come to what was old in a first picture.
+func (p *picture) reached(a *agent) bool {
+	before := p.agent(a.ID)
 	if before == nil {
 		return true // an agent that came in between: its newest, no more
 	}
@@ -79,15 +79,15 @@ func (w *Watch) reached(a *agent) bool {
 	return first != nil && (a.passage(first.ID) != nil || when(a.oldest().Created).Before(when(first.Created)))
 }
 
-func (w *Watch) busy(agent string) memproxy.Request {
-	return w.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
+func (o *Options) busy(agent string) memproxy.Request {
+	return o.get("active=true&limit=100&agent_id="+url.QueryEscape(agent), "runs", "")
 }
 
 // Busy implements memproxy.Watch.
 func (w *Watch) Busy() []memproxy.Request {
 	var out []memproxy.Request
 	for _, id := range w.Agents() {
-		out = append(out, w.busy(id))
+		out = append(out, w.opt.busy(id))
 	}
 	return out
 }

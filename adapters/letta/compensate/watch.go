@@ -80,13 +80,13 @@ func New(opt Options, tools Tools) (*Watch, error) {
 // an older form.
 const sdkVersion = "1.12.1"
 
-func (w *Watch) get(query string, parts ...string) memproxy.Request {
-	return memproxy.Request{Method: "GET", EscapedPath: w.path(parts...), Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
+func (o *Options) get(query string, parts ...string) memproxy.Request {
+	return memproxy.Request{Method: "GET", EscapedPath: o.path(parts...), Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
 }
 
-func (w *Watch) path(parts ...string) string {
+func (o *Options) path(parts ...string) string {
 	var b strings.Builder
-	b.WriteString(w.opt.Prefix)
+	b.WriteString(o.Prefix)
 	for _, p := range parts {
 		b.WriteByte('/')
 		b.WriteString(url.PathEscape(p))
@@ -101,7 +101,7 @@ func (w *Watch) Look() {
 		w.mark()
 	}
 	if c := w.opt.Conversation; c != "" && c != "default" {
-		w.then(w.get("", "conversations", c), (*Watch).conversation)
+		w.then(w.opt.get("", "conversations", c), (*Watch).conversation)
 		return
 	}
 	w.askAgent(w.opt.Agent)
@@ -171,7 +171,7 @@ func object(r memproxy.Reply) (*jsondoc.Doc, error) {
 func (w *Watch) conversation(r memproxy.Reply) error {
 	if missing(r) {
 		if w.base != nil {
-			w.gone(w.opt.Agent)
+			w.now.gone(w.opt.Agent)
 		}
 		return nil // the server says so itself when the run is to start
 	}
@@ -204,7 +204,7 @@ func ids(v *jsondoc.Value) []string {
 }
 
 func (w *Watch) askBlock(id string) {
-	w.then(w.get("", "blocks", id), func(w *Watch, r memproxy.Reply) error {
+	w.then(w.opt.get("", "blocks", id), func(w *Watch, r memproxy.Reply) error {
 		if missing(r) {
 			return nil
 		}
@@ -235,19 +235,19 @@ func (w *Watch) block(doc *jsondoc.Doc, v *jsondoc.Value) (string, error) {
 }
 
 func (w *Watch) askAgent(id string) {
-	q := w.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
+	q := w.opt.get("include=agent.blocks&include=agent.managed_group&include=agent.tools", "agents", id)
 	w.then(q, func(w *Watch, r memproxy.Reply) error { return w.agent(id, r) })
 }
 
 // gone notes an agent that is no longer there, or never was: nothing of it can
 // have changed.
-func (w *Watch) gone(id string) {
-	w.now.Agents = append(w.now.Agents, &agent{ID: id, Gone: true})
+func (p *picture) gone(id string) {
+	p.Agents = append(p.Agents, &agent{ID: id, Gone: true})
 }
 
 func (w *Watch) agent(id string, r memproxy.Reply) error {
 	if missing(r) {
-		w.gone(id)
+		w.now.gone(id)
 		return nil
 	}
 	doc, err := object(r)
@@ -286,7 +286,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	w.askHeld(a)
 	w.askPassages(a, "")
 	if w.base == nil {
-		w.then(w.busy(id), (*Watch).running)
+		w.then(w.opt.busy(id), (*Watch).running)
 	}
 	return nil
 }
@@ -297,7 +297,7 @@ func (w *Watch) group(g *jsondoc.Value) error {
 		return nil
 	}
 	for _, id := range ids(g.Get("agent_ids")) {
-		if id == w.opt.Agent || slices.ContainsFunc(w.steps, func(s step) bool { return s.request.EscapedPath == w.path("agents", id) }) || w.now.agent(id) != nil {
+		if id == w.opt.Agent || slices.ContainsFunc(w.steps, func(s step) bool { return s.request.EscapedPath == w.opt.path("agents", id) }) || w.now.agent(id) != nil {
 			continue
 		}
 		if len(w.steps) > maxAgents {
