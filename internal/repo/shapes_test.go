@@ -21,14 +21,13 @@ const (
 // Those that are over their ceiling still, with how many they have.
 var (
 	manyMethods = map[string]int{
-		"adapters/letta.Adapter":          38,
-		"adapters/letta/embedded.Backend": 43,
-		"adapters/mem0.Adapter":           27,
-		"envoy/extproc.exchange":          38,
-		"gate.Admission":                  33,
-		"gate.Gate":                       45,
-		"gate.run":                        65,
-		"telemetry/audit.Log":             53,
+		"adapters/letta.Adapter": 38,
+		"adapters/mem0.Adapter":  27,
+		"envoy/extproc.exchange": 38,
+		"gate.Admission":         33,
+		"gate.Gate":              45,
+		"gate.run":               65,
+		"telemetry/audit.Log":    53,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,

@@ -33,9 +33,8 @@ func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	_ = b.insert(a, p)
@@ -44,7 +43,7 @@ func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
 
 // insert adds to an archive; the lock is held.
 func (b *Backend) insert(a *agent, p passage) error {
-	p.ID, p.Archive = b.id("passage"), b.archiveOf(a)
+	p.ID, p.Archive = b.id("passage"), b.objects.archiveOf(a)
 	if p.Created == "" {
 		p.Created = time.Unix(int64(b.n), 0).UTC().Format(time.RFC3339)
 	}
@@ -54,11 +53,8 @@ func (b *Backend) insert(a *agent, p passage) error {
 
 // passages lists an archive, the newest first unless it is asked otherwise.
 func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	list := slices.Clone(a.passages)
@@ -81,8 +77,6 @@ func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *Backend) dropPassage(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if a := b.agents[r.PathValue("id")]; a != nil {
 		if i := slices.IndexFunc(a.passages, func(p passage) bool { return p.ID == r.PathValue("passage") }); i >= 0 {
 			a.passages = slices.Delete(a.passages, i, i+1)
@@ -114,9 +108,8 @@ func (b *Backend) runTool(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	if name := r.PathValue("name"); name != "archival_memory_search" {

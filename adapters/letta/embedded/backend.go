@@ -14,14 +14,13 @@ const maxBody = 1 << 20
 
 // Backend is the server. It is safe for concurrent use.
 type Backend struct {
-	mux    *http.ServeMux
-	mu     sync.Mutex
-	agents map[string]*agent
-	runs   map[string]*answer
-	blocks map[string]*block
-	talks  map[string]*conversation
-	// objects are what the server only keeps, by id.
-	objects map[string]object
+	mux     *http.ServeMux
+	mu      sync.Mutex
+	agents  map[string]*agent
+	runs    runs
+	blocks  blocks
+	talks   conversations
+	objects objects
 	// Pages are what the tool fetch_webpage gives back, by the URL.
 	Pages map[string]string
 	n     int
@@ -98,36 +97,46 @@ func newTool(id, name string, schema json.RawMessage) tool {
 // New returns an empty server.
 func New() *Backend {
 	b := &Backend{
-		mux: http.NewServeMux(), agents: map[string]*agent{}, runs: map[string]*answer{}, blocks: map[string]*block{},
-		talks: map[string]*conversation{}, objects: map[string]object{},
+		mux: http.NewServeMux(), agents: map[string]*agent{},
 	}
-	b.objectRoutes()
-	b.conversationRoutes()
+	b.runs, b.blocks = runs{b, map[string]*answer{}}, blocks{b, map[string]*block{}}
+	b.talks, b.objects = conversations{b, map[string]*conversation{}}, objects{b, map[string]object{}}
+	b.objects.routes()
+	b.talks.routes()
 	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
-	b.mux.HandleFunc("GET /v1/agents/{$}", b.listAgents)
-	b.mux.HandleFunc("GET /v1/agents/{id}", b.get)
+	b.mux.HandleFunc("GET /v1/agents/{$}", b.locked(b.listAgents))
+	b.mux.HandleFunc("GET /v1/agents/{id}", b.locked(b.get))
 	b.mux.HandleFunc("PATCH /v1/agents/{id}", b.takeBlocks)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/stream", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", b.async)
 	b.mux.HandleFunc("POST /v1/agents/{id}/archival-memory", b.archive)
-	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.passages)
-	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.dropPassage)
-	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.attach)
-	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.labelled)
-	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", b.labelled)
-	b.mux.HandleFunc("GET /v1/blocks/{$}", b.listBlocks)
-	b.mux.HandleFunc("POST /v1/blocks/{$}", b.newBlock)
-	b.mux.HandleFunc("GET /v1/blocks/{block}", b.block)
-	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.block)
-	b.mux.HandleFunc("DELETE /v1/blocks/{block}", b.dropBlock)
-	b.mux.HandleFunc("GET /v1/runs/{$}", b.listRuns)
+	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.locked(b.passages))
+	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.locked(b.dropPassage))
+	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.locked(b.blocks.attach))
+	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.blocks.labelled)
+	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", b.blocks.labelled)
+	b.mux.HandleFunc("GET /v1/blocks/{$}", b.locked(b.blocks.list))
+	b.mux.HandleFunc("POST /v1/blocks/{$}", b.blocks.create)
+	b.mux.HandleFunc("GET /v1/blocks/{block}", b.blocks.one)
+	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.blocks.one)
+	b.mux.HandleFunc("DELETE /v1/blocks/{block}", b.locked(b.blocks.drop))
+	b.mux.HandleFunc("GET /v1/runs/{$}", b.locked(b.runs.list))
 	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", b.runTool)
-	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.cancel)
-	b.mux.HandleFunc("GET /v1/runs/{id}", b.run)
-	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.runMessages)
-	b.mux.HandleFunc("POST /v1/runs/{id}/stream", b.runStream)
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.runs.cancel)
+	b.mux.HandleFunc("GET /v1/runs/{id}", b.runs.get)
+	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.runs.messages)
+	b.mux.HandleFunc("POST /v1/runs/{id}/stream", b.runs.stream)
 	return b
+}
+
+// locked is a handler that has the server to itself.
+func (b *Backend) locked(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		h(w, r)
+	}
 }
 
 // ServeHTTP implements http.Handler.
@@ -161,18 +170,14 @@ func (b *Backend) id(kind string) string {
 	return fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", kind, b.n)
 }
 
-// Value is a block's value, for tests.
-func (b *Backend) Value(agentID, label string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.agents[agentID]; a != nil {
-		for _, bl := range a.Blocks {
-			if bl.Label == label {
-				return bl.Value
-			}
-		}
+// agent is the agent that a path names, or nil once that is answered; the lock
+// is held.
+func (b *Backend) agent(w http.ResponseWriter, r *http.Request) *agent {
+	a := b.agents[r.PathValue("id")]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "Agent not found")
 	}
-	return ""
+	return a
 }
 
 func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +200,7 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, bl := range a.Blocks {
 		bl.ID = b.id("block")
-		b.blocks[bl.ID] = bl
+		b.blocks.all[bl.ID] = bl
 	}
 	if a.Sleep { // one more agent has the same blocks, and runs afterwards
 		fellow := &agent{ID: b.id("agent"), Name: q.Name + "-sleeptime", Type: "sleeptime_agent", Blocks: append([]*block{}, a.Blocks...), Tools: []tool{}}
@@ -215,11 +220,8 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *Backend) get(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	reply(w, http.StatusOK, a)

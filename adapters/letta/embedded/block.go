@@ -8,15 +8,21 @@ import (
 	"strings"
 )
 
-// labelled reads or changes an agent's block by its label.
-func (b *Backend) labelled(w http.ResponseWriter, r *http.Request) {
-	id := b.BlockID(r.PathValue("id"), r.PathValue("label"))
-	r.SetPathValue("block", id)
-	b.block(w, r)
+// blocks are the server's blocks, by id.
+type blocks struct {
+	b   *Backend
+	all map[string]*block
 }
 
-// block reads or changes a block by its id.
-func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
+// labelled reads or changes an agent's block by its label.
+func (s *blocks) labelled(w http.ResponseWriter, r *http.Request) {
+	id := s.b.BlockID(r.PathValue("id"), r.PathValue("label"))
+	r.SetPathValue("block", id)
+	s.one(w, r)
+}
+
+// one reads or changes a block by its id.
+func (s *blocks) one(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Value, Label, Description *string
 		Metadata                  json.RawMessage
@@ -24,9 +30,9 @@ func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPatch && !read(w, r, &q) {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	bl := b.blocks[r.PathValue("block")]
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	bl := s.all[r.PathValue("block")]
 	if bl == nil {
 		refuse(w, http.StatusNotFound, "Block not found")
 		return
@@ -42,33 +48,31 @@ func (b *Backend) block(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, bl)
 }
 
-// dropBlock deletes a block, and takes it from whoever has it.
-func (b *Backend) dropBlock(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	bl := b.blocks[r.PathValue("block")]
+// drop deletes a block, and takes it from whoever has it.
+func (s *blocks) drop(w http.ResponseWriter, r *http.Request) {
+	bl := s.all[r.PathValue("block")]
 	if bl == nil {
 		refuse(w, http.StatusNotFound, "Block not found")
 		return
 	}
-	delete(b.blocks, bl.ID)
-	for _, a := range b.agents {
+	delete(s.all, bl.ID)
+	for _, a := range s.b.agents {
 		a.drop(bl)
 	}
 	reply(w, http.StatusOK, map[string]string{"message": "deleted"})
 }
 
-// newBlock makes a block that belongs to no agent yet.
-func (b *Backend) newBlock(w http.ResponseWriter, r *http.Request) {
+// create makes a block that belongs to no agent yet.
+func (s *blocks) create(w http.ResponseWriter, r *http.Request) {
 	var bl block
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&bl); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	bl.ID = b.id("block")
-	b.blocks[bl.ID] = &bl
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	bl.ID = s.b.id("block")
+	s.all[bl.ID] = &bl
 	reply(w, http.StatusOK, &bl)
 }
 
@@ -86,9 +90,8 @@ func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	for from, to := range map[*string]*string{q.Name: &a.Name, q.Description: &a.Description, q.System: &a.System} {
@@ -102,7 +105,7 @@ func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
 	if q.Blocks != nil {
 		a.Blocks = []*block{}
 		for _, id := range *q.Blocks {
-			if bl := b.blocks[id]; bl != nil {
+			if bl := b.blocks.all[id]; bl != nil {
 				a.Blocks = append(a.Blocks, bl)
 			}
 		}
@@ -111,10 +114,8 @@ func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
 }
 
 // attach gives an agent a block, or takes it away.
-func (b *Backend) attach(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a, bl := b.agents[r.PathValue("id")], b.blocks[r.PathValue("block")]
+func (s *blocks) attach(w http.ResponseWriter, r *http.Request) {
+	a, bl := s.b.agents[r.PathValue("id")], s.all[r.PathValue("block")]
 	if a == nil || bl == nil {
 		refuse(w, http.StatusNotFound, "not found")
 		return
@@ -137,12 +138,12 @@ func (a *agent) drop(bl *block) {
 
 // memory is the tool of many commands, as far as blocks come and go by it; the
 // lock is held.
-func (b *Backend) memory(a *agent, args map[string]string) error {
+func (s *blocks) memory(a *agent, args map[string]string) error {
 	label := strings.TrimPrefix(args["path"], "/memories/")
 	switch args["command"] {
 	case "create":
-		bl := &block{ID: b.id("block"), Label: label, Value: args["file_text"], Description: args["description"]}
-		b.blocks[bl.ID] = bl
+		bl := &block{ID: s.b.id("block"), Label: label, Value: args["file_text"], Description: args["description"]}
+		s.all[bl.ID] = bl
 		a.Blocks = append(a.Blocks, bl)
 	case "delete":
 		i := slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == label })
@@ -166,6 +167,36 @@ func (b *Backend) memory(a *agent, args map[string]string) error {
 		return errors.New("no such command")
 	}
 	return nil
+}
+
+// of calls f with an agent's blocks of a label, with the first one last.
+func (b *Backend) of(agentID, label string, f func(*block)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.agents[agentID]; a != nil {
+		for _, bl := range slices.Backward(a.Blocks) {
+			if bl.Label == label {
+				f(bl)
+			}
+		}
+	}
+}
+
+// Value is a block's value, for tests.
+func (b *Backend) Value(agentID, label string) (value string) {
+	b.of(agentID, label, func(bl *block) { value = bl.Value })
+	return value
+}
+
+// SetValue changes a block behind everybody's back, for tests.
+func (b *Backend) SetValue(agentID, label, value string) {
+	b.of(agentID, label, func(bl *block) { bl.Value = value })
+}
+
+// BlockID is the id of an agent's block, or "", for tests.
+func (b *Backend) BlockID(agentID, label string) (id string) {
+	b.of(agentID, label, func(bl *block) { id = bl.ID })
+	return id
 }
 
 // Passages are the texts of an agent's archive, the oldest first, for tests.
@@ -193,33 +224,6 @@ func (b *Backend) Labels(agentID string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// SetValue changes a block behind everybody's back, for tests.
-func (b *Backend) SetValue(agentID, label, value string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.agents[agentID]; a != nil {
-		for _, bl := range a.Blocks {
-			if bl.Label == label {
-				bl.Value = value
-			}
-		}
-	}
-}
-
-// BlockID is the id of an agent's block, or "", for tests.
-func (b *Backend) BlockID(agentID, label string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.agents[agentID]; a != nil {
-		for _, bl := range a.Blocks {
-			if bl.Label == label {
-				return bl.ID
-			}
-		}
-	}
-	return ""
 }
 
 // PassageIDs are the ids of an agent's archive, the oldest first, for tests.

@@ -41,16 +41,12 @@ func sorted[T any](m map[string]T, id func(T) string) []T {
 	return out
 }
 
-func (b *Backend) listBlocks(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *blocks) list(w http.ResponseWriter, r *http.Request) {
 	id := func(x *block) string { return x.ID }
-	reply(w, http.StatusOK, page(sorted(b.blocks, id), r.URL.Query(), id))
+	reply(w, http.StatusOK, page(sorted(s.all, id), r.URL.Query(), id))
 }
 
 func (b *Backend) listAgents(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	id := func(x *agent) string { return x.ID }
 	reply(w, http.StatusOK, page(sorted(b.agents, id), r.URL.Query(), id))
 }

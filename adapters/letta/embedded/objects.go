@@ -31,7 +31,13 @@ var kept = map[string]struct {
 	"tools":      {"tool", object{"tool_type": "custom"}},
 }
 
-func (b *Backend) objectRoutes() {
+// objects are what the server only keeps, by id.
+type objects struct {
+	b   *Backend
+	all map[string]object
+}
+
+func (s *objects) routes() {
 	for segment, k := range kept {
 		path := "/v1/" + segment + "/"
 		made := func(w http.ResponseWriter, r *http.Request) {
@@ -39,10 +45,10 @@ func (b *Backend) objectRoutes() {
 			if !read(w, r, &o) {
 				return
 			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
+			s.b.mu.Lock()
+			defer s.b.mu.Unlock()
 			if r.Method == http.MethodPut { // what has the key, if there is one
-				for _, has := range b.objects {
+				for _, has := range s.all {
 					if has["identifier_key"] == o["identifier_key"] {
 						maps.Copy(has, o)
 						reply(w, http.StatusOK, has.shown())
@@ -55,22 +61,20 @@ func (b *Backend) objectRoutes() {
 					o[name] = v
 				}
 			}
-			o["id"] = b.id(k.prefix)
+			o["id"] = s.b.id(k.prefix)
 			if config, ok := o["manager_config"].(map[string]any); ok {
 				o["manager_agent_id"] = config["manager_agent_id"]
 			}
-			b.objects[o.id()] = o
+			s.all[o.id()] = o
 			reply(w, http.StatusOK, o)
 		}
-		b.mux.HandleFunc("POST "+path+"{$}", made)
+		s.b.mux.HandleFunc("POST "+path+"{$}", made)
 		if segment == "identities" {
-			b.mux.HandleFunc("PUT "+path+"{$}", made)
+			s.b.mux.HandleFunc("PUT "+path+"{$}", made)
 		}
-		b.mux.HandleFunc("GET "+path+"{$}", func(w http.ResponseWriter, r *http.Request) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
+		s.b.mux.HandleFunc("GET "+path+"{$}", s.b.locked(func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()
-			list := slices.DeleteFunc(sorted(b.objects, object.id), func(o object) bool {
+			list := slices.DeleteFunc(sorted(s.all, object.id), func(o object) bool {
 				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
 					segment == "archives" && q.Has("agent_id") && !o.has("_agents", q.Get("agent_id")) ||
 					segment == "identities" && q.Has("identifier_key") && o["identifier_key"] != q.Get("identifier_key")
@@ -80,12 +84,12 @@ func (b *Backend) objectRoutes() {
 				shown[i] = o.shown()
 			}
 			reply(w, http.StatusOK, page(shown, q, object.id))
-		})
+		}))
 		for _, method := range []string{"GET", "PATCH", "DELETE"} {
-			b.mux.HandleFunc(method+" "+path+"{object}", b.object)
+			s.b.mux.HandleFunc(method+" "+path+"{object}", s.one)
 		}
 	}
-	b.mux.HandleFunc("GET /v1/archives/{object}/agents", b.archiveAgents)
+	s.b.mux.HandleFunc("GET /v1/archives/{object}/agents", s.b.locked(s.agents))
 }
 
 // shown is an object without what the server does not tell.
@@ -95,20 +99,20 @@ func (o object) shown() object {
 	return out
 }
 
-func (b *Backend) object(w http.ResponseWriter, r *http.Request) {
+func (s *objects) one(w http.ResponseWriter, r *http.Request) {
 	change := object{}
 	if r.Method == http.MethodPatch && !read(w, r, &change) {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[r.PathValue("object")]
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	o := s.all[r.PathValue("object")]
 	if o == nil {
 		refuse(w, http.StatusNotFound, "not found")
 		return
 	}
 	if r.Method == http.MethodDelete {
-		delete(b.objects, o.id())
+		delete(s.all, o.id())
 	}
 	delete(change, "id")
 	maps.Copy(o, change)
@@ -117,27 +121,25 @@ func (b *Backend) object(w http.ResponseWriter, r *http.Request) {
 
 // archiveOf is the archive of an agent, which the server makes with its first
 // passage; the lock is held.
-func (b *Backend) archiveOf(a *agent) string {
-	for _, o := range b.objects {
+func (s *objects) archiveOf(a *agent) string {
+	for _, o := range s.all {
 		if o.has("_agents", a.ID) {
 			return o.id()
 		}
 	}
-	o := object{"id": b.id("archive"), "name": a.Name + "'s Archive", "description": "Default archive created automatically", "_agents": []any{a.ID}}
-	b.objects[o.id()] = o
+	o := object{"id": s.b.id("archive"), "name": a.Name + "'s Archive", "description": "Default archive created automatically", "_agents": []any{a.ID}}
+	s.all[o.id()] = o
 	return o.id()
 }
 
-func (b *Backend) archiveAgents(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[r.PathValue("object")]
+func (s *objects) agents(w http.ResponseWriter, r *http.Request) {
+	o := s.all[r.PathValue("object")]
 	if o == nil {
 		refuse(w, http.StatusNotFound, "not found")
 		return
 	}
 	out := []*agent{}
-	for _, a := range sorted(b.agents, func(a *agent) string { return a.ID }) {
+	for _, a := range sorted(s.b.agents, func(a *agent) string { return a.ID }) {
 		if o.has("_agents", a.ID) {
 			out = append(out, a)
 		}

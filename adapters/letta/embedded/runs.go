@@ -9,9 +9,15 @@ import (
 	"time"
 )
 
+// runs are those of all agents, by id.
+type runs struct {
+	b   *Backend
+	all map[string]*answer
+}
+
 // keep remembers a answer as the run that it is; the lock is held.
-func (b *Backend) keep(l *answer) {
-	b.runs[l.run], l.begun = l, time.Now().UTC()
+func (s *runs) keep(l *answer) {
+	s.all[l.run], l.begun = l, time.Now().UTC()
 }
 
 // number numbers an event of a background run: in each from 1 on. Others have
@@ -25,20 +31,20 @@ func (l *answer) number() *int {
 	return &n
 }
 
-func (b *Backend) find(w http.ResponseWriter, r *http.Request) *answer {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.runs[r.PathValue("id")]
+func (s *runs) find(w http.ResponseWriter, r *http.Request) *answer {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	l := s.all[r.PathValue("id")]
 	if l == nil {
 		refuse(w, http.StatusNotFound, "Run not found")
 	}
 	return l
 }
 
-func (b *Backend) run(w http.ResponseWriter, r *http.Request) {
-	if l := b.find(w, r); l != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+func (s *runs) get(w http.ResponseWriter, r *http.Request) {
+	if l := s.find(w, r); l != nil {
+		s.b.mu.Lock()
+		defer s.b.mu.Unlock()
 		reply(w, http.StatusOK, l.record())
 	}
 }
@@ -61,15 +67,13 @@ func (l *answer) record() map[string]any {
 	return r
 }
 
-// listRuns lists runs, the newest first, at most limit. Its pages are those of
+// list lists runs, the newest first, at most limit. Its pages are those of
 // the server, which has them the other way round: before a run are older ones.
-func (b *Backend) listRuns(w http.ResponseWriter, r *http.Request) {
+func (s *runs) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	out := []map[string]any{}
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(b.runs))) {
-		l := b.runs[id]
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.all))) {
+		l := s.all[id]
 		if of := q.Get("agent_id"); of != "" && of != l.a.ID || q.Get("active") == "true" && !l.going ||
 			q.Get("statuses") != "" && q.Get("statuses") != l.status() || q.Get("before") != "" && id >= q.Get("before") || q.Get("after") != "" && id <= q.Get("after") || q.Get("stop_reason") != "" && (l.going || l.stop != q.Get("stop_reason")) {
 			continue
@@ -89,14 +93,13 @@ func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.agents[r.PathValue("id")]
+	a := b.agent(w, r)
 	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
 		return
 	}
 	q.ClientTools, q.Back = nil, true // such a run knows no client tools
 	l := &answer{b: b, a: a, q: q, run: b.id("run"), going: true}
-	b.keep(l)
+	b.runs.keep(l)
 	reply(w, http.StatusOK, l.record())
 	go func() {
 		b.mu.Lock()
@@ -116,7 +119,7 @@ func (l *answer) follow() {
 	}
 	for _, id := range l.a.Group.Agents {
 		f := &answer{b: l.b, a: l.b.agents[id], q: &request{}, run: l.b.id("run"), going: true}
-		l.b.keep(f)
+		l.b.runs.keep(f)
 		l.follows = append(l.follows, f.run)
 		go func() {
 			l.b.mu.Lock()
@@ -154,34 +157,34 @@ func (l *answer) status() string {
 
 // cancel stops runs too late, as happens to the server when the model is at
 // work: the call that it wrote waits all the same.
-func (b *Backend) cancel(w http.ResponseWriter, r *http.Request) {
+func (s *runs) cancel(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Runs []string `json:"run_ids"`
 	}
 	if !read(w, r, &q) {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
 	out := map[string]string{}
 	for _, id := range q.Runs {
 		out[id] = "failed"
-		if l := b.runs[id]; l != nil {
+		if l := s.all[id]; l != nil {
 			l.stop, out[id] = "cancelled", "cancelled"
 		}
 	}
 	reply(w, http.StatusOK, out)
 }
 
-func (b *Backend) runMessages(w http.ResponseWriter, r *http.Request) {
-	if l := b.find(w, r); l != nil {
+func (s *runs) messages(w http.ResponseWriter, r *http.Request) {
+	if l := s.find(w, r); l != nil {
 		reply(w, http.StatusOK, l.messages)
 	}
 }
 
-// runStream sends a background run's events once more, from the first on.
-func (b *Backend) runStream(w http.ResponseWriter, r *http.Request) {
-	l := b.find(w, r)
+// stream sends a background run's events once more, from the first on.
+func (s *runs) stream(w http.ResponseWriter, r *http.Request) {
+	l := s.find(w, r)
 	if l == nil {
 		return
 	}

@@ -148,7 +148,7 @@ func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, st
 	}
 	l := &answer{b: b, a: a, q: &q, run: b.id("run"), in: conv}
 	status, detail := l.take()
-	b.keep(l)
+	b.runs.keep(l)
 	if status == 0 {
 		l.follow()
 	}
@@ -288,7 +288,7 @@ func (l *answer) call(c toolCall) (string, error) {
 	case "archival_memory_insert":
 		return "ok", l.b.insert(a, passage{Text: args["content"]})
 	case "memory":
-		return "ok", l.b.memory(a, args)
+		return "ok", l.b.blocks.memory(a, args)
 	case "fetch_webpage":
 		return l.b.Pages[args["url"]], nil
 	case "echo": // somebody's own tool
