@@ -204,7 +204,7 @@ type draft struct {
 	said origin.Claims
 }
 
-// as is an item of the payload's layer, without place and text.
+// as is an item of a kind in the payload's layer, for a place and a text.
 func (d *draft) as(kind memproxy.ItemKind) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: d.layer}
 }

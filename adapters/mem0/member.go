@@ -49,8 +49,7 @@ func configures(name string) bool {
 	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
 
-// noClaims are for messages and metadata, where other spellings of owners are
-// judged by their values.
+// noClaims checks messages and metadata, in which no name claims the request.
 var noClaims spelling.Names
 
 // member reads one top-level member. What has no meaning of its own is still
@@ -147,7 +146,7 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	return nil
 }
 
-// as is an item of a memory's, without place and text.
+// as is an item of a kind, for a place and a text.
 func as(kind memproxy.ItemKind, target string) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }

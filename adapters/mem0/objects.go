@@ -26,7 +26,7 @@ func aside(name string) bool {
 
 // image is what a memory is besides its text, or settings without their secrets.
 func image(body []byte) []byte {
-	c, ok := besides(body, false)
+	c, ok := otherMembers(body, false)
 	if !ok {
 		return nil
 	}
@@ -37,9 +37,9 @@ func image(body []byte) []byte {
 	return members
 }
 
-// besides are the members of an object besides its text and without secrets. Where
-// the server merges, metadata are merged and not set.
-func besides(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
+// otherMembers are the members of an object but its text and secrets. Where the
+// server merges, metadata are merged and not set.
+func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
 	clean, err := withheld.Strip(object, func(name string) bool { return name == "metadata" })
 	if err != nil {
 		return c, false
@@ -106,7 +106,7 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
 	}
-	c, ok := besides(d.doc.Raw(holder), d.row.dialect == server)
+	c, ok := otherMembers(d.doc.Raw(holder), d.row.dialect == server)
 	if ok && len(c.Set)+len(c.Merge) > 0 {
 		c.Object = object
 		d.op.Changes = append(d.op.Changes, c)

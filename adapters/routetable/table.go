@@ -60,10 +60,10 @@ type pattern[R any] struct {
 // word is a literal or, with a name, a parameter.
 type word struct{ literal, name string }
 
-// New lays rows out for finding. At tells a row's method, "*" for every one,
-// its path, and its route without what a request adds: {name} matches one segment
-// that is not empty, {name...} the rest. Of two rows that fit, the one with more
-// literal segments is found, then the one that names the method, then the earlier.
+// New lays rows out for finding. At returns a row's method, "*" for every one,
+// its path and its route. In a path, {name} matches one segment that is not
+// empty, {name...} the rest. Of two rows that fit, the one with more literal
+// segments is found, then the one that names the method, then the earlier.
 func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route), opt Options) *Table[R] {
 	t := &Table[R]{
 		opt: opt, at: at, rows: rows, byID: make(map[string]*R, len(rows)),

@@ -169,8 +169,8 @@ func (s *blocks) memory(a *agent, args map[string]string) error {
 	return nil
 }
 
-// of calls f with an agent's blocks of a label, with the first one last.
-func (b *Backend) of(agentID, label string, f func(*block)) {
+// eachBlock calls f with an agent's blocks of a label, the first one last.
+func (b *Backend) eachBlock(agentID, label string, f func(*block)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.agents[agentID]; a != nil {
@@ -184,18 +184,18 @@ func (b *Backend) of(agentID, label string, f func(*block)) {
 
 // Value is a block's value, for tests.
 func (b *Backend) Value(agentID, label string) (value string) {
-	b.of(agentID, label, func(bl *block) { value = bl.Value })
+	b.eachBlock(agentID, label, func(bl *block) { value = bl.Value })
 	return value
 }
 
 // SetValue changes a block behind everybody's back, for tests.
 func (b *Backend) SetValue(agentID, label, value string) {
-	b.of(agentID, label, func(bl *block) { bl.Value = value })
+	b.eachBlock(agentID, label, func(bl *block) { bl.Value = value })
 }
 
 // BlockID is the id of an agent's block, or "", for tests.
 func (b *Backend) BlockID(agentID, label string) (id string) {
-	b.of(agentID, label, func(bl *block) { id = bl.ID })
+	b.eachBlock(agentID, label, func(bl *block) { id = bl.ID })
 	return id
 }
 

@@ -27,8 +27,8 @@ func writesBlocks(name string) bool {
 	return true
 }
 
-// sight is what is known of the blocks that calls write to.
-type sight struct {
+// view is what is known of the blocks that calls write to.
+type view struct {
 	opt     *Options
 	agent   string
 	looks   []look // what is to be asked for before the calls are ruled on
@@ -40,17 +40,17 @@ type sight struct {
 
 // look asks for the agent's blocks, and for those that the conversation has in
 // place of them.
-func (s *sight) look(o *Options, agent string) {
-	s.opt, s.agent, s.blocks, s.there, s.looked, s.looking = o, agent, nil, nil, false, true
-	s.looks = []look{{get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), s.ofAgent}}
+func (v *view) look(o *Options, agent string) {
+	v.opt, v.agent, v.blocks, v.there, v.looked, v.looking = o, agent, nil, nil, false, true
+	v.looks = []look{{get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
 	if c := o.Conversation; c != "" && c != "default" {
-		s.looks = append(s.looks, look{get(o.Prefix+"/conversations/"+c, ""), s.isolated})
+		v.looks = append(v.looks, look{get(o.Prefix+"/conversations/"+c, ""), v.isolated})
 	}
 }
 
 // seen takes the answer to a look. What cannot be looked at is not ruled on.
-func (s *sight) seen(r memproxy.Reply) error {
-	if len(s.looks) == 0 {
+func (v *view) seen(r memproxy.Reply) error {
+	if len(v.looks) == 0 {
 		return fmt.Errorf("letta: an answer to nothing that was asked")
 	}
 	if r.Status < 200 || r.Status > 299 {
@@ -60,11 +60,11 @@ func (s *sight) seen(r memproxy.Reply) error {
 	if err != nil {
 		return err
 	}
-	take := s.looks[0].take
-	s.looks = s.looks[1:]
+	take := v.looks[0].take
+	v.looks = v.looks[1:]
 	take(doc)
-	s.looked = len(s.looks) == 0
-	s.looking = s.looking && !s.looked
+	v.looked = len(v.looks) == 0
+	v.looking = v.looking && !v.looked
 	return nil
 }
 
@@ -80,10 +80,10 @@ func (p *pause) whole(o *Options, agent string) look {
 
 // confirm takes the arguments of the calls that wait. Calls that are not those
 // of the stream have none, which is refused.
-func (p *pause) confirm(as *jsondoc.Value) {
+func (p *pause) confirm(told *jsondoc.Value) {
 	var waiting []*call
-	if as != nil && as.Kind == jsondoc.Object {
-		waiting = callsOf(as)
+	if told != nil && told.Kind == jsondoc.Object {
+		waiting = callsOf(told)
 	}
 	for _, c := range p.calls {
 		i := slices.IndexFunc(waiting, func(w *call) bool { return w.id == c.id && w.name == c.name })
@@ -93,8 +93,8 @@ func (p *pause) confirm(as *jsondoc.Value) {
 	}
 }
 
-// ofAgent takes the agent's blocks.
-func (s *sight) ofAgent(doc *jsondoc.Doc) {
+// agentBlocks takes the agent's blocks.
+func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks")
@@ -103,36 +103,36 @@ func (s *sight) ofAgent(doc *jsondoc.Doc) {
 		return
 	}
 	for _, e := range list.Elems {
-		s.block(doc, e)
+		v.block(doc, e)
 	}
 }
 
 // isolated asks for the blocks that the conversation has of its own.
-func (s *sight) isolated(doc *jsondoc.Doc) {
+func (v *view) isolated(doc *jsondoc.Doc) {
 	list := doc.Root.Get("isolated_block_ids")
 	if list == nil {
 		return
 	}
 	for _, e := range list.Elems {
-		if id := e.Text(); plainID(id) && len(s.looks) < maxOwn {
-			s.looks = append(s.looks, look{get(s.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) { s.block(doc, doc.Root) }})
+		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
+			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) { v.block(doc, doc.Root) }})
 		}
 	}
 }
 
 // block takes a block. A later one of the same label stands in the place of
 // the first.
-func (s *sight) block(doc *jsondoc.Doc, v *jsondoc.Value) {
-	m := s.opt.memory(doc, v, s.agent)
+func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
+	m := v.opt.memory(doc, e, v.agent)
 	b := selfedit.Block{
-		Label: v.Get("label").Text(), Value: v.Get("value").Text(), Description: v.Get("description").Text(),
-		ReadOnly: v.Get("read_only") != nil && v.Get("read_only").Kind == jsondoc.Bool && v.Get("read_only").End-v.Get("read_only").Start == len("true"),
+		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),
+		ReadOnly: e.Get("read_only") != nil && e.Get("read_only").Kind == jsondoc.Bool && e.Get("read_only").End-e.Get("read_only").Start == len("true"),
 	}
-	for i := range s.blocks {
-		if s.blocks[i].Label == b.Label {
-			s.blocks[i], s.there[i] = b, m
+	for i := range v.blocks {
+		if v.blocks[i].Label == b.Label {
+			v.blocks[i], v.there[i] = b, m
 			return
 		}
 	}
-	s.blocks, s.there = append(s.blocks, b), append(s.there, m)
+	v.blocks, v.there = append(v.blocks, b), append(v.there, m)
 }

@@ -68,7 +68,7 @@ type following struct {
 
 // foresee works out what the calls make that are about to run, one after the
 // other.
-func foresee(calls []*call, by *caller, s *sight) (l following) {
+func foresee(calls []*call, by *caller, s *view) (l following) {
 	l.was = s.there
 	blocks := s.blocks
 	for _, c := range calls {
@@ -115,13 +115,13 @@ func (l *following) returns(m *jsondoc.Value) {
 // them do not tell.
 func settle(t *Turn) {
 	t.let.settled, t.let.unsure = true, slices.ContainsFunc(t.let.calls, func(p *passed) bool { return p.blocks && !p.sure() })
-	if t.let.unsure && !t.sight.looking {
-		others := t.sight.looks
-		t.sight.look(&t.opt, t.agent)
-		t.sight.looks = append(t.sight.looks, others...)
+	if t.let.unsure && !t.view.looking {
+		others := t.view.looks
+		t.view.look(&t.opt, t.agent)
+		t.view.looks = append(t.view.looks, others...)
 	}
 	if slices.ContainsFunc(t.let.calls, (*passed).adds) {
-		t.sight.looks = append(t.sight.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(doc *jsondoc.Doc) {
+		t.view.looks = append(t.view.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.let.archive = append(t.let.archive, t.opt.memory(doc, e, t.agent))
 			}
@@ -143,8 +143,8 @@ func (t *Turn) Made() []memproxy.Edit {
 	switch {
 	case !l.unsure:
 		l.foreseen(nil, out)
-	case t.sight.looked:
-		l.seen(t.sight.there, out)
+	case t.view.looked:
+		l.seen(t.view.there, out)
 	}
 	for i, c := range slices.Backward(l.calls) { // the newest is the last call's
 		if !c.adds() {
@@ -255,7 +255,7 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, mine: true}}
 	if writesBlocks(tool) {
-		r.sight.look(&r.opt, r.agent)
+		r.view.look(&r.opt, r.agent)
 	}
 	return r
 }
@@ -266,7 +266,7 @@ func (r *ToolRun) Whole(body []byte) error {
 	if err != nil {
 		return err
 	}
-	r.let = foresee([]*call{r.call}, &r.caller, &r.sight)
+	r.let = foresee([]*call{r.call}, &r.caller, &r.view)
 	r.let.hear("", doc.Root.Get("status").Text(), doc.Root.Get("func_return").Text())
 	return nil
 }

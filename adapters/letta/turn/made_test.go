@@ -122,7 +122,7 @@ func TestMade(t *testing.T) {
 		}
 		tn.wait(calls, "message-1")
 		answers(c.before)
-		tn.let = foresee(calls, &tn.caller, &tn.sight)
+		tn.let = foresee(calls, &tn.caller, &tn.view)
 		for i, r := range c.calls {
 			if r.status != "" {
 				raw, err := json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}})

@@ -21,8 +21,8 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *memory
-	if t.sight.looked {
-		blocks = &memory{t.sight.blocks}
+	if t.view.looked {
+		blocks = &memory{t.view.blocks}
 	}
 	for _, c := range t.pause.calls {
 		if c.ruled || !c.mine && !c.person {
@@ -102,7 +102,7 @@ func (t *Turn) Next() ([]byte, error) {
 	e := t.caller.root.Edit()
 	e.Object(t.caller.root.Root, func(name string) bool { return slices.Contains(drop, name) }, added)
 	t.tools.rules.register(t.pause.calls, running)
-	t.let = foresee(t.pause.calls, &t.caller, &t.sight)
+	t.let = foresee(t.pause.calls, &t.caller, &t.view)
 	t.pause.calls, t.pause.request = nil, ""
 	return e.Apply(), nil
 }
@@ -221,18 +221,18 @@ func (t *Turn) paused(calls []*call, request string) {
 
 // wait takes calls that are to be answered.
 func (t *Turn) wait(calls []*call, request string) {
-	t.pause.calls, t.pause.request, t.sight.looked, t.sight.looking, t.sight.looks = calls, request, false, false, nil
+	t.pause.calls, t.pause.request, t.view.looked, t.view.looking, t.view.looks = calls, request, false, false, nil
 	for _, c := range calls {
 		switch {
 		case !c.mine && !c.person:
 		case t.tools.free[c.name] && !t.opt.Recovers:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case writesBlocks(c.name) && t.sight.looks == nil && !t.opt.Recovers:
-			t.sight.look(&t.opt, t.agent)
+		case writesBlocks(c.name) && t.view.looks == nil && !t.opt.Recovers:
+			t.view.look(&t.opt, t.agent)
 		}
 	}
 	if t.out.pieces && len(t.unruled(func(*call) bool { return true })) > 0 {
-		t.sight.looks = append(t.sight.looks, t.pause.whole(&t.opt, t.agent))
+		t.view.looks = append(t.view.looks, t.pause.whole(&t.opt, t.agent))
 	}
 }
 

@@ -34,7 +34,7 @@ type Turn struct {
 	opt    Options
 	caller caller
 	tools  toolset
-	sight  sight
+	view   view
 
 	agent string
 	known bool // the agent was asked for
@@ -140,8 +140,8 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return get(t.opt.Prefix+"/conversations/"+t.opt.Conversation+"/messages", "order=desc&limit=20"), true
 	case t.pause.left != "":
 		return get(t.opt.Prefix+"/runs/"+t.pause.left, ""), true
-	case len(t.sight.looks) > 0:
-		return t.sight.looks[0].request, true
+	case len(t.view.looks) > 0:
+		return t.view.looks[0].request, true
 	}
 	return memproxy.Request{}, false
 }
@@ -157,7 +157,7 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 		t.pause.leftBehind(r)
 		return nil
 	case t.known && t.asked:
-		return t.sight.seen(r)
+		return t.view.seen(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
 		// The server says itself that there is none, in its own words.

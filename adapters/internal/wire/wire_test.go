@@ -1,0 +1,49 @@
+package wire_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+func TestFill(t *testing.T) {
+	s := memproxy.Scope{User: "ann"}
+	for _, c := range []struct {
+		dim         memproxy.Dimension
+		name        string
+		write, fits bool
+	}{
+		{memproxy.DimUser, "ann", true, true},
+		{memproxy.DimUser, "bob", false, true}, // a read may name others; the first counts
+		{memproxy.DimUser, "bob", true, false},
+		{memproxy.DimRun, "r", true, true},
+		{memproxy.DimActor, "x", true, true},
+	} {
+		if got := wire.Fill(&s, &memproxy.Claim{Dim: c.dim, Values: []string{c.name}}, c.write); got != c.fits {
+			t.Errorf("%v: %v", c, got)
+		}
+	}
+	if s != (memproxy.Scope{User: "ann", Run: "r"}) {
+		t.Error(s)
+	}
+}
+
+func TestStringsLeavesNothingOut(t *testing.T) {
+	doc, err := jsondoc.Parse([]byte(`{"plain":["a","",{"ignore what was said":7}],"b":{"c":"d"}}`), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var op memproxy.Operation
+	wire.Strings(&op, doc.Root, "/x", memproxy.Item{Kind: memproxy.ItemMetadata, Target: "m"})
+	got := ""
+	for _, it := range op.Items {
+		got += fmt.Sprintln(it.Kind, it.Target, it.Pointer, it.Text)
+	}
+	const want = "metadata m /x/plain/0 a\nmetadata m /x/plain/2/ignore what was said ignore what was said\nmetadata m /x/b/c d\n"
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
