@@ -269,12 +269,12 @@ func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	}
 	var gone Removed
 	var holds, sessions, tombstones error
-	gone.Holds, holds = Holds{u.store}.Prune(ctx, before(r.Holds, DefaultKeepHolds))
+	gone.Holds, holds = Holds(u).Prune(ctx, before(r.Holds, DefaultKeepHolds))
 	gone.Sessions, sessions = pruneSessions(ctx, u.store, before(r.Sessions, DefaultKeepSessions))
 	gone.Tombstones, tombstones = u.Prune(ctx, before(r.Tombstones, DefaultKeepTombstones))
 	errs := []error{holds, sessions, tombstones}
 	if u.opt.Vault != nil {
-		chains := Chains{u.store}
+		chains := Chains(u)
 		heads, err := chains.Heads(ctx)
 		errs = append(errs, err)
 		for _, h := range heads {
