@@ -151,7 +151,7 @@ backends:
 identity:
   keys:
     - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-budgets: {redis: {url: "%s"}}
+budgets: {redis: {url: "%s", timeout: 10s}}
 telemetry: {otlp: "%s"}
 `, eng.base, sha("m0-e2e"), redis.url, otlp.url))
 	out, code := run(t, []string{"MEM0_TELEMETRY=false"}, "node", "milestone.mjs", car.base, "m0-e2e")

@@ -137,7 +137,7 @@ func (t *transaction) putHead(h head) error {
 	return err
 }
 
-// Chains are the tenants' chains of versions, and what was found broken in them.
+// Chains verifies the tenants' chains of versions, and keeps where they are broken.
 type Chains struct{ *store }
 
 // Heads returns the ends of all tenants' chains. Keep them where this

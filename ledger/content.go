@@ -162,7 +162,8 @@ func scanRollback(s scanner) (memproxy.Rollback, error) {
 	return r, err
 }
 
-// Rollbacks are those of memories that are not over.
+// Rollbacks keeps the rollbacks that are under way, so that a process which is
+// killed leaves none half done.
 type Rollbacks struct{ *store }
 
 // KeepFound keeps what stands in the backend and no version has, before it is

@@ -11,7 +11,7 @@ import (
 // expireStep is how many memories one transaction lets expire.
 const expireStep = 500
 
-// Upkeep is what time does to memories and to what is kept of them.
+// Upkeep expires and purges memories, and removes what is past its retention.
 type Upkeep struct{ *store }
 
 // Expire marks memories whose time is over as expired and returns them, at

@@ -64,7 +64,7 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// Holds are the writes that wait for a person, and what becomes of them.
+// Holds is the queue of writes that wait for a person to review them.
 type Holds struct{ *store }
 
 // Put keeps a write back: the content encrypted, the rest as it is. The

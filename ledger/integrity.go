@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Backends are what is known of each backend as a whole: what it should hold, how
-// far that is recorded, and what was found when the two were compared.
+// Backends is what is known of each backend as a whole: what it should hold, how
+// far that is recorded, and what a comparison of the two found.
 type Backends struct{ *store }
 
 // Cast notes what speaks against memories, or that nothing does any more, and

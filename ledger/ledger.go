@@ -51,8 +51,8 @@ import (
 // chunk is how many ids one query asks for.
 const chunk = 1000
 
-// Ledger is what is known of memories, with the parts that keep something else.
-// All are safe for concurrent use.
+// Ledger is the store of what is known of memories. Its parts are the rest of the
+// same store, and are used by fewer. All are safe for concurrent use.
 type Ledger struct {
 	*store
 	Holds     Holds

@@ -50,7 +50,7 @@ func shown(data any) any {
 	return data
 }
 
-// Notices are what happened and is to be delivered to a webhook.
+// Notices is the queue of events that a webhook delivers.
 type Notices struct{ *store }
 
 // Due gives the caller notices to deliver that are due, oldest first, at

@@ -186,8 +186,8 @@ func tally(s *memproxy.Session, reasons []memproxy.Reason) {
 	s.Reasons = s.Reasons[:min(len(s.Reasons), maxReasons)]
 }
 
-// Sessions are the records of rejections, of sessions and of callers, as people
-// look at them. A write goes by SessionLocked and NoteSession.
+// Sessions lists, unlocks and ends the sessions whose writes were rejected. Before
+// and after a write, SessionLocked and NoteSession of the Ledger are called.
 type Sessions struct{ *store }
 
 // Get returns a record by its id, or by the caller's name of a session that
