@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/classify"
@@ -54,7 +55,7 @@ func (s *Screener) Findings(text string) []memproxy.Finding {
 			out = found(out, v, s.pack.directives, sc.words, sc)
 			out = s.foreign(out, v, sc)
 		}
-		if !s.off[LayerClassify] && !v.Rough && (i > 0 || !code) {
+		if !s.off[LayerClassify] && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
 		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse
@@ -300,6 +301,21 @@ func (p *Pack) zero() float32 { return float32(p.weights["zero"]) / 1000 }
 func (p *Pack) probability(margin float64) int {
 	x := (margin*1000 - float64(p.weights["zero"])) / float64(p.weights["scale"])
 	return int(1000 / (1 + math.Exp(-x)))
+}
+
+// worded reports texts that are not digits and signs for the most part, of which a
+// classifier of words knows nothing.
+func worded(text string) bool {
+	letters, others := 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= utf8.RuneSelf:
+			letters++
+		case c > ' ':
+			others++
+		}
+	}
+	return letters*4 >= others
 }
 
 // settle sorts findings by place, keeps the strongest of each rule and place, and

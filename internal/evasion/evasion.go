@@ -68,6 +68,9 @@ func lookalikes() []Transform {
 		{"regional indicators", func(s string) string {
 			return letters(strings.ToLower(s), func(r rune) string { return string(0x1f1e6+r-'a') + " " })
 		}, caseless},
+		{"braille", func(s string) string {
+			return swap("abcdefghijklmnopqrstuvwxyz", "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")(strings.ToLower(s))
+		}, caseless},
 		{"small capitals", swap("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ"), nil},
 		{"superscript", swap("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"), nil},
 		{"upside down", func(s string) string {
@@ -99,6 +102,7 @@ func spacings() []Transform {
 		{"a letter a line", between("\n", "\n\n"), nil},
 		{"letters in pairs", func(s string) string { return groups(strings.Map(dropSpace, s), 2) }, language},
 		{"letters in fives", func(s string) string { return groups(strings.Map(dropSpace, s), 5) }, language},
+		{"every letter twice", func(s string) string { return each(s, func(r rune) string { return string(r) + string(r) }) }, nil},
 		{"run together", func(s string) string { return strings.Map(dropSpace, s) }, language},
 		{"words in capitals run together", humps, language},
 		{"words with underscores", func(s string) string { return strings.ReplaceAll(s, " ", "_") }, nil},
@@ -129,6 +133,7 @@ func escapes() []Transform {
 		{"backslash x", octets(`\x%02x`), nil},
 		{"backslash octal", octets(`\%03o`), nil},
 		{"backslash css", runes(`\%x `), nil},
+		{"backslash css without spaces", runes(`\%06x`), ascii},
 		{"code points", runes("U+%04X "), nil},
 		{"quoted-printable", octets("=%02X"), nil},
 	}
@@ -165,11 +170,15 @@ func encodings() []Transform {
 		{"base32", b32, nil},
 		{"base32 in small letters", func(s string) string { return strings.ToLower(b32(s)) }, nil},
 		{"base32 in groups", in(b32, 8, " "), nil},
+		{"base32 with hexadecimal digits", func(s string) string { return base32.HexEncoding.EncodeToString([]byte(s)) }, nil},
+		{"gzip in base64", func(s string) string { return b64(packed(s)) }, nil},
 		{"binary", numbers("%08b", " "), nil},
 		{"binary run together", numbers("%08b", ""), nil},
 		{"decimal", numbers("%d", " "), nil},
 		{"decimal in a list", func(s string) string { return "[" + numbers("%d", ", ")(s) + "]" }, nil},
 		{"octal", numbers("%o", " "), nil},
+		{"calls of chr", numbers("chr(%d)", "+"), nil},
+		{"letters by number", func(s string) string { return spell(s, alphabetical, "-", " ") }, spelled},
 		{"ascii85", func(s string) string { return "<~" + b85(s) + "~>" }, nil},
 		{"ascii85 without marks", b85, nil},
 		{"base85", func(s string) string { return rfc1924(s) }, nil},
@@ -212,10 +221,12 @@ func orders() []Transform {
 		{"numbered words out of order", func(s string) string { return shuffled(s) }, language},
 		{"bulleted words", func(s string) string { return items(s, "\n", func(int) string { return "- " }) }, nil},
 		{"starred words in a line", func(s string) string { return items(s, " ", func(int) string { return "* " }) }, nil},
+		{"pieces in quotes", func(s string) string { return `"` + strings.Join(chunks(s, 5), `" + "`) + `"` }, unquoted},
 		{"words in quotes", func(s string) string { return `["` + strings.Join(strings.Fields(s), `", "`) + `"]` }, language},
 		{"backward words", func(s string) string { return strings.Join(backward(strings.Fields(s)), " ") }, language},
 		{"inner letters mixed", words(func(w string) string { return inner(w, false) }), language},
 		{"inner letters in any order", words(func(w string) string { return inner(w, true) }), language},
+		{"without vowels", func(s string) string { return strings.Map(dropVowel, s) }, language},
 		{"buried", func(s string) string { return filler + " " + s + " " + filler }, nil},
 		{"in capitals", strings.ToUpper, caseless},
 		{"in small letters", strings.ToLower, caseless},
@@ -229,15 +240,13 @@ would bring the cake next time. The heating on the third floor is still loud; fa
 lunch we talked about the reading group, which moves to the library, and about the bicycle stands that the city wants to paint green.`
 
 // groups parts s in groups of n.
-func groups(s string, n int) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i += n {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(s[i:min(i+n, len(s))])
+func groups(s string, n int) string { return strings.Join(chunks(s, n), " ") }
+
+func chunks(s string, n int) (out []string) {
+	for part := range slices.Chunk([]byte(s), n) {
+		out = append(out, string(part))
 	}
-	return b.String()
+	return out
 }
 
 func each(s string, f func(rune) string) string {
@@ -362,6 +371,13 @@ func reverse(s string) string {
 		r[i], r[j] = r[j], r[i]
 	}
 	return string(r)
+}
+
+func dropVowel(r rune) rune {
+	if strings.ContainsRune("aeiouAEIOU", r) {
+		return -1
+	}
+	return r
 }
 
 func dropSpace(r rune) rune {

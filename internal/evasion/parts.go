@@ -1,8 +1,10 @@
 package evasion
 
 import (
+	"compress/gzip"
 	"encoding/ascii85"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -50,6 +52,9 @@ func language(s string) bool {
 
 // spelled reports texts that say the same where all but letters is lost.
 func spelled(s string) bool { return plain(s) == 100 && caseless(s) }
+
+// unquoted reports texts that can stand in quotes as they are.
+func unquoted(s string) bool { return language(s) && !strings.ContainsAny(s, `"'\`) }
 
 // words applies f to every word.
 func words(f func(string) string) func(string) string {
@@ -203,6 +208,20 @@ var (
 	spelling   = strings.Fields(`Alfa Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliett Kilo Lima Mike November Oscar Papa Quebec
 Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu`)
 )
+
+// alphabetical are the places of letters in the alphabet.
+var alphabetical = strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26")
+
+// packed is s by gzip.
+func packed(s string) string {
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(s))
+	if err := errors.Join(err, w.Close()); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
 
 func morse(s, sep, gap string) string { return spell(s, morseCodes, sep, gap) }
 

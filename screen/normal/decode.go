@@ -2,9 +2,12 @@ package normal
 
 import (
 	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
+	"io"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,9 +17,6 @@ import (
 // minRun is the shortest run that is taken for an encoding: twelve bytes in
 // base64, eight in hex. Shorter ones say too little.
 const minRun = 16
-
-// minNumbers is how many numbers are taken for characters.
-const minNumbers = 6
 
 func isRun(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '_' || c == '-' }
 
@@ -96,11 +96,39 @@ func stretches(s string) (text []byte) {
 	}
 	for skip := range 4 {
 		if cut := s[skip:]; skip < 2 {
-			text = append(text, textIn(decodeHex(cut[:len(cut)&^1]))...)
+			text = append(text, textIn(inflate(decodeHex(cut[:len(cut)&^1])))...)
 		}
-		text = append(text, textIn(decode64(s[skip:]))...)
+		text = append(text, textIn(inflate(decode64(s[skip:])))...)
 	}
 	return append(append(text, textIn(decode32(s))...), textIn(decodeBits(s))...)
+}
+
+// maxInflated bounds what is unpacked of one code, in bytes.
+const maxInflated = 64 << 10
+
+// inflate unpacks what gzip or zlib packed, as far as it is whole. Other bytes are
+// returned as they are.
+func inflate(b []byte) []byte {
+	var r io.Reader
+	var err error
+	switch {
+	case len(b) < 8:
+		return b
+	case b[0] == 0x1f && b[1] == 0x8b: // RFC 1952
+		r, err = gzip.NewReader(bytes.NewReader(b))
+	case b[0]&0xf == 8 && (int(b[0])<<8|int(b[1]))%31 == 0: // RFC 1950
+		r, err = zlib.NewReader(bytes.NewReader(b))
+	default:
+		return b
+	}
+	if err != nil {
+		return b
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxInflated))
+	if err != nil && len(out) == 0 {
+		return b
+	}
+	return out
 }
 
 // textIn returns the text among bytes: each part of it that is long enough, or all of
@@ -149,16 +177,31 @@ func opens(b []byte) bool {
 	return len(b) > 0
 }
 
+// alphabets32 are those of base32: the usual one and the one with the order of
+// hexadecimal digits (RFC 4648), and Crockford's.
+var alphabets32 = [...]*base32.Encoding{
+	base32.StdEncoding.WithPadding(base32.NoPadding), base32.HexEncoding.WithPadding(base32.NoPadding),
+	base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding),
+}
+
 func decode32(s string) []byte {
 	up := strings.ToUpper(s)
-	if up != s && strings.ToLower(s) != s || strings.Trim(up, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+	if up != s && strings.ToLower(s) != s {
 		return nil
 	}
-	t, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(up[:len(up)-len(up)%8+tail32[len(up)%8]])
-	if err != nil || len(t) < 8 {
-		return nil
+	up = up[:len(up)-len(up)%8+tail32[len(up)%8]]
+	var first []byte
+	for _, alphabet := range alphabets32 {
+		t, err := alphabet.DecodeString(up)
+		switch {
+		case err != nil || len(t) < 8:
+		case readable(t) != nil:
+			return t
+		case first == nil:
+			first = t
+		}
 	}
-	return t
+	return first
 }
 
 func decode64(s string) []byte {
@@ -218,99 +261,6 @@ func decodeBits(s string) []byte {
 		t = append(t, byte(c))
 	}
 	return t
-}
-
-// groups decodes sequences of at least six numbers as characters.
-func groups(found []View, v *View) []View {
-	s := v.Text
-	for i := 0; i < len(s); {
-		if !isDigit(s[i]) && (unhex(s[i]) < 0 || i > 0 && isAlnum(s[i-1])) {
-			i++
-			continue
-		}
-		var list []string
-		j := i
-		for j < len(s) {
-			k := j
-			if strings.HasPrefix(s[k:], "0x") {
-				k += 2
-			}
-			start := k
-			for k < len(s) && unhex(s[k]) >= 0 && k-start < 9 {
-				k++
-			}
-			if n := k - start; n < 2 || n > 8 {
-				break
-			}
-			list = append(list, s[start:k])
-			j = k
-			for k < len(s) && k-j < 3 && strings.IndexByte(" ,;-\n:[]", s[k]) >= 0 {
-				k++
-			}
-			if k == j {
-				break
-			}
-			if k == len(s) {
-				break
-			}
-			if unhex(s[k]) < 0 {
-				break
-			}
-			j = k
-		}
-		if len(list) >= minNumbers {
-			sure, guesses := decodeGroups(list)
-			if sure != nil {
-				found = clean(found, whole(Encoded, sure, v, i, min(j, len(s))))
-			}
-			for _, t := range guesses {
-				found = clean(found, whole(Joined, t, v, i, min(j, len(s))))
-			}
-			i = max(j, i+1)
-			continue
-		}
-		for i = max(i+1, j); i < len(s) && isAlnum(s[i]); i++ {
-		}
-	}
-	return found
-}
-
-// manyNumbers are as many as are hardly ever all signs by chance.
-const manyNumbers = 24
-
-// decodeGroups reads a list of numbers in the base in which it is language, or else
-// in those in which it is signs, which may be code in their turn.
-func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
-	var among []byte
-	for _, base := range [...]int{2, 16, 10, 8} {
-		t, low := make([]byte, 0, len(list)), false
-		for _, g := range list {
-			if base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
-				t = nil
-				break
-			}
-			c, err := strconv.ParseUint(g, base, 8)
-			if err != nil {
-				t = nil
-				break
-			}
-			t, low = append(t, byte(c)), low || c < 9
-		}
-		if among == nil {
-			among = textIn(t)
-		}
-		switch text := string(t); {
-		case t == nil || low || !utf8.Valid(t):
-		case base == 2 && printable(t) || language(text) || legible(text, 90, 2) || foreign(text) && printable(t):
-			return t, nil
-		case len(list) >= manyNumbers && strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) && !unicode.IsSpace(c) }) < 0:
-			guesses = append(guesses, t)
-		}
-	}
-	if guesses == nil && among != nil {
-		guesses = append(guesses, among)
-	}
-	return nil, guesses
 }
 
 // morse decodes groups of dots and dashes, whatever signs are used for them.

@@ -151,9 +151,14 @@ func escapeAt(s string, i int) (rune, int) {
 				return rune(c), 4
 			}
 		}
-		// As in style sheets: a space ends it.
-		if ch, n := hexAt(s, i, 1, 2, 6); n > 0 && ch >= 0x20 && i+n < len(s) && s[i+n] == ' ' {
+		// As in style sheets: a space ends it, or the sixth digit.
+		ch, n := hexAt(s, i, 1, 2, 6)
+		switch {
+		case n == 0 || ch < 0x20:
+		case i+n < len(s) && s[i+n] == ' ':
 			return ch, n + 1
+		case n == 7:
+			return ch, n
 		}
 	}
 	return 0, 0

@@ -241,7 +241,7 @@ func invisible(ch rune) bool {
 		return true
 	}
 	switch ch {
-	case 0xfeff, 0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0, 0x2800:
+	case 0xfeff, 0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xffa0, 0x2820: // the last one says in Braille that a capital follows
 		return true
 	}
 	return false
@@ -259,6 +259,9 @@ func plainSymbol(ch rune) string {
 			return string(a.first + i)
 		}
 	}
+	if i := strings.IndexRune(braille, ch); i >= 0 {
+		return string('a' + rune(i/utf8.RuneLen(ch)))
+	}
 	switch {
 	case ch == 0x2018, ch == 0x2019, ch == 0x02bc, ch == 0x2032:
 		return "'"
@@ -270,7 +273,7 @@ func plainSymbol(ch rune) string {
 		return "..."
 	case ch == 0x2215, ch == 0x2044:
 		return "/"
-	case ch == 0xa0, ch >= 0x2000 && ch <= 0x200a, ch == 0x202f, ch == 0x205f, ch == 0x3000:
+	case ch == 0xa0, ch >= 0x2000 && ch <= 0x200a, ch == 0x202f, ch == 0x205f, ch == 0x3000, ch == 0x2800:
 		return " "
 	case ch == 0x2028, ch == 0x2029, ch == 0x85:
 		return "\n"
@@ -283,6 +286,9 @@ func plainSymbol(ch rune) string {
 var alphabets = [...]struct{ from, first rune }{
 	{0x249c, 'a'}, {0x24b6, 'A'}, {0x24d0, 'a'}, {0x1f130, 'a'}, {0x1f150, 'a'}, {0x1f170, 'a'}, {0x1f1e6, 'a'},
 }
+
+// braille are the letters from a to z.
+const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵"
 
 // alike returns the ASCII letter that a letter of another script looks like
 // (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.

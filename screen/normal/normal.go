@@ -256,8 +256,11 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markRun != 0 {
 		found = runs(found, v)
 	}
-	if m&markGroups != 0 || strings.Count(v.Text, "0x") >= minNumbers {
+	if m&markGroups != 0 || strings.Count(v.Text, "0x") >= minNumbers || strings.Count(v.Text, ")") >= minNumbers {
 		found = groups(found, v)
+	}
+	if m&(markGroups|markRun) != 0 {
+		found = lettersByNumber(found, v)
 	}
 	if m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・") {
 		found = morse(found, v)
@@ -265,7 +268,7 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markToken != 0 {
 		found = base85(found, v)
 	}
-	return grouped(found, v)
+	return pieces(grouped(found, v), v)
 }
 
 // builder makes a reading byte by byte.

@@ -10,20 +10,23 @@ const (
 	minScrambled = 3 // words that are others with their inner letters mixed
 	minSpelled   = 5 // words of a spelling alphabet in a row
 	minPig       = 4 // words of pig Latin
+	minBare      = 4 // words without vowels
 	minBackward  = 4 // words of a text that may run backward
 	sureBackward = 1 // signs that it does
 )
 
 // spoken adds the readings of texts whose words a person would read at once
-// and a table of words does not: with their inner letters mixed, spelled, in pig
-// Latin, and in reverse order.
+// and a table of words does not: with their inner letters mixed, without vowels,
+// spelled, in pig Latin, and in reverse order.
 func spoken(found []View, v *View) []View {
 	s, vocab := v.Text, wide()
-	words, scrambled, pigs, spelled, longest := 0, 0, 0, 0, 0
+	words, scrambled, pigs, spelled, longest, bare := 0, 0, 0, 0, 0, 0
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
-			words++
+			if words++; strings.IndexAny(s[i:j], vowels) < 0 {
+				bare++
+			}
 		}
 		if letter(s[i:j], h) != 0 {
 			if spelled++; spelled > longest {
@@ -56,6 +59,9 @@ func spoken(found []View, v *View) []View {
 			}
 			return scrambles()[signature(w)]
 		}))
+	}
+	if bare >= minBare && bare*4 >= words*3 { // and not a few abbreviations
+		found = append(found, replaced(v, func(w string) string { return skeletons()[strings.ToLower(w)] }))
 	}
 	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
 		found = append(found, replaced(v, unpig))
@@ -152,6 +158,26 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 		}
 		if w != "" {
 			all[signature(w)] = w
+		}
+	}
+	return all
+})
+
+const vowels = "aeiouAEIOU"
+
+// skeletons are known words by what is left of them without their vowels: of those
+// that leave the same, the most usual one.
+var skeletons = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for _, w := range strings.Fields("your are is use new need " + common + " " + shared) {
+		bare := strings.Map(func(c rune) rune {
+			if strings.ContainsRune(vowels, c) {
+				return -1
+			}
+			return c
+		}, w)
+		if _, known := all[bare]; !known {
+			all[bare] = w
 		}
 	}
 	return all

@@ -17,7 +17,7 @@ func words(found []View, v *View, m marks) []View {
 	if m&markCrowded != 0 {
 		found = split(found, v)
 	}
-	found = parted(found, v)
+	found = stuttered(parted(found, v), v)
 	return spoken(evenly(found, v), v)
 }
 

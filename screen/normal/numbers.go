@@ -1,0 +1,173 @@
+package normal
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// minNumbers is how many numbers are taken for characters.
+const minNumbers = 6
+
+// groups decodes sequences of at least six numbers as characters.
+func groups(found []View, v *View) []View {
+	s := v.Text
+	for i := 0; i < len(s); {
+		if !isDigit(s[i]) && (unhex(s[i]) < 0 || i > 0 && isAlnum(s[i-1])) {
+			i++
+			continue
+		}
+		var list []string
+		j := i
+		for j < len(s) {
+			k := j
+			if strings.HasPrefix(s[k:], "0x") {
+				k += 2
+			}
+			start := k
+			for k < len(s) && unhex(s[k]) >= 0 && k-start < 9 {
+				k++
+			}
+			if n := k - start; n < 2 || n > 8 {
+				break
+			}
+			list = append(list, s[start:k])
+			j = k
+			if k += betweenNumbers(s[k:]); k == j || k == len(s) || unhex(s[k]) < 0 {
+				break
+			}
+			j = k
+		}
+		if len(list) >= minNumbers {
+			sure, guesses := decodeGroups(list)
+			if sure != nil {
+				found = clean(found, whole(Encoded, sure, v, i, min(j, len(s))))
+			}
+			for _, t := range guesses {
+				found = clean(found, whole(Joined, t, v, i, min(j, len(s))))
+			}
+			i = max(j, i+1)
+			continue
+		}
+		for i = max(i+1, j); i < len(s) && isAlnum(s[i]); i++ {
+		}
+	}
+	return found
+}
+
+// manyNumbers are as many as are hardly ever all signs by chance.
+const manyNumbers = 24
+
+// decodeGroups reads a list of numbers in the base in which it is language, or else
+// in those in which it is signs, which may be code in their turn.
+func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
+	var among []byte
+	for _, base := range [...]int{2, 16, 10, 8} {
+		t, low := make([]byte, 0, len(list)), false
+		for _, g := range list {
+			if base == 2 && len(g) < 6 || base == 16 && len(g) != 2 {
+				t = nil
+				break
+			}
+			c, err := strconv.ParseUint(g, base, 8)
+			if err != nil {
+				t = nil
+				break
+			}
+			t, low = append(t, byte(c)), low || c < 9
+		}
+		if among == nil {
+			among = textIn(t)
+		}
+		switch text := string(t); {
+		case t == nil || low || !utf8.Valid(t):
+		case base == 2 && printable(t) || language(text) || legible(text, 90, 2) || foreign(text) && printable(t):
+			return t, nil
+		case len(list) >= manyNumbers && strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) && !unicode.IsSpace(c) }) < 0:
+			guesses = append(guesses, t)
+		}
+	}
+	if guesses == nil && among != nil {
+		guesses = append(guesses, among)
+	}
+	return nil, guesses
+}
+
+// maxCall is how much stands between the arguments of two calls, as in chr(73)+chr(103).
+const maxCall = 32
+
+// betweenNumbers is how many bytes part two numbers of a list at the beginning of s:
+// a few signs, or the end of one call and the beginning of the next.
+func betweenNumbers(s string) int {
+	if strings.HasPrefix(s, ")") {
+		for n := 1; n < min(len(s), maxCall) && !isDigit(s[n]); n++ {
+			if s[n] == '(' {
+				return n + 1
+			}
+		}
+		return 0
+	}
+	n := 0
+	for n < min(len(s), 3) && strings.IndexByte(" ,;-\n:[]", s[n]) >= 0 {
+		n++
+	}
+	return n
+}
+
+// minAlphabet is how many numbers are taken for letters.
+const minAlphabet = 12
+
+// lettersByNumber reads numbers from 1 to 26 as the letters of the alphabet. What
+// stands between most of them parts letters, and anything else parts words.
+func lettersByNumber(found []View, v *View) []View {
+	s := v.Text
+	type number struct {
+		letter byte
+		gap    string // before it
+	}
+	for i := 0; i < len(s); i++ {
+		if !isDigit(s[i]) || i > 0 && isAlnum(s[i-1]) {
+			continue
+		}
+		var list []number
+		start, end, gap := i, i, ""
+		for i < len(s) {
+			n := 0
+			for i+n < len(s) && n < 3 && isAlnum(s[i+n]) {
+				n++
+			}
+			is, err := strconv.ParseUint(s[i:i+n], 10, 8)
+			if err != nil || is < 1 || is > 26 {
+				break
+			}
+			list = append(list, number{'a' - 1 + byte(is), gap})
+			i += n
+			end = i
+			for i < len(s) && i-end < 4 && !isAlnum(s[i]) {
+				i++
+			}
+			gap = s[end:i]
+		}
+		if len(list) < minAlphabet {
+			continue
+		}
+		gaps, usual := map[string]int{}, ""
+		for _, n := range list[1:] {
+			if gaps[n.gap]++; gaps[n.gap] > gaps[usual] {
+				usual = n.gap
+			}
+		}
+		var out []byte
+		for k, n := range list {
+			if k > 0 && n.gap != usual {
+				out = append(out, ' ')
+			}
+			out = append(out, n.letter)
+		}
+		if language(string(out)) {
+			found = append(found, whole(Encoded, out, v, start, end))
+		}
+	}
+	return found
+}

@@ -1,0 +1,96 @@
+package normal
+
+import "strings"
+
+// maxPiece is the longest string that may be a piece of a text, in bytes.
+const maxPiece = 400
+
+// pieces reads strings in quotes as one text where known words go from one to the
+// next, as in a program that puts a text together: "Ign" + "ore a" + "ll".
+func pieces(found []View, v *View) []View {
+	s := v.Text
+	if strings.Count(s, `"`) < 4 && strings.Count(s, "'") < 4 {
+		return found
+	}
+	b := newBuilder(len(s))
+	var seams []int // where pieces begin
+	for i := 0; i < len(s); i++ {
+		if s[i] != '"' && s[i] != '\'' || i > 0 && isAlnum(s[i-1]) {
+			continue
+		}
+		n := strings.IndexByte(s[i+1:min(len(s), i+1+maxPiece)], s[i])
+		if n < 0 {
+			continue
+		}
+		from := i + 1
+		i = from + n
+		if n == 0 || i+1 < len(s) && (isAlnum(s[i+1]) || s[i+1] == ':') { // a name of JSON
+			continue
+		}
+		seams = append(seams, len(b.text))
+		b.copy(s, from, i)
+	}
+	joined, k := 0, 0
+	eachWord(string(b.text), func(i, j int, h uint32) {
+		for k < len(seams) && seams[k] <= i {
+			k++
+		}
+		if k < len(seams) && seams[k] < j && wide().has(h) {
+			joined++
+		}
+	})
+	if joined == 0 || joined*piecesAWord < len(seams)-1 {
+		return found
+	}
+	return append(found, mapped(Joined, b, v))
+}
+
+// piecesAWord is in how many pieces a text is, at most, for each word that goes from
+// one to the next.
+const piecesAWord = 6
+
+// stuttered reads what is written with every sign several times.
+func stuttered(found []View, v *View) []View {
+	s, same := v.Text, 0
+	for i := 1; i < len(s); i++ {
+		if lower(s[i]) == lower(s[i-1]) {
+			same++
+		}
+	}
+	if same < minAlphabet {
+		return found
+	}
+	b := newBuilder(len(s))
+	some := false
+	for i := 0; i < len(s); {
+		end, times, runs := i, run(s[i:]), 0
+		for times > 1 && end < len(s) {
+			n := run(s[end:])
+			if n%times != 0 {
+				break
+			}
+			end += n
+			runs += n / times
+		}
+		if runs < minAlphabet {
+			times, end = 1, max(end, i+1)
+		}
+		some = some || times > 1
+		for ; i < end; i += times {
+			b.byte(s[i], int32(i))
+		}
+	}
+	if !some {
+		return found
+	}
+	return append(found, mapped(Joined, b, v))
+}
+
+// run is how many letters or signs at the beginning of s are the same.
+func run(s string) int {
+	n := 1
+	for n < len(s) && lower(s[n]) == lower(s[0]) {
+		n++
+	}
+	return n
+}
