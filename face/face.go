@@ -80,6 +80,25 @@ func Session(h memproxy.Header) memproxy.SessionName {
 // a body that is no longer the one that was sent.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
+// EntityHeaders describe an answer's bytes, besides their number, and are wrong
+// once these change.
+var EntityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
+
+// DropEntityHeaders removes the EntityHeaders and the length of an answer whose
+// bytes have changed.
+func DropEntityHeaders(h http.Header) {
+	delete(h, "Content-Length")
+	for _, name := range EntityHeaders {
+		delete(h, name)
+	}
+}
+
+// SameBytes reports whether two slices are one, and so whether the gate left a
+// body as it was: it returns what it was given where it changes nothing.
+func SameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
 // TooLarge refuses a body over the limit, in bytes.
 func TooLarge(limit int64) *memproxy.Malformed {
 	return &memproxy.Malformed{

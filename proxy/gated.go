@@ -234,10 +234,6 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 	_, _ = w.Write(reply.Body) // the caller may be gone; the outcome is noted already
 }
 
-func sameBytes(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
 // logged writes the one line that ties a request to its decision.
 func (o *Options) logged(ctx context.Context, a *gate.Admission, route string) {
 	if a.Flooded { // one line says how many there were

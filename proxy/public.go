@@ -66,9 +66,9 @@ func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Respon
 		o.gone(err)
 		return
 	}
-	if decoded || !sameBytes(reply.Body, body) {
+	if decoded || !face.SameBytes(reply.Body, body) {
 		reply.Header = maps.Clone(reply.Header)
-		dropEntityHeaders(http.Header(reply.Header))
+		face.DropEntityHeaders(http.Header(reply.Header))
 	}
 	p.write(w, reply, http.Header(reply.Header), nil)
 }

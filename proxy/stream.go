@@ -166,6 +166,14 @@ func deliver(w http.ResponseWriter, ctl *http.ResponseController, pieces ...[]by
 	return nil
 }
 
+// back copies the headers of the backend's answer that the client is sent. A is
+// nil for a public route.
+func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
+	face.Back(dst, src, func(names []string) bool {
+		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
+	})
+}
+
 // stream passes an answer on as it comes. A is nil for a public route.
 func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) {
 	p.back(w.Header(), resp.Header, a)
@@ -185,7 +193,7 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 	if err != nil {
 		return err
 	}
-	dropEntityHeaders(resp.Header)
+	face.DropEntityHeaders(resp.Header)
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))

@@ -299,8 +299,8 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 		return
 	}
 	header := http.Header(got.Header)
-	if !sameBytes(got.Body, body) {
-		dropEntityHeaders(header)
+	if !face.SameBytes(got.Body, body) {
+		face.DropEntityHeaders(header)
 	}
 	t.p.write(t.w, got, header, t.a)
 }
@@ -312,7 +312,7 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 		return false, err
 	}
 	if !t.begun {
-		dropEntityHeaders(resp.Header)
+		face.DropEntityHeaders(resp.Header)
 		t.p.back(t.w.Header(), resp.Header, t.a)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true

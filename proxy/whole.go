@@ -37,7 +37,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Re
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	face.Listed(a, w.Header().Set)
-	if a.Answered == nil && sameBytes(got.Body, body) && !decoded {
+	if a.Answered == nil && face.SameBytes(got.Body, body) && !decoded {
 		p.write(w, got, resp.Header, a)
 		return
 	}
@@ -46,6 +46,6 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Re
 		return
 	}
 	header := http.Header(got.Header) // the backend's, or the gate's word on it
-	dropEntityHeaders(header)
+	face.DropEntityHeaders(header)
 	p.write(w, got, header, a)
 }

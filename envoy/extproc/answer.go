@@ -184,11 +184,7 @@ func (x *exchange) rewritten(m *mutation, body []byte, changed bool) *response {
 	if !changed {
 		return onResponseBody(m, nil, false)
 	}
-	for _, name := range entityHeaders {
-		if len(x.answer.Header[name]) > 0 {
-			m.remove(name)
-		}
-	}
+	m.changed(x.answer.Header)
 	m.length(len(body))
 	return onResponseBody(m, body, true)
 }
@@ -234,8 +230,7 @@ func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *res
 	}
 	x.b.follower.Follow(x.admission)
 	x.settled, x.media = true, got.Header.Get("Content-Type")
-	same := len(got.Body) == len(body) && (len(body) == 0 || &got.Body[0] == &body[0])
-	return got.Body, !same, nil
+	return got.Body, !face.SameBytes(got.Body, body), nil
 }
 
 // incoming are the changes of an answer's headers that every answer gets.

@@ -47,9 +47,7 @@ func (x *exchange) head() *response {
 	face.Back(h, http.Header(x.answer.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
 	delete(h, "Content-Length") // Envoy's own
 	if changed {
-		for _, name := range entityHeaders {
-			delete(h, name)
-		}
+		face.DropEntityHeaders(h)
 	}
 	face.Listed(a, h.Set)
 	return immediate(memproxy.Reply{Status: reply.Status, Header: memproxy.Header(h), Body: body}, &a.Decision)

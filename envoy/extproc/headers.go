@@ -13,9 +13,6 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// entityHeaders describe an answer's bytes and are wrong once these change.
-var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
-
 // text is a header's value. Envoy sends bytes, which need not be UTF-8.
 func text(h *corev3.HeaderValue) string {
 	if len(h.GetRawValue()) > 0 {
@@ -68,6 +65,16 @@ func (u *mutation) add(name, value string) {
 }
 
 func (u *mutation) length(n int) { u.set("Content-Length", strconv.Itoa(n)) }
+
+// changed removes what describes an answer's bytes, which are not the backend's
+// any more. Their length is the caller's to set.
+func (u *mutation) changed(h memproxy.Header) {
+	for _, name := range face.EntityHeaders {
+		if len(h[name]) > 0 {
+			u.remove(name)
+		}
+	}
+}
 
 // uncached has an answer that was made for one caller kept by no cache.
 func (u *mutation) uncached(h memproxy.Header) {

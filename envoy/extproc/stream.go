@@ -50,11 +50,7 @@ func (x *exchange) streamed(end bool) *response {
 	x.events = &face.Events{Max: x.b.MaxAnswer}
 	m := x.incoming()
 	m.remove("Content-Length")
-	for _, name := range entityHeaders {
-		if len(x.answer.Header[name]) > 0 {
-			m.remove(name)
-		}
-	}
+	m.changed(x.answer.Header)
 	r := onResponseHeaders(m)
 	if len(x.answer.Header["Content-Encoding"]) == 0 {
 		r.ModeOverride = streamed()
