@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -275,7 +276,7 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 		a := c.ruled[change.Key]
 		if a == nil {
 			a = c.r.opt.Gate.Agents().Ask(ctx, c.a, change.Call)
-			c.r.opt.Decided(ctx, a)
+			face.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)
 			c.ruled[change.Key] = a
 		}
 		if !a.Decision.Verdict.Stops() {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -225,7 +226,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	for range recoveryRequests {
 		for _, call := range turn.Waiting() {
 			declined := r.opt.Gate.Agents().Decline(ctx, a, call, unanswered)
-			r.opt.Decided(ctx, declined)
+			face.LogDecision(ctx, r.opt.Log, r.opt.Backend.Name, declined)
 			turn.Rule(call.ID, declined.Decision)
 		}
 		body, err := turn.Next()

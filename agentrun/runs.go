@@ -37,8 +37,7 @@ type Options struct {
 	// Steps is notified of points at which a crash must lose nothing. Nil: none.
 	Steps memproxy.Stepper
 	Log   *slog.Logger
-	// Decided logs a ruling; Observe measures what is undone.
-	Decided func(context.Context, *gate.Admission)
+	// Observe measures what is undone.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 

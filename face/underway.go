@@ -1,10 +1,6 @@
 package face
 
-import (
-	"context"
-
-	"github.com/memproxy/memproxy/gate"
-)
+import "context"
 
 // The bounds of requests that are under way at once, of one backend. Those of
 // callers that are not identified are counted apart, by address, so that they
@@ -86,18 +82,4 @@ func (l *Lease) leave() {
 	l.in.count(l.party, -1)
 	l.in = nil
 	l.all.wake()
-}
-
-// Enter counts an identified call among the requests under way, and what memproxy
-// asks the backend for it as its caller's. Where that has too many, it is refused.
-func (c *Course) Enter(ctx context.Context, l *Lease, call *gate.Call) (entered bool) {
-	caller, tenant := call.Caller()
-	if l.Enter(ctx, caller, tenant) != nil {
-		c.Flaw = Busy()
-		return false
-	}
-	if side, ok := call.Backend.Fetch.(*Side); ok {
-		call.Backend.Fetch = side.For(caller, tenant)
-	}
-	return true
 }

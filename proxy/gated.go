@@ -18,41 +18,28 @@ import (
 )
 
 // gated takes a request through the gate.
-func (p *Proxy) gated(w http.ResponseWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
-	route := course.Route
-	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header)}
+func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var body []byte
 	var rest io.Reader
 	var unread *memproxy.Malformed
-	if p.opt.Gate.Identify(r.Context(), &call) { // nobody's body is not read
-		if accept(w, r, &call, course) {
+	if p.opt.Gate.Identify(r.Context(), &e.Call) { // nobody's body is not read
+		if accept(w, r, e) {
 			body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 		}
 	} else {
 		drain(r)
 	}
-	if course.Flaw == nil {
-		course.Flaw = course.Body(req, body)
-	}
-	flaw := unread
-	req, wishes, wrong := gate.Asked(req)
-	if flaw == nil {
-		flaw = wrong
-	}
-	call.Request, call.Body, call.Flaw, call.Wishes = req, body, flaw, wishes
-	a := p.opt.Gate.Admit(r.Context(), course.Call(call))
-	leaseOf(w).Done()
+	e.Read(body)
+	a := e.Admit(r.Context(), body, unread)
 	if a.Reply != nil {
-		leaseOf(w).Keep(int64(len(a.Reply.Body)))
+		w.lease.Keep(int64(len(a.Reply.Body)))
 	}
-	p.opt.logged(r.Context(), a, route.ID)
-	dawdle(r.Context(), a)
-	decided(w, a)
+	decided(w, r, a)
 	if a.Reply == nil && unread != nil && rest == nil {
 		// Even in shadow mode half a body cannot be forwarded.
 		d := a.Decision
 		d.Verdict, d.Status = memproxy.Deny, unread.Status
-		a.Next = gate.Reply{Reply: p.opt.Adapter.Refuse(req, d.Shown())}
+		a.Next = gate.Reply{Reply: p.opt.Adapter.Refuse(a.Call().Request, d.Shown())}
 	}
 	p.obey(w, r, a, a.Next, rest)
 	if a.Watched() {
@@ -232,19 +219,4 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 	}
 	w.WriteHeader(reply.Status)
 	_, _ = w.Write(reply.Body) // the caller may be gone; the outcome is noted already
-}
-
-// logged writes the one line that ties a request to its decision.
-func (o *Options) logged(ctx context.Context, a *gate.Admission, route string) {
-	if a.Flooded { // one line says how many there were
-		return
-	}
-	d := &a.Decision
-	recorded := d.Recorded()
-	codes := make([]string, len(recorded))
-	for i := range recorded {
-		codes[i] = string(recorded[i].Code)
-	}
-	o.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
-		"reasons", codes, "principal", a.Principal.ID, "backend", o.Name, "route", route, "policy", d.Policy)
 }

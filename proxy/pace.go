@@ -231,27 +231,23 @@ func dawdle(ctx context.Context, a *gate.Admission) {
 // accept says whose request it is, before its body is read: from here on it is
 // one of the caller's connections, bytes and requests under way. Where these are
 // too many the request is refused, in shadow mode as well.
-func accept(w http.ResponseWriter, r *http.Request, call *gate.Call, course *face.Course) (accepted bool) {
-	sw, ok := w.(*statusWriter)
-	if !ok {
-		return true
-	}
-	caller, _ := call.Caller()
-	if pw, ok := sw.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
+func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
+	caller, _ := e.Call.Caller()
+	if pw, ok := w.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
 		pw.accepted(r.RemoteAddr, caller)
 	}
-	if accepted = course.Enter(r.Context(), sw.lease, call); !accepted {
+	if accepted = e.Enter(r.Context()); !accepted {
 		w.Header().Set("Retry-After", "1")
 	}
 	return accepted
 }
 
-// decided says on an answer what was decided, and has it kept by no cache.
-func decided(w http.ResponseWriter, a *gate.Admission) {
+// decided says on an answer what was decided, and has it kept by no cache. The
+// sender of a flood waits for it.
+func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
+	dawdle(r.Context(), a)
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
-	if sw, ok := w.(*statusWriter); ok {
-		sw.ruled = !a.Shadow()
-	}
+	w.ruled = !a.Shadow()
 }
 
 // leaseOf is what the request of an answer holds.

@@ -19,35 +19,25 @@ import (
 // pass takes a request that touches no memory through the gate by its head.
 // Both bodies stream, byte for byte, but for answers that have members: those
 // are read, and what no row claims is left out.
-func (p *Proxy) pass(w *statusWriter, r *http.Request, req memproxy.Request, course *face.Course, creds memproxy.Credentials) *gate.Admission {
+func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var flaw *memproxy.Malformed
 	rest, held := r.Body, int64(0)
-	call := gate.Call{Backend: p.backend, Credentials: creds, Peer: face.Peer(r.RemoteAddr), Session: face.Session(req.Header), Passed: true}
 	switch {
-	case !p.opt.Gate.Identify(r.Context(), &call):
+	case !p.opt.Gate.Identify(r.Context(), &e.Call):
 		drain(r)
-	case !accept(w, r, &call, course):
-	case course.Fields && course.Flaw == nil:
+	case !accept(w, r, e):
+	case e.Course.Fields && e.Course.Flaw == nil:
 		body, more, unread := takeBody(w, r, p.opt.MaxBody)
-		if course.Flaw = course.Body(req, body); course.Flaw == nil {
-			flaw = unread
-		}
+		e.Read(body)
+		flaw = unread
 		if rest = io.NopCloser(bytes.NewReader(body)); more != nil { // shadow mode forwards it all the same
 			rest = io.NopCloser(more)
 		}
 		held = int64(len(body))
 	}
-	req, wishes, wrong := gate.Asked(req)
-	if flaw == nil {
-		flaw = wrong
-	}
-	call.Request, call.Flaw, call.Wishes = req, flaw, wishes
-	a := p.opt.Gate.Admit(r.Context(), course.Call(call))
-	leaseOf(w).Done()
-	leaseOf(w).Keep(held)
-	p.opt.logged(r.Context(), a, course.Route.ID)
-	dawdle(r.Context(), a)
-	decided(w, a)
+	a := e.Admit(r.Context(), nil, flaw)
+	w.lease.Keep(held)
+	decided(w, r, a)
 	if a.Reply != nil {
 		p.write(w, *a.Reply, nil, a)
 		return a

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -58,7 +56,7 @@ func New(opt Options) (*Proxy, error) {
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
 		Locks: &p.locks, Dir: opt.Journal, Every: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
-		Decided: func(ctx context.Context, a *gate.Admission) { p.opt.logged(ctx, a, a.Call().Route.ID) }, Observe: opt.Observe,
+		Observe: opt.Observe,
 	})
 	return p, nil
 }
@@ -90,21 +88,22 @@ func (p *Proxy) Close(ctx context.Context) error {
 // browser's preflight and public routes are not ruled on.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	req := describe(r)
-	creds := credentials(r)
+	req, creds := describe(r), credentials(r)
 	course := face.Chart(p.opt.Adapter, p.patterns, face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
-	name, route := course.Name, course.Route
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
 	pw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
 	defer pw.end()
-	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(face.Peer(r.RemoteAddr))}
+	peer := face.Peer(r.RemoteAddr)
+	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(peer)}
 	defer sw.lease.Release()
-	verdict := "pass"
-	attrs := make([]attribute.KeyValue, 0, 24)
+	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: sw.lease, Course: course, Call: gate.Call{
+		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header), Passed: course.Way == face.Passed,
+	}}
+	var a *gate.Admission
 	unruled := course.Way == face.Preflight || course.Way == face.Open
 	switch {
 	case unruled && sw.lease.Enter(ctx, "", "") != nil:
@@ -115,23 +114,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case course.Way == face.Open:
 		public{p, sw, r}.open(course.Route, creds)
 	case course.Way == face.Passed:
-		a := p.pass(sw, r, req, &course, creds)
-		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
+		a = p.pass(sw, r, e)
 	default:
-		a := p.gated(sw, r, req, &course, creds)
-		verdict, attrs = a.Decision.Verdict.String(), a.Attributes(attrs)
+		a = p.gated(sw, r, e)
 	}
-	if span.IsRecording() {
-		span.SetAttributes(append(attrs,
-			attribute.String(signal.AttrHTTPMethod, r.Method),
-			attribute.String(signal.AttrHTTPRoute, name),
-			attribute.Int(signal.AttrHTTPStatus, sw.status()),
-		)...)
-		if sw.status() >= 500 {
-			span.SetStatus(codes.Error, "")
-		}
-	}
-	p.opt.Observe(r.Context(), name, string(route.Kind), verdict, sw.status(), time.Since(start))
+	verdict := e.End(span, a, r.Method, sw.status())
+	p.opt.Observe(r.Context(), course.Name, string(course.Route.Kind), verdict, sw.status(), time.Since(start))
 	if sw.torn {
 		panic(http.ErrAbortHandler) // closes the connection
 	}

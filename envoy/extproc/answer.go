@@ -30,7 +30,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		return nil, errProtocol
 	}
 	x.answer.Header = header
-	switch x.course.Way {
+	switch x.entry.Course.Way {
 	case face.Preflight:
 		if !x.over {
 			return x.permission(code, header), nil
@@ -160,7 +160,7 @@ func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
 	}
 	body := b.GetBody()
 	x.hold(body)
-	defer x.lease.Done()
+	defer x.entry.Lease.Done()
 	if !x.admission.Writes() && x.readable(body) != nil {
 		return x.abandon(busy), nil
 	}
@@ -193,16 +193,16 @@ func (x *exchange) rewritten(m *mutation, body []byte, changed bool) *response {
 // what came of a read there must be room.
 func (x *exchange) hold(answer []byte) {
 	if x.admission.Writes() {
-		x.lease.Force(int64(len(answer)))
+		x.entry.Lease.Force(int64(len(answer)))
 	}
 }
 
 // readable takes what an answer and filtering it need.
 func (x *exchange) readable(answer []byte) error {
-	if err := x.lease.Grow(x.forwarded, int64(len(answer))); err != nil {
+	if err := x.entry.Lease.Grow(x.forwarded, int64(len(answer))); err != nil {
 		return err
 	}
-	return x.lease.Work(x.forwarded, face.AnswerCost*int64(len(answer)))
+	return x.entry.Lease.Work(x.forwarded, face.AnswerCost*int64(len(answer)))
 }
 
 // responseTrailers ends an answer; one that had no body is settled here.

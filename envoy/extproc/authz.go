@@ -51,14 +51,14 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	r := authRequest(at)
 	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0)
 	defer x.end()
-	switch x.course.Way {
+	switch x.entry.Course.Way {
 	case face.Open:
 		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	case face.Preflight:
 		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
-	if p.opt.Gate.Identify(x.ctx, &x.asked) {
-		x.course.Enter(x.ctx, x.lease, &x.asked)
+	if p.opt.Gate.Identify(x.ctx, &x.entry.Call) {
+		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed
 	if x.whole {
@@ -68,8 +68,8 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	} else {
 		flaw = x.req.flaw
 	}
-	if x.course.Flaw == nil && flaw == nil {
-		x.course.Flaw = x.course.Body(x.req.Request, body)
+	if flaw == nil {
+		x.entry.Read(body)
 	}
 	m, refusal := x.admit(body, flaw)
 	if refusal != nil {
@@ -114,7 +114,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 			Detail: "Envoy did not send the body; ext_authz needs with_request_body",
 		}
 	}
-	call := x.call(body, nil)
+	call := x.entry.Asked(body, nil)
 	if call.Wishes != (gate.Wishes{}) || call.Request.Own != "" {
 		return &memproxy.Malformed{
 			Code: memproxy.ScopeUnpinned, Status: http.StatusForbidden,

@@ -3,18 +3,13 @@ package extproc
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // end tells of what has not come to its end: Envoy reset the stream because
 // the client hung up or the backend took too long.
 func (x *exchange) end() {
-	x.lease.Release()
+	x.entry.Lease.Release()
 	if x.span == nil {
 		return
 	}
@@ -28,22 +23,9 @@ func (x *exchange) end() {
 		x.broke(ctx)
 	}
 	x.arrived()
-	verdict, list := "pass", []attribute.KeyValue(nil)
-	if a := x.admission; a != nil {
-		verdict, list = a.Decision.Verdict.String(), a.Attributes(make([]attribute.KeyValue, 0, 24))
-	}
-	if x.span.IsRecording() {
-		list = append(list, attribute.String(signal.AttrHTTPMethod, x.req.Method), attribute.String(signal.AttrHTTPRoute, x.course.Name))
-		if x.status != 0 {
-			list = append(list, attribute.Int(signal.AttrHTTPStatus, x.status))
-		}
-		x.span.SetAttributes(list...)
-		if x.status >= 500 {
-			x.span.SetStatus(codes.Error, "")
-		}
-	}
+	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
 	x.span.End()
-	x.b.Observe(ctx, x.course.Name, string(x.course.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
+	x.b.Observe(ctx, x.entry.Course.Name, string(x.entry.Course.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
 // arrived ends the backend's part.
@@ -52,19 +34,4 @@ func (x *exchange) arrived() {
 		x.forward.End()
 		x.forward = nil
 	}
-}
-
-// log writes the one line that ties a request to its decision.
-func (p *Processor) log(ctx context.Context, a *gate.Admission, backend string) {
-	if a.Flooded { // one line says how many there were
-		return
-	}
-	d := &a.Decision
-	recorded := d.Recorded()
-	reasons := make([]string, len(recorded))
-	for i := range recorded {
-		reasons[i] = string(recorded[i].Code)
-	}
-	p.opt.Log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
-		"reasons", reasons, "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
 }

@@ -25,10 +25,7 @@ type exchange struct {
 	span trace.Span
 	req  request
 
-	lease *face.Lease
-	asked gate.Call // what is known by the head
-
-	course face.Course
+	entry face.Entry
 	// whole is set where the request's body is read, ruled where its head or
 	// all of it goes through the gate.
 	whole, ruled bool
@@ -65,18 +62,17 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 // start finds the course of a request.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
-	x.lease = x.b.InFlight.Lease(address)
-	x.asked = gate.Call{
-		Backend: x.b.gate, Credentials: r.credentials, Peer: address, Session: face.Session(r.Header),
-	}
-	x.course = face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
+	course := face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
-		x.course.Way = face.Gated
+		course.Way = face.Gated
 	}
-	x.ruled = x.course.Way == face.Gated || x.course.Way == face.Passed
-	x.whole = x.course.Way == face.Gated || x.course.Fields
+	x.entry = face.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Course: course, Call: gate.Call{
+		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: face.Session(r.Header),
+	}}
+	x.ruled = course.Way == face.Gated || course.Way == face.Passed
+	x.whole = course.Way == face.Gated || course.Fields
 	ctx = x.p.opt.Propagator.Extract(ctx, client{r.Header})
-	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+x.course.Name, trace.WithSpanKind(trace.SpanKindServer))
+	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
 // requestHeaders rules at once where no body follows, and asks for the body
@@ -87,12 +83,12 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	}
 	switch {
 	case x.ruled:
-	case x.lease.Enter(x.ctx, "", "") != nil:
+	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
 		reply := face.NoRoom(x.b.Adapter, x.req.Request)
 		reply.Header = retry(reply.Header)
 		x.settled, x.over, x.status = true, true, reply.Status
 		return immediate(reply, &memproxy.Decision{}), nil
-	case x.course.Way == face.Open:
+	case x.entry.Course.Way == face.Open:
 		return x.open(), nil
 	default:
 		return x.preflight(), nil
@@ -102,8 +98,8 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	// Nobody's body is not asked for, nor one for which there is no room.
-	if x.p.opt.Gate.Identify(x.ctx, &x.asked) && x.course.Enter(x.ctx, x.lease, &x.asked) && flaw == nil && x.whole && !h.GetEndOfStream() {
-		if x.lease.Room(x.ctx, x.req.length()) == nil {
+	if x.p.opt.Gate.Identify(x.ctx, &x.entry.Call) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
+		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			r := onRequestHeaders(nil)
 			r.ModeOverride = whole()
 			return r, nil
@@ -144,7 +140,7 @@ func (x *exchange) open() *response {
 	}
 	x.settled = true
 	mode := headersOnly()
-	x.public, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.course.Route)
+	x.public, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Course.Route)
 	if x.public = x.public && x.req.Method != http.MethodHead; x.public {
 		m.set("Accept-Encoding", "identity")
 		mode = answerOnly()
@@ -178,8 +174,8 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	var flaw *memproxy.Malformed
 	if int64(len(body)) > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
-	} else if x.course.Flaw == nil {
-		x.course.Flaw = x.course.Body(x.req.Request, body)
+	} else {
+		x.entry.Read(body)
 	}
 	if flaw == nil && x.room(body) != nil {
 		flaw, body = face.Busy(), nil
@@ -199,10 +195,10 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 
 // room takes what a body and ruling on it need.
 func (x *exchange) room(body []byte) error {
-	if err := x.lease.Grow(x.ctx, int64(len(body))); err != nil {
+	if err := x.entry.Lease.Grow(x.ctx, int64(len(body))); err != nil {
 		return err
 	}
-	return x.lease.Work(x.ctx, face.BodyCost*int64(len(body)))
+	return x.entry.Lease.Work(x.ctx, face.BodyCost*int64(len(body)))
 }
 
 // requestTrailers ends a request. One that had no body is refused here.
@@ -226,29 +222,13 @@ func (x *exchange) requestTrailers() (*response, error) {
 // admit takes the request through the gate: either a refusal comes back, or
 // the changes of its headers.
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
-	a := x.p.opt.Gate.Admit(x.ctx, x.call(body, flaw))
+	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
-	x.lease.Done()
-	x.p.log(x.ctx, a, x.b.Name)
 	if reply, refused := obey(x, a, a.Next); refused {
 		return nil, x.refused(reply)
 	}
 	x.forwarded, x.forward = x.p.opt.Tracer.Start(x.ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
 	return x.outgoing(a), nil
-}
-
-// call is the request as the gate takes it.
-func (x *exchange) call(body []byte, flaw *memproxy.Malformed) *gate.Call {
-	if len(body) == 0 || x.course.Way == face.Passed {
-		body = nil
-	}
-	req, wishes, wrong := gate.Asked(x.req.Request)
-	if flaw == nil {
-		flaw = wrong
-	}
-	call := x.asked
-	call.Request, call.Body, call.Flaw, call.Wishes, call.Watch = req, body, flaw, wishes, x.watching
-	return x.course.Call(call)
 }
 
 // obey does what the gate says is next, as far as a filter can that sees one

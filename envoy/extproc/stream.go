@@ -33,10 +33,10 @@ func (x *exchange) publish(b *procv3.HttpBody) *response {
 	plain, decoded, err := face.Plain(body, strings.Join(x.answer.Header["Content-Encoding"], ","), face.MaxPublic)
 	reply := memproxy.Reply{Status: x.status, Header: x.answer.Header, Body: plain}
 	if err == nil {
-		reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.course.Route, reply)
+		reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Course.Route, reply)
 	}
 	if err != nil {
-		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.course.Name, "error", err)
+		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.entry.Course.Name, "error", err)
 		x.over, x.status = true, http.StatusBadGateway
 		return immediate(face.Gone(), &memproxy.Decision{})
 	}

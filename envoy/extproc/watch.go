@@ -21,7 +21,7 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 		if err := x.begin(ctx, h, attributes(msg)); err != nil {
 			return err
 		}
-		x.watching = true
+		x.watching, x.entry.Call.Watch = true, true
 		if !x.ruled {
 			x.settled, x.over = true, true
 			return nil
@@ -67,7 +67,7 @@ func (x *exchange) gather(b *procv3.HttpBody) {
 	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
 		x.flaw, x.body = face.TooLarge(x.b.MaxBody), nil
 	}
-	if x.flaw == nil && x.lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
+	if x.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
 		x.flaw, x.body = face.Busy(), nil
 	}
 	if x.flaw == nil {

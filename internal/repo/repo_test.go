@@ -94,7 +94,7 @@ var allowed = []struct {
 	{"gate/access", "rules on names and visibility, pure: knows the vocabulary only", nil},
 	{"gate/trust", "rules on trust, pure: knows the vocabulary only", nil},
 	{"gate", "the gate knows interfaces, never a leaf", []string{"gate/access", "gate/trust", "telemetry/signal"}},
-	{"face", "what the faces share knows the gate and neither of them", []string{"gate"}},
+	{"face", "what the faces share knows the gate and neither of them", []string{"gate", "telemetry/signal"}},
 	{"agentrun", "runs of agents are ruled on by the gate, over requests of memproxy's own", []string{"gate", "face"}},
 	{"proxy", "a face calls the gate and never decides", []string{"agentrun", "gate", "face", "telemetry/signal"}},
 	{"envoy/", "a face calls the gate and never decides", []string{"gate", "face", "telemetry/signal", "policy", "envoy/"}},

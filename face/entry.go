@@ -1,0 +1,110 @@
+package face
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// Entry takes one request into the gate. Both faces do that in one order: the
+// caller is identified (Gate.Identify) and counted (Enter) before a body is read
+// and checked (Read), and only then is the request ruled on (Admit).
+type Entry struct {
+	Gate   *gate.Gate
+	Log    *slog.Logger
+	Lease  *Lease
+	Course Course
+	// Call is what the head of the request says. Identify adds the caller to it.
+	Call gate.Call
+}
+
+// Enter counts an identified call among the requests under way, and what memproxy
+// asks the backend for it as its caller's. Where that has too many, it is refused.
+func (e *Entry) Enter(ctx context.Context) (entered bool) {
+	caller, tenant := e.Call.Caller()
+	if e.Lease.Enter(ctx, caller, tenant) != nil {
+		e.Course.Flaw = Busy()
+		return false
+	}
+	if side, ok := e.Call.Backend.Fetch.(*Side); ok {
+		e.Call.Backend.Fetch = side.For(caller, tenant)
+	}
+	return true
+}
+
+// Read checks a body that was read: see Course.Body.
+func (e *Entry) Read(body []byte) {
+	if e.Course.Flaw == nil {
+		e.Course.Flaw = e.Course.Body(e.Call.Request, body)
+	}
+}
+
+// Asked is the call as the gate takes it. Flaw is what is wrong with the body.
+func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
+	call := e.Call
+	req, wishes, wrong := gate.Asked(call.Request)
+	if flaw == nil {
+		flaw = wrong
+	}
+	if len(body) == 0 || e.Course.Way == Passed {
+		body = nil
+	}
+	call.Request, call.Body, call.Flaw, call.Wishes = req, body, flaw, wishes
+	return e.Course.Call(call)
+}
+
+// Admit has the gate rule on the request, and gives back what ruling took.
+func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
+	a := e.Gate.Admit(ctx, e.Asked(body, flaw))
+	e.Lease.Done()
+	LogDecision(ctx, e.Log, e.Call.Backend.Name, a)
+	return a
+}
+
+// End writes into a request's span how it ended, and returns the verdict for its
+// metrics. The admission is nil where the gate was not asked, the status 0 where
+// none was sent.
+func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {
+	verdict = "pass"
+	if a != nil {
+		verdict = a.Decision.Verdict.String()
+	}
+	if !span.IsRecording() {
+		return verdict
+	}
+	list := make([]attribute.KeyValue, 0, 24)
+	if a != nil {
+		list = a.Attributes(list)
+	}
+	list = append(list, attribute.String(signal.AttrHTTPMethod, method), attribute.String(signal.AttrHTTPRoute, e.Course.Name))
+	if status != 0 {
+		list = append(list, attribute.Int(signal.AttrHTTPStatus, status))
+	}
+	span.SetAttributes(list...)
+	if status >= 500 {
+		span.SetStatus(codes.Error, "")
+	}
+	return verdict
+}
+
+// LogDecision writes the one line that ties a request to its decision.
+func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
+	if a.Flooded { // one line says how many there were
+		return
+	}
+	d := &a.Decision
+	recorded := d.Recorded()
+	reasons := make([]string, len(recorded))
+	for i := range recorded {
+		reasons[i] = string(recorded[i].Code)
+	}
+	log.InfoContext(ctx, "decision", "decision", d.ID, "verdict", d.Verdict.String(), "would", d.Would.String(),
+		"reasons", reasons, "principal", a.Principal.ID, "backend", backend, "route", a.Call().Route.ID, "policy", d.Policy)
+}
