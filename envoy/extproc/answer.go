@@ -3,7 +3,6 @@ package extproc
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,9 +16,20 @@ import (
 // errUnruled says that Envoy let a request pass that was not ruled on.
 var errUnruled = errors.New("the backend answers a request that was never ruled on")
 
-// responseHeaders decides whether the answer must be read before it is passed
-// on.
-func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, error) {
+// answer is what comes back of an exchange. Its head is there first; the body is
+// waited for where it must be read.
+type answer struct {
+	x      *exchange
+	reply  memproxy.Reply
+	media  string       // after the gate
+	events *eventStream // if it is one
+	// passing is set where the answer's body is nobody's to read.
+	passing bool
+}
+
+// headers decides whether the answer must be read before it is passed on.
+func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
+	x := an.x
 	if x.span == nil && !a.fromUpstream() {
 		x.over = true // Envoy refused the request before any filter saw it
 		return onResponseHeaders(nil), nil
@@ -29,25 +39,14 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	if err != nil {
 		return nil, errProtocol
 	}
-	x.answer.Header = header
+	an.reply.Header = header
 	switch x.entry.Course.Way {
 	case face.Preflight:
 		if !x.over {
-			return x.permission(code, header), nil
+			return x.public.permission(code, header), nil
 		}
 	case face.Open:
-		if x.status = code; code < http.StatusOK { // a change of protocol is no answer
-			x.over = true
-			return immediate(memproxy.Reply{Status: http.StatusBadGateway}, &memproxy.Decision{}), nil
-		}
-		if x.public && !h.GetEndOfStream() {
-			return onResponseHeaders(nil), nil
-		}
-		if x.byStatus && code >= http.StatusBadRequest {
-			x.over = true
-			return immediate(face.Failed(code), &memproxy.Decision{}), nil
-		}
-		return x.unread(h.GetEndOfStream()), nil
+		return x.public.headers(code, h.GetEndOfStream()), nil
 	}
 	if !x.ruled || x.settled {
 		return nil, errProtocol
@@ -60,7 +59,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		return x.abandon(code), nil // a change of protocol is no answer
 	}
 	x.status = code
-	x.answer = memproxy.Reply{Status: code, Header: header}
+	an.reply = memproxy.Reply{Status: code, Header: header}
 	adm := x.admission
 	switch {
 	case !adm.Inspect:
@@ -68,13 +67,14 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 		if adm.ErrorsByStatus && code >= http.StatusBadRequest {
 			return x.refused(face.Failed(code)), nil
 		}
-		return x.unread(h.GetEndOfStream()), nil
+		return an.unread(h.GetEndOfStream()), nil
 	case x.req.Method == http.MethodHead: // nobody could be asked for what may be seen of it
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && face.EventStream(http.Header(header)):
-		return x.streamed(h.GetEndOfStream()), nil
+		an.events = &eventStream{an: an, events: face.Events{Max: x.b.MaxAnswer}}
+		return an.events.begin(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
-		body, changed, refusal := x.returned(nil)
+		body, changed, refusal := an.returned(nil)
 		if refusal != nil {
 			return refusal, nil
 		}
@@ -82,7 +82,7 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 			return x.abandon(http.StatusBadGateway), nil // nothing cannot become something
 		}
 		x.over = true
-		return onResponseHeaders(x.incoming()), nil
+		return onResponseHeaders(an.incoming()), nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
 		return x.abandon(http.StatusBadGateway), nil
@@ -90,129 +90,75 @@ func (x *exchange) responseHeaders(h *procv3.HttpHeaders, a attrs) (*response, e
 	return onResponseHeaders(nil), nil
 }
 
-// permission answers a preflight: with what the browser may send, and without
-// a body.
-func (x *exchange) permission(code int, h memproxy.Header) *response {
-	reply := memproxy.Reply{Status: face.PermissionStatus(code), Header: memproxy.Header{}}
-	face.Permission(http.Header(reply.Header), http.Header(h))
-	x.over, x.status = true, reply.Status
-	return immediate(reply, &memproxy.Decision{})
-}
-
-// cutShort refuses a request that Envoy answers itself, because its body was
-// larger than Envoy's buffer or did not come.
-func (x *exchange) cutShort(a attrs) (*response, error) {
-	if a.fromUpstream() {
-		return nil, errUnruled
+// body passes a whole answer through the gate, or a piece of a stream.
+func (an *answer) body(b *procv3.HttpBody) (*response, error) {
+	x := an.x
+	if an.events != nil && !x.settled {
+		return an.events.piece(b)
 	}
-	flaw := face.TooSlow()
-	if a.oversize() {
-		flaw = face.TooLarge(x.b.MaxBody)
-	}
-	_, refusal := x.admit(nil, flaw)
-	if refusal == nil {
-		// Not even in shadow mode can half a body be forwarded.
-		d := x.admission.Decision
-		d.Verdict, d.Status = memproxy.Deny, flaw.Status
-		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d.Shown()))
-	}
-	return refusal, nil
-}
-
-// busy stands in a status's place: there was no room for the answer.
-const busy = -1
-
-// retry adds when to try again.
-func retry(h memproxy.Header) memproxy.Header {
-	out := memproxy.Header{"Retry-After": {"1"}}
-	maps.Copy(out, h)
-	return out
-}
-
-// abandon answers for a backend that did not, and has the outcome noted.
-func (x *exchange) abandon(code int) *response {
-	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
-	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
-	switch code {
-	case http.StatusGatewayTimeout:
-		reply.Status = code
-	case busy:
-		reply.Status = http.StatusServiceUnavailable
-		reply.Header = retry(reply.Header)
-	}
-	return x.refused(reply)
-}
-
-// responseBody passes a whole answer through the gate, or a piece of a stream.
-func (x *exchange) responseBody(b *procv3.HttpBody) (*response, error) {
-	if x.events != nil && !x.settled {
-		return x.piece(b)
-	}
-	if x.passing { // Envoy lets no mode be overridden
+	if an.passing { // Envoy lets no mode be overridden
 		x.over = b.GetEndOfStream()
 		return onResponseBody(nil, nil, false), nil
 	}
-	if x.public {
-		return x.publish(b), nil
+	if x.public.inspect {
+		return x.public.publish(b), nil
 	}
-	if x.settled || x.admission == nil || x.answer.Status == 0 {
+	if x.settled || x.admission == nil || an.reply.Status == 0 {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
-	x.hold(body)
 	defer x.entry.Lease.Done()
-	if !x.admission.Writes() && x.readable(body) != nil {
+	if an.reserve(int64(len(body))) != nil {
 		return x.abandon(busy), nil
 	}
-	plain, decoded, err := face.Plain(body, strings.Join(x.answer.Header["Content-Encoding"], ","), x.b.MaxAnswer)
+	plain, decoded, err := face.Plain(body, strings.Join(an.reply.Header["Content-Encoding"], ","), x.b.MaxAnswer)
 	if err != nil {
 		return x.abandon(http.StatusBadGateway), nil
 	}
-	got, changed, refusal := x.returned(plain)
+	got, changed, refusal := an.returned(plain)
 	if refusal != nil {
 		return refusal, nil
 	}
 	x.over = b.GetEndOfStream() // else trailers follow
-	return x.rewritten(x.incoming(), got, changed || decoded), nil
+	return an.rewritten(an.incoming(), got, changed || decoded), nil
 }
 
 // rewritten passes an answer on that was read, with what became of it.
-func (x *exchange) rewritten(m *mutation, body []byte, changed bool) *response {
-	if media := x.answer.Header.Get("Content-Type"); media != x.media {
-		m.set("Content-Type", x.media)
+func (an *answer) rewritten(m *mutation, body []byte, changed bool) *response {
+	if media := an.reply.Header.Get("Content-Type"); media != an.media {
+		m.set("Content-Type", an.media)
 	}
 	if !changed {
 		return onResponseBody(m, nil, false)
 	}
-	m.changed(x.answer.Header)
+	m.changed(an.reply.Header)
 	m.length(len(body))
 	return onResponseBody(m, body, true)
 }
 
-// hold counts an answer that is here. What came of a write must be known; for
-// what came of a read there must be room.
-func (x *exchange) hold(answer []byte) {
+// reserve takes what an answer and filtering it need. What came of a write must
+// be known, so that takes its bytes in any case.
+func (an *answer) reserve(n int64) error {
+	x := an.x
 	if x.admission.Writes() {
-		x.entry.Lease.Force(int64(len(answer)))
+		x.entry.Lease.Force(n)
+		return nil
 	}
-}
-
-// readable takes what an answer and filtering it need.
-func (x *exchange) readable(answer []byte) error {
-	if err := x.entry.Lease.Grow(x.forwarded, int64(len(answer))); err != nil {
+	if err := x.entry.Lease.Grow(x.forwarded, n); err != nil {
 		return err
 	}
-	return x.entry.Lease.Work(x.forwarded, face.AnswerCost*int64(len(answer)))
+	return x.entry.Lease.Work(x.forwarded, face.AnswerCost*n)
 }
 
-// responseTrailers ends an answer; one that had no body is settled here.
-func (x *exchange) responseTrailers(t *procv3.HttpTrailers) (*response, error) {
+// trailers ends an answer; one that had no body is settled here.
+func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
+	x := an.x
 	switch {
-	case x.admission == nil || x.settled || x.answer.Status == 0:
-	case x.events != nil:
-		x.ended(memproxy.StreamWhole)
+	case x.admission == nil || x.settled || an.reply.Status == 0:
+	case an.events != nil:
+		an.events.ended(memproxy.StreamWhole)
 	default:
-		if _, _, refusal := x.returned(nil); refusal != nil {
+		if _, _, refusal := an.returned(nil); refusal != nil {
 			return refusal, nil
 		}
 	}
@@ -222,32 +168,35 @@ func (x *exchange) responseTrailers(t *procv3.HttpTrailers) (*response, error) {
 }
 
 // returned takes an answer through the gate. A refusal stands in its place.
-func (x *exchange) returned(body []byte) (out []byte, changed bool, refusal *response) {
-	x.answer.Body = body
-	got := x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, x.answer)
-	if got.Status != x.answer.Status || x.admission.Answered != nil {
+func (an *answer) returned(body []byte) (out []byte, changed bool, refusal *response) {
+	x := an.x
+	an.reply.Body = body
+	got := x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
+	if got.Status != an.reply.Status || x.admission.Answered != nil {
 		return nil, false, x.refused(got)
 	}
 	x.b.follower.Follow(x.admission)
-	x.settled, x.media = true, got.Header.Get("Content-Type")
+	x.settled, an.media = true, got.Header.Get("Content-Type")
 	return got.Body, !face.SameBytes(got.Body, body), nil
 }
 
 // incoming are the changes of an answer's headers that every answer gets.
-func (x *exchange) incoming() *mutation {
-	m := x.backward()
+func (an *answer) incoming() *mutation {
+	x := an.x
+	m := an.backward()
 	m.set(face.DecisionHeader, face.Decision(x.admission.Shown()))
 	if !x.admission.Shadow() {
-		m.uncached(x.answer.Header)
+		m.uncached(an.reply.Header)
 	}
 	face.Listed(x.admission, m.set)
 	return m
 }
 
 // backward are the changes of an answer's headers on every route.
-func (x *exchange) backward() *mutation {
+func (an *answer) backward() *mutation {
+	x := an.x
 	var m mutation
-	h := x.answer.Header
+	h := an.reply.Header
 	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
 		h["Location"] = []string{to}
 		m.set("Location", to)
@@ -256,4 +205,29 @@ func (x *exchange) backward() *mutation {
 		return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names)
 	}))
 	return &m
+}
+
+// unread lets an answer pass of which nobody reads the body: its headers are
+// those that every answer may have, and its trailers go.
+func (an *answer) unread(end bool) *response {
+	x := an.x
+	x.settled, x.over, an.passing = true, end, true
+	m := an.backward()
+	if x.admission != nil {
+		m = an.incoming()
+	}
+	r := onResponseHeaders(m)
+	r.ModeOverride = headersOnly()
+	return r
+}
+
+// broke notes the outcome of what Envoy cut off. Envoy has reset the client's
+// stream, if it was not the client that hung up; which of them is not said.
+func (an *answer) broke(ctx context.Context) {
+	x := an.x
+	if an.events != nil {
+		x.p.opt.Gate.Streamed(ctx, x.admission, x.status, memproxy.StreamReset)
+		return
+	}
+	x.p.opt.Gate.Abandon(ctx, x.admission, memproxy.StreamReset)
 }

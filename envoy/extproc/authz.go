@@ -42,7 +42,8 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	x := &exchange{p: p, b: b, settled: true} // what comes of it is not seen
+	x := newExchange(p)
+	x.b, x.settled = b, true // what comes of it is not seen
 	q := at.GetRequest().GetHttp()
 	body := q.GetRawBody()
 	if len(body) == 0 {
@@ -53,9 +54,9 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	defer x.end()
 	switch x.entry.Course.Way {
 	case face.Open:
-		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.public.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	case face.Preflight:
-		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.public.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
 	if p.opt.Gate.Identify(x.ctx, &x.entry.Call) {
 		x.entry.Enter(x.ctx)

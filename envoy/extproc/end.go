@@ -2,12 +2,15 @@ package extproc
 
 import (
 	"context"
+	"maps"
+	"net/http"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 )
 
-// end tells of what has not come to its end: Envoy reset the stream because
-// the client hung up or the backend took too long.
+// end ends the span of an exchange, and notes the outcome of one that Envoy cut
+// off, because the client hung up or the backend took too long.
 func (x *exchange) end() {
 	x.entry.Lease.Release()
 	if x.span == nil {
@@ -20,7 +23,7 @@ func (x *exchange) end() {
 		x.settled = true
 	}
 	if x.admission != nil && !x.settled {
-		x.broke(ctx)
+		x.answer.broke(ctx)
 	}
 	x.arrived()
 	verdict := x.entry.End(x.span, x.admission, x.req.Method, x.status)
@@ -34,4 +37,49 @@ func (x *exchange) arrived() {
 		x.forward.End()
 		x.forward = nil
 	}
+}
+
+// cutShort refuses a request that Envoy answers itself, because its body was
+// larger than Envoy's buffer or did not come.
+func (x *exchange) cutShort(a attrs) (*response, error) {
+	if a.fromUpstream() {
+		return nil, errUnruled
+	}
+	flaw := face.TooSlow()
+	if a.oversize() {
+		flaw = face.TooLarge(x.b.MaxBody)
+	}
+	_, refusal := x.admit(nil, flaw)
+	if refusal == nil {
+		// Not even in shadow mode can half a body be forwarded.
+		d := x.admission.Decision
+		d.Verdict, d.Status = memproxy.Deny, flaw.Status
+		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d.Shown()))
+	}
+	return refusal, nil
+}
+
+// busy is given to abandon instead of a status where there was no room for the
+// answer.
+const busy = -1
+
+// retry adds when to try again.
+func retry(h memproxy.Header) memproxy.Header {
+	out := memproxy.Header{"Retry-After": {"1"}}
+	maps.Copy(out, h)
+	return out
+}
+
+// abandon answers for a backend that did not, and has the outcome noted.
+func (x *exchange) abandon(code int) *response {
+	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
+	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
+	switch code {
+	case http.StatusGatewayTimeout:
+		reply.Status = code
+	case busy:
+		reply.Status = http.StatusServiceUnavailable
+		reply.Header = retry(reply.Header)
+	}
+	return x.refused(reply)
 }

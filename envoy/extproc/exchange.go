@@ -34,19 +34,43 @@ type exchange struct {
 	forwarded context.Context // of the forward span, while the backend is asked
 	forward   trace.Span
 	settled   bool // the outcome is noted, or there will be none
-	watching  bool
-	body      []byte // gathered in observability mode
-	flaw      *memproxy.Malformed
+	status    int
+	over      bool // nothing more is wanted of Envoy
 
-	answer memproxy.Reply // the head of an answer whose body is waited for
-	events *face.Events   // of an answer that is a stream of them
-	// passing is set where the answer's body is nobody's to read, public where
-	// it is a public route's with members, byStatus where of an error of a public
-	// route its status alone is passed on.
-	passing, public, byStatus bool
-	media                     string // of the answer, after the gate
-	status                    int
-	over                      bool // nothing more is wanted of Envoy
+	answer answer
+	public public // where it is not ruled on
+	watch  watch  // in observability mode
+}
+
+func newExchange(p *Processor) *exchange {
+	x := &exchange{p: p}
+	x.answer.x, x.public.x, x.watch.x = x, x, x
+	return x
+}
+
+// take answers one message.
+func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
+	if msg.GetObservabilityMode() {
+		return nil, x.watch.message(ctx, msg)
+	}
+	switch m := msg.Request.(type) {
+	case *procv3.ProcessingRequest_RequestHeaders:
+		if err := buffered(msg.GetProtocolConfig()); err != nil {
+			return nil, err
+		}
+		return x.requestHeaders(ctx, m.RequestHeaders, attributes(msg))
+	case *procv3.ProcessingRequest_RequestBody:
+		return x.requestBody(m.RequestBody)
+	case *procv3.ProcessingRequest_RequestTrailers:
+		return x.requestTrailers()
+	case *procv3.ProcessingRequest_ResponseHeaders:
+		return x.answer.headers(m.ResponseHeaders, attributes(msg))
+	case *procv3.ProcessingRequest_ResponseBody:
+		return x.answer.body(m.ResponseBody)
+	case *procv3.ProcessingRequest_ResponseTrailers:
+		return x.answer.trailers(m.ResponseTrailers)
+	}
+	return nil, errProtocol
 }
 
 // begin reads the head of the request and finds its route.
@@ -89,9 +113,9 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		x.settled, x.over, x.status = true, true, reply.Status
 		return immediate(reply, &memproxy.Decision{}), nil
 	case x.entry.Course.Way == face.Open:
-		return x.open(), nil
+		return x.public.open(), nil
 	default:
-		return x.preflight(), nil
+		return x.public.preflight(), nil
 	}
 	flaw := x.req.flaw
 	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
@@ -110,7 +134,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if refusal != nil {
 		return refusal, nil
 	}
-	if answer := x.head(); answer != nil {
+	if answer := x.answer.whole(); answer != nil {
 		return answer, nil
 	}
 	r := onRequestHeaders(m)
@@ -124,46 +148,6 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		r.ModeOverride = headersOnly()
 	}
 	return r, nil
-}
-
-// open lets go of a request for a public route. The backend's own credential
-// is lent to callers that are known.
-func (x *exchange) open() *response {
-	var m mutation
-	m.strip(face.Withheld(x.req.credentials.Header))
-	if x.b.Credential != nil {
-		if x.p.opt.Gate.Knows(x.ctx, x.req.credentials) {
-			m.present(x.b.Credential, x.req.Header)
-		} else {
-			m.conceal(x.req.Header)
-		}
-	}
-	x.settled = true
-	mode := headersOnly()
-	x.public, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Course.Route)
-	if x.public = x.public && x.req.Method != http.MethodHead; x.public {
-		m.set("Accept-Encoding", "identity")
-		mode = answerOnly()
-	}
-	r := onRequestHeaders(&m)
-	r.ModeOverride = mode
-	return r
-}
-
-// preflight has the backend asked what a browser may send, and nothing else.
-func (x *exchange) preflight() *response {
-	kept := http.Header{}
-	face.Question(kept, http.Header(x.req.credentials.Header))
-	var m mutation
-	for name := range x.req.credentials.Header {
-		if _, ok := kept[name]; !ok {
-			m.remove(name)
-		}
-	}
-	x.settled = true
-	r := onRequestHeaders(&m)
-	r.ModeOverride = headersOnly()
-	return r
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
@@ -184,7 +168,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	if refusal != nil {
 		return refusal, nil
 	}
-	if answer := x.head(); answer != nil {
+	if answer := x.answer.whole(); answer != nil {
 		return answer, nil
 	}
 	if x.admission.Changed {
@@ -224,7 +208,7 @@ func (x *exchange) requestTrailers() (*response, error) {
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
-	if reply, refused := obey(x, a, a.Next); refused {
+	if reply, refused := x.obey(a, a.Next); refused {
 		return nil, x.refused(reply)
 	}
 	x.forwarded, x.forward = x.p.opt.Tracer.Start(x.ctx, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
@@ -234,7 +218,7 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 // obey does what the gate says is next, as far as a filter can that sees one
 // request at a time: an agent's run, which would have to be gated call by call, and
 // a change of its tools cannot be done. The HTTP face can.
-func obey(x *exchange, a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
+func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:
 		if next.Status == http.StatusServiceUnavailable {
@@ -245,7 +229,7 @@ func obey(x *exchange, a *gate.Admission, next gate.Next) (reply memproxy.Reply,
 		if reply, refused := x.p.opt.Gate.Agents().Untraced(x.ctx, a); refused {
 			return reply, true
 		}
-		return obey(x, a, next.Else)
+		return x.obey(a, next.Else)
 	case gate.Probe:
 		if x.p.opt.Gate.Agents().Probe(x.ctx, a, next) == nil {
 			return memproxy.Reply{}, false

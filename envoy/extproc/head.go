@@ -17,10 +17,11 @@ type reader interface {
 	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
 
-// head answers a HEAD of what would be filtered, or gives nil where Envoy is to
+// whole answers a HEAD of what would be filtered, or gives nil where Envoy is to
 // go on. Envoy does not let a filter change the method, so the GET that it is
 // about is made from here, and its answer filtered.
-func (x *exchange) head() *response {
+func (an *answer) whole() *response {
+	x := an.x
 	a := x.admission
 	ask, ok := x.b.Fetch.(reader)
 	if face.Asks(x.req.Method, a) == x.req.Method || !ok {
@@ -35,16 +36,16 @@ func (x *exchange) head() *response {
 	if err != nil {
 		return x.abandon(http.StatusBadGateway)
 	}
-	x.answer, x.status = reply, reply.Status
-	body, changed, refusal := x.returned(reply.Body)
+	an.reply, x.status = reply, reply.Status
+	body, changed, refusal := an.returned(reply.Body)
 	if refusal != nil {
 		return refusal
 	}
 	if to, ok := face.Relocated(reply.Header.Get("Location"), x.b.Upstream); ok {
-		x.answer.Header["Location"] = []string{to}
+		an.reply.Header["Location"] = []string{to}
 	}
 	h := http.Header{}
-	face.Back(h, http.Header(x.answer.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
+	face.Back(h, http.Header(an.reply.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
 	delete(h, "Content-Length") // Envoy's own
 	if changed {
 		face.DropEntityHeaders(h)

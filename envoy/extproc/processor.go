@@ -94,7 +94,7 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 		p.refused.Add(1)
 		return status.Error(codes.ResourceExhausted, "too many requests are under way")
 	}
-	x := &exchange{p: p}
+	x := newExchange(p)
 	defer x.end()
 	md, _ := metadata.FromIncomingContext(ctx)
 	var err error
@@ -144,29 +144,4 @@ func buffered(c *procv3.ProtocolConfiguration) error {
 		return errModes
 	}
 	return nil
-}
-
-// take answers one message.
-func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
-	if msg.GetObservabilityMode() {
-		return nil, x.observe(ctx, msg)
-	}
-	switch m := msg.Request.(type) {
-	case *procv3.ProcessingRequest_RequestHeaders:
-		if err := buffered(msg.GetProtocolConfig()); err != nil {
-			return nil, err
-		}
-		return x.requestHeaders(ctx, m.RequestHeaders, attributes(msg))
-	case *procv3.ProcessingRequest_RequestBody:
-		return x.requestBody(m.RequestBody)
-	case *procv3.ProcessingRequest_RequestTrailers:
-		return x.requestTrailers()
-	case *procv3.ProcessingRequest_ResponseHeaders:
-		return x.responseHeaders(m.ResponseHeaders, attributes(msg))
-	case *procv3.ProcessingRequest_ResponseBody:
-		return x.responseBody(m.ResponseBody)
-	case *procv3.ProcessingRequest_ResponseTrailers:
-		return x.responseTrailers(m.ResponseTrailers)
-	}
-	return nil, errProtocol
 }

@@ -11,23 +11,32 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// observe takes a message of a stream in observability mode: Envoy sends a
+// watch is what is gathered of a request in observability mode: Envoy sends a
 // copy of what passes and waits for nothing. That is shadow mode: what would
 // have been ruled is recorded, as not enforced.
-func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) error {
+type watch struct {
+	x    *exchange
+	on   bool
+	body []byte
+	flaw *memproxy.Malformed
+}
+
+// message takes one message of the stream.
+func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) error {
+	x := w.x
 	switch m := msg.Request.(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
 		h := m.RequestHeaders
 		if err := x.begin(ctx, h, attributes(msg)); err != nil {
 			return err
 		}
-		x.watching, x.entry.Call.Watch = true, true
+		w.on, x.entry.Call.Watch = true, true
 		if !x.ruled {
 			x.settled, x.over = true, true
 			return nil
 		}
 		if !x.whole {
-			x.seen()
+			w.seen()
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
@@ -37,19 +46,19 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 			return errWatch
 		}
 		if h.GetEndOfStream() {
-			x.seen()
+			w.seen()
 		}
 	case *procv3.ProcessingRequest_RequestBody:
-		x.gather(m.RequestBody)
+		w.gather(m.RequestBody)
 	case *procv3.ProcessingRequest_RequestTrailers:
-		x.seen()
+		w.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
-		if !x.watching || !x.ruled || x.settled {
+		if !w.on || !x.ruled || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
-			x.flaw = face.TooSlow()
-			x.seen()
+			w.flaw = face.TooSlow()
+			w.seen()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
 		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
@@ -60,32 +69,34 @@ func (x *exchange) observe(ctx context.Context, msg *procv3.ProcessingRequest) e
 }
 
 // gather keeps what came of the body, up to the limit.
-func (x *exchange) gather(b *procv3.HttpBody) {
-	if !x.watching || !x.ruled || x.admission != nil {
+func (w *watch) gather(b *procv3.HttpBody) {
+	x := w.x
+	if !w.on || !x.ruled || x.admission != nil {
 		return
 	}
-	if int64(len(x.body)+len(b.GetBody())) > x.b.MaxBody {
-		x.flaw, x.body = face.TooLarge(x.b.MaxBody), nil
+	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
+		w.flaw, w.body = face.TooLarge(x.b.MaxBody), nil
 	}
-	if x.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
-		x.flaw, x.body = face.Busy(), nil
+	if w.flaw == nil && x.entry.Lease.Grow(x.ctx, int64(len(b.GetBody()))) != nil {
+		w.flaw, w.body = face.Busy(), nil
 	}
-	if x.flaw == nil {
-		x.body = append(x.body, b.GetBody()...)
+	if w.flaw == nil {
+		w.body = append(w.body, b.GetBody()...)
 	}
 	if b.GetEndOfStream() {
-		x.seen()
+		w.seen()
 	}
 }
 
 // seen rules on what was seen of the request, once.
-func (x *exchange) seen() {
-	if !x.watching || !x.ruled || x.admission != nil {
+func (w *watch) seen() {
+	x := w.x
+	if !w.on || !x.ruled || x.admission != nil {
 		return
 	}
 	flaw := x.req.flaw
 	if flaw == nil {
-		flaw = x.flaw
+		flaw = w.flaw
 	}
-	_, _ = x.admit(x.body, flaw)
+	_, _ = x.admit(w.body, flaw)
 }

@@ -23,7 +23,6 @@ var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter": 38,
 		"adapters/mem0.Adapter":  27,
-		"envoy/extproc.exchange": 37,
 		"gate.Admission":         33,
 		"gate.Gate":              45,
 		"gate.run":               65,
