@@ -26,7 +26,7 @@ var (
 		"gate.Admission":         33,
 		"gate.Gate":              45,
 		"gate.run":               65,
-		"telemetry/audit.Log":    53,
+		"telemetry/audit.Log":    43,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,

@@ -24,14 +24,14 @@ func (l *Log) write() {
 			again = time.After(retryEvery)
 		}
 		select {
-		case <-l.wake:
+		case <-l.queue.wake:
 		case <-again:
 		case <-l.stop:
 			closing = true
 		}
 		// Callers that are about to join this commit get to the queue first.
 		runtime.Gosched()
-		batch := l.takeAll(l.spare)
+		batch := l.queue.takeAll(l.spare)
 		l.commit(batch)
 		clear(batch)
 		l.spare = batch
@@ -140,7 +140,7 @@ func (l *Log) flush(t tip) (err error) {
 	fresh := l.journal == nil
 	if fresh {
 		l.offset = 0
-		if l.journal = l.laidAhead(n); l.journal != nil {
+		if l.journal = l.reserve.take(n); l.journal != nil {
 			fresh = false // its name is durable
 		} else if l.journal, err = os.OpenFile(l.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 			return fmt.Errorf("audit: %w", err)
@@ -160,11 +160,8 @@ func (l *Log) flush(t tip) (err error) {
 	if err = inPlace(l.journal, l.disk.path(journalPath(n))); err != nil {
 		return err
 	}
-	if l.offset == 0 && l.opt.Reserve > 0 {
-		select {
-		case l.reserveWake <- n + 1:
-		default: // it is still busy with another
-		}
+	if l.offset == 0 {
+		l.reserve.ask(n + 1)
 	}
 	l.offset += int64(len(l.frame.buf))
 	b := l.advance(t, n, l.frame.buf[frameHeader:payload], l.leaves)
@@ -253,7 +250,7 @@ func (l *Log) release(batch []*item, err error) {
 		switch {
 		case it.state.Load() == withdrawn:
 		case it.note:
-			l.recycle(it)
+			l.queue.recycle(it)
 		default:
 			it.done <- err
 		}
@@ -271,7 +268,7 @@ func (l *Log) refuse(batch []*item, err error) {
 			it.done <- err
 		}
 	}
-	l.putBack(notes)
+	l.queue.putBack(notes)
 }
 
 // lagging refuses records when checkpoints have not been written for so long

@@ -50,26 +50,22 @@ type Log struct {
 	verifier note.Verifier
 	held     *os.File // the lock
 
+	queue   *queue
+	reserve *reserve
+
 	mu      sync.Mutex
-	queue   []*item
-	closed  bool
 	tip     tip
 	bundles []*bundle // durable records not all in full bundles yet, in order
 	signed  uint64    // size of the last checkpoint
 	broken  error     // why the journal cannot be written, or nil
 	stale   error     // why the checkpoint cannot be written, or nil
-	armed   bool      // a wake for noted events is on its way
 	due     bool      // a wake for the publisher is on its way
-	begun   int64     // the bundle whose journal was begun last
-	ahead   *reserve  // the next bundle's journal, when it is laid out
 
-	wake, publishWake    chan struct{}
+	publishWake          chan struct{}
 	stop, written, ended chan struct{}
-	reserveWake          chan int64
 	laidOut              chan struct{}
 	closing              sync.Once
 	closeErr             error
-	items                sync.Pool
 
 	// The writer's own.
 	mac     frameMAC
@@ -116,12 +112,11 @@ func Open(opt Options) (*Log, error) {
 	}
 	l := &Log{
 		opt: opt, disk: disk{root: opt.Dir, sync: opt.Sync},
-		wake: make(chan struct{}, 1), publishWake: make(chan struct{}, 1),
-		stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}),
-		reserveWake: make(chan int64, 1), laidOut: make(chan struct{}), begun: -1,
+		publishWake: make(chan struct{}, 1),
+		stop:        make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
 		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
 	}
-	l.items.New = func() any { return &item{done: make(chan error, 1)} }
+	l.queue, l.reserve = newQueue(&l.opt), newReserve(l.disk, opt.Reserve, l.stop)
 	var err error
 	if l.signer, l.verifier, err = newSigner(opt.Origin, opt.Key); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
@@ -142,7 +137,10 @@ func Open(opt Options) (*Log, error) {
 	}
 	go l.write()
 	go l.follow()
-	go l.layOut()
+	go func() {
+		defer close(l.laidOut)
+		l.reserve.run()
+	}()
 	if repair != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
@@ -169,19 +167,19 @@ func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) (memprox
 	if err := ctx.Err(); err != nil {
 		return memproxy.Receipt{}, err
 	}
-	it := l.item(ev, at)
-	if err := l.enqueue(it); err != nil {
-		l.recycle(it)
+	it := l.queue.item(ev, at)
+	if err := l.queue.add(it); err != nil {
+		l.queue.recycle(it)
 		return memproxy.Receipt{}, err
 	}
 	select {
 	case err := <-it.done:
 		if err != nil {
-			l.recycle(it)
+			l.queue.recycle(it)
 			return memproxy.Receipt{}, err
 		}
 		r := memproxy.Receipt{Index: it.index, Hash: hex.EncodeToString(it.leaf[:])}
-		l.recycle(it)
+		l.queue.recycle(it)
 		return r, nil
 	case <-ctx.Done():
 		it.withdraw() // the writer skips it, unless it has it in hand
@@ -193,10 +191,10 @@ func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) (memprox
 // It is written with the next record, or within Options.NoteDelay. What is
 // still queued when the process is killed is lost.
 func (l *Log) Note(ev memproxy.Event) error {
-	it := l.item(&ev, whole)
+	it := l.queue.item(&ev, whole)
 	it.note = true
-	if err := l.enqueue(it); err != nil {
-		l.recycle(it)
+	if err := l.queue.add(it); err != nil {
+		l.queue.recycle(it)
 		return err
 	}
 	return nil
@@ -205,15 +203,14 @@ func (l *Log) Note(ev memproxy.Event) error {
 // Flush returns when all that was queued before is durable and covered by a
 // signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
-	it := l.items.Get().(*item)
-	it.reset()
-	if err := l.enqueue(it); err != nil {
-		l.recycle(it)
+	it := l.queue.barrier()
+	if err := l.queue.add(it); err != nil {
+		l.queue.recycle(it)
 		return err
 	}
 	select {
 	case err := <-it.done:
-		l.recycle(it)
+		l.queue.recycle(it)
 		if err != nil {
 			return err
 		}
@@ -229,9 +226,7 @@ func (l *Log) Flush(ctx context.Context) error {
 // the end of the process.
 func (l *Log) Close(ctx context.Context) error {
 	l.closing.Do(func() {
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
+		l.queue.close()
 		close(l.stop)
 		go func() {
 			defer close(l.ended)
@@ -253,8 +248,8 @@ func (l *Log) Close(ctx context.Context) error {
 func (l *Log) drained() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 {
-		return fmt.Errorf("audit: %d events were not written: %w", len(l.queue), l.broken)
+	if waiting, _ := l.queue.state(); waiting > 0 {
+		return fmt.Errorf("audit: %d events were not written: %w", waiting, l.broken)
 	}
 	return nil
 }
@@ -263,7 +258,7 @@ func (l *Log) closeFiles() {
 	l.publishing.Lock()
 	defer l.publishing.Unlock()
 	l.shut = true
-	l.dropReserve()
+	l.reserve.drop()
 	if l.journal != nil {
 		_ = l.journal.Close() // every frame in it was synced
 	}
@@ -273,11 +268,11 @@ func (l *Log) closeFiles() {
 // Healthy returns nil when the last attempts to write the journal and the
 // checkpoint succeeded.
 func (l *Log) Healthy() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if _, closed := l.queue.state(); closed {
 		return ErrClosed
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return errors.Join(l.broken, l.stale)
 }
 
@@ -296,7 +291,8 @@ type Lag struct {
 
 // Lag returns how far the log is behind.
 func (l *Log) Lag() Lag {
+	waiting, _ := l.queue.state()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Lag{Queued: len(l.queue), Unsigned: l.tip.next - l.signed}
+	return Lag{Queued: waiting, Unsigned: l.tip.next - l.signed}
 }

@@ -99,7 +99,7 @@ func (l *Log) publish(archive bool) error {
 	}
 	l.edge = edge
 	l.tidy(bundles, partials)
-	signal(l.wake) // notes may wait for room
+	signal(l.queue.wake) // notes may wait for room
 	return nil
 }
 

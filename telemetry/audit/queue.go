@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,71 +51,111 @@ func (it *item) body(i int) *body {
 // keepBuffer is the largest buffer that is kept for the next event.
 const keepBuffer = 8 << 10
 
-func (l *Log) item(ev *memproxy.Event, at place) *item {
-	it := l.items.Get().(*item)
-	it.reset()
-	if len(l.opt.Unsafe) > 0 {
+// queue holds the events that wait for the writer.
+type queue struct {
+	opt  *Options
+	wake chan struct{} // the writer's
+	pool sync.Pool     // of *item
+
+	mu      sync.Mutex
+	waiting []*item
+	closed  bool
+	armed   bool // a wake for noted events is on its way
+}
+
+func newQueue(opt *Options) *queue {
+	q := &queue{opt: opt, wake: make(chan struct{}, 1)}
+	q.pool.New = func() any { return &item{done: make(chan error, 1)} }
+	return q
+}
+
+// item is an event that is encoded and not queued yet.
+func (q *queue) item(ev *memproxy.Event, at place) *item {
+	it := q.barrier()
+	if len(q.opt.Unsafe) > 0 {
 		unsafe := *ev
-		unsafe.Unsafe, ev = l.opt.Unsafe, &unsafe
+		unsafe.Unsafe, ev = q.opt.Unsafe, &unsafe
 	}
 	it.first, it.rest = encodeAll(it.first.buf, ev, at)
 	it.parts = 1 + len(it.rest)
-	if l.opt.OnRecord != nil {
+	if q.opt.OnRecord != nil {
 		it.event = *ev
 	}
 	return it
 }
 
+// barrier is an item without a record: it is answered when all that was queued
+// before it is durable.
+func (q *queue) barrier() *item {
+	it := q.pool.Get().(*item)
+	it.reset()
+	return it
+}
+
 // recycle takes an item back that nobody else holds.
-func (l *Log) recycle(it *item) {
+func (q *queue) recycle(it *item) {
 	if cap(it.first.buf) <= keepBuffer {
-		l.items.Put(it)
+		q.pool.Put(it)
 	}
 }
 
-// enqueue puts an item behind the others. One that somebody waits for wakes
-// the writer; a note waits a little for company.
-func (l *Log) enqueue(it *item) error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+// add puts an item behind the others. One that somebody waits for wakes the
+// writer; a note waits a little for company.
+func (q *queue) add(it *item) error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
 		return ErrClosed
 	}
-	if len(l.queue) >= l.opt.MaxQueue {
-		l.mu.Unlock()
+	if len(q.waiting) >= q.opt.MaxQueue {
+		q.mu.Unlock()
 		return ErrFull
 	}
-	l.queue = append(l.queue, it)
-	now := !it.note || l.opt.NoteDelay < 0
-	arm := !now && !l.armed
-	l.armed = l.armed || arm
-	l.mu.Unlock()
+	q.waiting = append(q.waiting, it)
+	now := !it.note || q.opt.NoteDelay < 0
+	arm := !now && !q.armed
+	q.armed = q.armed || arm
+	q.mu.Unlock()
 	if now {
-		signal(l.wake)
+		signal(q.wake)
 	} else if arm {
-		time.AfterFunc(l.opt.NoteDelay, func() { signal(l.wake) })
+		time.AfterFunc(q.opt.NoteDelay, func() { signal(q.wake) })
 	}
 	return nil
 }
 
 // takeAll empties the queue for the writer, leaving it spare's storage.
-func (l *Log) takeAll(spare []*item) []*item {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	batch := l.queue
-	l.queue = spare[:0]
-	l.armed = false
+func (q *queue) takeAll(spare []*item) []*item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	batch := q.waiting
+	q.waiting = spare[:0]
+	q.armed = false
 	return batch
 }
 
 // putBack returns notes to the front of the queue, in order.
-func (l *Log) putBack(notes []*item) {
+func (q *queue) putBack(notes []*item) {
 	if len(notes) == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(notes, l.queue...)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(notes, q.waiting...)
+}
+
+// close refuses what comes from now on.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+}
+
+// state is how many events wait, and whether the queue is closed.
+func (q *queue) state() (waiting int, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting), q.closed
 }
 
 func signal(c chan struct{}) {

@@ -19,13 +19,11 @@ import (
 // given back by the kernel.
 func abandon(t testing.TB, l *Log) {
 	t.Helper()
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
+	l.queue.close()
 	close(l.stop)
 	<-l.written
 	<-l.laidOut
-	l.ahead = nil // a crash removes nothing
+	l.reserve.ahead = nil // a crash removes nothing
 	l.closeFiles()
 }
 

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"os"
+	"sync"
 )
 
 // A commit to a file that does not grow takes the disk about a third less
@@ -10,47 +11,73 @@ import (
 // business. So the next bundle's journal is laid out ahead, as zeros, while
 // this one's fills.
 
-// reserve is a journal that is laid out and not begun.
+// reserve lays out the next bundle's journal.
 type reserve struct {
+	disk disk
+	size int64      // of a journal; 0: none is laid out
+	wake chan int64 // the bundle whose journal is wanted
+	stop <-chan struct{}
+
+	mu    sync.Mutex
+	begun int64 // the bundle whose journal was begun last
+	ahead *laidOut
+}
+
+// laidOut is a journal that is laid out and not begun.
+type laidOut struct {
 	n int64
 	f *os.File
 }
 
-// layOut lays out the journals that are asked for, until the log is closed.
-func (l *Log) layOut() {
-	defer close(l.laidOut)
+func newReserve(d disk, size int64, stop <-chan struct{}) *reserve {
+	return &reserve{disk: d, size: size, wake: make(chan int64, 1), stop: stop, begun: -1}
+}
+
+// ask has the journal of bundle n laid out, unless another one still is.
+func (r *reserve) ask(n int64) {
+	if r.size <= 0 {
+		return
+	}
+	select {
+	case r.wake <- n:
+	default:
+	}
+}
+
+// run lays out the journals that are asked for, until the log is closed.
+func (r *reserve) run() {
 	for {
 		select {
-		case n := <-l.reserveWake:
-			_ = l.layOutOne(n) // the writer then makes the file itself
-		case <-l.stop:
+		case n := <-r.wake:
+			_ = r.layOut(n) // the writer then makes the file itself
+		case <-r.stop:
 			return
 		}
 	}
 }
 
-func (l *Log) layOutOne(n int64) error {
-	path := l.disk.path(journalPath(n))
+func (r *reserve) layOut(n int64) error {
+	path := r.disk.path(journalPath(n))
 	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	zeros := make([]byte, 64<<10)
-	for left := l.opt.Reserve; left > 0 && err == nil; left -= int64(len(zeros)) {
+	for left := r.size; left > 0 && err == nil; left -= int64(len(zeros)) {
 		_, err = f.Write(zeros[:min(left, int64(len(zeros)))])
 	}
 	if err == nil {
-		err = l.disk.sync(f)
+		err = r.disk.sync(f)
 	}
 	if err == nil {
-		err = l.unlessBegun(n, func() error { return os.Rename(path+tempSuffix, path) })
+		err = r.unlessBegun(n, func() error { return os.Rename(path+tempSuffix, path) })
 	}
 	if err == nil {
 		// A writer that comes before this is done makes the file anew.
-		err = l.disk.syncDir(journalDir)
+		err = r.disk.syncDir(journalDir)
 	}
 	if err == nil {
-		err = l.unlessBegun(n, func() error { l.ahead = &reserve{n, f}; return nil })
+		err = r.unlessBegun(n, func() error { r.ahead = &laidOut{n, f}; return nil })
 	}
 	if err != nil {
 		_ = f.Close()
@@ -60,22 +87,27 @@ func (l *Log) layOutOne(n int64) error {
 }
 
 // unlessBegun does something that must not happen once bundle n has a journal.
-func (l *Log) unlessBegun(n int64, do func() error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.begun >= n {
+func (r *reserve) unlessBegun(n int64, do func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.stop:
+		return ErrClosed
+	default:
+	}
+	if r.begun >= n {
 		return ErrClosed
 	}
 	return do()
 }
 
-// laidAhead begins bundle n and returns its journal if it is laid out.
-func (l *Log) laidAhead(n int64) *os.File {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begun = n
-	ahead := l.ahead
-	l.ahead = nil
+// take begins bundle n and returns its journal if it is laid out.
+func (r *reserve) take(n int64) *os.File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun = n
+	ahead := r.ahead
+	r.ahead = nil
 	if ahead == nil {
 		return nil
 	}
@@ -86,14 +118,14 @@ func (l *Log) laidAhead(n int64) *os.File {
 	return ahead.f
 }
 
-// dropReserve removes a journal that was laid out for nothing.
-func (l *Log) dropReserve() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ahead != nil {
-		_ = l.ahead.f.Close()
-		_ = os.Remove(l.disk.path(journalPath(l.ahead.n)))
-		l.ahead = nil
+// drop deletes a journal that was laid out and never used.
+func (r *reserve) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ahead != nil {
+		_ = r.ahead.f.Close()
+		_ = os.Remove(r.disk.path(journalPath(r.ahead.n)))
+		r.ahead = nil
 	}
 }
 

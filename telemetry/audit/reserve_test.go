@@ -11,12 +11,12 @@ import (
 
 // waitReserve waits until the log has nothing more to do, and journal n is then
 // laid out.
-func (l *Log) waitReserve(t *testing.T, n int64) {
+func waitReserve(t *testing.T, l *Log, n int64) {
 	t.Helper()
 	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ahead == nil || l.ahead.n != n {
+	l.reserve.mu.Lock()
+	defer l.reserve.mu.Unlock()
+	if l.reserve.ahead == nil || l.reserve.ahead.n != n {
 		t.Fatalf("journal %d is not laid out", n)
 	}
 }
@@ -30,13 +30,13 @@ func journalsAreLaidOutAhead(t *testing.T) {
 	opt.Reserve = 300 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	l.waitReserve(t, 1)
+	waitReserve(t, l, 1)
 	record(t, l, tileWidth)
 	second := filepath.Join(opt.Dir, journalPath(1))
 	if info, err := os.Stat(second); err != nil || info.Size() != opt.Reserve {
 		t.Fatalf("%v, %v: want the file that was laid out", info, err)
 	}
-	l.waitReserve(t, 2)
+	waitReserve(t, l, 2)
 	abandon(t, l)
 
 	size, repair := reopen(t, opt)
@@ -59,7 +59,7 @@ func closeRemovesTheReserve(t *testing.T) {
 	opt.Reserve = 4 << 10
 	l := open(t, opt)
 	record(t, l, 1)
-	l.waitReserve(t, 1)
+	waitReserve(t, l, 1)
 	closeLog(t, l)
 	list, err := os.ReadDir(filepath.Join(opt.Dir, journalDir))
 	if err != nil || len(list) != 1 {
