@@ -26,7 +26,6 @@ var (
 		"gate.Admission":         33,
 		"gate.Gate":              45,
 		"gate.run":               65,
-		"telemetry/audit.Log":    43,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,

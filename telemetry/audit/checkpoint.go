@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,10 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// signCheckpoint makes the signed statement of the tree's size and root.
-func (l *Log) signCheckpoint(size uint64, root tlog.Hash) ([]byte, error) {
-	text := l.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
-	msg, err := note.Sign(&note.Note{Text: text}, l.signer)
+// checkpoint makes the signed statement of the tree's size and root.
+func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
+	text := p.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
+	msg, err := note.Sign(&note.Note{Text: text}, p.signer)
 	if err != nil {
 		return nil, fmt.Errorf("audit: sign checkpoint: %w", err)
 	}
@@ -40,5 +39,3 @@ func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, ro
 	}
 	return size, root, nil
 }
-
-func (l *Log) verifierKey() ed25519.PublicKey { return l.opt.Key.Public().(ed25519.PublicKey) }

@@ -118,7 +118,7 @@ func TestCheckpointFails(t *testing.T) {
 		t.Errorf("memory is not bounded: %v", err)
 	}
 	broken.Store(false)
-	if err := l.publish(false); err != nil {
+	if err := l.publisher.publish(false); err != nil {
 		t.Fatal(err)
 	}
 	record(t, l, 1)
@@ -138,7 +138,7 @@ func TestEveryCommitSigned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size, _, err := readCheckpoint(msg, opt.Origin, l.verifier); err != nil || int(size) != i+1 {
+		if size, _, err := readCheckpoint(msg, opt.Origin, verifierOf(t, opt)); err != nil || int(size) != i+1 {
 			t.Errorf("checkpoint of %d (%v) after record %d", size, err, i)
 		}
 	}

@@ -6,13 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
 )
@@ -25,13 +21,8 @@ var (
 	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
 )
 
-const (
-	// retryEvery is how often a log that cannot write tries again on its own.
-	retryEvery = time.Second
-	// maxUnpublished is how many bundles may wait for tiles and a checkpoint
-	// before records are refused.
-	maxUnpublished = 64
-)
+// retryEvery is how often a log that cannot write tries again on its own.
+const retryEvery = time.Second
 
 // EventPrune is the type of the record that tells which records retention
 // removes. It is the log's own: nobody else writes it.
@@ -39,68 +30,25 @@ const EventPrune = memproxy.EventPrune
 
 // Log is an open audit log. Its methods are safe for concurrent use.
 //
-// Two goroutines serve it. The writer takes what is queued, appends it to the
-// journal with one fsync and lets the callers go. The publisher follows with
-// entry bundles, tiles and the signed checkpoint, all of which are derived
-// from the journal and made again after a crash.
+// Three goroutines serve it. The writer (committer) takes what is queued,
+// appends it to the journal with one fsync and lets the callers go. The publisher
+// follows with entry bundles, tiles and the signed checkpoint, all of which are
+// derived from the journal and made again after a crash. The reserve lays out
+// the journal that comes next.
 type Log struct {
-	opt      Options
-	disk     disk
-	signer   note.Signer
-	verifier note.Verifier
-	held     *os.File // the lock
+	opt  Options
+	held *os.File // the lock
 
-	queue   *queue
-	reserve *reserve
+	queue     *queue
+	progress  *progress
+	reserve   *reserve
+	committer *committer
+	publisher *publisher
 
-	mu      sync.Mutex
-	tip     tip
-	bundles []*bundle // durable records not all in full bundles yet, in order
-	signed  uint64    // size of the last checkpoint
-	broken  error     // why the journal cannot be written, or nil
-	stale   error     // why the checkpoint cannot be written, or nil
-	due     bool      // a wake for the publisher is on its way
-
-	publishWake          chan struct{}
 	stop, written, ended chan struct{}
 	laidOut              chan struct{}
 	closing              sync.Once
 	closeErr             error
-
-	// The writer's own.
-	mac     frameMAC
-	leaf    hash.Hash
-	journal *os.File
-	offset  int64
-	frame   frame
-	leaves  []tlog.Hash
-	owners  []*item
-	facts   []fact
-	spare   []*item
-	now     []byte
-
-	// The publisher's own, under publishing.
-	publishing sync.Mutex
-	edge       levels
-	archived   time.Time
-	recent     [][]string // partial files of the last publications
-	oldest     int64      // the first bundle that may still be there
-	shut       bool       // the directory is given back
-}
-
-// tip is where the next record goes.
-type tip struct {
-	next uint64
-	prev tlog.Hash
-	time time.Time
-}
-
-// bundle is up to 256 records as they stand in the entry bundle. Both slices
-// only grow, so a copy of their headers is a snapshot.
-type bundle struct {
-	n      int64
-	buf    []byte
-	leaves []tlog.Hash
 }
 
 // Open opens the log in opt.Dir, or makes one, and repairs what a crash left.
@@ -110,33 +58,41 @@ func Open(opt Options) (*Log, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
+	signer, verifier, err := newSigner(opt.Origin, opt.Key)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
 	l := &Log{
-		opt: opt, disk: disk{root: opt.Dir, sync: opt.Sync},
-		publishWake: make(chan struct{}, 1),
-		stop:        make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
+		opt: opt, stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
+	}
+	d := disk{root: opt.Dir, sync: opt.Sync}
+	l.queue, l.reserve = newQueue(&l.opt), newReserve(d, opt.Reserve, l.stop)
+	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
+	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
+	l.committer = &committer{
+		opt: &l.opt, disk: d, queue: l.queue, progress: l.progress, reserve: l.reserve, publisher: l.publisher,
 		mac: newFrameMAC(opt.Key.Seed()), leaf: sha256.New(),
 	}
-	l.queue, l.reserve = newQueue(&l.opt), newReserve(l.disk, opt.Reserve, l.stop)
-	var err error
-	if l.signer, l.verifier, err = newSigner(opt.Origin, opt.Key); err != nil {
+	if err := os.MkdirAll(d.path(journalDir), 0o700); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	if err := os.MkdirAll(l.disk.path(journalDir), 0o700); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	if l.held, err = lock(l.disk.path(lockFile)); err != nil {
+	if l.held, err = lock(d.path(lockFile)); err != nil {
 		return nil, err
 	}
-	repair, err := l.restore()
+	was := recovery{opt: &l.opt, disk: d, verifier: verifier, progress: l.progress, committer: l.committer, publisher: l.publisher}
+	repair, err := was.restore()
 	if err == nil {
-		err = l.publish(true)
+		err = l.publisher.publish(true)
 	}
 	if err != nil {
 		l.closeFiles()
 		return nil, err
 	}
-	go l.write()
-	go l.follow()
+	go func() {
+		defer close(l.written)
+		l.committer.run(l.stop)
+	}()
+	go l.publisher.run(l.stop, l.retain)
 	go func() {
 		defer close(l.laidOut)
 		l.reserve.run()
@@ -214,7 +170,7 @@ func (l *Log) Flush(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return l.publish(false)
+		return l.publisher.publish(false)
 	case <-ctx.Done():
 		it.withdraw()
 		return ctx.Err()
@@ -232,7 +188,7 @@ func (l *Log) Close(ctx context.Context) error {
 			defer close(l.ended)
 			<-l.written
 			<-l.laidOut
-			l.closeErr = errors.Join(l.drained(), l.publish(true))
+			l.closeErr = errors.Join(l.drained(), l.publisher.publish(true))
 			l.closeFiles()
 		}()
 	})
@@ -246,21 +202,20 @@ func (l *Log) Close(ctx context.Context) error {
 
 // drained reports what the writer could not write before it ended.
 func (l *Log) drained() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if waiting, _ := l.queue.state(); waiting > 0 {
-		return fmt.Errorf("audit: %d events were not written: %w", waiting, l.broken)
+		broken, _ := l.progress.failing()
+		return fmt.Errorf("audit: %d events were not written: %w", waiting, broken)
 	}
 	return nil
 }
 
 func (l *Log) closeFiles() {
-	l.publishing.Lock()
-	defer l.publishing.Unlock()
-	l.shut = true
+	l.publisher.mu.Lock()
+	defer l.publisher.mu.Unlock()
+	l.publisher.shut = true
 	l.reserve.drop()
-	if l.journal != nil {
-		_ = l.journal.Close() // every frame in it was synced
+	if l.committer.journal != nil {
+		_ = l.committer.journal.Close() // every frame in it was synced
 	}
 	_ = l.held.Close() // gives the lock back
 }
@@ -271,16 +226,13 @@ func (l *Log) Healthy() error {
 	if _, closed := l.queue.state(); closed {
 		return ErrClosed
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.broken, l.stale)
+	return errors.Join(l.progress.failing())
 }
 
 // Size is the number of durable records, pruned ones included.
 func (l *Log) Size() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tip.next
+	size, _ := l.progress.sizes()
+	return size
 }
 
 // Lag is how far the log is behind.
@@ -292,7 +244,6 @@ type Lag struct {
 // Lag returns how far the log is behind.
 func (l *Log) Lag() Lag {
 	waiting, _ := l.queue.state()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return Lag{Queued: waiting, Unsigned: l.tip.next - l.signed}
+	size, signed := l.progress.sizes()
+	return Lag{Queued: waiting, Unsigned: size - signed}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
@@ -27,6 +28,15 @@ func noSync(*os.File) error { return nil }
 
 func testOptions(dir string) Options {
 	return Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, Retention: -1, CheckpointEvery: time.Hour}
+}
+
+func verifierOf(t testing.TB, opt Options) note.Verifier {
+	t.Helper()
+	_, v, err := newSigner(opt.Origin, opt.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func open(t testing.TB, opt Options) *Log {
@@ -104,7 +114,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		size, root, err := readCheckpoint(msg, testOrigin, l.verifier)
+		size, root, err := readCheckpoint(msg, testOrigin, verifierOf(t, testOptions(dir)))
 		if err != nil || int(size) != len(leaves) || root != want {
 			t.Fatalf("checkpoint of %d records is %d %v (%v), want %v", len(leaves), size, root, err, want)
 		}

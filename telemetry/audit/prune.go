@@ -24,7 +24,7 @@ func (l *Log) retain() error {
 // proofs and checkpoints of the whole log can still be made and checked. What
 // goes is first recorded, so that the verifier can tell it from a theft.
 func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
-	from, to, err := l.prunable(before)
+	from, to, err := l.publisher.prunable(before)
 	if err != nil || from == to {
 		return 0, err
 	}
@@ -37,35 +37,40 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
 	if _, err := l.record(ctx, &ev, at); err != nil {
 		return 0, err
 	}
-	if err := l.publish(true); err != nil {
+	if err := l.publisher.publish(true); err != nil {
 		return 0, err
 	}
-	l.publishing.Lock()
-	defer l.publishing.Unlock()
-	if l.shut {
+	return l.publisher.remove(ctx, from, to)
+}
+
+// remove deletes the bundles from one to before another.
+func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
 		return 0, ErrClosed
 	}
 	for n := from; n < to; n++ {
 		if err := ctx.Err(); err != nil {
 			return uint64(n-from) * tileWidth, err
 		}
-		if err := os.Remove(l.disk.path(bundlePath(n, 0))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(p.disk.path(bundlePath(n, 0))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return uint64(n-from) * tileWidth, fmt.Errorf("audit: %w", err)
 		}
-		l.oldest = n + 1
+		p.oldest = n + 1
 	}
 	return uint64(to-from) * tileWidth, nil
 }
 
 // prunable finds the bundles whose every record is older than before. The last
 // full bundle stays: the chain goes on from it when the log is opened.
-func (l *Log) prunable(before time.Time) (from, to int64, err error) {
-	l.publishing.Lock()
-	defer l.publishing.Unlock()
-	last := l.edge.size/tileWidth - 1
-	from = l.oldest
+func (p *publisher) prunable(before time.Time) (from, to int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.edge.size/tileWidth - 1
+	from = p.oldest
 	for found := false; from < last && !found; {
-		_, err := os.Stat(l.disk.path(bundlePath(from, 0)))
+		_, err := os.Stat(p.disk.path(bundlePath(from, 0)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, 0, fmt.Errorf("audit: %w", err)
 		}
@@ -73,9 +78,9 @@ func (l *Log) prunable(before time.Time) (from, to int64, err error) {
 			from++
 		}
 	}
-	l.oldest = from
+	p.oldest = from
 	for to = from; to < last; to++ {
-		b, err := l.disk.read(bundlePath(to, 0))
+		b, err := p.disk.read(bundlePath(to, 0))
 		if err != nil {
 			return 0, 0, err
 		}

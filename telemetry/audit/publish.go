@@ -6,8 +6,10 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -22,26 +24,42 @@ const (
 	pruneEvery = time.Hour
 )
 
-// follow is the publisher: it signs what the writer made durable, and lets
-// retention remove what is old.
-func (l *Log) follow() {
+// publisher makes entry bundles, tiles and the signed checkpoint of what is
+// durable. They are derived from the journal, and made again after a crash.
+type publisher struct {
+	opt      *Options
+	disk     disk
+	signer   note.Signer
+	progress *progress
+	queue    *queue
+
+	mu       sync.Mutex
+	edge     levels
+	archived time.Time
+	recent   [][]string // partial files of the last publications
+	oldest   int64      // the first bundle that may still be there
+	shut     bool       // the directory is given back
+}
+
+// run signs what the writer made durable, and lets retention remove what is old.
+func (p *publisher) run(stop <-chan struct{}, retain func() error) {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
-	if l.opt.Retention > 0 {
-		_ = l.retain() // the next hour tries again
+	if p.opt.Retention > 0 {
+		_ = retain() // the next hour tries again
 	}
 	for {
 		var again <-chan time.Time
 		select {
-		case <-l.publishWake:
-			if err := l.publish(false); err != nil {
+		case <-p.progress.wake:
+			if err := p.publish(false); err != nil {
 				again = time.After(retryEvery)
 			}
 		case <-prune.C:
-			if l.opt.Retention > 0 {
-				_ = l.retain()
+			if p.opt.Retention > 0 {
+				_ = retain()
 			}
-		case <-l.stop:
+		case <-stop:
 			return
 		}
 		if again == nil {
@@ -49,8 +67,8 @@ func (l *Log) follow() {
 		}
 		select {
 		case <-again:
-			signal(l.publishWake)
-		case <-l.stop:
+			signal(p.progress.wake)
+		case <-stop:
 			return
 		}
 	}
@@ -59,59 +77,39 @@ func (l *Log) follow() {
 // publish writes bundles, tiles and a checkpoint for all that is durable. The
 // checkpoint comes last, when all that it covers is in its place; a full
 // bundle's journal goes only after that.
-func (l *Log) publish(archive bool) error {
-	l.publishing.Lock()
-	defer l.publishing.Unlock()
-	if l.shut {
+func (p *publisher) publish(archive bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
 		return ErrClosed
 	}
-	l.mu.Lock()
-	l.due = false
-	size := l.tip.next
-	bundles := make([]bundle, len(l.bundles))
-	for i, b := range l.bundles {
-		bundles[i] = *b
-	}
-	l.mu.Unlock()
-	if int64(size) == l.edge.size && !archive {
+	size, bundles := p.progress.durable()
+	if int64(size) == p.edge.size && !archive {
 		return nil
 	}
-	edge, partials, err := l.lay(bundles)
+	edge, partials, err := p.lay(bundles)
 	if err == nil {
-		err = l.announce(edge, archive)
+		err = p.announce(edge, archive)
 	}
-	l.mu.Lock()
-	l.stale = err
-	if err == nil {
-		l.signed = size
-		full := func(b *bundle) bool { return b.n < int64(size/tileWidth) }
-		bundles = bundles[:0]
-		for _, b := range l.bundles {
-			if full(b) {
-				bundles = append(bundles, *b)
-			}
-		}
-		l.bundles = slices.DeleteFunc(l.bundles, full)
-	}
-	l.mu.Unlock()
+	full := p.progress.published(size, err)
 	if err != nil {
 		return err
 	}
-	l.edge = edge
-	l.tidy(bundles, partials)
-	signal(l.queue.wake) // notes may wait for room
+	p.edge = edge
+	p.tidy(full, partials)
+	signal(p.queue.wake) // notes may wait for room
 	return nil
 }
 
 // lay writes bundles and tiles, and returns the tree's edge behind them and
 // the partial files that it wrote. Full files are synced with their names.
 // Partial ones are not: they can be made again from the journal.
-func (l *Log) lay(bundles []bundle) (levels, []string, error) {
-	edge := l.edge.clone()
+func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
+	edge := p.edge.clone()
 	dirs := map[string]bool{}
 	put := func(name string, content []byte) error {
 		dirs[path.Dir(name)] = true
-		return l.disk.replace(name, content, true)
+		return p.disk.replace(name, content, true)
 	}
 	var partials []string
 	for _, b := range bundles {
@@ -122,7 +120,7 @@ func (l *Log) lay(bundles []bundle) (levels, []string, error) {
 		} else {
 			name := bundlePath(b.n, len(b.leaves))
 			partials = append(partials, name)
-			if err := l.disk.replace(name, b.buf, false); err != nil {
+			if err := p.disk.replace(name, b.buf, false); err != nil {
 				return edge, nil, err
 			}
 		}
@@ -141,12 +139,12 @@ func (l *Log) lay(bundles []bundle) (levels, []string, error) {
 		}
 		name := tilePath(level, edge.size>>(tileHeight*(level+1)), len(hs))
 		partials = append(partials, name)
-		if err := l.disk.replace(name, hashBytes(hs), false); err != nil {
+		if err := p.disk.replace(name, hashBytes(hs), false); err != nil {
 			return edge, nil, err
 		}
 	}
 	for dir := range dirs {
-		if err := l.disk.syncDir(dir); err != nil {
+		if err := p.disk.syncDir(dir); err != nil {
 			return edge, nil, err
 		}
 	}
@@ -154,51 +152,51 @@ func (l *Log) lay(bundles []bundle) (levels, []string, error) {
 }
 
 // announce signs the edge and puts the checkpoint in its place.
-func (l *Log) announce(edge levels, archive bool) error {
+func (p *publisher) announce(edge levels, archive bool) error {
 	size := uint64(edge.size)
-	msg, err := l.signCheckpoint(size, edge.root())
+	msg, err := p.checkpoint(size, edge.root())
 	if err != nil {
 		return err
 	}
-	if now := l.opt.Clock(); archive || now.Sub(l.archived) >= archiveEvery {
-		if err := l.disk.replace(archivePath(size), msg, true); err != nil {
+	if now := p.opt.Clock(); archive || now.Sub(p.archived) >= archiveEvery {
+		if err := p.disk.replace(archivePath(size), msg, true); err != nil {
 			return err
 		}
-		if err := l.disk.syncDir(archiveDir); err != nil {
+		if err := p.disk.syncDir(archiveDir); err != nil {
 			return err
 		}
-		l.archived = now
+		p.archived = now
 	}
-	if err := l.disk.replace(checkpointFile, msg, true); err != nil {
+	if err := p.disk.replace(checkpointFile, msg, true); err != nil {
 		return err
 	}
-	return l.disk.syncDir(".")
+	return p.disk.syncDir(".")
 }
 
 // tidy removes what the last checkpoint made superfluous: journals of full
 // bundles, and partial files that are several checkpoints old. Leftovers do no
 // harm; opening the log removes them.
-func (l *Log) tidy(full []bundle, partials []string) {
+func (p *publisher) tidy(full []bundle, partials []string) {
 	for _, b := range full {
-		_ = os.Remove(l.disk.path(journalPath(b.n)))
+		_ = os.Remove(p.disk.path(journalPath(b.n)))
 	}
-	l.recent = append(l.recent, partials)
-	if len(l.recent) <= keepPartials {
+	p.recent = append(p.recent, partials)
+	if len(p.recent) <= keepPartials {
 		return
 	}
-	for _, name := range l.recent[0] {
-		if slices.ContainsFunc(l.recent[1:], func(names []string) bool { return slices.Contains(names, name) }) {
+	for _, name := range p.recent[0] {
+		if slices.ContainsFunc(p.recent[1:], func(names []string) bool { return slices.Contains(names, name) }) {
 			continue
 		}
-		_ = os.Remove(l.disk.path(name))
-		_ = os.Remove(l.disk.path(path.Dir(name))) // its .p directory, when that was the last
+		_ = os.Remove(p.disk.path(name))
+		_ = os.Remove(p.disk.path(path.Dir(name))) // its .p directory, when that was the last
 	}
-	l.recent = slices.Delete(l.recent, 0, 1)
+	p.recent = slices.Delete(p.recent, 0, 1)
 }
 
 // sweep removes leftovers of a crash next to the tree's edge: temporary files
 // and partial tiles of tiles that are full by now.
-func (l *Log) sweep() error {
+func (p *publisher) sweep() error {
 	current := map[string]bool{}
 	dirs := map[string]bool{".": true, journalDir: true, archiveDir: true}
 	look := func(name string) {
@@ -206,12 +204,12 @@ func (l *Log) sweep() error {
 		dirs[path.Dir(name)] = true
 		dirs[name+".p"] = true
 	}
-	look(bundlePath(l.edge.size/tileWidth, 0))
-	for level := range l.edge.hashes {
-		look(tilePath(level, l.edge.size>>(tileHeight*(level+1)), 0))
+	look(bundlePath(p.edge.size/tileWidth, 0))
+	for level := range p.edge.hashes {
+		look(tilePath(level, p.edge.size>>(tileHeight*(level+1)), 0))
 	}
 	for dir := range dirs {
-		list, err := os.ReadDir(l.disk.path(dir))
+		list, err := os.ReadDir(p.disk.path(dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -222,9 +220,9 @@ func (l *Log) sweep() error {
 			name := path.Join(dir, e.Name())
 			switch {
 			case current[dir], path.Ext(name) == tempSuffix:
-				err = os.Remove(l.disk.path(name))
+				err = os.Remove(p.disk.path(name))
 			case e.IsDir() && path.Ext(name) == ".p" && !current[name]:
-				err = os.RemoveAll(l.disk.path(name))
+				err = os.RemoveAll(p.disk.path(name))
 			}
 			if err != nil {
 				return err

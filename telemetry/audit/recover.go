@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"errors"
 	"fmt"
@@ -11,54 +12,65 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
+
+// recovery opens what an earlier process wrote.
+type recovery struct {
+	opt       *Options
+	disk      disk
+	verifier  note.Verifier
+	progress  *progress
+	committer *committer
+	publisher *publisher
+}
 
 // restore finds out where the log stands. The checkpoint says how much is
 // signed; full tiles and the journal must bear it out. Records that the
 // journal has beyond the checkpoint were durable, and are taken over if their
 // frames are this writer's. It returns a sentence when there was something to
 // repair.
-func (l *Log) restore() (repair string, err error) {
-	vkey, err := VerifierKey(l.opt.Origin, l.verifierKey())
+func (r *recovery) restore() (repair string, err error) {
+	vkey, err := VerifierKey(r.opt.Origin, r.opt.Key.Public().(ed25519.PublicKey))
 	if err != nil {
 		return "", err
 	}
-	msg, err := l.disk.read(checkpointFile)
+	msg, err := r.disk.read(checkpointFile)
 	if err != nil {
 		return "", err
 	}
 	if msg == nil {
-		return "", l.create(vkey)
+		return "", r.create(vkey)
 	}
-	size, root, err := readCheckpoint(msg, l.opt.Origin, l.verifier)
+	size, root, err := readCheckpoint(msg, r.opt.Origin, r.verifier)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if err := l.disk.replace(vkeyFile, []byte(vkey+"\n"), true); err != nil {
+	if err := r.disk.replace(vkeyFile, []byte(vkey+"\n"), true); err != nil {
 		return "", err
 	}
-	if err := l.loadEdge(size); err != nil {
+	if err := r.loadEdge(size); err != nil {
 		return "", err
 	}
-	end, err := l.replay(size)
+	end, err := r.replay(size)
 	if err != nil {
 		return "", err
 	}
 	// Nothing is changed before this: a damaged log stays as it was found.
-	if got := l.edge.root(); got != root {
+	if got := r.publisher.edge.root(); got != root {
 		return "", fmt.Errorf("%w: the first %d records do not have the root that the checkpoint signs", ErrCorrupt, size)
 	}
-	if err := l.resume(end); err != nil {
+	if err := r.resume(end); err != nil {
 		return "", err
 	}
-	if err := l.dropJournals(int64(size / tileWidth)); err != nil {
+	if err := r.dropJournals(int64(size / tileWidth)); err != nil {
 		return "", err
 	}
-	if err := l.sweep(); err != nil {
+	if err := r.publisher.sweep(); err != nil {
 		return "", fmt.Errorf("audit: %w", err)
 	}
-	return end.repair(l.tip.next, size), nil
+	return end.repair(r.progress.tip.next, size), nil
 }
 
 // tail is where the journal ends: the last file, or none, the length of its
@@ -85,9 +97,9 @@ func (t tail) repair(next, size uint64) string {
 }
 
 // create starts a log in an empty directory.
-func (l *Log) create(vkey string) error {
+func (r *recovery) create(vkey string) error {
 	for _, dir := range []string{"tile", journalDir} {
-		list, err := os.ReadDir(l.disk.path(dir))
+		list, err := os.ReadDir(r.disk.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("audit: %w", err)
 		}
@@ -95,69 +107,69 @@ func (l *Log) create(vkey string) error {
 			return fmt.Errorf("%w: there are records and no checkpoint", ErrCorrupt)
 		}
 	}
-	return l.disk.replace(vkeyFile, []byte(vkey+"\n"), true)
+	return r.disk.replace(vkeyFile, []byte(vkey+"\n"), true)
 }
 
 // loadEdge rebuilds the tree's edge above the leaves from full tiles. What it
 // reads is checked by the root hash.
-func (l *Log) loadEdge(size uint64) error {
-	l.edge = levels{size: int64(size)}
+func (r *recovery) loadEdge(size uint64) error {
+	r.publisher.edge = levels{size: int64(size)}
 	for level := 0; size>>(tileHeight*level) > 0; level++ {
-		l.edge.hashes = append(l.edge.hashes, make([]tlog.Hash, 0, tileWidth))
+		r.publisher.edge.hashes = append(r.publisher.edge.hashes, make([]tlog.Hash, 0, tileWidth))
 		if level == 0 {
 			continue // from the journal
 		}
 		end := int64(size >> (tileHeight * level))
 		for n := end / tileWidth * tileWidth; n < end; n++ {
-			b, err := l.disk.read(tilePath(level-1, n, 0))
+			b, err := r.disk.read(tilePath(level-1, n, 0))
 			if err != nil {
 				return err
 			}
 			if len(b) != tileWidth*tlog.HashSize {
 				return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, tilePath(level-1, n, 0))
 			}
-			l.edge.hashes[level] = append(l.edge.hashes[level], subtree(bytesHashes(b)))
+			r.publisher.edge.hashes[level] = append(r.publisher.edge.hashes[level], subtree(bytesHashes(b)))
 		}
 	}
 	return nil
 }
 
 // replay reads the journal from the bundle that the checkpoint ends in.
-func (l *Log) replay(size uint64) (end tail, err error) {
-	l.signed = size
+func (r *recovery) replay(size uint64) (end tail, err error) {
+	r.progress.signed = size
 	n := int64(size / tileWidth)
-	l.tip.next = uint64(n * tileWidth)
-	if err := l.lastOf(n - 1); err != nil {
+	r.progress.tip.next = uint64(n * tileWidth)
+	if err := r.lastOf(n - 1); err != nil {
 		return end, err
 	}
 	for ; ; n++ {
-		b, err := l.disk.read(journalPath(n))
+		b, err := r.disk.read(journalPath(n))
 		if err != nil {
 			return end, err
 		}
 		if b == nil || blank(b) {
 			break
 		}
-		good, err := l.replayFile(n, b, size)
+		good, err := r.replayFile(n, b, size)
 		if err != nil {
 			return end, err
 		}
 		end = tail{file: true, n: n, good: good, cut: len(bytes.TrimRight(b[good:], "\x00"))}
-		if end.cut > 0 || l.tip.next < uint64(n+1)*tileWidth {
+		if end.cut > 0 || r.progress.tip.next < uint64(n+1)*tileWidth {
 			n++
 			break
 		}
 	}
-	if l.tip.next < size {
-		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, l.tip.next)
+	if r.progress.tip.next < size {
+		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, r.progress.tip.next)
 	}
-	list, err := os.ReadDir(l.disk.path(journalDir))
+	list, err := os.ReadDir(r.disk.path(journalDir))
 	if err != nil {
 		return end, fmt.Errorf("audit: %w", err)
 	}
 	for _, e := range list {
 		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k >= n {
-			b, err := l.disk.read(journalPath(k))
+			b, err := r.disk.read(journalPath(k))
 			if err != nil {
 				return end, err
 			}
@@ -173,26 +185,26 @@ func (l *Log) replay(size uint64) (end tail, err error) {
 
 // replayFile takes over the frames of one journal and returns where the good
 // ones end.
-func (l *Log) replayFile(n int64, b []byte, size uint64) (good int, err error) {
+func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 	bad := func(what string) error {
-		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, l.tip.next, what)
+		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, r.progress.tip.next, what)
 	}
 	for good < len(b) {
 		first, payload, mac, count, length, err := readFrame(b[good:])
 		if err != nil {
-			if l.tip.next >= size && blank(b[good:]) {
+			if r.progress.tip.next >= size && blank(b[good:]) {
 				return good, nil // room for more
 			}
-			if wholeFrameIn(b[good+1:]) || l.tip.next < size {
+			if wholeFrameIn(b[good+1:]) || r.progress.tip.next < size {
 				return 0, bad("a frame is damaged, and no crash tears one that others follow or that is signed")
 			}
 			return good, nil
 		}
 		es, err := entries(payload)
-		if err != nil || len(es) != count || first != l.tip.next || first+uint64(count) > uint64(n+1)*tileWidth {
+		if err != nil || len(es) != count || first != r.progress.tip.next || first+uint64(count) > uint64(n+1)*tileWidth {
 			return 0, bad("a frame does not fit its place")
 		}
-		t := l.tip
+		t := r.progress.tip
 		leaves := make([]tlog.Hash, count)
 		for i, e := range es {
 			leaves[i] = tlog.RecordHash(e)
@@ -202,60 +214,60 @@ func (l *Log) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 		if t.time, err = appended(es[count-1]); err != nil {
 			return 0, bad(err.Error())
 		}
-		if t.next > size && !hmac.Equal(mac, l.mac.sum(nil, first, count, t.prev)) {
+		if t.next > size && !hmac.Equal(mac, r.committer.mac.sum(nil, first, count, t.prev)) {
 			return 0, bad("an unsigned frame is not this writer's")
 		}
 		for i, leaf := range leaves {
 			if first+uint64(i) < size {
-				l.edge.hashes[0] = append(l.edge.hashes[0], leaf)
+				r.publisher.edge.hashes[0] = append(r.publisher.edge.hashes[0], leaf)
 			}
 		}
-		l.advance(t, n, payload, leaves)
+		r.progress.advance(t, n, payload, leaves)
 		good += length
 	}
 	return good, nil
 }
 
 // resume opens the last journal for writing on, without its torn tail.
-func (l *Log) resume(end tail) error {
+func (r *recovery) resume(end tail) error {
 	for _, n := range end.blank {
-		if err := os.Remove(l.disk.path(journalPath(n))); err != nil {
+		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
 	if !end.file {
 		return nil
 	}
-	f, err := os.OpenFile(l.disk.path(journalPath(end.n)), os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(r.disk.path(journalPath(end.n)), os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	if end.cut > 0 {
 		if err = f.Truncate(int64(end.good)); err == nil {
-			err = l.opt.Sync(f)
+			err = r.opt.Sync(f)
 		}
 		if err != nil {
 			_ = f.Close() // the error that counts is the first
 			return fmt.Errorf("audit: cut torn tail: %w", err)
 		}
 	}
-	if l.tip.next == uint64(end.n+1)*tileWidth {
+	if r.progress.tip.next == uint64(end.n+1)*tileWidth {
 		return f.Close() // the next record goes to the next file
 	}
-	l.journal, l.offset = f, int64(end.good)
+	r.committer.journal, r.committer.offset = f, int64(end.good)
 	return nil
 }
 
 // dropJournals removes journals of bundles before n, which are full, signed
 // and in their place.
-func (l *Log) dropJournals(n int64) error {
-	list, err := os.ReadDir(l.disk.path(journalDir))
+func (r *recovery) dropJournals(n int64) error {
+	list, err := os.ReadDir(r.disk.path(journalDir))
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	for _, e := range list {
 		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k < n {
-			if err := os.Remove(l.disk.path(journalPath(k))); err != nil {
+			if err := os.Remove(r.disk.path(journalPath(k))); err != nil {
 				return fmt.Errorf("audit: %w", err)
 			}
 		}
@@ -264,11 +276,11 @@ func (l *Log) dropJournals(n int64) error {
 }
 
 // lastOf reads the end of a full bundle, for the chain and the clock.
-func (l *Log) lastOf(n int64) error {
+func (r *recovery) lastOf(n int64) error {
 	if n < 0 {
 		return nil
 	}
-	b, err := l.disk.read(bundlePath(n, 0))
+	b, err := r.disk.read(bundlePath(n, 0))
 	if err != nil {
 		return err
 	}
@@ -276,8 +288,8 @@ func (l *Log) lastOf(n int64) error {
 	if err != nil || len(es) != tileWidth {
 		return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, bundlePath(n, 0))
 	}
-	l.tip.prev = tlog.RecordHash(es[tileWidth-1])
-	if l.tip.time, err = appended(es[tileWidth-1]); err != nil {
+	r.progress.tip.prev = tlog.RecordHash(es[tileWidth-1])
+	if r.progress.tip.time, err = appended(es[tileWidth-1]); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, bundlePath(n, 0), err)
 	}
 	return nil

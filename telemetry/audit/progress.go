@@ -1,0 +1,143 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// maxUnpublished is how many bundles may wait for tiles and a checkpoint before
+// records are refused.
+const maxUnpublished = 64
+
+// progress is how far the log has come: what is durable, which only the writer
+// moves on, and what of that is signed, which only the publisher does.
+type progress struct {
+	every time.Duration // see Options.CheckpointEvery
+	wake  chan struct{} // the publisher's
+
+	mu      sync.Mutex
+	tip     tip
+	bundles []*bundle // durable records not all in full bundles yet, in order
+	signed  uint64    // size of the last checkpoint
+	broken  error     // why the journal cannot be written, or nil
+	stale   error     // why the checkpoint cannot be written, or nil
+	due     bool      // a wake for the publisher is on its way
+}
+
+// tip is where the next record goes.
+type tip struct {
+	next uint64
+	prev tlog.Hash
+	time time.Time
+}
+
+// bundle is up to 256 records as they stand in the entry bundle. Both slices
+// only grow, so a copy of their headers is a snapshot.
+type bundle struct {
+	n      int64
+	buf    []byte
+	leaves []tlog.Hash
+}
+
+// advance adds durable records to the bundle in memory, from where the
+// publisher takes them.
+func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *bundle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k := len(p.bundles); k == 0 || p.bundles[k-1].n != n {
+		room := 0
+		if k > 0 { // records differ little in length
+			room = len(p.bundles[k-1].buf) * 9 / 8
+		}
+		p.bundles = append(p.bundles, &bundle{n: n, buf: make([]byte, 0, room), leaves: make([]tlog.Hash, 0, tileWidth)})
+	}
+	b := p.bundles[len(p.bundles)-1]
+	b.buf = append(b.buf, payload...)
+	b.leaves = append(b.leaves, leaves...)
+	p.tip = t
+	if !p.due && p.every > 0 {
+		p.due = true
+		time.AfterFunc(p.every, func() { signal(p.wake) })
+	}
+	return b
+}
+
+// wrote notes whether the last attempt to write the journal succeeded.
+func (p *progress) wrote(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = err
+}
+
+// damage is the bundle that is being filled and what of it is durable, nil where
+// nothing is, with why the journal cannot be written, or nil.
+func (p *progress) damage() (n int64, b *bundle, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tip.next%tileWidth != 0 {
+		b = p.bundles[len(p.bundles)-1]
+	}
+	return int64(p.tip.next / tileWidth), b, p.broken
+}
+
+// lagging refuses records when checkpoints have not been written for so long
+// that memory would fill.
+func (p *progress) lagging() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.bundles) > maxUnpublished {
+		return fmt.Errorf("audit: %d bundles wait for a checkpoint: %w", len(p.bundles), errors.Join(ErrFull, p.stale))
+	}
+	return nil
+}
+
+// durable is a snapshot of what is to be signed.
+func (p *progress) durable() (size uint64, bundles []bundle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = false
+	bundles = make([]bundle, len(p.bundles))
+	for i, b := range p.bundles {
+		bundles[i] = *b
+	}
+	return p.tip.next, bundles
+}
+
+// published notes a checkpoint over so many records, or why there is none. It
+// returns the full bundles, which need not be kept any more.
+func (p *progress) published(size uint64, err error) (full []bundle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stale = err; err != nil {
+		return nil
+	}
+	p.signed = size
+	p.bundles = slices.DeleteFunc(p.bundles, func(b *bundle) bool {
+		done := b.n < int64(size/tileWidth)
+		if done {
+			full = append(full, *b)
+		}
+		return done
+	})
+	return full
+}
+
+// failing are the errors of the last attempts to write the journal and the
+// checkpoint, or nil.
+func (p *progress) failing() (journal, checkpoint error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken, p.stale
+}
+
+// sizes are how many records are durable and how many of them are signed.
+func (p *progress) sizes() (durable, signed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tip.next, p.signed
+}
