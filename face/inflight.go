@@ -46,6 +46,11 @@ const (
 // held is kept for requests that hold little, so that large ones do not shut
 // ordinary ones out. It bounds the requests that are under way as well, for each
 // tenant and each of its callers.
+//
+// It is no semaphore (golang.org/x/sync/semaphore): that serves those who wait in
+// order, so a large request that waits would shut out small ones for which there
+// is room, and it cannot be exceeded, so what cannot be refused (Force) would not
+// be counted.
 type InFlight struct {
 	// Wait is how long room is waited for; NewInFlight gives two seconds. It is set
 	// before use.

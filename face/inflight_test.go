@@ -131,3 +131,51 @@ func inFlightOfCallers(t *testing.T) {
 		t.Errorf("%d bytes are held for nobody", n)
 	}
 }
+
+// Proves EDGE-14: small requests are served while a large one waits for room that
+// it does not find.
+func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		f := face.NewInFlight(32<<20, 32<<20) // 16 MiB to hold
+		if err := f.Lease("a").Grow(now, 7<<20); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			if err := f.Lease("b").Grow(now, 128<<10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		large := make(chan error)
+		go func() { large <- f.Lease("c").Grow(t.Context(), 5<<20) }()
+		synctest.Wait()
+		if err := f.Lease("d").Grow(now, 64<<10); err != nil {
+			t.Error("4 MiB are free, and a small request is refused:", err)
+		}
+		if err := <-large; !errors.Is(err, face.ErrBusy) {
+			t.Error("a large request is served out of what is left for small ones:", err)
+		}
+	})
+}
+
+// Proves EDGE-14: what an answer takes that cannot be refused, because its write
+// has happened, is counted: others find no room until as much is given back.
+func TestForcedBytesAreCounted(t *testing.T) {
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := face.NewInFlight(32<<20, 32<<20)
+	first, write := f.Lease("a"), f.Lease("b")
+	if err := first.Grow(now, 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	write.Force(30 << 20)
+	first.Release()
+	if err := f.Lease("c").Grow(now, 4<<10); !errors.Is(err, face.ErrBusy) {
+		t.Errorf("%d bytes are held of %d, and another request is served: %v", f.Held(), 16<<20, err)
+	}
+	write.Release()
+	if err := f.Lease("c").Grow(now, 4<<10); err != nil {
+		t.Error(err)
+	}
+}
