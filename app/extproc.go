@@ -101,8 +101,8 @@ func removeSocket(path string) error {
 // processor builds the Envoy face over the same gate as the HTTP one.
 func (s *App) processor(unfilteredReads bool) (*extproc.Processor, error) {
 	opt := extproc.Options{
-		Gate: s.gate, UnfilteredReads: unfilteredReads,
-		Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
+		Runtime: face.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log},
+		Gate:    s.gate, UnfilteredReads: unfilteredReads,
 	}
 	for _, b := range s.cfg.Backends {
 		backend, err := behindEnvoy(s, b)
@@ -124,11 +124,7 @@ func behindEnvoy(s *App, b config.Backend) (extproc.Backend, error) {
 	if err != nil {
 		return extproc.Backend{}, err
 	}
-	out := extproc.Backend{
-		Name: o.Name, Adapter: o.Adapter, Upstream: o.Upstream, Passthrough: o.Passthrough,
-		MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer, Observe: o.Observe, Ungated: o.Ungated, Tenant: o.Tenant, InFlight: o.InFlight,
-	}
-	out.Credential = o.Credential
+	out := extproc.Backend{Backend: o.Backend}
 	out.Fetch, err = face.NewSide(face.SideOptions{Upstream: o.Upstream, Transport: o.SideTransport, InFlight: o.InFlight.Side(), Credential: o.Credential, Propagator: o.Propagator})
 	s.group.Own(stageProxies, func(context.Context) error {
 		if t, ok := o.SideTransport.(*http.Transport); ok {

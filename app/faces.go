@@ -99,21 +99,22 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		upstreamTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	opt := proxy.Options{
-		Gate: s.gate, Name: b.Name, Adapter: adapter, Upstream: upstream, Passthrough: b.Passthrough,
+		Backend: face.Backend{
+			Name: b.Name, Adapter: adapter, Upstream: upstream, Credential: credentialOf(b), Passthrough: b.Passthrough,
+			MaxBody: b.Limits.Body, MaxAnswer: b.Limits.Answer, InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
+			Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Observe: s.telemetry.Instruments().Observer(b.Name),
+		},
+		Runtime: face.Runtime{Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log}, Gate: s.gate,
 		Transport: s.transport, PassTransport: s.transport, SideTransport: s.transport,
-		InFlight: s.inFlight.of(b.Name, s.cfg.Limits),
-		MaxBody:  b.Limits.Body, MaxAnswer: b.Limits.Answer,
 		BodyTimeout: b.Timeouts.Body.Time(), UpstreamTimeout: b.Timeouts.Upstream.Time(), RunTimeout: b.Timeouts.Run.Time(),
-		Ungated: gate.Ungated(b.Ungated), Tenant: b.Tenant, Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
-		Steps: s.steps, Tracer: s.telemetry.Tracer(), Propagator: s.telemetry.Propagator(), Log: s.log,
-		Observe: s.telemetry.Instruments().Observer(b.Name),
+		Journal: s.path("runs", "of-"+url.PathEscape(b.Name)), Reconcile: b.Reconcile.Time(),
+		Steps: s.steps,
 	}
 	if s.transport == nil {
 		opt.Transport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
 		opt.PassTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
 		opt.SideTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
 	}
-	opt.Credential = credentialOf(b)
 	return opt, nil
 }
 

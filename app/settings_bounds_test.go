@@ -27,8 +27,8 @@ func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 	}
 	written := func(d time.Duration) string { return config.Duration(d).String() }
 	for path, want := range map[string]string{
-		"backends[mem0].limits.body":       fmt.Sprint(proxy.DefaultMaxBody),
-		"backends[mem0].limits.answer":     fmt.Sprint(proxy.DefaultMaxAnswer),
+		"backends[mem0].limits.body":       fmt.Sprint(face.DefaultMaxBody),
+		"backends[mem0].limits.answer":     fmt.Sprint(face.DefaultMaxAnswer),
 		"backends[mem0].timeouts.body":     written(proxy.DefaultBodyTimeout),
 		"backends[mem0].timeouts.upstream": written(proxy.DefaultUpstreamTimeout),
 		"backends[mem0].timeouts.run":      written(proxy.DefaultRunTimeout),

@@ -211,8 +211,8 @@ func TestDefaultsAreAsDocumented(t *testing.T) {
 	got := map[string]string{
 		"profile": c.Profile, "enforce": fmt.Sprint(*c.Enforce), "state": c.State, "admin.listen": c.Admin.Listen,
 		"backends[].credential_as":     c.Backends[0].CredentialAs,
-		"backends[].limits.body":       fmt.Sprint(proxy.DefaultMaxBody),
-		"backends[].limits.answer":     fmt.Sprint(proxy.DefaultMaxAnswer),
+		"backends[].limits.body":       fmt.Sprint(face.DefaultMaxBody),
+		"backends[].limits.answer":     fmt.Sprint(face.DefaultMaxAnswer),
 		"backends[].limits.depth":      fmt.Sprint(jsondoc.DefaultRequestDepth),
 		"backends[].timeouts.body":     proxy.DefaultBodyTimeout.String(),
 		"backends[].timeouts.upstream": proxy.DefaultUpstreamTimeout.String(),

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/proxy"
@@ -99,7 +100,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		transports := [...]*http.Transport{transport(), transport(), transport()}
 		opt := proxy.Options{
-			Name: "toy", Adapter: toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"},
+			Backend:   face.Backend{Name: "toy", Adapter: toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
 			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
 		}
 		rules := gate.Rules{

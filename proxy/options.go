@@ -1,17 +1,10 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
-
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
@@ -20,11 +13,6 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMaxBody fits the largest batch that the hosted Mem0 API takes
-	// (1,000 memories) at 1 KiB each.
-	DefaultMaxBody = 1 << 20
-	// DefaultMaxAnswer bounds an answer that must be read before it is passed on.
-	DefaultMaxAnswer = 16 << 20
 	// DefaultBodyTimeout bounds how long a client may take to send a body.
 	DefaultBodyTimeout = 30 * time.Second
 	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
@@ -37,30 +25,16 @@ const (
 
 // Options configure one backend's listener.
 type Options struct {
+	face.Backend
+	face.Runtime
 	Gate *gate.Gate
-	// Name and Adapter say which backend this is.
-	Name    string
-	Adapter gate.Adapter
-	// Upstream is the backend's base URL; a path in it is a prefix.
-	Upstream *url.URL
 	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
 	Transport http.RoundTripper
 	// PassTransport sends requests that touch no memory and SideTransport the
 	// proxy's own. They have connections of their own, so that none of the three
 	// can use up another's. Nil: NewTransport(TransportOptions{}).
 	PassTransport, SideTransport http.RoundTripper
-	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
-	// bounded.
-	InFlight *face.InFlight
-	// Credential replaces the client's backend credential, if set.
-	Credential *face.Credential
-	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
-	// does not know and that touch no memory.
-	Passthrough []string
-
-	MaxBody     int64
-	MaxAnswer   int64
-	BodyTimeout time.Duration
+	BodyTimeout                  time.Duration
 	// UpstreamTimeout bounds how long the backend may take to answer, and to send
 	// more of an answer that is passed on as it comes; such a stream may last for
 	// longer. Letta, for one, sends a sign of life every 20 s.
@@ -69,10 +43,6 @@ type Options struct {
 	// Default 30 min.
 	RunTimeout time.Duration
 
-	// Ungated says what becomes of runs that cannot be gated call by call.
-	Ungated gate.Ungated
-	// Tenant is the one whose memories the backend holds, or "".
-	Tenant string
 	// Journal is the directory of turns that are under way and of runs that are let
 	// through and compensated, which Ungated needs for that. It will hold memories.
 	Journal string
@@ -80,20 +50,8 @@ type Options struct {
 	// waits is declined. Zero: until its next turn.
 	Reconcile time.Duration
 
-	// Clock tells how old a remembered turn is, or a pause. Default time.Now.
-	Clock func() time.Time
-
 	// Steps is notified of points at which a crash must lose nothing. Nil: nobody.
 	Steps memproxy.Stepper
-
-	// After waits between questions to the backend. Default time.After.
-	After func(time.Duration) <-chan time.Time
-
-	Tracer     trace.Tracer
-	Propagator propagation.TextMapPropagator
-	Log        *slog.Logger
-	// Observe is told the route id, kind and duration of every request. Nil: nobody.
-	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
 func (o *Options) complete() error {
@@ -114,12 +72,8 @@ func (o *Options) complete() error {
 	default:
 		return fmt.Errorf("proxy: ungated runs cannot be met with %q", o.Ungated)
 	}
-	if o.MaxBody <= 0 {
-		o.MaxBody = DefaultMaxBody
-	}
-	if o.MaxAnswer <= 0 {
-		o.MaxAnswer = DefaultMaxAnswer
-	}
+	o.Backend.Complete()
+	o.Runtime.Complete()
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = DefaultBodyTimeout
 	}
@@ -134,24 +88,6 @@ func (o *Options) complete() error {
 			*t = NewTransport(TransportOptions{})
 		}
 		*t = face.Final(*t)
-	}
-	if o.Clock == nil {
-		o.Clock = time.Now
-	}
-	if o.After == nil {
-		o.After = time.After
-	}
-	if o.Tracer == nil {
-		o.Tracer = noop.NewTracerProvider().Tracer("")
-	}
-	if o.Propagator == nil {
-		o.Propagator = propagation.TraceContext{}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Observe == nil {
-		o.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
 	return nil
 }

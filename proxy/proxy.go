@@ -51,7 +51,7 @@ func New(opt Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
-	p.backend = gate.Backend{Name: opt.Name, Adapter: opt.Adapter, Fetch: p.side, Ungated: opt.Ungated, Tenant: opt.Tenant}
+	p.backend = opt.ForGate(p.side)
 	p.own = &Own{&p.opt, p.backend, p.side, p.follower}
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,

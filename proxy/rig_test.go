@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/proxy"
@@ -187,7 +188,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.opt = proxy.Options{Name: "toy", Adapter: toy{}, Upstream: u}
+	r.opt = proxy.Options{Backend: face.Backend{Name: "toy", Adapter: toy{}, Upstream: u}}
 	r.rules = gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: r.parts, Enforce: true, Unattributed: access.Visible, Lines: noLines,
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 )
@@ -28,7 +29,7 @@ func BenchmarkProcess(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(Options{Gate: g, Backends: []Backend{{Name: "b", Adapter: silent{}}}})
+	p, err := New(Options{Gate: g, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}}}}})
 	if err != nil {
 		b.Fatal(err)
 	}

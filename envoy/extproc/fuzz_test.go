@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 )
@@ -197,7 +198,7 @@ func FuzzProcess(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := New(Options{Gate: g, Backends: []Backend{{Name: "b", Adapter: silent{}}}})
+	p, err := New(Options{Gate: g, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -242,14 +243,14 @@ func TestStopping(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	r := newRig(t, nil)
-	toyBackend := extproc.Backend{Name: "toy", Adapter: toy{}}
+	toyBackend := extproc.Backend{Backend: face.Backend{Name: "toy", Adapter: toy{}}}
 	for name, o := range map[string]extproc.Options{
 		"no gate":     {Backends: []extproc.Backend{toyBackend}},
 		"no backend":  {Gate: r.opt.Gate},
-		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Adapter: toy{}}}},
-		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Name: "toy"}}},
+		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Adapter: toy{}}}}},
+		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy"}}}},
 		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
-		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Name: "toy", Adapter: toy{}, Passthrough: []string{"custom"}}}},
+		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: toy{}, Passthrough: []string{"custom"}}}}},
 	} {
 		if _, err := extproc.New(o); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 )
@@ -179,7 +180,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		Unattributed: access.Visible,
 		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
 	}
-	r.opt = extproc.Options{Backends: []extproc.Backend{{Name: "toy", Adapter: toy{}}}}
+	r.opt = extproc.Options{Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: toy{}}}}}
 	r.envoy = &extproctest.Envoy{Upstream: up.URL, Backend: "toy"}
 	if change != nil {
 		change(r)

@@ -60,7 +60,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			held := face.NewInFlight(0, 0)
-			p, err := New(Options{Gate: g, Exchanges: 2 * many, Backends: []Backend{{Name: "b", Adapter: silent{}, InFlight: held}}})
+			p, err := New(Options{Gate: g, Exchanges: 2 * many, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}, InFlight: held}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

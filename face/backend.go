@@ -1,0 +1,97 @@
+package face
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/memproxy/memproxy/gate"
+)
+
+// Defaults of Backend.
+const (
+	// DefaultMaxBody fits the largest batch that the hosted Mem0 API takes
+	// (1,000 memories) at 1 KiB each.
+	DefaultMaxBody = 1 << 20
+	// DefaultMaxAnswer bounds an answer that must be read before it is passed on.
+	DefaultMaxAnswer = 16 << 20
+)
+
+// Backend is one memory service, as both faces serve it.
+type Backend struct {
+	// Name and Adapter say which one it is.
+	Name    string
+	Adapter gate.Adapter
+	// Upstream is its base URL; a path in it is a prefix.
+	Upstream *url.URL
+	// Credential replaces the client's backend credential, if set.
+	Credential *Credential
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
+	// does not know and that touch no memory.
+	Passthrough []string
+	// MaxBody bounds a request's body and MaxAnswer an answer that must be
+	// read, in bytes. Envoy's own buffers must be at least as large.
+	MaxBody, MaxAnswer int64
+	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
+	// bounded.
+	InFlight *InFlight
+	// Ungated says what becomes of runs that cannot be gated call by call.
+	Ungated gate.Ungated
+	// Tenant is the one whose memories the backend holds, or "".
+	Tenant string
+	// Observe is told the route id, kind and duration of every request. Nil: nobody.
+	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+}
+
+// Complete sets the defaults.
+func (b *Backend) Complete() {
+	if b.MaxBody <= 0 {
+		b.MaxBody = DefaultMaxBody
+	}
+	if b.MaxAnswer <= 0 {
+		b.MaxAnswer = DefaultMaxAnswer
+	}
+	if b.Observe == nil {
+		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
+	}
+}
+
+// ForGate is the backend as the gate knows it. Fetch asks it for memories.
+func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
+	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant}
+}
+
+// Runtime is what a face tells the time with, and traces and logs to.
+type Runtime struct {
+	// Clock measures durations and ages. Default time.Now.
+	Clock func() time.Time
+	// After waits between questions to the backend. Default time.After.
+	After      func(time.Duration) <-chan time.Time
+	Tracer     trace.Tracer
+	Propagator propagation.TextMapPropagator
+	Log        *slog.Logger
+}
+
+// Complete sets the defaults.
+func (r *Runtime) Complete() {
+	if r.Clock == nil {
+		r.Clock = time.Now
+	}
+	if r.After == nil {
+		r.After = time.After
+	}
+	if r.Tracer == nil {
+		r.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if r.Propagator == nil {
+		r.Propagator = propagation.TraceContext{}
+	}
+	if r.Log == nil {
+		r.Log = slog.New(slog.DiscardHandler)
+	}
+}
