@@ -31,15 +31,10 @@ func Asks(method string, a *gate.Admission) string {
 	return method
 }
 
-// ReadAnswer reads an answer whole, up to limit bytes. Some servers compress
-// although identity was asked for: that is undone, and decoded says so.
-func ReadAnswer(resp *http.Response, limit int64) (body []byte, decoded bool, err error) {
-	return ReadAnswerIn(resp, limit, nil)
-}
-
-// ReadAnswerIn is ReadAnswer with room that is asked for as the answer grows;
-// see ReadGrown.
-func ReadAnswerIn(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
+// ReadAnswer reads an answer whole, up to limit bytes, with room that is asked for
+// as it grows (see ReadGrown). Some servers compress although identity was asked
+// for: that is undone, and decoded says so.
+func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	if !compressed(encoding) {
 		if resp.ContentLength > limit {
@@ -67,18 +62,14 @@ func compressed(encoding string) bool {
 func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bool, err error) {
 	switch {
 	case compressed(encoding):
-		return Decode(bytes.NewReader(answer), encoding, limit)
+		return decode(bytes.NewReader(answer), encoding, limit, nil)
 	case int64(len(answer)) > limit:
 		return nil, false, ErrTooLarge
 	}
 	return answer, false, nil
 }
 
-// Decode reads a body with its compression undone, up to limit bytes.
-func Decode(src io.Reader, encoding string, limit int64) (body []byte, decoded bool, err error) {
-	return decode(src, encoding, limit, nil)
-}
-
+// decode reads a body with its compression undone, up to limit bytes.
 func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	if compressed(encoding) {
 		if !strings.EqualFold(encoding, "gzip") {

@@ -114,12 +114,12 @@ func TestReadAnswer(t *testing.T) {
 		"compressed":          {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 100, 100, true, nil},
 		"grows too large":     {answer("gzip", zipped.Bytes(), int64(zipped.Len())), 99, 0, true, face.ErrTooLarge},
 	} {
-		body, decoded, err := face.ReadAnswer(c.resp, c.limit)
+		body, decoded, err := face.ReadAnswer(c.resp, c.limit, nil)
 		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
 		}
 	}
-	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10); err == nil {
+	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); err == nil {
 		t.Error("an encoding that was not asked for is taken")
 	}
 	plain := []byte("abc")

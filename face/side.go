@@ -133,7 +133,7 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 		return memproxy.Reply{}, err
 	}
 	defer resp.Body.Close()
-	answer, _, err := ReadAnswerIn(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
+	answer, _, err := ReadAnswer(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
 	if err != nil {
 		return memproxy.Reply{}, err
 	}

@@ -150,14 +150,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
-	out := &http.Request{
-		Method: face.Asks(r.Method, a), URL: target(p.opt.Upstream, r.URL, a.Query), Header: make(http.Header, len(r.Header)+2),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	face.Onward(out.Header, r.Header)
-	if _, ok := r.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport adds one
-	}
+	out := onward(p.opt.Upstream, r, a.Query, a.Inspect)
+	out.Method = face.Asks(r.Method, a)
 	switch {
 	case rest != nil:
 		out.Body, out.ContentLength = io.NopCloser(rest), r.ContentLength
@@ -170,9 +164,6 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	}
 	if a.Changed {
 		dropDigests(out.Header)
-	}
-	if a.Inspect {
-		out.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	p.opt.Credential.Present(out.Header)
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))

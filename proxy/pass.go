@@ -82,6 +82,15 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 // passed is a request whose body goes on as it comes. Plain asks for an answer
 // that is not compressed.
 func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser, plain bool) *http.Request {
+	out := onward(upstream, r, query, plain)
+	if r.ContentLength != 0 {
+		out.Body, out.ContentLength = body, r.ContentLength
+	}
+	return out
+}
+
+// onward is a request to the backend, without its body.
+func onward(upstream *url.URL, r *http.Request, query string, plain bool) *http.Request {
 	out := &http.Request{Method: r.Method, URL: target(upstream, r.URL, query), Header: make(http.Header, len(r.Header)+2)}
 	face.Onward(out.Header, r.Header)
 	if _, ok := r.Header["User-Agent"]; !ok {
@@ -89,9 +98,6 @@ func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser
 	}
 	if plain {
 		out.Header["Accept-Encoding"] = []string{"identity"}
-	}
-	if r.ContentLength != 0 {
-		out.Body, out.ContentLength = body, r.ContentLength
 	}
 	return out
 }

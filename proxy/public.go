@@ -57,7 +57,7 @@ func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
 // opened passes a public route's answer on without what no row claims.
 func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Response) {
 	p, w := o.p, o.w
-	body, decoded, err := face.ReadAnswerIn(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })
+	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	if err == nil {
 		reply, err = p.opt.Gate.Public(ctx, p.backend, rt, reply)

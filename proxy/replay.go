@@ -65,7 +65,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 		return memproxy.SentOrNot(err)
 	}
 	defer resp.Body.Close()
-	body, _, err := face.ReadAnswerIn(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
+	body, _, err := face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
 		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.SentOrNot(err)

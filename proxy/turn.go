@@ -273,7 +273,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := leaseOf(t.w)
 	before := lease.Holds()
-	body, _, err = face.ReadAnswerIn(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
+	body, _, err = face.ReadAnswer(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
 	return body, func() { lease.Keep(before) }, err
 }
 

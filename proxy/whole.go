@@ -13,7 +13,7 @@ import (
 // its compression was undone.
 func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := leaseOf(w)
-	body, decoded, err = face.ReadAnswerIn(resp, limit, func(n int64) error {
+	body, decoded, err = face.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // it happened: its outcome must be known
 			lease.Force(n)
 			return nil
