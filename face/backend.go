@@ -44,7 +44,8 @@ type Backend struct {
 	Ungated gate.Ungated
 	// Tenant is the one whose memories the backend holds, or "".
 	Tenant string
-	// Observe is told the route id, kind and duration of every request. Nil: nobody.
+	// Observe receives the route, kind, verdict, status and duration of every
+	// request. Nil: nothing is observed.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
