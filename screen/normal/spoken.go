@@ -24,7 +24,7 @@ func spoken(found []View, v *View) []View {
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
-			if words++; strings.IndexAny(s[i:j], vowels) < 0 {
+			if words++; !strings.ContainsAny(s[i:j], vowels) {
 				bare++
 			}
 		}
