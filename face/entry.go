@@ -14,7 +14,7 @@ import (
 )
 
 // Entry takes one request into the gate. Both faces do that in one order: the
-// caller is identified (Gate.Identify) and counted (Enter) before a body is read
+// caller is identified (Identify) and counted (Enter) before a body is read
 // and checked (Read), and only then is the request ruled on (Admit).
 type Entry struct {
 	Gate   *gate.Gate
@@ -23,6 +23,13 @@ type Entry struct {
 	Course Course
 	// Call is what the head of the request says. Identify adds the caller to it.
 	Call gate.Call
+}
+
+// Identify finds out who makes the call, and reports whether its body is worth
+// reading: see Gate.Identify.
+func (e *Entry) Identify(ctx context.Context) bool {
+	e.Call.Passed = e.Course.Way == Passed
+	return e.Gate.Identify(ctx, &e.Call)
 }
 
 // Enter counts an identified call among the requests under way, and what memproxy

@@ -22,7 +22,7 @@ func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Adm
 	var body []byte
 	var rest io.Reader
 	var unread *memproxy.Malformed
-	if p.opt.Gate.Identify(r.Context(), &e.Call) { // nobody's body is not read
+	if e.Identify(r.Context()) { // nobody's body is not read
 		if accept(w, r, e) {
 			body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 		}

@@ -23,7 +23,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 	var flaw *memproxy.Malformed
 	rest, held := r.Body, int64(0)
 	switch {
-	case !p.opt.Gate.Identify(r.Context(), &e.Call):
+	case !e.Identify(r.Context()):
 		drain(r)
 	case !accept(w, r, e):
 	case e.Course.Fields && e.Course.Flaw == nil:

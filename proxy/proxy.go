@@ -101,7 +101,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(peer)}
 	defer sw.lease.Release()
 	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: sw.lease, Course: course, Call: gate.Call{
-		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header), Passed: course.Way == face.Passed,
+		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header),
 	}}
 	var a *gate.Admission
 	unruled := course.Way == face.Preflight || course.Way == face.Open

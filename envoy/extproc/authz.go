@@ -58,7 +58,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	case face.Preflight:
 		return p.let(x, x.public.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
-	if p.opt.Gate.Identify(x.ctx, &x.entry.Call) {
+	if x.entry.Identify(x.ctx) {
 		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed

@@ -122,7 +122,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	// Nobody's body is not asked for, nor one for which there is no room.
-	if x.p.opt.Gate.Identify(x.ctx, &x.entry.Call) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
+	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			r := onRequestHeaders(nil)
 			r.ModeOverride = whole()

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -33,15 +34,16 @@ func TestProcessor(t *testing.T) {
 		answer  string
 		arrived []string
 	}{
-		"an add is stamped":       {nil, "POST", "/memory", "tea", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: tea"}},
-		"a refusal in dialect":    {nil, "POST", "/memory", "malformed", nil, 400, `"payload.malformed"`, nil},
-		"a bad credential":        {nil, "POST", "/memory", "tea", []string{"X-Key", "bad"}, 401, `"identity.invalid"`, nil},
-		"a pass":                  {nil, "POST", "/ping", "anything", nil, 200, "m1 ann\n", []string{"POST /ping anything"}},
-		"a pass with an override": {nil, "POST", "/ping", "anything", []string{"X-Http-Method", "PUT"}, 400, `"route.unknown"`, nil},
-		"an unknown route":        {nil, "POST", "/pang", "", nil, 403, `"route.unknown"`, nil},
-		"a query is extended":     {nil, "GET", "/memory?more=1", "", nil, 200, "m1 ann\n", []string{"GET /memory?more=1&fields=user "}},
-		"others are left out":     {answering("m1 ann\nm2 bob\n"), "GET", "/memory", "", nil, 200, "m1 ann\n", []string{"GET /memory "}},
-		"an unreadable answer":    {answering("unreadable"), "GET", "/memory", "", nil, 502, `"upstream.malformed"`, []string{"GET /memory "}},
+		"an add is stamped":             {nil, "POST", "/memory", "tea", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: tea"}},
+		"a refusal in dialect":          {nil, "POST", "/memory", "malformed", nil, 400, `"payload.malformed"`, nil},
+		"a bad credential":              {nil, "POST", "/memory", "tea", []string{"X-Key", "bad"}, 401, `"identity.invalid"`, nil},
+		"a pass":                        {nil, "POST", "/ping", "anything", nil, 200, "m1 ann\n", []string{"POST /ping anything"}},
+		"a pass with an override":       {nil, "POST", "/ping", "anything", []string{"X-Http-Method", "PUT"}, 400, `"route.unknown"`, nil},
+		"a form of nobody, development": {func(r *rig) { r.rules.Profile = gate.Development }, "POST", "/ping", "a=1", []string{"X-Key", "bad", "Content-Type", "application/x-www-form-urlencoded"}, 200, "m1 ann\n", []string{"POST /ping a=1"}},
+		"an unknown route":              {nil, "POST", "/pang", "", nil, 403, `"route.unknown"`, nil},
+		"a query is extended":           {nil, "GET", "/memory?more=1", "", nil, 200, "m1 ann\n", []string{"GET /memory?more=1&fields=user "}},
+		"others are left out":           {answering("m1 ann\nm2 bob\n"), "GET", "/memory", "", nil, 200, "m1 ann\n", []string{"GET /memory "}},
+		"an unreadable answer":          {answering("unreadable"), "GET", "/memory", "", nil, 502, `"upstream.malformed"`, []string{"GET /memory "}},
 		"an answer too large": {func(r *rig) {
 			r.opt.Backends[0].MaxAnswer = 10
 			answering(strings.Repeat("m1 ann\n", 10))(r)
