@@ -12,23 +12,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // run is one call on its way through the steps.
 type run struct {
 	*Admission
-	g    *Gate
-	mode mode
-	q    memproxy.Question
-	// worst is the verdict so far if everything were enforced.
-	reasons []memproxy.Reason
-	weights map[memproxy.Reason]memproxy.Verdict // of reasons
-	notes   []memproxy.Reason                    // for the record alone
-	shadow  []memproxy.Reason                    // of policies that are not enforced
-	verdict memproxy.Verdict
-	would   memproxy.Verdict
-	status  int
+	g       *Gate
+	mode    mode
+	q       memproxy.Question
+	verdict verdict
 	looked  *lookups            // see lookups
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about
@@ -149,12 +143,12 @@ func (r *run) walk(ctx context.Context) {
 // stopped reports whether only final steps are left.
 func stopped(r *run) bool {
 	switch {
-	case r.decided, r.verdict == memproxy.Deny && r.mode&(putBack|recheck) != 0:
+	case r.decided, r.verdict.worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
 		return true
 	case r.mode&(putBack|recheck|explain) != 0: // what would wait for a person goes on
 		return false
 	}
-	return r.verdict.Stops() && r.enforced()
+	return r.verdict.worst.Stops() && r.enforced()
 }
 
 // failed refuses a call of which a step could not be finished, and gives back what
@@ -167,7 +161,7 @@ func failed(ctx context.Context, r *run, s *step) {
 		unwritten(ctx, r, s.broken, "what goes with this request could not be noted")
 		return
 	}
-	r.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
+	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
 	if s.final {
 		r.settle()
 	}
@@ -186,53 +180,6 @@ func (s *step) timed(ctx context.Context, r *run) error {
 	return err
 }
 
-// note keeps reasons for the record. The caller never sees them.
-func (r *run) note(reasons ...memproxy.Reason) { r.notes = append(r.notes, reasons...) }
-
-// add raises the verdict and keeps the reasons, which a refusal shows.
-func (r *run) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
-	if v == memproxy.Allow {
-		r.note(reasons...)
-		return
-	}
-	r.verdict = max(r.verdict, v)
-	r.reasons = append(r.reasons, reasons...)
-	if r.weights == nil {
-		r.weights = make(map[memproxy.Reason]memproxy.Verdict, len(reasons))
-	}
-	for _, why := range reasons {
-		r.weights[why] = max(r.weights[why], v)
-	}
-}
-
-// decisive puts the reasons in the order in which they are recorded and shown:
-// first those that led to the verdict, so that the first of all is why. Notes
-// come apart from them.
-func (r *run) decisive() (reasons, notes []memproxy.Reason) {
-	led, lesser := r.reasons[:0:0], r.reasons[:0:0]
-	for _, why := range r.reasons {
-		if r.weights[why] == r.verdict {
-			led = append(led, why)
-		} else {
-			lesser = append(lesser, why)
-		}
-	}
-	sortReasons(led)
-	sortReasons(lesser)
-	sortReasons(r.notes)
-	led = boundReasons(led)
-	reasons = append(led, boundNoted(lesser, len(led))...)
-	return reasons, boundNoted(r.notes, len(reasons))
-}
-
-// refuse denies with an HTTP status.
-func (r *run) refuse(status int, reasons ...memproxy.Reason) {
-	r.add(memproxy.Deny, reasons...)
-	if r.status == 0 {
-		r.status = status
-	}
-}
-
 // decide turns what the steps found into the decision.
 func decide(_ context.Context, r *run) error {
 	r.settle()
@@ -240,23 +187,23 @@ func decide(_ context.Context, r *run) error {
 }
 
 func (r *run) settle() {
-	if r.decided = true; r.mode == putBack && r.verdict == memproxy.Hold {
-		r.verdict = memproxy.Amend // it was asked for by the person who would have to approve it
+	if r.decided = true; r.mode == putBack && r.verdict.worst == memproxy.Hold {
+		r.verdict.worst = memproxy.Amend // it was asked for by the person who would have to approve it
 	}
-	sortReasons(r.shadow)
-	r.reasons, r.notes = r.decisive()
+	sortReasons(r.verdict.shadow)
+	r.verdict.reasons, r.verdict.notes = r.verdict.decisive()
 	d := &r.Decision
-	d.Would = max(r.verdict, r.would)
-	d.Verdict = r.verdict
-	d.Reasons = r.reasons
-	d.Status = r.status
+	d.Would = max(r.verdict.worst, r.verdict.would)
+	d.Verdict = r.verdict.worst
+	d.Reasons = r.verdict.reasons
+	d.Status = r.verdict.status
 	if !r.enforced() {
 		// Forwarded as it came: not even our own changes are made.
 		d.Verdict = memproxy.Allow
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
 	}
-	d.Notes = append(r.notes, boundReasons(r.shadow)...)
+	d.Notes = append(r.verdict.notes, boundReasons(r.verdict.shadow)...)
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
@@ -283,7 +230,7 @@ func (r *run) inspects() bool {
 // rejection of many is only counted.
 func record(ctx context.Context, r *run) error {
 	g := r.g
-	flooded := r.mode == client && r.flooded()
+	flooded := r.mode == client && floods(r)
 	r.event = r.decisionEvent(ctx)
 	if flooded {
 		g.opt.Meter.Decided(ctx, &r.event)
@@ -331,7 +278,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		ev.Budget, ev.Degraded = a.Lines, a.Degraded
 	}
 	if op := r.op; op != nil {
-		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), governed(op)
+		ev.Scope, ev.Targets, ev.Items, ev.Fields = op.Scope, op.Targets, len(op.Items), content.Governed(op)
 		if ev.Session == "" {
 			ev.Session = memproxy.InertSession(op.Scope.Run)
 		}

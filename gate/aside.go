@@ -27,8 +27,8 @@ type Carrier interface {
 // memory (DOL-2): it is written, and the state decides what is shown of it. A
 // ruling that has any other reason stands, and so does one about a credential,
 // which is a leak wherever it lies.
-func (r *run) setAside(ruling *memproxy.Ruling) {
-	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.Stops() || r.op.Kind != memproxy.Learn {
+func setAside(r *run, ruling *memproxy.Ruling) {
+	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || r.op.Kind != memproxy.Learn {
 		return
 	}
 	carrier, ok := r.call.Backend.Adapter.(Carrier)
@@ -49,9 +49,9 @@ func (r *run) setAside(ruling *memproxy.Ruling) {
 
 // unfiltered refuses what is made of many memories at once where some of them
 // must not be shown: it cannot be taken apart.
-func (r *run) unfiltered() {
+func unfiltered(r *run) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
-		r.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code:   memproxy.StateWithheld,
 			Detail: "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)",
 		})
@@ -288,10 +288,10 @@ func stamped(ret *answer, s *memproxy.Stamp) string {
 	return s.ID
 }
 
-// recall remembers the state of targets that were found in the backend, and
+// recallStates remembers the state of targets that were found in the backend, and
 // that nothing is known of, by the writes that they came of: a change may take
 // the stamp away that tells it.
-func (r *run) recall(ctx context.Context) {
+func recallStates(ctx context.Context, r *run) {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/internal/cache"
 )
@@ -26,28 +27,28 @@ func (w *word) key() memproxy.MemoryKey {
 	return memproxy.MemoryKey{Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID}
 }
 
-// authors finds out whose words the targets are: who wrote them, by the ledger
+// loadAuthors finds out whose words the targets are: who wrote them, by the ledger
 // and by the stamp, who changed them since, and how well their source is
 // known. A ledger that cannot say so refuses the change.
-func (r *run) authors(ctx context.Context, targets []string) {
-	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.Stops() && r.enforced() {
+func loadAuthors(ctx context.Context, r *run, targets []string) {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.worst.Stops() && r.enforced() {
 		return
 	}
-	brings, rewritten := r.brings(), replaced(r.op)
+	brings, rewritten := brings(r.call, r.op), content.Replaced(r.op)
 	for _, target := range targets {
-		r.inspect(ctx, target)
+		inspectTarget(ctx, r, target)
 		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
 			continue // nothing is there, or nothing of it is changed
 		}
-		r.words = append(r.words, r.word(target))
+		r.words = append(r.words, wordOf(r, target))
 	}
 	if err := recorded(ctx, r.Admission, r.lookups(), r.words); err != nil {
-		r.unknown(ctx, err)
+		unknownAuthors(ctx, r, err)
 	}
 }
 
-// word is what the ledger's row and the stamp on the memory say of a target.
-func (r *run) word(target string) word {
+// wordOf is what the ledger's row and the stamp on the memory say of a target.
+func wordOf(r *run, target string) word {
 	m := r.op.Current[target]
 	w := word{target: target, row: r.owners[target], text: m.Text}
 	if w.row.ID == "" {
@@ -71,73 +72,56 @@ func (r *run) word(target string) word {
 	return w
 }
 
-// theirs finds out whose words a call of a running agent would change: another
+// loadReplaced finds out whose words a call of a running agent would change: another
 // tenant's it does not, also where a tool that nobody could read attached them to
 // the agent. What it replaces is asked for by name; what a run that is watched has
 // changed already stands otherwise by now, so the ledger alone is asked.
-func (r *run) theirs(ctx context.Context, watched bool) {
+func loadReplaced(ctx context.Context, r *run, watched bool) {
 	op := r.op
 	if op == nil {
 		return
 	}
 	targets := op.Targets
 	if len(targets) == 0 {
-		targets = replaced(op)
+		targets = content.Replaced(op)
 	}
 	if len(targets) == 0 || op.Kind != memproxy.Correct && op.Kind != memproxy.Forget {
 		return
 	}
-	if err := r.loadOwners(ctx, targets); err != nil {
-		r.unknown(ctx, err)
+	if err := loadOwners(ctx, r, targets); err != nil {
+		unknownAuthors(ctx, r, err)
 		return
 	}
 	if op.Kind == memproxy.Correct { // what is let go of may be anybody's
 		for _, id := range targets {
 			if row, known := r.owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
-				r.missing("target:" + id)
+				r.verdict.missing("target:" + id)
 				return
 			}
 		}
 	}
 	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
-		if err := r.fetch(ctx, loc, targets); err != nil {
+		if err := fetchTargets(ctx, r, loc, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the backend cannot be asked whose words a call changes", "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
+			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
 			return
 		}
-		r.recognise(ctx)
+		recognise(ctx, r)
 	}
 	if r.blind {
-		r.unknown(ctx, errBlind)
+		unknownAuthors(ctx, r, errBlind)
 		return
 	}
-	r.authors(ctx, targets)
+	loadAuthors(ctx, r, targets)
 }
 
 // errBlind says that the ledger did not know the owner by the name either.
 var errBlind = errors.New("gate: the ledger did not answer")
 
-// replaces reports whether an operation replaces memories that it does not name
-// as its targets.
-func replaces(op *memproxy.Operation) bool {
-	return (op.Kind == memproxy.Correct || op.Kind == memproxy.Forget) && len(replaced(op)) > 0
-}
-
-// replaced are the memories that the items of an operation replace.
-func replaced(op *memproxy.Operation) []string {
-	var out []string
-	for i := range op.Items {
-		if t := op.Items[i].Target; t != "" && !slices.Contains(out, t) {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// unknown refuses a change of words whose authors cannot be looked up.
-func (r *run) unknown(ctx context.Context, err error) {
+// unknownAuthors refuses a change of words whose authors cannot be looked up.
+func unknownAuthors(ctx context.Context, r *run, err error) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-	r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
+	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
 }
 
 // recorded adds what the ledger has recorded about words: how well their source is
@@ -165,8 +149,8 @@ func recorded(ctx context.Context, a *Admission, known *lookups, words []word) e
 	return nil
 }
 
-// weigh adds the authors of the memories being changed to the policy question.
-func (r *run) weigh() {
+// addAuthors adds the authors of the memories being changed to the policy question.
+func addAuthors(r *run) {
 	for i := range r.words {
 		w := &r.words[i]
 		r.q.AuthorTrust = max(r.q.AuthorTrust, w.Others)
@@ -181,8 +165,8 @@ func (r *run) weigh() {
 			Code:   memproxy.TrustCorrection,
 			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + string(cmp.Or(w.Attestation, memproxy.AttestationUnknown)) + ")",
 		}
-		if !slices.Contains(r.notes, why) {
-			r.note(why)
+		if !slices.Contains(r.verdict.notes, why) {
+			r.verdict.note(why)
 		}
 	}
 }
@@ -197,7 +181,7 @@ func uncontested(r *run) bool {
 func contest(ctx context.Context, r *run) error {
 	for i := range r.words {
 		if w := &r.words[i]; !w.Own || w.Others > 0 {
-			r.g.dissent(ctx, r.Admission, w, r.newText(w.target))
+			r.g.dissent(ctx, r.Admission, w, content.NewText(r.op, w.target))
 		}
 	}
 	return nil
@@ -229,16 +213,6 @@ func correction(a *Admission, w *word, reason string) memproxy.Correction {
 		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: tenant, Author: w.row.Actor,
 		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
 	}
-}
-
-// newText is what a correction would have a target say.
-func (a *Admission) newText(target string) string {
-	for i := range a.op.Items {
-		if it := &a.op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved && (it.Target == target || it.Target == "") {
-			return it.Text
-		}
-	}
-	return ""
 }
 
 // How records are kept.
@@ -294,9 +268,9 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 	return track, true, nil
 }
 
-// lookUp loads the caller's track record, and reports whether it is known: now, or
+// loadTrack loads the caller's track record, and reports whether it is known: now, or
 // from the last time that the ledger answered.
-func (r *run) lookUp(ctx context.Context) bool {
+func loadTrack(ctx context.Context, r *run) bool {
 	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
 		r.g.opt.Log.WarnContext(ctx, "a track record cannot be looked up", "decision", r.Decision.ID, "principal", r.Principal.ID, "error", err)
@@ -314,7 +288,7 @@ func unearned(r *run) bool {
 // earn makes an authenticated caller an established one whose record is good
 // enough. A record that nobody can look up earns nothing.
 func earn(ctx context.Context, r *run) error {
-	if r.lookUp(ctx) && r.rules.Earning.Earned(r.track, r.begun) {
+	if loadTrack(ctx, r) && r.rules.Earning.Earned(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
 // charge draws the write budgets. What is forwarded pays, and so does what is
@@ -50,7 +51,7 @@ func charge(ctx context.Context, r *run) error {
 func costs(r *run) memproxy.Charge {
 	return memproxy.Charge{
 		ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun,
-		Lines: r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), governed(r.op)),
+		Lines: r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op)),
 	}
 }
 
@@ -81,9 +82,9 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 		l := &allowance.Lines[i]
 		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, usedUp(&r.Principal, l, r.op.Cost)
 	}
-	r.refuse(StatusTooMany, reason)
+	r.verdict.refuse(StatusTooMany, reason)
 	if allowance.Degraded {
-		r.reasons = append(r.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
+		r.verdict.reasons = append(r.verdict.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
 	}
 }
 
@@ -180,32 +181,4 @@ func (g *Gate) note(ctx context.Context, a *Admission, t memproxy.EventType, al 
 	if err := g.opt.Recorder.Note(ev); err != nil {
 		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "type", string(t), "error", err)
 	}
-}
-
-// fields returns the governed fields that an operation writes, sorted, each
-// once.
-func fields(op *memproxy.Operation) []string {
-	var out []string
-	for i := range op.Items {
-		for _, f := range op.Items[i].Written() {
-			if f != "" && (len(out) == 0 || out[len(out)-1] != f) {
-				out = append(out, f)
-			}
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// governed are the fields that an operation writes and the members of objects
-// that are no fields, sorted, each once: what budgets count and the record names.
-func governed(op *memproxy.Operation) []string {
-	out := fields(op)
-	for i := range op.Items {
-		if it := &op.Items[i]; it.Member != "" && it.Field == "" {
-			out = append(out, it.Member)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

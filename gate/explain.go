@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -27,7 +28,7 @@ type FoundAt struct {
 // foundAt are the findings of a call.
 func foundAt(r *run) []FoundAt {
 	out := make([]FoundAt, 0, len(r.findings))
-	items := r.screened()
+	items := content.Screened(r.op, brings(r.call, r.op))
 	for _, f := range slices.Concat(worst(r.findings, len(r.findings)), r.configured) {
 		at := FoundAt{Finding: f}
 		if f.Item >= 0 && f.Item < len(items) {
@@ -68,20 +69,20 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	ex := Explanation{Enforced: r.enforced()}
 	reasons, notes, worst := 0, 0, memproxy.Allow
 	r.after = func(s *step, err error) {
-		answer := StepAnswer{Step: s.name, Verdict: r.verdict}
+		answer := StepAnswer{Step: s.name, Verdict: r.verdict.worst}
 		if err != nil {
 			answer.Error = err.Error()
 		}
 		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
 			answer.Findings = foundAt(r)
 		}
-		answer.Reasons = append(append(answer.Reasons, r.reasons[reasons:]...), r.notes[notes:]...)
+		answer.Reasons = append(append(answer.Reasons, r.verdict.reasons[reasons:]...), r.verdict.notes[notes:]...)
 		ex.Steps = append(ex.Steps, answer)
-		reasons, notes, worst = len(r.reasons), len(r.notes), max(worst, r.verdict)
-		r.verdict = memproxy.Allow
+		reasons, notes, worst = len(r.verdict.reasons), len(r.verdict.notes), max(worst, r.verdict.worst)
+		r.verdict.worst = memproxy.Allow
 	}
 	r.walk(ctx)
-	r.verdict = worst
+	r.verdict.worst = worst
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q

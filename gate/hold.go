@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
 // full refuses a hold of a caller of whom too much waits, or of one of its end
@@ -51,7 +52,7 @@ func hold(ctx context.Context, r *run) error {
 	}
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	held, content := as.hold()
+	held, content := toKeep(as)
 	switch err, no := g.opt.Keeper.Keep(kctx, held, content), (*memproxy.HoldsFull)(nil); {
 	case errors.As(err, &no):
 		g.release(ctx, r.Admission)
@@ -101,8 +102,8 @@ func direct(r *run) *run {
 // body is to be read, and in which version of the API. Never a credential.
 var keptHeaders = [...]string{"Content-Type", "Accept", "X-Mem0-Mode", "X-Stainless-Package-Version", "User_id", "X-Project", "X-Project-Id"}
 
-// hold is what is kept of the call.
-func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
+// toKeep is what is kept of the call.
+func toKeep(r *run) (memproxy.HeldWrite, memproxy.HoldContent) {
 	c := r.call
 	h := memproxy.HeldWrite{
 		ID: r.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
@@ -114,20 +115,20 @@ func (r *run) hold() (memproxy.HeldWrite, memproxy.HoldContent) {
 		h.Score = max(h.Score, r.findings[i].Score)
 	}
 	author := r.Principal
-	content := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
+	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
 	if r.bill != nil {
-		content.Reserved = r.bill.charge.Cost
+		said.Reserved = r.bill.charge.Cost
 	}
 	for _, name := range keptHeaders {
 		if v := c.Request.Header[name]; len(v) > 0 {
-			content.Header[name] = v
+			said.Header[name] = v
 		}
 	}
-	for _, it := range r.screened() {
-		content.Texts = append(content.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
+	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
+		said.Texts = append(said.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
-	r.reworded.into(&content)
-	return h, content
+	r.reworded.into(&said)
+	return h, said
 }
 
 // unpolled: nobody asks about a receipt that could be a held write's.
@@ -209,7 +210,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
-	r.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
+	r.verdict.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
 	return r.Admission, nil
 }
@@ -234,17 +235,17 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)
-	if r.status >= StatusUnavailable { // a step that could not be finished is no verdict
-		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.reasons[0].Detail)
+	if r.verdict.status >= StatusUnavailable { // a step that could not be finished is no verdict
+		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.reasons[0].Detail)
 	}
-	v := memproxy.Reevaluation{Verdict: r.verdict, Reasons: slices.Concat(r.reasons, r.notes), Findings: r.findings, Policy: r.Decision.Policy}
+	v := memproxy.Reevaluation{Verdict: r.verdict.worst, Reasons: slices.Concat(r.verdict.reasons, r.verdict.notes), Findings: r.findings, Policy: r.Decision.Policy}
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)
 	}
 	// What the rules would admit for its state to withhold it, and what they
 	// fail on, waits on: only a plain answer settles anything.
 	// So does what was rewritten: that is for a person.
-	if r.aside != "" || has(r.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
+	if r.aside != "" || has(r.verdict.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
 		v.Verdict = memproxy.Hold
 	}
 	return v, nil

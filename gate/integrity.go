@@ -114,10 +114,10 @@ func (g *Gate) examiner(a *Admission) *Examiner {
 
 func (ret *answer) examiner() *Examiner { return ret.g.examiner(ret.Admission) }
 
-// inspect names in the record what speaks against the targets as they stand
+// inspectTarget names in the record what speaks against the targets as they stand
 // upstream: what was changed behind the proxy is about to be replaced or
 // deleted, and no reader will see it any more. It stops nobody.
-func (r *run) inspect(ctx context.Context, target string) {
+func inspectTarget(ctx context.Context, r *run, target string) {
 	m, row := r.op.Current[target], r.owners[target]
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
 		return
@@ -130,7 +130,7 @@ func (r *run) inspect(ctx context.Context, target string) {
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
 	}
-	r.note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+	r.verdict.note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
 // missing is Absent where an error means that nothing is known.

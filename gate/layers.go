@@ -10,11 +10,11 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// marked notes for what reasons what is written bears a mark. It goes through
+// mark notes for what reasons what is written bears a mark. It goes through
 // all the same.
-func (r *run) marked(reasons []memproxy.Reason) {
+func mark(r *run, reasons []memproxy.Reason) {
 	r.marks = codesOf(reasons)
-	r.note(reasons...)
+	r.verdict.note(reasons...)
 }
 
 // codesOf are the codes of reasons, sorted, each once.
@@ -38,9 +38,9 @@ func (a *Admission) attested(marks []string) memproxy.Attestation {
 	return cmp.Or(a.attestation, memproxy.SelfReported)
 }
 
-// attribute settles which texts of a running agent's call a user stated in the
+// attributeTexts settles which texts of a running agent's call a user stated in the
 // request that started it: the agent only writes them down.
-func (r *run) attribute(started *memproxy.Operation) {
+func attributeTexts(r *run, started *memproxy.Operation) {
 	if r.op == nil {
 		return
 	}

@@ -142,7 +142,7 @@ func images(ctx context.Context, r *run) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	found, err := r.located(ctx, loc, ask)
+	found, err := located(ctx, r.g, r.call, loc, ask)
 	if err != nil {
 		r.g.opt.Log.WarnContext(ctx, "what a change replaces cannot be read", "decision", r.Decision.ID, "error", err)
 	}

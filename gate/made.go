@@ -15,15 +15,15 @@ const lookedThrough = 1000
 // apart refuses what is made of many memories at once (a summary, an export,
 // an agent's context) where it could be made of one that this caller is not
 // to see, or not as it is: the answer cannot be taken apart again.
-func (r *run) apart(ctx context.Context) {
+func apart(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.Wishes.MinTrust > 0:
-		r.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
 		})
 	case r.hides(ctx, r.g):
-		r.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
 // newStates are the states that a write's memories get, and until when they are
@@ -65,7 +66,7 @@ func (a *Admission) waits() bool {
 // fieldOf is the governed field of a new memory: as the answer has it, else as
 // the write named it.
 func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
-	if named := fields(op); m.Field == "" && len(named) == 1 {
+	if named := content.Fields(op); m.Field == "" && len(named) == 1 {
 		return named[0]
 	}
 	return m.Field

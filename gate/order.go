@@ -166,7 +166,7 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	}
 	leave, ok := r.g.order.enter(ctx, patience, alone, keys...)
 	if !ok {
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
+		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
 		return
 	}
 	end := time.AfterFunc(holdTime, leave)
@@ -208,7 +208,6 @@ func seen(ret *effects) (all []memproxy.Ownership) {
 // what is in the ledger is newer, or will be. The rows are looked up before the
 // backend is asked: if one is replaced after that, the entry is stale again.
 func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
-	r := &run{Admission: ret.Admission, g: ret.g}
 	targets := map[memproxy.MemoryKey]string{}
 	var keys []memproxy.MemoryKey
 	for _, target := range ret.op.Targets {
@@ -217,16 +216,16 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 			targets[k], keys = target, append(keys, k)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	loc, asks := r.call.Backend.Adapter.(Locator)
-	records, err := r.g.opt.Ledger.Lookup(ctx, keys...)
+	loc, asks := ret.call.Backend.Adapter.(Locator)
+	records, err := ret.g.opt.Ledger.Lookup(ctx, keys...)
 	var there map[string]memproxy.Memory
-	if err == nil && asks && r.call.Backend.Fetch != nil {
-		there, err = r.located(ctx, loc, ret.op.Targets)
+	if err == nil && asks && ret.call.Backend.Fetch != nil {
+		there, err = located(ctx, ret.g, ret.call, loc, ret.op.Targets)
 	}
 	if err != nil {
-		r.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
 	}
 	texts := map[string]string{}
 	for i := range ret.op.Items {

@@ -19,13 +19,13 @@ import (
 func own(ctx context.Context, r *run) error {
 	op := r.op
 	if len(op.Targets) == 0 {
-		r.theirs(ctx, false)
+		loadReplaced(ctx, r, false)
 		return nil
 	}
-	if err := r.loadOwners(ctx, op.Targets); err != nil {
+	if err := loadOwners(ctx, r, op.Targets); err != nil {
 		if op.Kind != memproxy.Recall {
 			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
+			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
 			return nil
 		}
 		r.blind = true
@@ -35,22 +35,22 @@ func own(ctx context.Context, r *run) error {
 			r.q.Owners = append(r.q.Owners, row)
 		}
 	}
-	if err := r.locate(ctx); err != nil || r.verdict.Stops() && r.enforced() {
+	if err := locate(ctx, r); err != nil || r.verdict.worst.Stops() && r.enforced() {
 		return err
 	}
-	r.recognise(ctx)
-	r.recall(ctx)
-	r.nameFields()
-	r.judge(ctx)
-	r.load(ctx)
-	r.authors(ctx, op.Targets)
+	recognise(ctx, r)
+	recallStates(ctx, r)
+	nameFields(r)
+	judgeTargets(ctx, r)
+	refuseWithheld(ctx, r)
+	loadAuthors(ctx, r, op.Targets)
 	inTurnByID(ctx, r)
 	return nil
 }
 
 // recognise looks up the owners of targets that go by another name than the
 // one under which they are remembered: a block by its label.
-func (r *run) recognise(ctx context.Context) {
+func recognise(ctx context.Context, r *run) {
 	ids := map[string]string{} // the target's name by its id
 	for name, m := range r.op.Current {
 		if _, known := r.owners[name]; !known && m.ID != "" && m.ID != name {
@@ -74,7 +74,7 @@ func (r *run) recognise(ctx context.Context) {
 }
 
 // loadOwners looks up who owns the targets.
-func (r *run) loadOwners(ctx context.Context, targets []string) error {
+func loadOwners(ctx context.Context, r *run, targets []string) error {
 	known := r.lookups()
 	err := known.need(ctx, known.keys(r.op.TargetKind, targets...)...)
 	r.owners = make(map[string]memproxy.Ownership, len(targets))
@@ -90,11 +90,11 @@ func (r *run) loadOwners(ctx context.Context, targets []string) error {
 // does not say it: a block that is changed by its id. One that moves a memory
 // to another field, or out of one, writes to both. What is moved without its
 // text counts with the text that is there.
-func (r *run) nameFields() {
+func nameFields(r *run) {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
-	brings := r.brings() // their fields are not what is written
+	brings := brings(r.call, r.op) // their fields are not what is written
 	for _, target := range r.op.Targets {
 		m := r.op.Current[target]
 		if slices.Contains(brings, target) {
@@ -134,13 +134,13 @@ func among(fields []string, field string) bool {
 // locate asks the backend for the targets that the ledger does not know, and
 // for those whose patch must be merged with what is there, or whose text comes
 // before an agent.
-func (r *run) locate(ctx context.Context) error {
+func locate(ctx context.Context, r *run) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
-	merge := loc.Merges(r.call.Route, r.op) || r.needsImage()
-	brings := r.brings()
+	merge := loc.Merges(r.call.Route, r.op) || needsImage(r)
+	brings := brings(r.call, r.op)
 	var ask []string
 	unknown := 0
 	for _, id := range r.op.Targets {
@@ -153,7 +153,7 @@ func (r *run) locate(ctx context.Context) error {
 		}
 	}
 	if unknown > maxUnknown {
-		r.refuse(StatusUnprocessed, memproxy.Reason{
+		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
 			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
 		})
@@ -162,7 +162,7 @@ func (r *run) locate(ctx context.Context) error {
 	if len(ask) == 0 || r.answersItself(loc, ask) {
 		return nil
 	}
-	return r.fetch(ctx, loc, ask)
+	return fetchTargets(ctx, r, loc, ask)
 }
 
 // maxImages bounds the memories that are fetched for what a change replaces.
@@ -170,7 +170,7 @@ const maxImages = 32
 
 // needsImage reports whether what stands there now is needed, because the
 // change will be a version with what it replaced.
-func (r *run) needsImage() bool {
+func needsImage(r *run) bool {
 	return !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
@@ -184,35 +184,17 @@ func (a *Admission) answersItself(loc Locator, ask []string) bool {
 	return q.Method == a.call.Request.Method && q.EscapedPath == a.call.Request.EscapedPath
 }
 
-func (r *run) fetch(ctx context.Context, loc Locator, ask []string) error {
-	found, err := r.located(ctx, loc, ask)
+func fetchTargets(ctx context.Context, r *run, loc Locator, ask []string) error {
+	found, err := located(ctx, r.g, r.call, loc, ask)
 	r.op.Current = found
 	return err
 }
 
 // located asks the backend for memories, by id.
-func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[string]memproxy.Memory, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
-	defer cancel()
-	found := make([]memproxy.Memory, len(ask))
-	errs := make([]error, len(ask))
-	slots := make(chan struct{}, r.g.opt.FetchParallel)
-	var wg sync.WaitGroup
-	for i, id := range ask {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			reply, err := r.call.Backend.Fetch.Fetch(ctx, loc.Locate(r.call.Route, r.call.Request, id))
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			found[i], errs[i] = loc.Located(r.call.Route, id, reply)
-		})
-	}
-	wg.Wait()
-	current := make(map[string]memproxy.Memory, len(ask))
-	for i, id := range ask {
+func located(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (map[string]memproxy.Memory, error) {
+	found, errs := askEach(ctx, g, c, loc, ids)
+	current := make(map[string]memproxy.Memory, len(ids))
+	for i, id := range ids {
 		if errs[i] != nil {
 			return current, fmt.Errorf("ask the backend for a target: %w", errs[i])
 		}
@@ -221,10 +203,34 @@ func (r *run) located(ctx context.Context, loc Locator, ask []string) (map[strin
 	return current, nil
 }
 
-// judge refuses targets that the principal may not see. One that does not
+// askEach asks the backend for objects, as many at once as may be, and returns what
+// it says of each.
+func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) ([]memproxy.Memory, []error) {
+	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	defer cancel()
+	found, errs := make([]memproxy.Memory, len(ids)), make([]error, len(ids))
+	slots := make(chan struct{}, g.opt.FetchParallel)
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			reply, err := c.Backend.Fetch.Fetch(ctx, loc.Locate(c.Route, c.Request, id))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			found[i], errs[i] = loc.Located(c.Route, id, reply)
+		})
+	}
+	wg.Wait()
+	return found, errs
+}
+
+// judgeTargets refuses targets that the principal may not see. One that does not
 // exist is the backend's to name in its own words, where nobody could tell
 // from them what another tenant has.
-func (r *run) judge(ctx context.Context) {
+func judgeTargets(ctx context.Context, r *run) {
 	v := r.viewer(r.g.opt.Signer, r.lookups())
 	v.Blind = r.blind
 	var rows []memproxy.Ownership
@@ -248,17 +254,17 @@ func (r *run) judge(ctx context.Context) {
 			if r.alone() || m.Missing && id == r.op.Upserts {
 				continue
 			}
-			r.missing("")
+			r.verdict.missing("")
 			return
 		}
 		if !known && !asked {
-			if r.selfAnswered(id) {
+			if selfAnswered(r, id) {
 				continue
 			}
 			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone() {
 				continue
 			}
-			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
+			r.verdict.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
 			return
 		}
 		var rowp *memproxy.Ownership
@@ -266,13 +272,13 @@ func (r *run) judge(ctx context.Context) {
 			rowp = &row
 		}
 		if !v.Sees(rowp, &m) {
-			r.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
+			r.verdict.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
 			return
 		}
 	}
 }
 
-func (r *run) selfAnswered(id string) bool {
+func selfAnswered(r *run, id string) bool {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || !r.answersItself(loc, []string{id}) {
 		return false
@@ -316,10 +322,10 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	if len(ask) == 0 {
 		return nil
 	}
-	found := a.parents(ctx, g, loc, ask)
+	found := parents(ctx, g, a.call, loc, ask)
 	var above []memproxy.MemoryKey
-	for i := range found {
-		for _, ref := range found[i].Within {
+	for _, id := range ask {
+		for _, ref := range found[id].Within {
 			above = append(above, v.known.key(ref.Kind, ref.ID))
 		}
 	}
@@ -329,10 +335,10 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	over := *v
 	over.Derived = nil
 	v.Derived, v.Agents = map[string]memproxy.Ownership{}, map[string]string{}
-	for i, id := range ask {
-		v.Agents[id] = found[i].Scope.Agent
+	for _, id := range ask {
+		v.Agents[id] = found[id].Scope.Agent
 		tenant := v.Principal.Tenant
-		switch over.Descent(&memproxy.Memory{Within: found[i].Within}) {
+		switch over.Descent(&memproxy.Memory{Within: found[id].Within}) {
 		case access.Unknown:
 			continue
 		case access.Foreign:
@@ -343,31 +349,16 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	return nil
 }
 
-// parents are objects as the backend has them, in the order of ids. What it
-// does not give belongs to nothing.
-func (a *Admission) parents(ctx context.Context, g *Gate, loc Locator, ids []string) []memproxy.Memory {
-	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
-	defer cancel()
-	found := make([]memproxy.Memory, len(ids))
-	slots := make(chan struct{}, g.opt.FetchParallel)
-	var wg sync.WaitGroup
+// parents are objects as the backend has them. What it does not give belongs to
+// nothing.
+func parents(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) map[string]memproxy.Memory {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return loc.Locate(c.Route, c.Request, id).EscapedPath == "" })
+	all, errs := askEach(ctx, g, c, loc, ids)
+	found := make(map[string]memproxy.Memory, len(ids))
 	for i, id := range ids {
-		q := loc.Locate(a.call.Route, a.call.Request, id)
-		if q.EscapedPath == "" {
-			continue
+		if errs[i] == nil && !all[i].Missing {
+			found[id] = all[i]
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
-			if err != nil {
-				return
-			}
-			if m, err := loc.Located(a.call.Route, id, reply); err == nil && !m.Missing {
-				found[i] = m
-			}
-		})
 	}
-	wg.Wait()
 	return found
 }

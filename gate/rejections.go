@@ -156,9 +156,9 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 // cannot be read, or of which there are too many.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// flooded reports whether a refusal is a rejection of an address that had too
+// floods reports whether a refusal is a rejection of an address that had too
 // many of them. The answer is then a short one, and it is only counted.
-func (r *run) flooded() bool {
+func floods(r *run) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false

@@ -244,7 +244,7 @@ func textHash(text string) string {
 // unclaimed reports whether a request has no names to bind: all of them have
 // rows, or it will not be sent. What shadow mode lets through is sent.
 func unclaimed(r *run) bool {
-	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Stops() && r.enforced()
+	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.worst.Stops() && r.enforced()
 }
 
 // bind makes the names that a write is the first to use its tenant's. It is
@@ -255,7 +255,7 @@ func bind(ctx context.Context, r *run) error {
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
-			if r.verdict.Stops() {
+			if r.verdict.worst.Stops() {
 				continue // it may be another tenant's: a write that would have been refused does not take it
 			}
 			actor = "" // somebody made it, around the proxy
@@ -274,10 +274,10 @@ func bind(ctx context.Context, r *run) error {
 	}
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
-			r.missing("")
+			r.verdict.missing("")
 		}
 	}
-	if r.verdict.Stops() {
+	if r.verdict.worst.Stops() {
 		r.g.release(ctx, r.Admission)
 	}
 	return nil

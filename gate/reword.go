@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
 // A Reworder is an Adapter that can put other texts into a payload.
@@ -26,12 +27,12 @@ type reworded struct {
 	waits bool
 }
 
-// toSend is the payload to be encoded.
-func (r *run) toSend() []byte {
-	if r.reworded != nil && !r.reworded.waits {
-		return r.reworded.body
+// toSend is the payload to be encoded, of a write that came with body.
+func (w *reworded) toSend(body []byte) []byte {
+	if w != nil && !w.waits {
+		return w.body
 	}
-	return r.call.Body
+	return body
 }
 
 // reword takes what is dangerous out of a write that is refused, or held, for
@@ -39,23 +40,23 @@ func (r *run) toSend() []byte {
 // What results is decoded, screened and ruled on like any write and taken only
 // if nothing is said against it; else the first ruling stands. In governed
 // fields a person decides on it. It changes nothing in shadow mode.
-func (r *run) reword(ctx context.Context, ruling *memproxy.Ruling) error {
+func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
-	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Stops() || !aboutContent(ruling) {
+	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || !aboutContent(ruling) {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {
-		texts := r.without(change, has(ruling.Reasons, memproxy.ScreenPattern))
+		texts := without(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
 		if texts == nil {
 			continue
 		}
-		next, again, err := r.inOtherWords(ctx, reworder, texts)
+		next, again, err := inOtherWords(ctx, r, reworder, texts)
 		if err != nil {
 			return err
 		}
 		if next != nil && !again.Verdict.Stops() {
-			r.accept(next, ruling, again)
+			accept(r, next, ruling, again)
 			return nil
 		}
 	}
@@ -104,7 +105,7 @@ func aboutContent(ruling *memproxy.Ruling) bool {
 // without are the items' texts without what was found in them, by their
 // pointers; nil where that is not possible, or nothing is left of one. Patterns
 // are findings that add nothing to the risk, for which the field refuses a text.
-func (r *run) without(change change, patterns bool) map[string]string {
+func without(r *run, change change, patterns bool) map[string]string {
 	found := map[int][]memproxy.Finding{}
 	for _, f := range r.findings {
 		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
@@ -136,7 +137,7 @@ func (r *run) without(change change, patterns bool) map[string]string {
 // inOtherWords is the write with other texts, as the backend will read it, and
 // what the rules say of it. It is nil where the texts do not arrive as they
 // were meant, or the payload is none that may be sent.
-func (r *run) inOtherWords(ctx context.Context, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
 	if err != nil {
@@ -168,27 +169,22 @@ func (r *run) inOtherWords(ctx context.Context, reworder Reworder, texts map[str
 			next.Items[i].Text = text
 		}
 	}
-	before := r.op
-	r.op = &next
 	asked := r.screening()
-	if items := r.screened(); len(items) > len(next.Items) {
-		asked.Operation.Items = items
-	}
-	r.op = before
+	asked.Operation.Items, asked.Operation.Parsed = content.Screened(&next, brings(c, &next)), next.Parsed
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	if err != nil {
 		return nil, memproxy.Ruling{}, err
 	}
 	q := r.q
 	q.Operation = &next
-	q.Findings, _ = r.divide(findings) // the items are as many, and of the same kinds
+	q.Findings, _ = divide(r, findings) // the items are as many, and of the same kinds
 	again, err := r.rules.Policy.Rule(ctx, q)
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }
 
 // accept takes a write in other words.
-func (r *run) accept(next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
-	for _, it := range r.screened() {
+func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
+	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
 		next.before = append(next.before, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
 	r.reworded = next
@@ -238,7 +234,7 @@ func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Sto
 func keepEvidence(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()
-	h, content := r.hold()
+	h, content := toKeep(r)
 	h.State = memproxy.HoldRewritten
 	return r.g.opt.Keeper.Keep(ctx, h, content)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
 // maxNamed bounds the findings that a refusal names, and maxRecorded those
@@ -29,25 +30,23 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 // it brings; the policy decides what they mean. What a budget refuses is not
 // screened.
 func screen(ctx context.Context, r *run) error {
-	if err := overdrawn(ctx, r); err != nil || r.verdict.Stops() && r.enforced() {
+	if err := overdrawn(ctx, r); err != nil || r.verdict.worst.Stops() && r.enforced() {
 		return err
 	}
 	asked := r.screening()
-	if items := r.screened(); len(items) > len(r.op.Items) {
-		asked.Operation.Items = items
-	}
+	asked.Operation.Items = content.Screened(r.op, brings(r.call, r.op))
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	var crowded *memproxy.Malformed
 	if errors.As(err, &crowded) {
-		r.malformed(crowded)
+		r.verdict.malformed(crowded)
 		return nil
 	}
-	r.findings, r.configured = r.divide(findings)
+	r.findings, r.configured = divide(r, findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
 		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures, or what was approved"}
-		if !slices.Contains(r.notes, why) {
-			r.note(why)
+		if !slices.Contains(r.verdict.notes, why) {
+			r.verdict.note(why)
 		}
 	}
 	return err
@@ -75,7 +74,7 @@ func (a *Admission) owns() bool {
 // what was planted say nothing of such texts, so what they find there is recorded and
 // told, and refuses nothing. It excuses nothing either: what a model then makes of
 // the write is measured by what else was found in it.
-func (r *run) divide(findings []memproxy.Finding) (count, configured []memproxy.Finding) {
+func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	if !owns && len(r.rules.Approved) == 0 {
 		return findings, nil
@@ -109,20 +108,20 @@ func (a *Admission) screening() memproxy.Screening {
 
 // explainFindings names what was found where that is why the policy rules as
 // it does: the rules and the places, never the content.
-func (r *run) explainFindings(reasons []memproxy.Reason) {
+func explainFindings(r *run, reasons []memproxy.Reason) {
 	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
 		return strings.HasPrefix(string(why.Code), "screen.")
 	}) {
 		return
 	}
-	items := r.screened()
+	items := content.Screened(r.op, brings(r.call, r.op))
 	for _, f := range worst(r.q.Findings, maxNamed) {
 		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: f.Rule}
 		if f.Item >= 0 && f.Item < len(items) {
 			why.Pointer = items[f.Item].Pointer
 		}
-		if !slices.Contains(r.notes, why) {
-			r.reasons = append(r.reasons, why)
+		if !slices.Contains(r.verdict.notes, why) {
+			r.verdict.reasons = append(r.verdict.reasons, why)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -87,104 +86,34 @@ type Bringer interface {
 	Brings(memproxy.Route, *memproxy.Operation) []string
 }
 
-// brings are the targets that come before an agent by this operation.
-func (r *run) brings() []string {
-	b, ok := r.call.Backend.Adapter.(Bringer)
+// brings are the targets that come before an agent by an operation.
+func brings(c *Call, op *memproxy.Operation) []string {
+	b, ok := c.Backend.Adapter.(Bringer)
 	if !ok {
 		return nil
 	}
-	return b.Brings(r.call.Route, r.op)
+	return b.Brings(c.Route, op)
 }
 
-// load refuses to bring what no reader would be shown for its state: an agent
+// refuseWithheld refuses to bring what no reader would be shown for its state: an agent
 // would read it within the backend. It is refused for everybody, reviewers too,
 // because the agent is none.
-func (r *run) load(ctx context.Context) {
-	b, ok := r.call.Backend.Adapter.(Bringer)
-	if !ok {
-		return
-	}
-	ids := b.Brings(r.call.Route, r.op)
+func refuseWithheld(ctx context.Context, r *run) {
+	ids := brings(r.call, r.op)
 	if len(ids) == 0 {
 		return
 	}
 	known := r.lookups()
 	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
+		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
 		return
 	}
 	for _, id := range ids {
 		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
 			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
-			r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
+			r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
 			return
 		}
 	}
-}
-
-// brought are the texts of what the operation brings, as the backend has them:
-// items next to its own. They are written by nobody now, so for screening they
-// are no content; where they stand is told by the target's id.
-func (r *run) brought() []memproxy.Item {
-	out := r.carried()
-	for i := range out {
-		out[i].Kind = memproxy.ItemMetadata
-	}
-	return slices.DeleteFunc(out, func(it memproxy.Item) bool { return it.Text == "" })
-}
-
-// carried is the same as policies are asked about it: as content of the field
-// that it has, because the agent reads it there from then on.
-func (r *run) carried() []memproxy.Item {
-	var out []memproxy.Item
-	for _, id := range r.brings() {
-		if m := r.op.Current[id]; !m.Missing {
-			out = append(out, memproxy.Item{Kind: memproxy.ItemContent, Pointer: "target:" + id, Text: m.Text, Field: m.Field, Layer: m.Layer, Target: id})
-		}
-	}
-	return out
-}
-
-// moved are the texts of what the operation files elsewhere without saying them
-// again: under their new names they are held to the rules of those.
-func (r *run) moved() []memproxy.Item {
-	var out []memproxy.Item
-	for i := range r.op.Items {
-		it := r.op.Items[i]
-		m := r.op.Current[it.Target]
-		if !it.Moved || it.Target == "" || m.Missing || m.Text == "" {
-			continue
-		}
-		it.Kind, it.Moved, it.Text = memproxy.ItemMetadata, false, m.Text
-		out = append(out, it)
-	}
-	return out
-}
-
-// wordy are the owners that a write names in words: a name is next to every
-// memory that is shown of its owner, and is read like one. What is plainly a
-// name is left out.
-func (r *run) wordy() []memproxy.Item {
-	if !r.op.Kind.Writes() {
-		return nil
-	}
-	var out []memproxy.Item
-	for i := range r.op.Claims {
-		for _, name := range r.op.Claims[i].Values {
-			if memproxy.Wordy(name) {
-				out = append(out, memproxy.Item{Kind: memproxy.ItemMetadata, Pointer: r.op.Claims[i].Pointer, Text: name})
-			}
-		}
-	}
-	return out
-}
-
-// screened are the operation's items, those that it brings or moves, and the names
-// that read like text: findings are of one of them.
-func (r *run) screened() []memproxy.Item {
-	if extra := slices.Concat(r.brought(), r.wordy(), r.moved()); len(extra) > 0 {
-		return slices.Concat(r.op.Items, extra)
-	}
-	return r.op.Items
 }

@@ -85,25 +85,25 @@ func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.e
 // a principal, that were rejected too often.
 func locked(ctx context.Context, r *run) error {
 	if r.under != nil {
-		return r.lockedFor(ctx, r.under.endUser())
+		return lockedFor(ctx, r, r.under.endUser())
 	}
-	return r.lockedFor(ctx, r.op.Scope.User)
+	return lockedFor(ctx, r, r.op.Scope.User)
 }
 
 // ownUnlocked is own, and then locked once more where the end user is the owner
 // of what is named. What a reviewer approved is not asked about.
 func ownUnlocked(ctx context.Context, r *run) error {
-	if err := own(ctx, r); err != nil || r.verdict.Stops() || namesUser(r) || has(r.notes, memproxy.ReviewApproved) {
+	if err := own(ctx, r); err != nil || r.verdict.worst.Stops() || namesUser(r) || has(r.verdict.notes, memproxy.ReviewApproved) {
 		return err
 	}
-	if err := r.lockedFor(ctx, r.endUser()); err != nil {
+	if err := lockedFor(ctx, r, r.endUser()); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
+		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
 	}
 	return nil
 }
 
-func (r *run) lockedFor(ctx context.Context, user string) error {
+func lockedFor(ctx context.Context, r *run, user string) error {
 	session, _ := counted(r)
 	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, session, user)...)
 	if err != nil || lock.ID == "" {
@@ -116,7 +116,7 @@ func (r *run) lockedFor(ctx context.Context, user string) error {
 	case memproxy.SessionPrincipal:
 		whose, scope, setting = "this caller's writes", ", in whatever sessions and for whomever", "max_principal_rejections"
 	}
-	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
+	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
 		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",
 		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
 	return nil

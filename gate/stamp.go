@@ -1,17 +1,20 @@
 package gate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
 
-// stamp is the signed provenance of the run's write.
-func (r *run) stamp() memproxy.Stamp {
+// stampOf is the signed provenance of the run's write.
+func stampOf(r *run) memproxy.Stamp {
+	received, found := r.begun, r.findings // as it came in: it may have waited for a person since
+	if r.waited != nil {
+		received, found = r.waited.Created, r.waited.Findings
+	}
 	source := r.op.SourceClaim
 	if source == "" {
 		source = memproxy.SourceUnstated
@@ -25,30 +28,14 @@ func (r *run) stamp() memproxy.Stamp {
 		Source:      source,
 		Attestation: r.attested(r.marks),
 		Time:        r.begun.UTC().Truncate(time.Second),
-		SHA256:      contentHash(r.op),
+		SHA256:      content.Hash(r.op),
 		Mark:        markOf(r.marks),
-		Received:    r.received().UTC().Truncate(time.Second),
+		Received:    received.UTC().Truncate(time.Second),
 		Session:     r.namedSession(),
 		Trigger:     r.call.Route.ID,
-		Score:       memproxy.Risk(r.found()),
-		Flags:       flags(r.found()),
+		Score:       memproxy.Risk(found),
+		Flags:       flags(found),
 	})
-}
-
-// received is when the write came in: it may have waited for a person since.
-func (r *run) received() time.Time {
-	if r.waited != nil {
-		return r.waited.Created
-	}
-	return r.begun
-}
-
-// found is what screening found in the write when it came in.
-func (r *run) found() []memproxy.Finding {
-	if r.waited != nil {
-		return r.waited.Findings
-	}
-	return r.findings
 }
 
 // Bounds of the rules that a stamp names: it is to be under 1 KB in all.
@@ -72,41 +59,4 @@ func flags(findings []memproxy.Finding) string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// contentHash is the hex SHA-256 of the one content item's text, so that it
-// can be compared with what a backend stores verbatim; of several, the hash of
-// their hashes in order.
-func contentHash(op *memproxy.Operation) string {
-	var first [sha256.Size]byte
-	n := 0
-	all := sha256.New()
-	for i := range op.Items {
-		if op.Items[i].Kind != memproxy.ItemContent || op.Items[i].Moved {
-			continue
-		}
-		sum := sha256.Sum256([]byte(op.Items[i].Text))
-		if n == 0 {
-			first = sum
-		}
-		n++
-		all.Write(sum[:])
-	}
-	if n == 1 {
-		return hex.EncodeToString(first[:])
-	}
-	return hex.EncodeToString(all.Sum(nil))
-}
-
-// sortReasons puts reasons in the order in which they are recorded and shown.
-func sortReasons(rs []memproxy.Reason) {
-	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
-		if c := strings.Compare(string(a.Code), string(b.Code)); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Rule, b.Rule); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Pointer, b.Pointer)
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -19,7 +20,7 @@ func free(r *run) bool {
 }
 
 func untargeted(r *run) bool {
-	return r.op == nil || len(r.op.Targets) == 0 && !replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
+	return r.op == nil || len(r.op.Targets) == 0 && !content.Replaces(r.op) || r.op.TargetKind == memproxy.TargetEntity || r.held != nil
 }
 
 // dry: nothing is charged, recorded, changed or sent.
@@ -38,19 +39,19 @@ func unweighed(r *run) bool {
 // gratis: nothing is written that a budget counts, or nothing will be. What is
 // kept for review counts.
 func gratis(r *run) bool {
-	return r.op == nil || r.op.Cost <= 0 || r.verdict.Stops() && !r.keeps()
+	return r.op == nil || r.op.Cost <= 0 || r.verdict.worst.Stops() && !r.keeps()
 }
 
 // keeps reports whether the write is held and kept.
 func (r *run) keeps() bool {
-	return r.verdict == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
+	return r.verdict.worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
 }
 
 // unreserved: nothing is kept for review that a budget counts.
 func unreserved(r *run) bool { return !r.keeps() || gratis(r) }
 
 // unsent: nothing is forwarded that could be changed.
-func unsent(r *run) bool { return r.op == nil || r.verdict.Stops() || r.call.Passed }
+func unsent(r *run) bool { return r.op == nil || r.verdict.worst.Stops() || r.call.Passed }
 
 func decided(r *run) bool { return r.decided }
 
@@ -79,7 +80,7 @@ func identify(ctx context.Context, r *run) error {
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
 			return nil // what touches no memory is open while developing
 		}
-		r.refuse(StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
+		r.verdict.refuse(StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
 		return nil
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 func decode(_ context.Context, r *run) error {
 	c := r.call
 	if c.Flaw != nil {
-		r.malformed(c.Flaw)
+		r.verdict.malformed(c.Flaw)
 		return nil
 	}
 	if c.Passed {
@@ -128,23 +129,23 @@ func decode(_ context.Context, r *run) error {
 	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
 	var bad *memproxy.Malformed
 	if errors.As(err, &bad) {
-		r.malformed(bad)
+		r.verdict.malformed(bad)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if much := tooMuch(op); much != "" {
-		r.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
+		r.verdict.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
 	if flaw := trimmed(op); flaw != nil {
-		r.malformed(flaw)
+		r.verdict.malformed(flaw)
 		return nil
 	}
 	op.Backend = c.Backend.Name
 	r.op = op
-	r.reserved()
+	reserved(r)
 	return nil
 }
 
@@ -162,7 +163,7 @@ func passed(r *run) error {
 		op, err = c.Backend.Adapter.Decode(c.Route, c.Request, nil)
 		var bad *memproxy.Malformed
 		if errors.As(err, &bad) {
-			r.malformed(bad)
+			r.verdict.malformed(bad)
 			return nil
 		}
 		if err != nil {
@@ -170,7 +171,7 @@ func passed(r *run) error {
 		}
 	}
 	if flaw := trimmed(op); flaw != nil {
-		r.malformed(flaw)
+		r.verdict.malformed(flaw)
 		return nil
 	}
 	op.Backend = c.Backend.Name
@@ -180,15 +181,15 @@ func passed(r *run) error {
 
 // reserved says that memproxy's own keys will be removed, and names of nothing
 // that is known.
-func (r *run) reserved() {
+func reserved(r *run) {
 	if len(r.op.Reserved) > 0 {
-		r.add(memproxy.Amend, memproxy.Reason{
+		r.verdict.add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadReserved, Pointer: r.op.Reserved[0],
 			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
 		})
 	}
 	if len(r.op.Unclaimed) > 0 {
-		r.add(memproxy.Amend, memproxy.Reason{
+		r.verdict.add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadUnclaimed, Pointer: r.op.Unclaimed[0],
 			Detail: "memproxy does not know what this names, nor does the backend, and it was removed",
 		})
@@ -202,7 +203,7 @@ func unknown(r *run) error {
 	if r.rules.Profile == Development && safe(r.call.Request.Method) {
 		return nil
 	}
-	r.refuse(StatusForbidden, memproxy.Reason{
+	r.verdict.refuse(StatusForbidden, memproxy.Reason{
 		Code:   memproxy.RouteUnknown,
 		Detail: "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory",
 	})
@@ -211,60 +212,42 @@ func unknown(r *run) error {
 
 func safe(method string) bool { return method == "GET" || method == "HEAD" || method == "OPTIONS" }
 
-func (r *run) malformed(m *memproxy.Malformed) {
-	status := m.Status
-	if status == 0 {
-		status = StatusBadRequest
-	}
-	r.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
-}
-
 // rule asks the policy. An error of the policy denies.
 func rule(ctx context.Context, r *run) error {
 	r.q.Principal, r.q.Operation, r.q.Profile = r.Principal, r.op, string(r.rules.Profile)
-	r.q.Governance, r.q.Brought = r.rules.Governance, r.carried()
-	r.weigh()
+	r.q.Governance, r.q.Brought = r.rules.Governance, content.Carried(r.op, brings(r.call, r.op))
+	addAuthors(r)
 	r.q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
 	ruling, err := r.rules.Policy.Rule(ctx, r.q)
 	if err != nil {
 		return err
 	}
 	if r.op.Administers && r.op.Kind != memproxy.Admin {
-		if err := r.administers(ctx); err != nil {
+		if err := administers(ctx, r); err != nil {
 			return err
 		}
 	}
-	if err := r.reword(ctx, &ruling); err != nil {
+	if err := reword(ctx, r, &ruling); err != nil {
 		return err
 	}
-	r.setAside(&ruling)
-	r.unfiltered()
-	r.apart(ctx)
-	r.ruled(&ruling)
-	r.marked(ruling.Marks)
-	r.explainFindings(ruling.Reasons)
-	r.shadow = append(r.shadow, ruling.Shadow...)
-	r.would = max(r.would, ruling.ShadowVerdict)
+	setAside(r, &ruling)
+	unfiltered(r)
+	apart(ctx, r)
+	r.verdict.ruled(&ruling)
+	mark(r, ruling.Marks)
+	explainFindings(r, ruling.Reasons)
+	r.verdict.shadow = append(r.verdict.shadow, ruling.Shadow...)
+	r.verdict.would = max(r.verdict.would, ruling.ShadowVerdict)
 	if has(ruling.Shadow, memproxy.PolicyError) {
 		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)
 	}
 	return nil
 }
 
-// ruled takes a ruling over, with what led to it before what did not.
-func (r *run) ruled(ruling *memproxy.Ruling) {
-	led := ruling.Led
-	if led == 0 {
-		led = len(ruling.Reasons)
-	}
-	r.add(ruling.Verdict, ruling.Reasons[:led]...)
-	r.note(ruling.Reasons[led:]...)
-}
-
 // administers asks the policy whether the caller may administer, for an
 // operation that also does. An owner's read that asks for secrets is no
 // administration: it is answered without them.
-func (r *run) administers(ctx context.Context) error {
+func administers(ctx context.Context, r *run) error {
 	op, q := *r.op, r.q
 	op.Kind, q.Operation = memproxy.Admin, &op
 	ruling, err := r.rules.Policy.Rule(ctx, q)
@@ -275,16 +258,16 @@ func (r *run) administers(ctx context.Context) error {
 		r.op.Administers = false
 		return nil
 	}
-	r.ruled(&ruling)
-	r.shadow = append(r.shadow, ruling.Shadow...)
-	r.would = max(r.would, ruling.ShadowVerdict)
+	r.verdict.ruled(&ruling)
+	r.verdict.shadow = append(r.verdict.shadow, ruling.Shadow...)
+	r.verdict.would = max(r.verdict.would, ruling.ShadowVerdict)
 	return nil
 }
 
 // closed refuses an administrative request of a caller who may not administer,
 // before anything that it names is looked up: such a caller is answered alike
 // whatever it names, also what is of a kind that nobody can be asked about.
-func (r *run) closed(ctx context.Context) (bool, error) {
+func closed(ctx context.Context, r *run) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
 	}
@@ -294,7 +277,7 @@ func (r *run) closed(ctx context.Context) (bool, error) {
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
-	r.ruled(&ruling)
+	r.verdict.ruled(&ruling)
 	return true, nil
 }
 
@@ -302,13 +285,13 @@ func (r *run) closed(ctx context.Context) (bool, error) {
 func encode(_ context.Context, r *run) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-		stamp := r.stamp()
+		stamp := stampOf(r)
 		op.Stamp, op.Seal = &stamp, r.seal
 	}
-	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.toSend(), op)
+	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
 	var bad *memproxy.Malformed
 	if errors.As(err, &bad) {
-		r.malformed(bad)
+		r.verdict.malformed(bad)
 		return nil
 	}
 	if err != nil {
@@ -335,14 +318,14 @@ func clamp(ctx context.Context, r *run) error {
 	for i := range op.Attributions {
 		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
 			at.Removed = true
-			r.add(memproxy.Amend, memproxy.Reason{
+			r.verdict.add(memproxy.Amend, memproxy.Reason{
 				Code: memproxy.TrustAttribution, Pointer: at.Pointer,
 				Detail: "says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off",
 			})
 		}
 	}
 	r.attestation = trust.Attest(op, r.g.readers.of(readerOf(r.Admission)))
-	known := r.lookUp(ctx)
+	known := loadTrack(ctx, r)
 	q.Attestation, q.Track = r.attested(nil), trust.Factor(r.track, known)
 	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)
 	for i := range r.words {
@@ -356,16 +339,16 @@ func clamp(ctx context.Context, r *run) error {
 		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-			r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
+			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
 			return nil
 		}
 		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)
 	}
 	var lowered []memproxy.Reason
 	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.Hints); len(op.Hints) == 0 {
-		r.note(lowered...) // the payload is not changed by that
+		r.verdict.note(lowered...) // the payload is not changed by that
 	} else if len(lowered) > 0 {
-		r.add(memproxy.Amend, lowered...)
+		r.verdict.add(memproxy.Amend, lowered...)
 	}
 	return nil
 }

@@ -20,17 +20,62 @@ type Masker interface {
 	Masks(memproxy.Route, *memproxy.Operation) bool
 }
 
+// bound checks every identity that the payload names against what the
+// principal may name.
+func bound(ctx context.Context, r *run) error {
+	allowOwn(ctx, r)
+	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
+		r.verdict.refuse(StatusForbidden, refused...)
+	}
+	return nil
+}
+
+// allowOwn lets a limited principal name what it made itself: an agent that it has
+// just created. The ledger knows who that was. Names of the configuration come
+// first, so that nobody is looked up for ordinary requests.
+func allowOwn(ctx context.Context, r *run) {
+	if r.dry() {
+		return // whoever explains has no ledger at hand that knows
+	}
+	var ids []string
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		if limit := r.Principal.May(c.Dim); c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor {
+			for _, v := range c.Values {
+				if !limit.Allows(v) {
+					ids = append(ids, v)
+				}
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	known := r.lookups()
+	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
+		return // what the configuration does not list is then refused
+	}
+	for i := range r.op.Claims {
+		c := &r.op.Claims[i]
+		for _, v := range c.Values {
+			if row := known.owner(memproxy.TargetMemory, v); c.Op == memproxy.ClaimIs && slices.Contains(ids, v) && access.MadeBy(&r.Principal, row) {
+				r.Principal = r.Principal.Naming(c.Dim, v)
+			}
+		}
+	}
+}
+
 // tenancy holds everything that the request names, wherever it names it, to
 // the caller's tenant, whatever other limits the caller has or lacks. What is
 // another tenant's is answered as what does not exist.
 func tenancy(ctx context.Context, r *run) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
-		r.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ",
 		})
 		return nil
 	}
-	if closed, err := r.closed(ctx); closed || err != nil {
+	if closed, err := closed(ctx, r); closed || err != nil {
 		return err
 	}
 	r.named = r.lookups()
@@ -39,12 +84,12 @@ func tenancy(ctx context.Context, r *run) error {
 			return nil // what an answer shows is then held to what the caller's limits name
 		}
 		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-		r.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "whose the names of this request are cannot be looked up"})
+		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "whose the names of this request are cannot be looked up"})
 		return nil
 	}
-	names := r.names()
+	names := namesOf(r)
 	ruling := names.Claims()
-	r.refuseNames(ruling.Refused)
+	r.verdict.refuseNames(ruling.Refused)
 	r.unbound = append(r.unbound, ruling.Unbound...)
 	for _, id := range ruling.Masked {
 		if r.op.Masked == nil {
@@ -52,14 +97,14 @@ func tenancy(ctx context.Context, r *run) error {
 		}
 		r.op.Masked[id] = "nobody-" + r.Decision.ID
 	}
-	r.note(ruling.Notes...)
-	if !r.verdict.Stops() || !r.enforced() {
-		r.refuseNames(names.Whole())
+	r.verdict.note(ruling.Notes...)
+	if !r.verdict.worst.Stops() || !r.enforced() {
+		r.verdict.refuseNames(names.Whole())
 	}
-	if r.verdict.Stops() && !r.dry() {
+	if r.verdict.worst.Stops() && !r.dry() {
 		return nil // all that is not there is answered alike
 	}
-	return r.referred(ctx)
+	return referred(ctx, r)
 }
 
 // alone reports whether all that the backend holds is the caller's tenant's: it
@@ -86,8 +131,8 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	return keys
 }
 
-// names are what the request names, after what is recorded of it was looked up.
-func (r *run) names() *access.Names {
+// namesOf are what the request names, after what is recorded of it was looked up.
+func namesOf(r *run) *access.Names {
 	masker, masks := r.call.Backend.Adapter.(Masker)
 	return &access.Names{
 		Op: r.op, Tenant: r.Principal.Tenant, Rows: r.named.owner, Alone: r.alone(), Visible: r.rules.Unattributed == access.Visible,
@@ -95,24 +140,9 @@ func (r *run) names() *access.Names {
 	}
 }
 
-// refuseNames refuses what is not there for the caller's tenant, and what names too
-// many.
-func (r *run) refuseNames(refused []memproxy.Reason) {
-	for _, why := range refused {
-		status := StatusForbidden
-		if why.Code == memproxy.OwnerUnknown {
-			status = StatusNotFound
-		}
-		r.refuse(status, why)
-	}
-}
-
-// missing refuses as if what is named did not exist.
-func (r *run) missing(pointer string) { r.refuse(StatusNotFound, access.Missing(pointer)) }
-
 // referred rules on the objects that the request names and that it is not
 // about: what it is about, own rules on. A running agent's call has no such step.
-func (r *run) referred(ctx context.Context) error {
+func referred(ctx context.Context, r *run) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
 	v := r.viewer(r.g.opt.Signer, r.named)
@@ -125,12 +155,12 @@ func (r *run) referred(ctx context.Context) error {
 	if err := v.lookUp(ctx, r.g, rows, nil); err != nil {
 		v.Blind = true
 	}
-	names := r.names()
+	names := namesOf(r)
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
 		if ref.Kind == memproxy.TargetEntity {
 			if !names.Refers(ref) {
-				r.missing(ref.Pointer)
+				r.verdict.missing(ref.Pointer)
 			}
 			continue
 		}
@@ -140,17 +170,17 @@ func (r *run) referred(ctx context.Context) error {
 		row := r.named.owner(ref.Kind, ref.ID)
 		switch {
 		case row != nil && !v.Sees(row, &memproxy.Memory{}):
-			r.missing(ref.Pointer)
+			r.verdict.missing(ref.Pointer)
 		case ref.Loose:
 		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
 		}
 	}
-	if len(ask) == 0 || r.verdict.Stops() && r.enforced() {
+	if len(ask) == 0 || r.verdict.worst.Stops() && r.enforced() {
 		return nil
 	}
-	return r.discover(ctx, ask, at)
+	return discover(ctx, r, ask, at)
 }
 
 // cursor reports whether a reference stands where pages are told apart, and
@@ -166,7 +196,7 @@ func cursor(pointer string) bool {
 // discover asks the backend what the objects belong to of which the ledger
 // knows nothing. What cannot be asked about is out of reach where several
 // tenants share the backend, but for those who administer it.
-func (r *run) discover(ctx context.Context, ask []string, at map[string]*memproxy.Ref) error {
+func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy.Ref) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.dry() {
 		return nil
@@ -176,20 +206,20 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
 		} else if !r.alone() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
-			r.missing(at[id].Pointer)
+			r.verdict.missing(at[id].Pointer)
 		}
 	}
 	if len(some) == 0 {
 		return nil
 	}
 	if len(some) > maxUnknown {
-		r.refuse(StatusUnprocessed, memproxy.Reason{
+		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
 			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
 		})
 		return nil
 	}
-	found, err := r.located(ctx, loc, some)
+	found, err := located(ctx, r.g, r.call, loc, some)
 	if err != nil {
 		return err
 	}
@@ -203,7 +233,7 @@ func (r *run) discover(ctx context.Context, ask []string, at map[string]*memprox
 	}
 	for _, id := range some {
 		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
-			r.missing(at[id].Pointer)
+			r.verdict.missing(at[id].Pointer)
 		}
 	}
 	return nil

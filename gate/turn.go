@@ -113,7 +113,7 @@ func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Ad
 func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
 	r := g.asked(decline, a, tc)
 	r.op = tc.Operation
-	r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
 	return ask(ctx, r)
 }
 
@@ -160,16 +160,16 @@ func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 // to the caller's tenant as whom a request names is.
 func toolCall(ctx context.Context, r *run) error {
 	if r.tool.Flaw != nil {
-		r.malformed(r.tool.Flaw)
+		r.verdict.malformed(r.tool.Flaw)
 		return nil
 	}
 	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
-		r.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
 		return nil
 	}
-	r.attribute(r.under.op)
-	r.reserved()
-	r.theirs(ctx, r.under.watched)
+	attributeTexts(r, r.under.op)
+	reserved(r)
+	loadReplaced(ctx, r, r.under.watched)
 	return nil
 }
 
@@ -330,8 +330,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 	if !ok || a.call.Backend.Fetch == nil {
 		return false
 	}
-	r := &run{Admission: a, g: g}
-	known := r.lookups()
+	known := newLookups(g, a)
 	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
 		return false
 	}
@@ -339,7 +338,7 @@ func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
 	if row := known.owner(memproxy.TargetMemory, id); row != nil {
 		return v.lookUp(ctx, g, []memproxy.Ownership{*row}, nil) == nil && v.Sees(row, &memproxy.Memory{})
 	}
-	found, err := r.located(ctx, loc, []string{id})
+	found, err := located(ctx, g, a.call, loc, []string{id})
 	if err != nil {
 		g.opt.Log.WarnContext(ctx, "whose a run is could not be found out", "decision", a.Decision.ID, "error", err)
 		return false

@@ -23,9 +23,8 @@ var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter": 38,
 		"adapters/mem0.Adapter":  27,
-		"gate.Admission":         33,
+		"gate.Admission":         31,
 		"gate.Gate":              45,
-		"gate.run":               65,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,
