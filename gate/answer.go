@@ -72,7 +72,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	kept.remember(ctx)
 	g.outcome(ctx, ret)
 	if a.edits != nil && ok2xx(ret.status) {
-		g.opt.Later(kept.subject(), func() { g.succeed(context.WithoutCancel(ctx), a, reply.Body) })
+		g.opt.Later(kept.subject(), func() { keepEdits(context.WithoutCancel(ctx), g, a, reply.Body) })
 	}
 	g.opt.Meter.Step(ctx, signal.SpanReturn, time.Since(start))
 	return ret.reply

@@ -68,7 +68,7 @@ func ordinary(r *run) bool {
 // moment on nobody reads it as one, whether this process is there then or not.
 // What cannot be noted is refused.
 func putAside(ctx context.Context, r *run) error {
-	change, ordinary := r.foreseen(memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
+	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
 	if ordinary {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (a *Admission) traceable() bool {
 
 // foreseen is the state that something will have which the write makes, or
 // ordinary.
-func (a *Admission) foreseen(k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
+func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
 	c = memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(a.marks),
 		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
@@ -98,7 +98,7 @@ func (a *Admission) foreseen(k memproxy.MemoryKey) (c memproxy.StateChange, ordi
 	case a.confirmed:
 		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
 	case a.aside != "":
-		return a.asideOf(k), false
+		return asideOf(a, k), false
 	case a.waits():
 		c.State, c.Reason = memproxy.StatePending, reasonWaits
 	default:
@@ -115,7 +115,7 @@ const (
 
 // asideOf is the state of something that a write made which is set aside. What
 // was quarantined before stays so.
-func (a *Admission) asideOf(k memproxy.MemoryKey) memproxy.StateChange {
+func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
 	c := memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
 		Rules: a.rules.Version, Reason: "it looked dangerous when it was written",
@@ -131,7 +131,7 @@ func (a *Admission) asideOf(k memproxy.MemoryKey) memproxy.StateChange {
 // spansIn are the findings of a write that hold for a memory's text: those of
 // the one item that the backend took over word for word. Of any other text
 // nothing is known, and all of it is replaced.
-func (a *Admission) spansIn(m *memproxy.Memory) []memproxy.Finding {
+func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	if a.aside != memproxy.StateFlagged || m.Text == "" {
 		return nil
 	}
@@ -158,8 +158,8 @@ func (ret *making) asideLater(ctx context.Context) error {
 	var changes []memproxy.StateChange
 	for i := range ret.memories {
 		if m := &ret.memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
-			c := ret.asideOf(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
-			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
+			c := asideOf(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 			changes = append(changes, c)
 		}
 	}

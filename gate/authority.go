@@ -181,7 +181,7 @@ func uncontested(r *run) bool {
 func contest(ctx context.Context, r *run) error {
 	for i := range r.words {
 		if w := &r.words[i]; !w.Own || w.Others > 0 {
-			r.g.dissent(ctx, r.Admission, w, content.NewText(r.op, w.target))
+			dissent(ctx, r.g, r.Admission, w, content.NewText(r.op, w.target))
 		}
 	}
 	return nil
@@ -193,12 +193,12 @@ func unmade(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
 // credit takes a call of a running agent that is let through for made: whoever
 // asked runs it next.
 func credit(ctx context.Context, r *run) error {
-	r.g.settle(ctx, r.Admission)
+	settleChange(ctx, r.g, r.Admission)
 	return nil
 }
 
 // dissent notes that somebody would have a memory say something else.
-func (g *Gate) dissent(ctx context.Context, a *Admission, w *word, text string) {
+func dissent(ctx context.Context, g *Gate, a *Admission, w *word, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }

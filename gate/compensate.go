@@ -143,19 +143,19 @@ func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err e
 
 // ungated rules on a run that cannot be gated. It reports whether the reply is
 // to be sent.
-func (g *Gate) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
+func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
 	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
 		return memproxy.Reply{}, false
 	}
-	ret := &answer{Admission: a, g: g}
+	ret := &answer{Admission: a, g: g.Gate}
 	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
 	g.outcome(ctx, ret)
 	return ret.reply, true
 }
 
 // letThrough notes that a run goes on although its calls are not ruled on.
-func (g *Gate) letThrough(ctx context.Context, a *Admission, why string) {
+func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
 	ev := a.event
 	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}

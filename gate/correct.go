@@ -8,14 +8,14 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// settle records the consequences of a change that was made, also in the log. A run's
+// settleChange records the consequences of a change that was made, also in the log. A run's
 // own changes are settled call by call.
 //
 // A correction of another's text goes on its author's record; a deletion does not:
 // it says nothing against the author. A text that was deleted or replaced is kept as
 // retracted, so that its author cannot write it anew with more confidence, unless it
 // has the highest confidence that the author can give.
-func (g *Gate) settle(ctx context.Context, a *Admission) {
+func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	if !a.enforced() {
 		return
 	}
@@ -23,7 +23,7 @@ func (g *Gate) settle(ctx context.Context, a *Admission) {
 	corrects := a.op.Kind == memproxy.Correct
 	for i := range a.words {
 		w := &a.words[i]
-		if w.row.Actor == "" || corrects && !a.rewrites(w) {
+		if w.row.Actor == "" || corrects && !w.rewrites(a.op) {
 			continue
 		}
 		if corrects && !w.Own {
@@ -59,7 +59,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 	var changes []memproxy.StateChange
 	for i := range ret.words {
 		w := &ret.words[i]
-		if !ret.rewrites(w) {
+		if !w.rewrites(ret.op) {
 			continue
 		}
 		c := memproxy.StateChange{
@@ -68,7 +68,7 @@ func (ret *effects) restated() []memproxy.StateChange {
 			// What is withheld stays so until it is looked at again.
 			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated},
 			// What was decided of the old text does not hold for the new one.
-			Text: ret.replacement(w),
+			Text: w.replacement(ret.op),
 		}
 		if ret.confirmed {
 			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
@@ -79,9 +79,9 @@ func (ret *effects) restated() []memproxy.StateChange {
 }
 
 // replacement is the hash of the text that the operation gives a memory.
-func (a *Admission) replacement(w *word) string {
-	for i := range a.op.Items {
-		it := &a.op.Items[i]
+func (w *word) replacement(op *memproxy.Operation) string {
+	for i := range op.Items {
+		it := &op.Items[i]
 		if it.Kind == memproxy.ItemContent && it.Text != "" && it.Text != w.text && (it.Target == w.target || it.Target == "") {
 			return textHash(it.Text)
 		}
@@ -90,7 +90,7 @@ func (a *Admission) replacement(w *word) string {
 }
 
 // rewrites reports whether the operation gives a memory another text.
-func (a *Admission) rewrites(w *word) bool { return a.replacement(w) != "" }
+func (w *word) rewrites(op *memproxy.Operation) bool { return w.replacement(op) != "" }
 
 // right is why the caller may correct others.
 func right(a *Admission) string {
@@ -123,7 +123,7 @@ func (ret *making) usurped(ctx context.Context) {
 		}
 		text := m.Text
 		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
-		ret.g.dissent(ctx, ret.Admission, &w, text)
+		dissent(ctx, ret.g, ret.Admission, &w, text)
 	}
 }
 

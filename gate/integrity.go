@@ -108,11 +108,9 @@ func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *mem
 	return err == nil && !slices.ContainsFunc(history, func(v memproxy.Version) bool { return v.Decision == m.Stamp.ID })
 }
 
-func (g *Gate) examiner(a *Admission) *Examiner {
+func examinerOf(g *Gate, a *Admission) *Examiner {
 	return &Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
 }
-
-func (ret *answer) examiner() *Examiner { return ret.g.examiner(ret.Admission) }
 
 // inspectTarget names in the record what speaks against the targets as they stand
 // upstream: what was changed behind the proxy is about to be replaced or
@@ -122,10 +120,10 @@ func inspectTarget(ctx context.Context, r *run, target string) {
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
 		return
 	}
-	e := r.g.examiner(r.Admission)
+	e := examinerOf(r.g, r.Admission)
 	code, detail := e.Examine(ctx, &row, &m)
 	if m.Missing {
-		code, detail = r.g.missing(ctx, e, row.ID)
+		code, detail, _ = e.Absent(ctx, row.ID) // after an error nothing is known
 	}
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
@@ -133,24 +131,18 @@ func inspectTarget(ctx context.Context, r *run, target string) {
 	r.verdict.note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// missing is Absent where an error means that nothing is known.
-func (g *Gate) missing(ctx context.Context, e *Examiner, id string) (memproxy.ReasonCode, string) {
-	code, detail, _ := e.Absent(ctx, id)
-	return code, detail
-}
-
-// lost names a memory that was asked for by its id and that the backend says it
+// nameMissing names a memory that was asked for by its id and that the backend says it
 // has not, though nobody deleted it through the proxy.
 func nameMissing(ctx context.Context, ret *answer) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !ret.answersItself(loc, ret.op.Targets) {
+	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, loc, ret.op.Targets) {
 		return
 	}
 	row, known := ret.owners[ret.op.Targets[0]] // whose it is was ruled on
 	if !known {
 		return
 	}
-	code, detail := ret.g.missing(ctx, ret.examiner(), row.ID)
+	code, detail, _ := examinerOf(ret.g, ret.Admission).Absent(ctx, row.ID)
 	if code == "" {
 		return
 	}

@@ -50,7 +50,7 @@ func examine(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
 	}
-	e := ret.examiner()
+	e := examinerOf(ret.g, ret.Admission)
 	for i := range ret.items {
 		it := &ret.items[i]
 		if it.Drop || it.Missing || it.ID == "" {
@@ -110,7 +110,7 @@ func unrated(ret *answer) {
 // from the caller. It is asked only where an answer shows such a thing.
 func compilations(ctx context.Context, ret *answer) error {
 	if slices.ContainsFunc(ret.items, func(it item) bool { return it.Compiled && !it.Drop }) {
-		ret.hiding = ret.call.Wishes.MinTrust > 0 || ret.hides(ctx, ret.g)
+		ret.hiding = ret.call.Wishes.MinTrust > 0 || hides(ctx, ret.g, ret.Admission)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func apart(ctx context.Context, r *run) {
 		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
 		})
-	case r.hides(ctx, r.g):
+	case hides(ctx, r.g, r.Admission):
 		r.verdict.refuse(StatusForbidden, memproxy.Reason{
 			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
 		})
@@ -32,7 +32,7 @@ func apart(ctx context.Context, r *run) {
 // hides reports whether something that the backend makes of the memories that
 // the operation names could hold one that the caller is not shown, or not as
 // it is. A memory of a user that the operation leaves out is not in it.
-func (a *Admission) hides(ctx context.Context, g *Gate) bool {
+func hides(ctx context.Context, g *Gate, a *Admission) bool {
 	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
 	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
 		states = append(states, memproxy.StatePending)
@@ -53,7 +53,7 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 		if err != nil {
 			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
 		}
-		if len(list) == lookedThrough || a.concerned(ctx, g, f.State, list) {
+		if len(list) == lookedThrough || concerned(ctx, g, a, f.State, list) {
 			return true
 		}
 	}
@@ -63,11 +63,11 @@ func (a *Admission) hides(ctx context.Context, g *Gate) bool {
 // concerned reports whether one of the memories may be among those that the
 // operation reads: it was not deleted, and is not known to be another user's,
 // nor to wait for review and be the caller's own.
-func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.MemoryState, list []memproxy.Status) bool {
+func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
 	var keys []memproxy.MemoryKey
 	for i := range list {
 		// What the backend lacks is in nothing that it makes.
-		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !a.came(&list[i]) {
+		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !came(a, &list[i]) {
 			keys = append(keys, list[i].MemoryKey)
 		}
 	}
@@ -84,7 +84,7 @@ func (a *Admission) concerned(ctx context.Context, g *Gate, state memproxy.Memor
 		if own := rec.Owned() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
 			continue
 		}
-		if !rec.Owned() || !row.Deleted && !a.leavesOut(row.Scope.User) {
+		if !rec.Owned() || !row.Deleted && !leavesOut(a, row.Scope.User) {
 			return true
 		}
 	}
@@ -96,7 +96,7 @@ const cameBy = 10 * time.Minute
 
 // came reports whether what was foreseen of a write has come to be, and is
 // listed itself, or never will.
-func (a *Admission) came(st *memproxy.Status) bool {
+func came(a *Admission, st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
 	}
@@ -104,7 +104,7 @@ func (a *Admission) came(st *memproxy.Status) bool {
 }
 
 // leavesOut reports whether the operation is narrowed to other users.
-func (a *Admission) leavesOut(user string) bool {
+func leavesOut(a *Admission, user string) bool {
 	if user == "" {
 		return false
 	}

@@ -22,12 +22,12 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
 			continue
 		}
-		c, ordinary := ret.foreseen(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
 		if ordinary {
 			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(m.ID))
 		}
 		if ret.aside != "" && !ret.confirmed {
-			c.Findings, c.Text = ret.spansIn(m), memproxy.TextSHA256(m.Text)
+			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		} else {
 			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), textHash(m.Text)
 		}
@@ -45,7 +45,7 @@ func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
-	c, ordinary := ret.foreseen(memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})
+	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})
 	if ordinary {
 		return nil
 	}

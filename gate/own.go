@@ -159,7 +159,7 @@ func locate(ctx context.Context, r *run) error {
 		})
 		return nil
 	}
-	if len(ask) == 0 || r.answersItself(loc, ask) {
+	if len(ask) == 0 || answersItself(r.Admission, loc, ask) {
 		return nil
 	}
 	return fetchTargets(ctx, r, loc, ask)
@@ -176,7 +176,7 @@ func needsImage(r *run) bool {
 
 // answersItself reports whether the call is itself the request that locates
 // its target: then its own answer is judged in Return, instead of asking twice.
-func (a *Admission) answersItself(loc Locator, ask []string) bool {
+func answersItself(a *Admission, loc Locator, ask []string) bool {
 	if len(ask) != 1 || !safe(a.call.Request.Method) {
 		return false
 	}
@@ -280,7 +280,7 @@ func judgeTargets(ctx context.Context, r *run) {
 
 func selfAnswered(r *run, id string) bool {
 	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || !r.answersItself(loc, []string{id}) {
+	if !ok || !answersItself(r.Admission, loc, []string{id}) {
 		return false
 	}
 	_, reads := r.call.Backend.Adapter.(Reader)

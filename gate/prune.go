@@ -54,14 +54,14 @@ type leftovers struct {
 // claims. It comes before every other filter, none of which knows these members.
 func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if ret.single {
-		ret.reply.Body = ret.g.pruneEvent(ctx, ret.Admission, ret.reply.Body)
+		ret.reply.Body = pruneEvent(ctx, ret.g, ret.Admission, ret.reply.Body)
 		return false, nil
 	}
-	ret.reply, err = ret.g.prune(ctx, ret.Admission, ret.reply)
+	ret.reply, err = prune(ctx, ret.g, ret.Admission, ret.reply)
 	return false, err
 }
 
-func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
+func prune(ctx context.Context, g *Gate, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
 	pruner, ok := a.call.Backend.Adapter.(Pruner)
 	if !ok || !a.Inspect {
 		return reply, nil
@@ -70,12 +70,12 @@ func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (m
 	pass := a.rules.Unclaimed == UnclaimedPass
 	switch {
 	case err != nil && pass:
-		g.left(ctx, a, memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}})
+		countUnclaimed(ctx, g, a, memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}})
 		return reply, nil
 	case err != nil:
 		return reply, err
 	}
-	g.left(ctx, a, p)
+	countUnclaimed(ctx, g, a, p)
 	a.leftovers.unreadable += p.Unreadable
 	switch {
 	case pass && p.Unreadable > 0:
@@ -92,8 +92,8 @@ func (g *Gate) prune(ctx context.Context, a *Admission, reply memproxy.Reply) (m
 	return reply, nil
 }
 
-// left counts what was left out, or would have been, of a call's answers.
-func (g *Gate) left(ctx context.Context, a *Admission, p memproxy.Pruned) {
+// countUnclaimed counts what was left out, or would have been, of a call's answers.
+func countUnclaimed(ctx context.Context, g *Gate, a *Admission, p memproxy.Pruned) {
 	if p.Unclaimed == 0 {
 		return
 	}
@@ -107,13 +107,13 @@ func (g *Gate) left(ctx context.Context, a *Admission, p memproxy.Pruned) {
 }
 
 // pruneEvent prunes one event of a stream; it may be nothing then.
-func (g *Gate) pruneEvent(ctx context.Context, a *Admission, event []byte) []byte {
+func pruneEvent(ctx context.Context, g *Gate, a *Admission, event []byte) []byte {
 	pruner, ok := a.call.Backend.Adapter.(Pruner)
 	if !ok {
 		return event
 	}
 	p := pruner.PruneEvent(a.call.Route, event)
-	g.left(ctx, a, p)
+	countUnclaimed(ctx, g, a, p)
 	if a.rules.Unclaimed == UnclaimedPass {
 		return event
 	}

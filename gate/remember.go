@@ -39,7 +39,7 @@ func (ret *effects) remember(ctx context.Context) {
 	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
 		ret.rules.Screener.Wrote(ret.screening())
 	}
-	ret.g.settle(ctx, ret.Admission)
+	settleChange(ctx, ret.g, ret.Admission)
 	ret.settleBill(ctx)
 	switch ret.op.Kind {
 	case memproxy.Learn:
@@ -308,7 +308,7 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
 	s := *m.Stamp
 	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) || ret.examiner().anothers(ctx, nil, m) {
+	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).anothers(ctx, nil, m) {
 		return
 	}
 	row := memproxy.Ownership{

@@ -28,8 +28,8 @@ func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []mempro
 	g.outcome(ctx, ret)
 }
 
-// follow makes the side requests of a tool call.
-func (g *Gate) follow(ctx context.Context, a *Admission) error {
+// followEdits makes the side requests of a tool call.
+func followEdits(ctx context.Context, g *Gate, a *Admission) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.FetchTimeout)
 	defer cancel()
 	for {
@@ -59,19 +59,19 @@ func unfollowed(r *run) bool {
 // agent's place. It is history, not permission: where the backend cannot be asked,
 // the log says so.
 func precede(ctx context.Context, r *run) error {
-	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && r.g.follow(ctx, r.Admission) != nil {
+	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && followEdits(ctx, r.g, r.Admission) != nil {
 		r.edits = nil
 	}
 	return nil
 }
 
-// succeed keeps what the call made.
-func (g *Gate) succeed(ctx context.Context, a *Admission, answer []byte) {
+// keepEdits keeps what the call made.
+func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 	if err := a.edits.Whole(answer); err != nil {
 		g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	_ = g.follow(ctx, a) // what needed no asking is known; the rest is in the log
+	_ = followEdits(ctx, g, a) // what needed no asking is known; the rest is in the log
 	for _, e := range a.edits.Made() {
 		g.Agents().Changed(ctx, a, e.Memories)
 	}

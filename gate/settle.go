@@ -277,7 +277,7 @@ func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus b
 // be passed on.
 func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply memproxy.Reply) (memproxy.Reply, error) {
 	a := &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}
-	reply, err := g.prune(ctx, a, reply)
+	reply, err := prune(ctx, g, a, reply)
 	if names := g.unreported(b.Name+" "+rt.ID, a.leftovers.names); len(names) > 0 {
 		g.opt.Log.WarnContext(ctx, "members of a public answer that no row claims", "backend", b.Name, "route", rt.ID, "names", names,
 			"passed", a.rules.Unclaimed == UnclaimedPass)

@@ -188,7 +188,7 @@ func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool
 // Event filters one event of a stream. What comes back is to be sent on; it may
 // be nothing, as it is of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
-	if !g.traced(ctx, a, event) {
+	if !traced(ctx, g, a, event) {
 		return nil
 	}
 	if !a.Inspect {
@@ -199,7 +199,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
 	defer func() { a.leftovers.filtered += ret.filtered }()
 	if refused, err := ret.through(ctx, asSent); err != nil || refused {
-		return g.lost(ctx, a, err)
+		return lostEvent(ctx, g, a, err)
 	}
 	if event = ret.reply.Body; len(event) == 0 {
 		return nil
@@ -210,7 +210,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	}
 	ret.reply.Body = data
 	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
-		return g.lost(ctx, a, err)
+		return lostEvent(ctx, g, a, err)
 	}
 	if bytes.Equal(ret.reply.Body, data) {
 		return event
@@ -222,8 +222,8 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 // it clients take the stream for one that broke off.
 const endOfStream = "[DONE]"
 
-// lost is what is sent in the place of an event that no filter lets through.
-func (g *Gate) lost(ctx context.Context, a *Admission, err error) []byte {
+// lostEvent is what is sent in the place of an event that no filter lets through.
+func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
 	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
 	return nil
 }
@@ -260,7 +260,7 @@ func withData(event, data []byte) []byte {
 // whatever there is. It is answered as one that does not exist. It reports
 // whether the reply is to be sent.
 func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
-	if q, found := a.anywhere(); !found || q.Starts {
+	if q, found := anywhere(a); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
 	ret := &answer{Admission: a, g: g.Gate}
@@ -272,7 +272,7 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 
 // anywhere is the stream that the backend would look for everywhere; none where
 // it is not enforced whose that is, or where the caller may see everybody's.
-func (a *Admission) anywhere() (memproxy.Resumption, bool) {
+func anywhere(a *Admission) (memproxy.Resumption, bool) {
 	chainer, ok := a.call.Backend.Adapter.(Chainer)
 	if !ok || !a.enforced() || a.alone() && a.unlimited() {
 		return memproxy.Resumption{}, false
@@ -296,10 +296,10 @@ const maxSources = 64
 // traced reports whether an event may be passed on: it is of a run that the
 // caller may see, where the backend may have found another's. An event that
 // names no run is part of the one before it.
-func (g *Gate) traced(ctx context.Context, a *Admission, event []byte) bool {
+func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
 	s := &a.sources
 	if !s.asked {
-		_, s.anywhere = a.anywhere()
+		_, s.anywhere = anywhere(a)
 		s.asked, s.seen = true, map[string]bool{}
 	}
 	if !s.anywhere {
@@ -312,7 +312,7 @@ func (g *Gate) traced(ctx context.Context, a *Admission, event []byte) bool {
 	if run != "" {
 		ok, known := s.seen[run]
 		if !known && len(s.seen) < maxSources {
-			ok = g.reaches(ctx, a, run)
+			ok = reaches(ctx, g, a, run)
 			s.seen[run] = ok
 		}
 		s.last = ok
@@ -325,7 +325,7 @@ func (g *Gate) traced(ctx context.Context, a *Admission, event []byte) bool {
 
 // reaches asks whether the caller may see an object. What cannot be found out
 // is out of reach.
-func (g *Gate) reaches(ctx context.Context, a *Admission, id string) bool {
+func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	loc, ok := a.call.Backend.Adapter.(Locator)
 	if !ok || a.call.Backend.Fetch == nil {
 		return false

@@ -23,8 +23,7 @@ var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter": 38,
 		"adapters/mem0.Adapter":  27,
-		"gate.Admission":         31,
-		"gate.Gate":              45,
+		"gate.Gate":              31,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,
