@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -155,7 +156,7 @@ func stopped(r *run) bool {
 // it was charged.
 func failed(ctx context.Context, r *run, s *step) {
 	if !r.dry() {
-		r.g.release(ctx, r.Admission)
+		r.g.accounts.release(ctx, r.Admission)
 	}
 	if r.decided {
 		unwritten(ctx, r, s.broken, "what goes with this request could not be noted")
@@ -203,7 +204,7 @@ func (r *run) settle() {
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
 	}
-	d.Notes = append(r.verdict.notes, boundReasons(r.verdict.shadow)...)
+	d.Notes = append(r.verdict.notes, boundNoted(r.verdict.shadow, 0)...)
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
@@ -244,14 +245,14 @@ func record(ctx context.Context, r *run) error {
 		g.opt.Log.ErrorContext(ctx, "audit record not written", "decision", r.Decision.ID, "error", err)
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
-			g.release(ctx, r.Admission)
+			g.accounts.release(ctx, r.Admission)
 			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
 			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"}}
 			r.Decision.Notes = nil
 			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
 		}
 	}
-	g.budgetEvents(ctx, r)
+	g.accounts.budgetEvents(ctx, r.Admission)
 	g.opt.Meter.Decided(ctx, &r.event)
 	if r.Decision.Verdict == memproxy.Hold {
 		g.opt.Steps.At(memproxy.StepHoldRecorded)
@@ -295,6 +296,27 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	if r.Decision.Verdict == memproxy.Deny {
 		boundRefusal(&ev)
 	}
+	return ev
+}
+
+// notes put into the audit log what follows a decision that is on record.
+type notes struct {
+	recorder Recorder
+	log      *slog.Logger
+}
+
+func (n *notes) add(ctx context.Context, ev memproxy.Event) {
+	if err := n.recorder.Note(ev); err != nil {
+		n.log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
+	}
+}
+
+// following is an event that follows a decision's: it does not repeat what was
+// decided on.
+func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
+	ev := *decision
+	ev.Type, ev.Time = t, at
+	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
 	return ev
 }
 

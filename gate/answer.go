@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -94,7 +95,7 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	if a.enforced() && status >= 400 && status < 500 {
-		g.release(ctx, a)
+		g.accounts.release(ctx, a)
 	}
 	g.outcome(ctx, ret)
 }
@@ -311,15 +312,11 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	ret.Memories = ret.shown
 	ret.tellUnclaimed(ctx)
 	ret.tellKept(ctx)
-	ev := ret.event
-	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
+	ev := following(&ret.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Status, ev.Memories, ev.Filtered, ev.Cancelled = ret.status, ret.shown, ret.filtered, ret.ended.Cancelled()
 	ev.Ended = ret.ended
 	ev.Reasons = ret.decisive()
-	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
-	if err := g.opt.Recorder.Note(ev); err != nil {
-		g.opt.Log.ErrorContext(ctx, "audit outcome lost", "decision", ret.Decision.ID, "error", err)
-	}
+	g.notes.add(ctx, ev)
 }
 
 // maxHeaders bounds the names of headers that are remembered as reported.
@@ -338,7 +335,7 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 		return pass
 	}
 	g.opt.Meter.Unclaimed(ctx, backend, len(names))
-	if fresh := g.unreported(backend, names); len(fresh) > 0 {
+	if fresh := g.reported.fresh(backend, names); len(fresh) > 0 {
 		what := "left out"
 		if pass {
 			what = "passed on"
@@ -348,20 +345,27 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 	return pass
 }
 
-// unreported are the names that were not named before. Those that do not look
-// like a header's, or are too many, are only counted.
-func (g *Gate) unreported(backend string, names []string) []string {
-	g.headers.Lock()
-	defer g.headers.Unlock()
-	if g.headers.told == nil {
-		g.headers.told = map[string]bool{}
+// reported are the names of headers and members of answers that are in the log, by
+// where they are from.
+type reported struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// fresh are the names that were not reported before. Those that do not look like a
+// header's, or are too many, are only counted.
+func (r *reported) fresh(from string, names []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil {
+		r.names = map[string]bool{}
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		key := backend + " " + name
-		if len(name) > 64 || g.headers.told[key] || len(g.headers.told) >= maxHeaders {
+		key := from + " " + name
+		if len(name) > 64 || r.names[key] || len(r.names) >= maxHeaders {
 			return true
 		}
-		g.headers.told[key] = true
+		r.names[key] = true
 		return false
 	})
 }

@@ -156,11 +156,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 
 // letThrough notes that a run goes on although its calls are not ruled on.
 func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
-	ev := a.event
-	ev.Type, ev.Time = memproxy.EventOutcome, g.opt.Clock()
+	ev := following(&a.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
-	ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
-	if err := g.opt.Recorder.Note(ev); err != nil {
-		g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
-	}
+	g.notes.add(ctx, ev)
 }

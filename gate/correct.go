@@ -29,13 +29,10 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 		if corrects && !w.Own {
 			c := correction(a, w, right(a))
 			e.Corrections = append(e.Corrections, c)
-			ev := a.event
-			ev.Type, ev.Time, ev.Targets = memproxy.EventCrossCorrection, g.opt.Clock(), []string{c.ID}
+			ev := following(&a.event, memproxy.EventCrossCorrection, g.opt.Clock())
+			ev.Targets, ev.Fields = []string{c.ID}, nil
 			ev.Detail = "written by " + c.Author + ", corrected by " + c.Corrector + ": " + c.Reason
-			ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts, ev.Fields = nil, "", nil, nil, nil
-			if err := g.opt.Recorder.Note(ev); err != nil {
-				g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", a.Decision.ID, "error", err)
-			}
+			g.notes.add(ctx, ev)
 		}
 		if w.text != "" && w.row.Confidence > 0 && w.row.Confidence < a.rules.Ceilings.Ceiling(w.row.Trust, "") {
 			e.Retractions = append(e.Retractions, memproxy.Retraction{

@@ -2,5 +2,5 @@ package gate
 
 // Unreported exports which names of headers are still to be named in the log.
 func Unreported(g *Gate, backend string, names ...string) []string {
-	return g.unreported(backend, names)
+	return g.reported.fresh(backend, names)
 }

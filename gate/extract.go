@@ -194,7 +194,7 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 // nothing more to come of it.
 func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
-		return g.counted(ctx, a, counter, reply)
+		return g.accounts.counted(ctx, a, counter, reply)
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
 	if !ok || !ok2xx(reply.Status) {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -107,11 +106,10 @@ type Gate struct {
 
 	rejected rejections
 	order    order
+	notes    notes
+	accounts accounts
 
-	headers struct {
-		sync.Mutex
-		told map[string]bool // headers of answers, by backend, that were named
-	}
+	reported reported
 }
 
 // New returns a gate that rules by rules until Use replaces them.
@@ -144,7 +142,8 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: newReaders(opt.Clock)}
+	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: newReaders(opt.Clock), notes: notes{opt.Recorder, opt.Log}}
+	g.accounts = accounts{opt.Budget, g.notes, opt.Clock, opt.RecordTimeout, opt.Log}
 	if g.rejected.limit = opt.Rejections; opt.Rejections == 0 {
 		g.rejected.limit = DefaultRejections
 	}

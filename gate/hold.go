@@ -27,8 +27,7 @@ func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 func unqueued(ctx context.Context, r *run, why memproxy.Reason) {
 	d := &r.Decision
 	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
-	reply := r.call.Backend.Adapter.Refuse(r.call.Request, d.Shown())
-	r.Reply = &reply
+	_ = answerRefused(ctx, r) // which cannot fail
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
 }
 
@@ -46,7 +45,7 @@ func hold(ctx context.Context, r *run) error {
 	as := r
 	if inside(r) {
 		if as = direct(r); as == nil {
-			g.release(ctx, r.Admission)
+			g.accounts.release(ctx, r.Admission)
 			return nil
 		}
 	}
@@ -55,11 +54,11 @@ func hold(ctx context.Context, r *run) error {
 	held, content := toKeep(as)
 	switch err, no := g.opt.Keeper.Keep(kctx, held, content), (*memproxy.HoldsFull)(nil); {
 	case errors.As(err, &no):
-		g.release(ctx, r.Admission)
+		g.accounts.release(ctx, r.Admission)
 		full(ctx, r, no)
 		return nil
 	case errors.Is(err, memproxy.ErrNoReviewer):
-		g.release(ctx, r.Admission)
+		g.accounts.release(ctx, r.Admission)
 		r.Decision.Status = StatusForbidden
 		unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
 		return nil

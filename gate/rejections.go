@@ -140,14 +140,11 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 	for _, s := range sums {
 		detail := fmt.Sprintf("%d more rejections of %s since %s", s.n, s.peer, s.since.UTC().Format(time.RFC3339))
-		ev := memproxy.Event{
+		g.notes.add(ctx, memproxy.Event{
 			Type: memproxy.EventRejections, Time: g.opt.Clock(), Policy: g.rules.Load().Version,
 			Verdict: memproxy.Deny, Would: memproxy.Deny, Items: s.n, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
-		}
-		if err := g.opt.Recorder.Note(ev); err != nil {
-			g.opt.Log.ErrorContext(ctx, "audit note lost", "type", string(ev.Type), "error", err)
-		}
+		})
 		g.opt.Log.WarnContext(ctx, "rejections were not recorded one by one", "address", s.peer, "count", s.n, "since", s.since)
 	}
 }

@@ -27,7 +27,7 @@ func (ret *effects) remember(ctx context.Context) {
 		return
 	}
 	if ret.status >= 400 && ret.status < 500 {
-		ret.g.release(ctx, ret.Admission) // the backend refused: nothing was written
+		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
 		return
 	}
 	if !ok2xx(ret.status) {
@@ -128,7 +128,7 @@ func (ret *effects) learned(ctx context.Context) {
 		}
 		ret.put(row)
 	}
-	ret.g.repay(ctx, ret.Admission, gone)
+	ret.g.accounts.repay(ctx, ret.Admission, gone)
 	for _, id := range ret.reading.Events {
 		ret.put(ret.row(memproxy.TargetEvent, id))
 	}
@@ -206,7 +206,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not noted in the ledger", "decision", ret.Decision.ID, "error", err)
 		}
 		for _, who := range gone {
-			ret.g.lower(ctx, ret.Admission, who)
+			ret.g.accounts.lower(ctx, ret.Admission, who)
 		}
 	}
 	var gone []memproxy.Ownership
@@ -219,7 +219,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 		row.Deleted = true
 		ret.put(row)
 	}
-	ret.g.repay(ctx, ret.Admission, gone)
+	ret.g.accounts.repay(ctx, ret.Admission, gone)
 	ret.shown = ret.op.Targets
 }
 
@@ -269,7 +269,7 @@ func bind(ctx context.Context, r *run) error {
 	defer cancel()
 	bound, err := r.g.opt.Ledger.Bind(ctx, rows...)
 	if err != nil {
-		r.g.release(ctx, r.Admission)
+		r.g.accounts.release(ctx, r.Admission)
 		return err
 	}
 	for _, row := range bound {
@@ -278,7 +278,7 @@ func bind(ctx context.Context, r *run) error {
 		}
 	}
 	if r.verdict.worst.Stops() {
-		r.g.release(ctx, r.Admission)
+		r.g.accounts.release(ctx, r.Admission)
 	}
 	return nil
 }

@@ -203,11 +203,8 @@ func trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// boundReasons cuts sorted reasons down to a handful: the first of each code,
-// with a count of the rest.
-func boundReasons(rs []memproxy.Reason) []memproxy.Reason { return boundNoted(rs, 0) }
-
-// boundNoted is boundReasons for reasons that stand behind so many others.
+// boundNoted cuts sorted reasons down to a handful, behind so many others: the first
+// of each code, with a count of the rest.
 func boundNoted(rs []memproxy.Reason, before int) []memproxy.Reason {
 	most := max(1, maxReasons-before)
 	out := rs[:0:0]

@@ -155,13 +155,10 @@ func reject(ctx context.Context, r *run) error {
 	for _, s := range locked {
 		id := memproxy.InertID(s.ID)
 		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", id, "principal", a.Principal.ID, "until", s.Until)
-		ev := a.event
-		ev.Type, ev.Time, ev.Detail = memproxy.EventLock, g.opt.Clock(), id+" is locked until "+s.Until.UTC().Format(time.RFC3339)
+		ev := following(&a.event, memproxy.EventLock, g.opt.Clock())
+		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
 		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
-		ev.Budget, ev.ContentSHA256, ev.Findings, ev.Facts = nil, "", nil, nil
-		if err := g.opt.Recorder.Note(ev); err != nil {
-			g.opt.Log.ErrorContext(ctx, "audit note lost", "decision", d.ID, "error", err)
-		}
+		g.notes.add(ctx, ev)
 	}
 	return nil
 }

@@ -265,7 +265,7 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 	}
 	ret := &answer{Admission: a, g: g.Gate}
 	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name")
-	g.release(ctx, a)
+	g.accounts.release(ctx, a)
 	g.outcome(ctx, ret)
 	return ret.reply, true
 }

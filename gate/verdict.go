@@ -96,7 +96,7 @@ func (v *verdict) decisive() (reasons, notes []memproxy.Reason) {
 	sortReasons(led)
 	sortReasons(lesser)
 	sortReasons(v.notes)
-	led = boundReasons(led)
+	led = boundNoted(led, 0)
 	reasons = append(led, boundNoted(lesser, len(led))...)
 	return reasons, boundNoted(v.notes, len(reasons))
 }

@@ -23,7 +23,6 @@ var (
 	manyMethods = map[string]int{
 		"adapters/letta.Adapter": 38,
 		"adapters/mem0.Adapter":  27,
-		"gate.Gate":              31,
 	}
 	manyFiles = map[string]int{
 		"gate":   40,
