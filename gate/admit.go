@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -204,7 +205,7 @@ func (r *run) settle() {
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
 	}
-	d.Notes = append(r.verdict.notes, boundNoted(r.verdict.shadow, 0)...)
+	d.Notes = append(r.verdict.notes, limits.Reasons(r.verdict.shadow, 0)...)
 	if d.Verdict.Stops() && d.Status == 0 {
 		d.Status = StatusForbidden
 	}
@@ -294,7 +295,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 		}
 	}
 	if r.Decision.Verdict == memproxy.Deny {
-		boundRefusal(&ev)
+		limits.Refusal(&ev)
 	}
 	return ev
 }

@@ -43,7 +43,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 		r.words = append(r.words, wordOf(r, target))
 	}
 	if err := recorded(ctx, r.Admission, r.lookups(), r.words); err != nil {
-		unknownAuthors(ctx, r, err)
+		ledgerFailed(ctx, r, err, noAuthors)
 	}
 }
 
@@ -89,7 +89,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 		return
 	}
 	if err := loadOwners(ctx, r, targets); err != nil {
-		unknownAuthors(ctx, r, err)
+		ledgerFailed(ctx, r, err, noAuthors)
 		return
 	}
 	if op.Kind == memproxy.Correct { // what is let go of may be anybody's
@@ -109,7 +109,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 		recognise(ctx, r)
 	}
 	if r.blind {
-		unknownAuthors(ctx, r, errBlind)
+		ledgerFailed(ctx, r, errBlind, noAuthors)
 		return
 	}
 	loadAuthors(ctx, r, targets)
@@ -118,10 +118,13 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 // errBlind says that the ledger did not know the owner by the name either.
 var errBlind = errors.New("gate: the ledger did not answer")
 
-// unknownAuthors refuses a change of words whose authors cannot be looked up.
-func unknownAuthors(ctx context.Context, r *run, err error) {
+// noAuthors says that a change is refused because nobody knows whose texts it changes.
+const noAuthors = "who wrote the memory cannot be looked up"
+
+// ledgerFailed refuses what the ledger had to be asked about.
+func ledgerFailed(ctx context.Context, r *run, err error, detail string) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "who wrote the memory cannot be looked up"})
+	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
 }
 
 // recorded adds what the ledger has recorded about words: how well their source is

@@ -84,9 +84,7 @@ func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bo
 	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
 		return false
 	}
-	s := *c.Stamp
-	s.Tenant = a.Principal.Tenant
-	return g.opt.Signer.Verify(s)
+	return signedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
 }
 
 // admitted reports whether a memory was admitted with a text. Where the ledger does

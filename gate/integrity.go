@@ -69,14 +69,14 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 // Row is what the ledger knows, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	if m.Stamp != nil {
-		s := *m.Stamp
-		if s.Tenant = e.Tenant; row != nil {
-			s.Tenant = row.Scope.Tenant
+		tenant := e.Tenant
+		if row != nil {
+			tenant = row.Scope.Tenant
 		}
-		if !e.Signer.Verify(s) {
+		if !signedFor(e.Signer, tenant, *m.Stamp) {
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
 		}
-		if (row == nil || s.ID != row.Decision) && e.anothers(ctx, row, m) {
+		if (row == nil || m.Stamp.ID != row.Decision) && e.anothers(ctx, row, m) {
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		}
 		if m.Stamp.Metadata != "" {
@@ -152,9 +152,12 @@ func nameMissing(ctx context.Context, ret *answer) {
 
 // signed reports whether a stamp is this installation's, for the caller's tenant.
 func (ret *answer) signed(stamp *memproxy.Stamp) bool {
-	s := *stamp
-	s.Tenant = ret.Principal.Tenant
-	return ret.g.opt.Signer.Verify(s)
+	return signedFor(ret.g.opt.Signer, ret.Principal.Tenant, *stamp)
+}
+
+func signedFor(signer Signer, tenant string, s memproxy.Stamp) bool {
+	s.Tenant = tenant
+	return signer.Verify(s)
 }
 
 const (

@@ -234,10 +234,7 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	t := a.call.Backend.Tenant
 	return viewer{known: known, call: a, View: access.View{
 		Principal: &a.Principal, Unattributed: a.rules.Unattributed, Rows: known.owner, Declared: t != "" && t == a.Principal.Tenant,
-		Signed: func(s memproxy.Stamp) bool {
-			s.Tenant = a.Principal.Tenant
-			return signer.Verify(s)
-		},
+		Signed: func(s memproxy.Stamp) bool { return signedFor(signer, a.Principal.Tenant, s) },
 	}}
 }
 

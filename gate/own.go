@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 )
 
 // own finds out whose the targets are and refuses those that the principal
@@ -24,8 +25,7 @@ func own(ctx context.Context, r *run) error {
 	}
 	if err := loadOwners(ctx, r, op.Targets); err != nil {
 		if op.Kind != memproxy.Recall {
-			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "the owner of the memory cannot be looked up"})
+			ledgerFailed(ctx, r, err, "the owner of the memory cannot be looked up")
 			return nil
 		}
 		r.blind = true
@@ -152,10 +152,10 @@ func locate(ctx context.Context, r *run) error {
 			ask = append(ask, id)
 		}
 	}
-	if unknown > maxUnknown {
+	if unknown > limits.MaxUnknown {
 		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
-			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
+			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
 		})
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/limits"
 )
 
 // Bounds of rejections: of requests that are refused because nobody stands
@@ -163,7 +164,7 @@ func floods(r *run) bool {
 	known := d.Status != StatusUnauthorized
 	peer := peerOf(r.call)
 	if known {
-		peer = clip(r.Principal.Account(), maxShownName) + " at " + peer
+		peer = limits.Clip(r.Principal.Account(), limits.MaxShownName) + " at " + peer
 	}
 	over, until := r.g.rejected.note(peer, known, r.begun)
 	if !over {
@@ -186,5 +187,5 @@ func peerOf(c *Call) string {
 	if c.Peer == "" {
 		return "unknown address"
 	}
-	return strings.ToValidUTF8(clip(c.Peer, 64), "")
+	return strings.ToValidUTF8(limits.Clip(c.Peer, 64), "")
 }

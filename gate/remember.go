@@ -110,15 +110,16 @@ func (ret *effects) learned(ctx context.Context) {
 			continue
 		}
 		ret.shown = append(ret.shown, m.ID)
-		row, known := touched[m.ID]
+		row := touched.owner(memproxy.TargetMemory, m.ID)
 		switch {
-		case m.Event == eventAdd, m.Event == "" && !known:
-			row = ret.row(memproxy.TargetMemory, m.ID)
+		case m.Event == eventAdd, m.Event == "" && row == nil:
+			made := ret.row(memproxy.TargetMemory, m.ID)
+			row = &made
 			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent is the agent's
-		case !known:
+		case row == nil:
 			continue // unattributed it stays
 		case m.Event == eventDelete:
-			gone = append(gone, row)
+			gone = append(gone, *row)
 			row.Deleted = true
 		default:
 			row.Decision = ret.Decision.ID
@@ -126,7 +127,7 @@ func (ret *effects) learned(ctx context.Context) {
 		if m.Event != eventDelete {
 			row.SHA256 = textHash(m.Text)
 		}
-		ret.put(row)
+		ret.put(*row)
 	}
 	ret.g.accounts.repay(ctx, ret.Admission, gone)
 	for _, id := range ret.reading.Events {
@@ -142,29 +143,20 @@ const (
 	eventNone   = "NONE"
 )
 
-// touched are the known owners of memories that an add's answer names and did
-// not create.
-func (ret *effects) touched(ctx context.Context) map[string]memproxy.Ownership {
-	var ids []string
-	for i := range ret.reading.Memories {
-		if m := &ret.reading.Memories[i]; m.ID != "" && m.Event != eventAdd && m.Event != eventNone {
-			ids = append(ids, m.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
+// touched looks up the owners of memories that an add's answer names and did not
+// create. Nil knows of none.
+func (ret *effects) touched(ctx context.Context) *lookups {
 	known := ret.lookups()
-	if err := known.need(ctx, known.keys(memproxy.TargetMemory, ids...)...); err != nil {
-		return nil
-	}
-	rows := make(map[string]memproxy.Ownership, len(ids))
-	for _, id := range ids {
-		if row := known.owner(memproxy.TargetMemory, id); row != nil {
-			rows[id] = *row
+	var keys []memproxy.MemoryKey
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.Event != eventAdd && m.Event != eventNone {
+			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
 		}
 	}
-	return rows
+	if err := known.need(ctx, keys...); err != nil {
+		return nil
+	}
+	return known
 }
 
 // corrected keeps the author and notes the new text's hash. The memory of

@@ -105,8 +105,7 @@ func refuseWithheld(ctx context.Context, r *run) {
 	}
 	known := r.lookups()
 	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
-		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "nobody can say how the memory stands"})
+		ledgerFailed(ctx, r, err, "nobody can say how the memory stands")
 		return
 	}
 	for _, id := range ids {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -127,19 +128,14 @@ func decode(_ context.Context, r *run) error {
 		return unknown(r)
 	}
 	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
-	var bad *memproxy.Malformed
-	if errors.As(err, &bad) {
-		r.verdict.malformed(bad)
-		return nil
-	}
 	if err != nil {
-		return err
+		return r.verdict.unreadable(err)
 	}
-	if much := tooMuch(op); much != "" {
+	if much := limits.TooMuch(op); much != "" {
 		r.verdict.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
-	if flaw := trimmed(op); flaw != nil {
+	if flaw := limits.Trimmed(op); flaw != nil {
 		r.verdict.malformed(flaw)
 		return nil
 	}
@@ -161,16 +157,11 @@ func passed(r *run) error {
 	if c.Known {
 		var err error
 		op, err = c.Backend.Adapter.Decode(c.Route, c.Request, nil)
-		var bad *memproxy.Malformed
-		if errors.As(err, &bad) {
-			r.verdict.malformed(bad)
-			return nil
-		}
 		if err != nil {
-			return err
+			return r.verdict.unreadable(err)
 		}
 	}
-	if flaw := trimmed(op); flaw != nil {
+	if flaw := limits.Trimmed(op); flaw != nil {
 		r.verdict.malformed(flaw)
 		return nil
 	}
@@ -289,13 +280,8 @@ func encode(_ context.Context, r *run) error {
 		op.Stamp, op.Seal = &stamp, r.seal
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
-	var bad *memproxy.Malformed
-	if errors.As(err, &bad) {
-		r.verdict.malformed(bad)
-		return nil
-	}
 	if err != nil {
-		return err
+		return r.verdict.unreadable(err)
 	}
 	r.Changed = query != r.call.Request.Query || !sameBytes(body, r.call.Body)
 	r.Body, r.Query = body, query
@@ -338,8 +324,7 @@ func clamp(ctx context.Context, r *run) error {
 		defer cancel()
 		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
-			r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "what the caller said before cannot be looked up"})
+			ledgerFailed(ctx, r, err, "what the caller said before cannot be looked up")
 			return nil
 		}
 		limit.Repeats(said.Confidence, said.Attestation, q.Attestation)

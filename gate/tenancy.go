@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 )
 
 // A Masker is an Adapter that can write other names in the place of those that
@@ -83,8 +84,7 @@ func tenancy(ctx context.Context, r *run) error {
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
 			return nil // what an answer shows is then held to what the caller's limits name
 		}
-		r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "whose the names of this request are cannot be looked up"})
+		ledgerFailed(ctx, r, err, "whose the names of this request are cannot be looked up")
 		return nil
 	}
 	names := namesOf(r)
@@ -212,10 +212,10 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	if len(some) == 0 {
 		return nil
 	}
-	if len(some) > maxUnknown {
+	if len(some) > limits.MaxUnknown {
 		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
-			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(maxUnknown) + " are asked about",
+			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
 		})
 		return nil
 	}

@@ -1,11 +1,13 @@
 package gate
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 )
 
 // verdict is what the steps have said of a call so far, as if everything were
@@ -66,6 +68,16 @@ func (v *verdict) malformed(m *memproxy.Malformed) {
 	v.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
+// unreadable refuses what cannot be read, and returns any other error.
+func (v *verdict) unreadable(err error) error {
+	var bad *memproxy.Malformed
+	if errors.As(err, &bad) {
+		v.malformed(bad)
+		return nil
+	}
+	return err
+}
+
 // missing refuses as if what is named did not exist.
 func (v *verdict) missing(pointer string) { v.refuse(StatusNotFound, access.Missing(pointer)) }
 
@@ -96,9 +108,9 @@ func (v *verdict) decisive() (reasons, notes []memproxy.Reason) {
 	sortReasons(led)
 	sortReasons(lesser)
 	sortReasons(v.notes)
-	led = boundNoted(led, 0)
-	reasons = append(led, boundNoted(lesser, len(led))...)
-	return reasons, boundNoted(v.notes, len(reasons))
+	led = limits.Reasons(led, 0)
+	reasons = append(led, limits.Reasons(lesser, len(led))...)
+	return reasons, limits.Reasons(v.notes, len(reasons))
 }
 
 // sortReasons puts reasons in the order in which they are recorded and shown.

@@ -1,0 +1,178 @@
+// Package limits bounds what one request may name, and what records, answers and log
+// lines repeat of it. It is pure.
+package limits
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Bounds of what one request may name. Ordinary clients stay far below: the
+// largest batch of the hosted Mem0 API has 1,000 memories.
+const (
+	maxTargets = 1000    // existing memories that an operation names
+	maxClaims  = 2048    // values of claims
+	maxRefs    = 8192    // places that name something
+	maxItems   = 1 << 15 // pieces of content
+	maxName    = 1024    // bytes of an id or a name
+	// MaxUnknown bounds the side requests for targets that the ledger does not
+	// know, of one request. For those that it knows to be there, maxTargets does.
+	MaxUnknown = 64
+)
+
+// Bounds of a decision in records, answers and log lines. An answer, its
+// record and its log line are together under 64 KiB, whatever was sent.
+const (
+	maxReasons     = 32
+	maxAlike       = 8   // reasons of one code
+	maxDetail      = 256 // bytes of a reason's detail, as encoded
+	maxPointer     = 160
+	maxRule        = 128
+	MaxShownName   = 256 // bytes of a name in the record of a refusal
+	maxShownNames  = 32  // names of one sort there
+	maxShownMethod = 32
+)
+
+// TooMuch says what an operation names too many of, or "".
+func TooMuch(op *memproxy.Operation) string {
+	values := 0
+	for i := range op.Claims {
+		values += max(1, len(op.Claims[i].Values))
+		for _, v := range op.Claims[i].Values {
+			if len(v) > maxName {
+				return "a name of more than " + strconv.Itoa(maxName) + " bytes"
+			}
+		}
+	}
+	for _, id := range op.Targets {
+		if len(id) > maxName {
+			return "an id of more than " + strconv.Itoa(maxName) + " bytes"
+		}
+	}
+	for _, n := range [...]struct {
+		have, most int
+		what       string
+	}{
+		{len(op.Targets), maxTargets, "memories"},
+		{values, maxClaims, "users, agents, apps and runs"},
+		{len(op.Refs), maxRefs, "references"},
+		{len(op.Items), maxItems, "pieces of content"},
+		{len(op.Keys), maxItems, "keys"},
+		{len(op.Hints) + len(op.Backdated) + len(op.Reserved) + len(op.Unclaimed), maxItems, "values that memproxy would change"},
+	} {
+		if n.have > n.most {
+			return strconv.Itoa(n.have) + " " + n.what + "; at most " + strconv.Itoa(n.most) + " are taken"
+		}
+	}
+	return ""
+}
+
+// Trimmed is where a claim names somebody in a way that backends cut down to
+// another name: with spaces, marks of invisible width or control characters at
+// an end. The Mem0 server takes such spaces off before it reads or stores, and
+// would find the owner whose name is left.
+func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
+	cut := func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
+	for i := range op.Claims {
+		c := &op.Claims[i]
+		for _, v := range c.Values {
+			if c.Op != memproxy.ClaimUnclear && strings.TrimFunc(v, cut) != v {
+				return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: c.Pointer, Detail: "a name begins or ends with a character that servers cut off"}
+			}
+		}
+	}
+	return nil
+}
+
+// Reasons cuts sorted reasons down to a handful, behind so many others: the first
+// of each code, with a count of the rest.
+func Reasons(rs []memproxy.Reason, before int) []memproxy.Reason {
+	most := max(1, maxReasons-before)
+	out := rs[:0:0]
+	for i := 0; i < len(rs); {
+		alike := 1
+		for i+alike < len(rs) && rs[i+alike].Code == rs[i].Code {
+			alike++
+		}
+		shown := min(alike, maxAlike)
+		for _, r := range rs[i : i+shown] {
+			out = append(out, memproxy.Reason{Code: r.Code, Rule: Clip(r.Rule, maxRule), Detail: Clip(r.Detail, maxDetail), Pointer: Clip(r.Pointer, maxPointer)})
+		}
+		more(out, alike-shown)
+		i += alike
+	}
+	if n := len(out) - most; n > 0 {
+		out = out[:most]
+		more(out, n)
+	}
+	return out
+}
+
+// more adds to the last of the reasons how many more there were.
+func more(rs []memproxy.Reason, n int) {
+	if n > 0 {
+		rs[len(rs)-1].Detail += " (and " + strconv.Itoa(n) + " more)"
+	}
+}
+
+// Refusal cuts down what the record of a refusal repeats of the request.
+// What is let through is recorded whole, within the bounds of requests.
+func Refusal(ev *memproxy.Event) {
+	ev.Method = Clip(ev.Method, maxShownMethod)
+	ev.Session = shown(ev.Session)
+	for _, s := range [...]*string{&ev.Scope.User, &ev.Scope.Agent, &ev.Scope.App, &ev.Scope.Run} {
+		*s = shown(*s)
+	}
+	ev.Targets = clipAll(ev.Targets)
+	ev.Fields = clipAll(ev.Fields)
+	if len(ev.Findings) > maxShownNames {
+		ev.Findings = ev.Findings[:maxShownNames]
+	}
+}
+
+func clipAll(all []string) []string {
+	some := all[:min(len(all), maxShownNames)]
+	var out []string
+	for _, s := range some {
+		out = append(out, shown(s))
+	}
+	if n := len(all) - len(some); n > 0 {
+		out = append(out, "and-"+strconv.Itoa(n)+"-more")
+	}
+	return out
+}
+
+// shown is a name in the record of a refusal: one that is too long as its hash,
+// by which it can be asked for.
+func shown(name string) string {
+	if Clip(name, MaxShownName) != name {
+		return memproxy.Inert(name)
+	}
+	return name
+}
+
+// Clip cuts a string to what takes at most n bytes in JSON.
+func Clip(s string, n int) string {
+	if len(s) <= n/6 {
+		return s // however it is escaped
+	}
+	size := 0
+	for i, r := range s {
+		w := utf8.RuneLen(r)
+		switch {
+		case r < 0x20, r == 0x7f, r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029', r == utf8.RuneError:
+			w = 6
+		case r == '"', r == '\\':
+			w = 2
+		}
+		if size+w > n {
+			return s[:i] + "…"
+		}
+		size += w
+	}
+	return s
+}
