@@ -251,7 +251,7 @@ func (ret *answer) tell(ctx context.Context) {
 			sources = append(sources, trust.Seen{ID: it.ID, SHA256: textHash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
-	ret.g.readers.shown(readerOf(ret.Admission), sources)
+	ret.g.readers.Shown(readerOf(ret.Admission), sources)
 	if ret.filtered > 0 {
 		ret.g.opt.Meter.Filtered(ctx, ret.op.Backend, ret.filtered)
 	}

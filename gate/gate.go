@@ -19,6 +19,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/flood"
+	"github.com/memproxy/memproxy/gate/queue"
+	"github.com/memproxy/memproxy/gate/seen"
 )
 
 // A Meter counts and times. Implementations never block.
@@ -102,10 +105,10 @@ type Gate struct {
 	rules atomic.Pointer[Rules]
 
 	tracks  *tracks
-	readers *readers
+	readers *seen.Readers
 
-	rejected rejections
-	order    order
+	rejected flood.Counter
+	order    queue.Queue
 	notes    notes
 	accounts accounts
 
@@ -142,10 +145,10 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: newReaders(opt.Clock), notes: notes{opt.Recorder, opt.Log}}
+	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: seen.New(opt.Clock), notes: notes{opt.Recorder, opt.Log}}
 	g.accounts = accounts{opt.Budget, g.notes, opt.Clock, opt.RecordTimeout, opt.Log}
-	if g.rejected.limit = opt.Rejections; opt.Rejections == 0 {
-		g.rejected.limit = DefaultRejections
+	if g.rejected.Limit = opt.Rejections; opt.Rejections == 0 {
+		g.rejected.Limit = DefaultRejections
 	}
 	if err := g.Use(rules); err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 		e.Found, e.Versions = append(e.Found, found...), append(e.Versions, versions...)
 		e.Renewed = ret.renewed()
 	}
-	e.Seen = seen(ret)
+	e.Seen = ownersSeen(ret)
 	err := commit(ctx, ret.g, &ret.Decision, e, "versions not kept")
 	for try := 0; errors.Is(err, memproxy.ErrStale) && try < maxStale; try++ {
 		e = reconcile(ctx, ret, e)

@@ -1,20 +1,14 @@
 package gate
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/metadata"
 )
 
 // Changed says what becomes of memories in answers that were changed behind
@@ -79,10 +73,8 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 		if (row == nil || m.Stamp.ID != row.Decision) && e.anothers(ctx, row, m) {
 			return memproxy.IntegrityForged, "the provenance is another memory's"
 		}
-		if m.Stamp.Metadata != "" {
-			if there, err := besides(m.Metadata); err != nil || unlike(m.Stamp, there) {
-				return memproxy.IntegrityMetadata, "the metadata is not what was written"
-			}
+		if metadata.Differs(m.Stamp, m.Metadata) {
+			return memproxy.IntegrityMetadata, "the metadata is not what was written"
 		}
 	}
 	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != textHash(m.Text) {
@@ -160,136 +152,12 @@ func signedFor(signer Signer, tenant string, s memproxy.Stamp) bool {
 	return signer.Verify(s)
 }
 
-const (
-	// besideSize is the length of the hash of one member in a stamp: 64 bits
-	// in base64url. A stamp is to stay under a kilobyte.
-	besideSize = 11
-	// maxBeside is how many members of metadata a stamp speaks for, the first
-	// by name.
-	maxBeside = 24
-)
-
-// pair is a member of metadata: its name, and its value in canonical form.
-type pair struct {
-	name  string
-	value []byte
-}
-
-// decoders are kept for their buffers.
-var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
-
-func (p *pair) null() bool { return p.value[0] == 'n' }
-
-// besides are the members of metadata that are not the proxy's own, in the
-// order in which they stand. The values share raw's memory.
-func besides(raw []byte) ([]pair, error) {
-	d := decoders.Get().(*jsontext.Decoder)
-	d.Reset(bytes.NewBuffer(raw))
-	defer func() {
-		d.Reset(new(bytes.Buffer)) // it must not hold on to the answer
-		decoders.Put(d)
-	}()
-	if d.PeekKind() != '{' {
-		return nil, errors.New("metadata is no object")
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	var out []pair
-	for d.PeekKind() == '"' {
-		quoted, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		name := quoted[1 : len(quoted)-1]
-		if bytes.IndexByte(name, '\\') >= 0 {
-			if name, err = jsontext.AppendUnquote(nil, quoted); err != nil {
-				return nil, err
-			}
-		}
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		if memproxy.Reserved(string(name)) {
-			continue
-		}
-		if !canonical(value) {
-			value = value.Clone()
-			if err := value.Canonicalize(); err != nil {
-				return nil, err
-			}
-		}
-		out = append(out, pair{string(name), value})
-	}
-	_, err := d.ReadToken() // the end of it, or what is wrong
-	return out, err
-}
-
-// canonical reports whether a value is plainly in canonical form (RFC 8785):
-// a literal, a string without escapes, a short whole number.
-func canonical(v jsontext.Value) bool {
-	switch v.Kind() {
-	case 'n', 't', 'f':
-		return true
-	case '"':
-		return bytes.IndexByte(v, '\\') < 0
-	case '0':
-		return len(v) <= 15 && v[0] != '-' && !bytes.ContainsAny(v, ".eE")
-	}
-	return false
-}
-
-// hash is a member's, in the stamp of one write.
-func (p *pair) hash(id string) string {
-	b := make([]byte, 0, 256)
-	for _, s := range [...]string{"memproxy beside", id, p.name} {
-		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
-	}
-	sum := sha256.Sum256(append(b, p.value...))
-	return base64.RawURLEncoding.EncodeToString(sum[:8])
-}
-
-// sealed are the hashes of metadata that a stamp is written next to. What is
-// null is not counted: some stores leave it out.
-func sealed(id string, metadata []byte, mixed func(string) bool) string {
-	all, err := besides(metadata)
-	if err != nil {
-		return ""
-	}
-	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(p.name) })
-	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
-	var out strings.Builder
-	for i := range all[:min(len(all), maxBeside)] {
-		out.WriteString(all[i].hash(id))
-	}
-	return out.String()
-}
-
-// unlike reports whether metadata lacks something that was there when the stamp was
-// written. Extra members are allowed: backends add their own.
-func unlike(s *memproxy.Stamp, there []pair) bool {
-	if s.Metadata == "" {
-		return false
-	}
-	hashes := make([]string, len(there))
-	for i := range there {
-		hashes[i] = there[i].hash(s.ID)
-	}
-	for rest := s.Metadata; rest != ""; rest = rest[besideSize:] {
-		if len(rest) < besideSize || !slices.Contains(hashes, rest[:besideSize]) {
-			return true
-		}
-	}
-	return false
-}
-
 // seal signs a stamp anew for the metadata that the adapter writes it next to. A
 // stamp that stands there already is sealed anew only if it is ours, and for
 // the tenant that the memory is of.
-func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
-	beside := sealed(s.ID, metadata, mixedBy(r.call.Backend.Adapter))
-	if beside == s.Metadata {
+func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
+	hashes := metadata.Hashes(s.ID, raw, mixedBy(r.call.Backend.Adapter))
+	if hashes == s.Metadata {
 		return s
 	}
 	if s.Signature != r.op.Stamp.Signature {
@@ -297,7 +165,7 @@ func (r *run) seal(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
 			return s
 		}
 	}
-	s.Metadata = beside
+	s.Metadata = hashes
 	return r.g.opt.Signer.Sign(s)
 }
 
@@ -314,4 +182,56 @@ func mixedBy(adapter any) func(string) bool {
 		return mixer.Mixed
 	}
 	return func(string) bool { return false }
+}
+
+// stampOf is the signed provenance of the run's write.
+func stampOf(r *run) memproxy.Stamp {
+	received, found := r.begun, r.findings // as it came in: it may have waited for a person since
+	if r.waited != nil {
+		received, found = r.waited.Created, r.waited.Findings
+	}
+	source := r.op.SourceClaim
+	if source == "" {
+		source = memproxy.SourceUnstated
+	}
+	return r.g.opt.Signer.Sign(memproxy.Stamp{
+		ID:          r.Decision.ID,
+		Actor:       r.Principal.ID,
+		Tenant:      r.Principal.Tenant,
+		Trust:       r.Principal.Trust,
+		Confidence:  r.q.Confidence,
+		Source:      source,
+		Attestation: r.attested(r.marks),
+		Time:        r.begun.UTC().Truncate(time.Second),
+		SHA256:      content.Hash(r.op),
+		Mark:        markOf(r.marks),
+		Received:    received.UTC().Truncate(time.Second),
+		Session:     r.namedSession(),
+		Trigger:     r.call.Route.ID,
+		Score:       memproxy.Risk(found),
+		Flags:       flags(found),
+	})
+}
+
+// Bounds of the rules that a stamp names: it is to be under 1 KB in all.
+const (
+	maxFlags     = 3
+	maxFlagBytes = 120
+)
+
+// flags are the rules behind the worst findings, each once. Rules say what a
+// text looks like, and never what it says.
+func flags(findings []memproxy.Finding) string {
+	var out []string
+	size := 0
+	findings = dangerous(findings) // not the sum, which is the score
+	for _, f := range worst(findings, len(findings)) {
+		if slices.Contains(out, f.Rule) || size+len(f.Rule) > maxFlagBytes {
+			continue
+		}
+		if out, size = append(out, f.Rule), size+len(f.Rule); len(out) == maxFlags {
+			break
+		}
+	}
+	return strings.Join(out, " ")
 }

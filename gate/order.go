@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -12,109 +11,6 @@ import (
 // holdTime is how long a change has its memories to itself at most. It is longer than
 // a backend may take, and frees them should a face lose a request.
 const holdTime = 5 * time.Minute
-
-// order has changes of one memory follow one another, from before it is looked up until
-// their outcome is in the ledger: the last text that the backend took is then the last
-// that the ledger knows, and what was deleted stays deleted. Deletions of all that an
-// owner has follow its additions in the same way, which do not wait for one another.
-// It is first come, first served, and holds within one process. Where several share a
-// ledger, a change whose outcome comes over another's asks the backend which of them was
-// the last (reconcile).
-type order struct {
-	mu   sync.Mutex
-	keys map[string][]place
-}
-
-// place is a change in the queue for one key.
-type place struct {
-	of    *ticket
-	alone bool // it shares the key with no other
-	first bool // its turn has come
-}
-
-// ticket is a change that waits until its turn has come for each of its keys.
-type ticket struct {
-	keys  []string
-	left  int           // keys for which it has not
-	ready chan struct{} // closed when none is left
-}
-
-// enter waits for the turn of a change, which shares its keys or has them alone, as
-// long as patience, and returns what ends it; false: its turn did not come.
-func (o *order) enter(ctx context.Context, patience time.Duration, alone bool, keys ...string) (leave func(), ok bool) {
-	c := &ticket{ready: make(chan struct{})}
-	o.mu.Lock()
-	if o.keys == nil {
-		o.keys = map[string][]place{}
-	}
-	for _, key := range keys {
-		queue := o.keys[key]
-		if n := len(queue); n > 0 && queue[n-1].of == c {
-			continue // named twice
-		}
-		first := len(queue) == 0
-		if !first && !alone {
-			last := queue[len(queue)-1]
-			first = last.first && !last.alone
-		}
-		if !first {
-			c.left++
-		}
-		c.keys = append(c.keys, key)
-		o.keys[key] = append(queue, place{c, alone, first})
-	}
-	if c.left == 0 {
-		close(c.ready)
-	}
-	o.mu.Unlock()
-	leave = sync.OnceFunc(func() { o.leave(c) })
-	select {
-	case <-c.ready:
-		return leave, true
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case <-c.ready:
-		return leave, true
-	case <-ctx.Done():
-		leave()
-		return nil, false
-	}
-}
-
-func (o *order) leave(c *ticket) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, key := range c.keys {
-		queue := o.keys[key]
-		rest := queue[:0]
-		for _, p := range queue {
-			if p.of != c {
-				rest = append(rest, p)
-			}
-		}
-		if len(rest) == 0 {
-			delete(o.keys, key)
-			continue
-		}
-		o.keys[key] = rest
-		for i := range rest {
-			p := &rest[i]
-			if i > 0 && (p.alone || rest[0].alone) {
-				break
-			}
-			if p.first {
-				continue
-			}
-			p.first = true
-			if p.of.left--; p.of.left == 0 {
-				close(p.of.ready)
-			}
-		}
-	}
-}
 
 // unordered: nothing is changed that another request could change meanwhile.
 func unordered(r *run) bool {
@@ -164,7 +60,7 @@ func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys
 	if len(keys) == 0 {
 		return
 	}
-	leave, ok := r.g.order.enter(ctx, patience, alone, keys...)
+	leave, ok := r.g.order.Enter(ctx, patience, alone, keys...)
 	if !ok {
 		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
 		return
@@ -190,8 +86,8 @@ func left(a *Admission) {
 // maxStale is how often an outcome is settled that comes over others.
 const maxStale = 3
 
-// seen are the owners of what a change is about, as it found them.
-func seen(ret *effects) (all []memproxy.Ownership) {
+// ownersSeen are the owners of what a change is about, as it found them.
+func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
 		return nil
 	}

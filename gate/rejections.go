@@ -5,121 +5,218 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// Bounds of rejections: of requests that are refused because nobody stands
-// behind them, because they cannot be read, or because there are too many.
-const (
-	// DefaultRejections is how many rejections a minute of one address are
-	// answered and recorded one by one.
-	DefaultRejections = 300
-	// allRejections is how many times as many it may be of all addresses.
-	allRejections   = 10
-	rejectionWindow = time.Minute
-	// maxPeers bounds the addresses that are counted by themselves.
-	maxPeers = 1024
-	others   = "other addresses"
-)
-
-// rejections counts the rejections of each address, so that a flood of them
-// costs a bounded number of records and log lines: beyond the limit they are
-// counted, and the count is recorded.
-type rejections struct {
-	limit int // per address and window; negative: none
-
-	mu    sync.Mutex
-	peers map[string]*flood
-	// all is what all addresses have together: strangers, and callers that were
-	// identified, so that the first do not use up what is recorded of the others.
-	all [2]flood
-}
-
-// flood is what is known of one address.
-type flood struct {
-	since   time.Time // when the window began
-	n       int
-	omitted int
-	first   time.Time // when the first one was omitted
-}
-
-// summary says how many rejections of an address were not recorded one by one.
-type summary struct {
-	peer  string
-	n     int
-	since time.Time
-}
-
-func (f *flood) roll(now time.Time) {
-	if now.Sub(f.since) >= rejectionWindow || now.Before(f.since) {
-		f.since, f.n = now, 0
+// sessionOf is the session whose writes are counted, within those of the caller:
+// the one that it names, the run of the payload, or where agents run inside
+// the backend the agent; or "".
+func sessionOf(r *run) string {
+	name := r.namedSession()
+	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
+		name = memproxy.Inert(r.op.Scope.Agent)
 	}
+	return name
 }
 
-// note counts one rejection of an address, or of a caller at it. Over says that it is not to be recorded by itself,
-// and until is when that ends.
-func (rs *rejections) note(peer string, known bool, now time.Time) (over bool, until time.Time) {
-	if rs.limit < 0 {
-		return false, now
+// namedSession is the session that the caller names, or the run of the
+// payload.
+func (a *Admission) namedSession() string {
+	if name := a.call.Session.String(); name != "" || a.op == nil {
+		return name
 	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	f := rs.peers[peer]
-	if f == nil {
-		if len(rs.peers) >= maxPeers {
-			peer = others
-			f = rs.peers[peer]
-		}
-		if f == nil {
-			f = &flood{since: now}
-			if rs.peers == nil {
-				rs.peers = map[string]*flood{}
-			}
-			rs.peers[peer] = f
+	return memproxy.NameSession(a.op.Scope.Run).String()
+}
+
+// endUser is on whose behalf an operation is, as far as it says: the user that
+// the payload names, else the one user whom everything belongs to that it
+// names by id.
+func (a *Admission) endUser() string {
+	if a.op == nil {
+		return ""
+	}
+	user := a.op.Scope.User
+	if user != "" {
+		return user
+	}
+	for _, row := range a.owners {
+		if u := row.Scope.User; u != "" && user != "" && u != user {
+			return ""
+		} else if u != "" {
+			user = u
 		}
 	}
-	all := &rs.all[0]
-	if known {
-		all = &rs.all[1]
-	}
-	f.roll(now)
-	all.roll(now)
-	f.n++
-	if f.n <= rs.limit {
-		all.n++
-		if all.n <= rs.limit*allRejections {
-			return false, now
-		}
-	}
-	if f.omitted == 0 {
-		f.first = now
-	}
-	f.omitted++
-	return true, f.since.Add(rejectionWindow)
+	return user
 }
 
-// take returns what was omitted since it was called last, and forgets addresses
-// that have been quiet.
-func (rs *rejections) take(now time.Time) []summary {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	var out []summary
-	for peer, f := range rs.peers {
-		if f.omitted > 0 {
-			out = append(out, summary{peer, f.omitted, f.first})
-			f.omitted = 0
-		}
-		if now.Sub(f.since) >= rejectionWindow {
-			delete(rs.peers, peer)
+// counted are the session and the end user that a rejection is counted for: of a
+// tool call those of the run.
+func counted(r *run) (session, user string) {
+	if r.under != nil {
+		return r.under.namedSession(), r.under.endUser()
+	}
+	return sessionOf(r), r.endUser()
+}
+
+// recordsOf are the ids of the records of rejections that a principal's write on
+// behalf of an end user belongs to: the session's if it has a name, the
+// principal's for this user, and the principal's as a whole.
+func recordsOf(p *memproxy.Principal, session, user string) []string {
+	who := p.Account()
+	ids := []string{
+		memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: who, User: user}.ID(),
+		memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: who}.ID(),
+	}
+	if session != "" {
+		ids = slices.Insert(ids, 0, memproxy.SessionKey{Kind: memproxy.SessionNamed, Principal: p.ID, User: user, Name: session}.ID())
+	}
+	return ids
+}
+
+// unlocked: nothing is written.
+func unlocked(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
+
+// namesUser: the end user is known from the payload, or not even now.
+func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.endUser() == "" }
+
+// locked refuses the writes of a session, of a principal for an end user, or of
+// a principal, that were rejected too often.
+func locked(ctx context.Context, r *run) error {
+	if r.under != nil {
+		return lockedFor(ctx, r, r.under.endUser())
+	}
+	return lockedFor(ctx, r, r.op.Scope.User)
+}
+
+// ownUnlocked is own, and then locked once more where the end user is the owner
+// of what is named. What a reviewer approved is not asked about.
+func ownUnlocked(ctx context.Context, r *run) error {
+	if err := own(ctx, r); err != nil || r.verdict.worst.Stops() || namesUser(r) || has(r.verdict.notes, memproxy.ReviewApproved) {
+		return err
+	}
+	if err := lockedFor(ctx, r, r.endUser()); err != nil {
+		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
+		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
+	}
+	return nil
+}
+
+func lockedFor(ctx context.Context, r *run, user string) error {
+	session, _ := counted(r)
+	lock, err := r.g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, recordsOf(&r.Principal, session, user)...)
+	if err != nil || lock.ID == "" {
+		return err
+	}
+	whose, scope, setting := "this session's writes", "", "max_rejections"
+	switch memproxy.SessionKeyOf(lock.ID).Kind {
+	case memproxy.SessionUser:
+		whose, scope, setting = "this caller's writes for this end user", ", in whatever sessions", "max_user_rejections"
+	case memproxy.SessionPrincipal:
+		whose, scope, setting = "this caller's writes", ", in whatever sessions and for whomever", "max_principal_rejections"
+	}
+	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
+		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",
+		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
+	return nil
+}
+
+// reject counts what was not let through: what policies, screening and
+// identity refused, and not what was unreadable, too much or could not be
+// ruled on.
+//
+// It counts against the caller alone: in its session, for the end user whom it
+// names, whose locks leave other users of the same caller alone, and in all,
+// which takes the rejections of many users. A tool call of a running agent counts
+// against the caller that runs it, in the session and for the user of the run. A
+// lock stops those who try until something passes; what speaks against says what
+// is no such try.
+func reject(ctx context.Context, r *run) error {
+	g, a, d := r.g, r.Admission, &r.Decision
+	session, user := counted(r)
+	strikes, wide := against(d.Reasons)
+	ids := recordsOf(&a.Principal, session, user)
+	if !wide || d.Verdict == memproxy.Hold {
+		ids = ids[:len(ids)-2] // the session's alone
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	locked, err := g.opt.Ledger.NoteSession(ctx, memproxy.SessionEvent{
+		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Decision: d.ID, Verdict: d.Verdict,
+		Route: a.call.Route.ID, Reasons: d.Reasons, Time: a.begun, Unsure: !strikes,
+	}, ids...)
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "a rejection was not counted", "decision", d.ID, "error", err)
+	}
+	for _, s := range locked {
+		id := memproxy.InertID(s.ID)
+		g.opt.Log.WarnContext(ctx, "writes are locked after too many rejections", "session", id, "principal", a.Principal.ID, "until", s.Until)
+		ev := following(&a.event, memproxy.EventLock, g.opt.Clock())
+		ev.Detail = id + " is locked until " + s.Until.UTC().Format(time.RFC3339)
+		ev.Reasons = []memproxy.Reason{{Code: memproxy.SessionLocked, Rule: string(s.Kind), Detail: "too many rejections"}}
+		g.notes.add(ctx, ev)
+	}
+	return nil
+}
+
+// tolerated: nothing was refused that counts.
+func tolerated(r *run) bool {
+	d := &r.Decision
+	return unlocked(r) || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
+}
+
+// against says whether the reasons of a refusal count in the session's record, and
+// in those of the caller.
+//
+// What a policy closes is refused whatever the text says: an ordinary client asks
+// for it again at each start, so it counts nowhere, and an edit that refuses
+// everybody for a while locks none of them. Neither does one kind of evidence
+// about a text (a pattern of governed fields, what looks like a credential): an
+// ordinary note that reads so is written again and again. A field that may not be
+// written, or not so long, counts in the session alone. What was lowered or taken
+// out on the way, and which rules found what, are no reasons of their own.
+func against(reasons []memproxy.Reason) (session, caller bool) {
+	var ruled, pattern, secret, field, other bool
+	for _, why := range reasons {
+		switch why.Code {
+		case memproxy.TrustClamped, memproxy.TrustAttribution, memproxy.PayloadReserved, memproxy.PayloadUnclaimed, memproxy.ScreenFinding, memproxy.ScreenConfigured:
+		case memproxy.PayloadUnseen, memproxy.TrustBackdated, memproxy.FieldTrait, memproxy.LayerNamespace, memproxy.LayerInferred:
+			ruled = true
+		case memproxy.FieldForbidden, memproxy.FieldSize:
+			field = true
+		case memproxy.ScreenPattern:
+			pattern = true
+		case memproxy.ScreenSecret:
+			secret = true
+		default:
+			closed := strings.HasPrefix(string(why.Code), "policy.")
+			ruled, other = ruled || closed, other || !closed
 		}
 	}
-	slices.SortFunc(out, func(a, b summary) int { return b.n - a.n })
-	return out
+	evidence := pattern || secret || other
+	session = field || other || pattern && secret || !ruled && !evidence
+	return session, session && evidence
 }
+
+func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
+	for i := range reasons {
+		if reasons[i].Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// DefaultRejections is how many rejections a minute of one address are answered and
+// recorded one by one: of requests that are refused because nobody stands behind them,
+// because they cannot be read, or because there are too many.
+const DefaultRejections = 300
 
 // maxSummaries bounds the records that one summary makes.
 const maxSummaries = 32
@@ -128,25 +225,25 @@ const maxSummaries = 32
 // since it was called last: one record for each address, and one for all that
 // are left beyond a few. To be called every now and then, and at the end.
 func (g *Gate) SummariseRejections(ctx context.Context) {
-	sums := g.rejected.take(g.opt.Clock())
+	sums := g.rejected.Take(g.opt.Clock())
 	if len(sums) > maxSummaries {
-		rest := summary{peer: others, since: sums[maxSummaries-1].since}
+		rest := flood.Summary{Peer: flood.Others, Since: sums[maxSummaries-1].Since}
 		for _, s := range sums[maxSummaries-1:] {
-			rest.n += s.n
-			if s.since.Before(rest.since) {
-				rest.since = s.since
+			rest.N += s.N
+			if s.Since.Before(rest.Since) {
+				rest.Since = s.Since
 			}
 		}
 		sums = append(sums[:maxSummaries-1], rest)
 	}
 	for _, s := range sums {
-		detail := fmt.Sprintf("%d more rejections of %s since %s", s.n, s.peer, s.since.UTC().Format(time.RFC3339))
+		detail := fmt.Sprintf("%d more rejections of %s since %s", s.N, s.Peer, s.Since.UTC().Format(time.RFC3339))
 		g.notes.add(ctx, memproxy.Event{
 			Type: memproxy.EventRejections, Time: g.opt.Clock(), Policy: g.rules.Load().Version,
-			Verdict: memproxy.Deny, Would: memproxy.Deny, Items: s.n, Claimed: -1, Confidence: -1, Detail: detail,
+			Verdict: memproxy.Deny, Would: memproxy.Deny, Items: s.N, Claimed: -1, Confidence: -1, Detail: detail,
 			Reasons: []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: detail}},
 		})
-		g.opt.Log.WarnContext(ctx, "rejections were not recorded one by one", "address", s.peer, "count", s.n, "since", s.since)
+		g.opt.Log.WarnContext(ctx, "rejections were not recorded one by one", "address", s.Peer, "count", s.N, "since", s.Since)
 	}
 }
 
@@ -166,11 +263,11 @@ func floods(r *run) bool {
 	if known {
 		peer = limits.Clip(r.Principal.Account(), limits.MaxShownName) + " at " + peer
 	}
-	over, until := r.g.rejected.note(peer, known, r.begun)
+	over, until := r.g.rejected.Note(peer, known, r.begun)
 	if !over {
 		return false
 	}
-	limit := int64(r.g.rejected.limit)
+	limit := int64(r.g.rejected.Limit)
 	d.Status = StatusTooMany
 	d.Reasons = []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: fmt.Sprintf(
 		"more than %d rejected requests from this caller or address within a minute; until %s more are counted and not recorded one by one; limits.rejections sets the number",

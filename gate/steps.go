@@ -310,7 +310,7 @@ func clamp(ctx context.Context, r *run) error {
 			})
 		}
 	}
-	r.attestation = trust.Attest(op, r.g.readers.of(readerOf(r.Admission)))
+	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))
 	known := loadTrack(ctx, r)
 	q.Attestation, q.Track = r.attested(nil), trust.Factor(r.track, known)
 	limit := trust.LimitOf(ceilings, r.Principal.Trust, op.SourceClaim, q.Track, known)

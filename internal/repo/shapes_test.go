@@ -25,7 +25,7 @@ var (
 		"adapters/mem0.Adapter":  27,
 	}
 	manyFiles = map[string]int{
-		"gate":   40,
+		"gate":   38,
 		"ledger": 27,
 	}
 )

@@ -1,4 +1,4 @@
-package gate
+package metadata
 
 import (
 	"encoding/json"
@@ -11,21 +11,15 @@ import (
 
 func none(string) bool { return false }
 
-// other reports whether metadata is other than what a stamp speaks for.
-func other(s *memproxy.Stamp, metadata string) bool {
-	there, err := besides([]byte(metadata))
-	return s.Metadata != "" && err != nil || unlike(s, there)
-}
-
 // Proves EDGE-4: a stamp speaks for the metadata next to it, however a backend
 // writes them; what was changed, renamed or taken out is seen, and what came to
 // it is not.
 func TestStampsSpeakForMetadata(t *testing.T) {
 	const written = `{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":"x"},"nil":null,"memproxy_id":"d","role":"user"}`
 	mixed := func(name string) bool { return name == "role" }
-	s := memproxy.Stamp{ID: "d", Metadata: sealed("d", []byte(written), mixed)}
-	if len(s.Metadata) != 3*besideSize {
-		t.Fatalf("%q speaks for %d members", s.Metadata, len(s.Metadata)/besideSize)
+	s := memproxy.Stamp{ID: "d", Metadata: Hashes("d", []byte(written), mixed)}
+	if len(s.Metadata) != 3*hashSize {
+		t.Fatalf("%q speaks for %d members", s.Metadata, len(s.Metadata)/hashSize)
 	}
 	for _, tc := range []struct {
 		there  string
@@ -42,22 +36,22 @@ func TestStampsSpeakForMetadata(t *testing.T) {
 		{`{"n":"tea","about":0.7,"deep":{"b":[1,2],"a":"x"}}`, true},
 		{``, true}, {`{}`, true}, {`null`, true}, {`[]`, true}, {`{"about":"tea","about":"tea"`, true},
 	} {
-		if got := other(&s, tc.there); got != tc.unlike {
+		if got := Differs(&s, []byte(tc.there)); got != tc.unlike {
 			t.Errorf("%s is unlike: %v", tc.there, got)
 		}
 	}
-	if s.ID = "e"; !other(&s, written) {
+	if s.ID = "e"; !Differs(&s, []byte(written)) {
 		t.Error("hashes of one write speak for another")
 	}
-	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", besideSize)} {
-		if !other(&memproxy.Stamp{ID: "d", Metadata: list}, written) {
+	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", hashSize)} {
+		if !Differs(&memproxy.Stamp{ID: "d", Metadata: list}, []byte(written)) {
 			t.Errorf("%q is no list of hashes", list)
 		}
 	}
-	if other(&memproxy.Stamp{ID: "d"}, `{"about":"Eve"}`) {
+	if Differs(&memproxy.Stamp{ID: "d"}, []byte(`{"about":"Eve"}`)) {
 		t.Error("a stamp that says nothing of metadata accuses")
 	}
-	if sealed("d", []byte(`[1]`), none)+sealed("d", nil, none)+sealed("d", []byte(`{"a":1`), none) != "" {
+	if Hashes("d", []byte(`[1]`), none)+Hashes("d", nil, none)+Hashes("d", []byte(`{"a":1`), none) != "" {
 		t.Error("what is no object is sealed")
 	}
 	many := map[string]int{}
@@ -68,27 +62,27 @@ func TestStampsSpeakForMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := sealed("d", raw, none)
-	if len(full) != maxBeside*besideSize || other(&memproxy.Stamp{ID: "d", Metadata: full}, string(raw)) {
+	full := Hashes("d", raw, none)
+	if len(full) != maxMembers*hashSize || Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
 		t.Errorf("%d bytes of hashes", len(full))
 	}
 }
 
 // Whatever a backend gives as metadata, it is like itself, and no stamp grows
 // over its bounds.
-func FuzzBeside(f *testing.F) {
+func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"about":"tea","n":0.70,"deep":{"b":[1,2]}}`), []byte(`{"about":"Eve"}`))
 	f.Add([]byte(`{"a":1,"a":2}`), []byte("{\"\xff\":1}"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		s := memproxy.Stamp{ID: "d", Metadata: sealed("d", a, none)}
-		if len(s.Metadata)%besideSize != 0 || len(s.Metadata) > maxBeside*besideSize {
+		s := memproxy.Stamp{ID: "d", Metadata: Hashes("d", a, none)}
+		if len(s.Metadata)%hashSize != 0 || len(s.Metadata) > maxMembers*hashSize {
 			t.Fatalf("%q", s.Metadata)
 		}
-		if other(&s, string(a)) {
+		if Differs(&s, a) {
 			t.Fatalf("%q is not like itself", a)
 		}
-		o := memproxy.Stamp{ID: "d", Metadata: sealed("d", b, none)}
-		if !other(&s, string(b)) && !other(&o, string(a)) && s.Metadata != o.Metadata && len(s.Metadata) < maxBeside*besideSize && len(o.Metadata) < maxBeside*besideSize {
+		o := memproxy.Stamp{ID: "d", Metadata: Hashes("d", b, none)}
+		if !Differs(&s, b) && !Differs(&o, a) && s.Metadata != o.Metadata && len(s.Metadata) < maxMembers*hashSize && len(o.Metadata) < maxMembers*hashSize {
 			t.Fatalf("%q and %q speak for each other", a, b)
 		}
 	})

@@ -1,4 +1,4 @@
-package gate
+package seen
 
 import (
 	"fmt"
@@ -14,17 +14,17 @@ import (
 // last read, and is one reader's.
 func TestReadersAreBounded(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	rs := newReaders(func() time.Time { return now })
-	a := reader{"acme", "agent:dev", "s1"}
-	knows := func(who reader, id string) bool {
-		return slices.ContainsFunc(rs.of(who), func(s trust.Seen) bool { return s.ID == id })
+	rs := New(func() time.Time { return now })
+	a := Reader{"acme", "agent:dev", "s1"}
+	knows := func(who Reader, id string) bool {
+		return slices.ContainsFunc(rs.Of(who), func(s trust.Seen) bool { return s.ID == id })
 	}
-	rs.shown(a, []trust.Seen{{ID: "first", Text: trust.Plain("tea")}})
-	if !knows(a, "first") || knows(reader{"acme", "agent:dev", "s2"}, "first") || knows(reader{"acme", "agent:ci", "s1"}, "first") || knows(reader{"globex", "agent:dev", "s1"}, "first") {
+	rs.Shown(a, []trust.Seen{{ID: "first", Text: trust.Plain("tea")}})
+	if !knows(a, "first") || knows(Reader{"acme", "agent:dev", "s2"}, "first") || knows(Reader{"acme", "agent:ci", "s1"}, "first") || knows(Reader{"globex", "agent:dev", "s1"}, "first") {
 		t.Error("it is not this reader's alone")
 	}
-	rs.shown(reader{"acme", "agent:dev", ""}, []trust.Seen{{ID: "nowhere"}})
-	if knows(reader{"acme", "agent:dev", ""}, "nowhere") {
+	rs.Shown(Reader{"acme", "agent:dev", ""}, []trust.Seen{{ID: "nowhere"}})
+	if knows(Reader{"acme", "agent:dev", ""}, "nowhere") {
 		t.Error("without a session something was kept")
 	}
 	if now = now.Add(time.Hour); !knows(a, "first") {
@@ -34,25 +34,25 @@ func TestReadersAreBounded(t *testing.T) {
 		t.Error("it does not end")
 	}
 	for i := range maxSeen + 1 {
-		rs.shown(a, []trust.Seen{{ID: fmt.Sprint(i)}})
+		rs.Shown(a, []trust.Seen{{ID: fmt.Sprint(i)}})
 	}
 	if knows(a, "0") || !knows(a, "1") || knows(a, "first") {
 		t.Error("memories of one session are not bounded")
 	}
 	big := strings.Repeat("x", maxSeenBytes/2)
 	for i := range 5 {
-		rs.shown(a, []trust.Seen{{ID: fmt.Sprint("big", i), Text: big}})
+		rs.Shown(a, []trust.Seen{{ID: fmt.Sprint("big", i), Text: big}})
 	}
 	s, _ := rs.kept.Get(a)
 	if s.bytes > maxSeenBytes || !knows(a, "big4") || knows(a, "big1") {
 		t.Errorf("%d bytes are kept", s.bytes)
 	}
-	rs.shown(a, []trust.Seen{{ID: "huge", Text: big + big + "x"}})
+	rs.Shown(a, []trust.Seen{{ID: "huge", Text: big + big + "x"}})
 	if !knows(a, "huge") || s.bytes > maxSeenBytes {
 		t.Errorf("%d bytes are kept", s.bytes)
 	}
 	for i := range maxReaders {
-		rs.shown(reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.Seen{{ID: "x"}})
+		rs.Shown(Reader{"acme", "agent:dev", fmt.Sprint(i)}, []trust.Seen{{ID: "x"}})
 	}
 	if knows(a, "huge") || rs.kept.Len() > maxReaders {
 		t.Error("sessions are not bounded")

@@ -1,0 +1,114 @@
+// Package flood counts the rejections of each address, so that many of them cost
+// little.
+package flood
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// allRejections is how many times as many there may be of all addresses.
+	allRejections   = 10
+	rejectionWindow = time.Minute
+	// maxPeers bounds the addresses that are counted by themselves.
+	maxPeers = 1024
+	// Others are those beyond.
+	Others = "other addresses"
+)
+
+// Counter counts the rejections of each address, so that a flood of them
+// costs a bounded number of records and log lines: beyond the limit they are
+// counted, and the count is recorded.
+type Counter struct {
+	Limit int // per address and window; negative: none
+
+	mu    sync.Mutex
+	peers map[string]*flood
+	// all is what all addresses have together: strangers, and callers that were
+	// identified, so that the first do not use up what is recorded of the others.
+	all [2]flood
+}
+
+// flood is what is known of one address.
+type flood struct {
+	since   time.Time // when the window began
+	n       int
+	omitted int
+	first   time.Time // when the first one was omitted
+}
+
+// Summary says how many rejections of an address were not recorded one by one.
+type Summary struct {
+	Peer  string
+	N     int
+	Since time.Time
+}
+
+func (f *flood) roll(now time.Time) {
+	if now.Sub(f.since) >= rejectionWindow || now.Before(f.since) {
+		f.since, f.n = now, 0
+	}
+}
+
+// Note counts one rejection of an address, or of a caller at it. Over says that it is
+// not to be recorded by itself, and until is when that ends.
+func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until time.Time) {
+	if c.Limit < 0 {
+		return false, now
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.peers[peer]
+	if f == nil {
+		if len(c.peers) >= maxPeers {
+			peer = Others
+			f = c.peers[peer]
+		}
+		if f == nil {
+			f = &flood{since: now}
+			if c.peers == nil {
+				c.peers = map[string]*flood{}
+			}
+			c.peers[peer] = f
+		}
+	}
+	all := &c.all[0]
+	if known {
+		all = &c.all[1]
+	}
+	f.roll(now)
+	all.roll(now)
+	f.n++
+	if f.n <= c.Limit {
+		all.n++
+		if all.n <= c.Limit*allRejections {
+			return false, now
+		}
+	}
+	if f.omitted == 0 {
+		f.first = now
+	}
+	f.omitted++
+	return true, f.since.Add(rejectionWindow)
+}
+
+// Take returns what was omitted since it was called last, and forgets addresses
+// that have been quiet.
+func (c *Counter) Take(now time.Time) []Summary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Summary
+	for peer, f := range c.peers {
+		if f.omitted > 0 {
+			out = append(out, Summary{peer, f.omitted, f.first})
+			f.omitted = 0
+		}
+		if now.Sub(f.since) >= rejectionWindow {
+			delete(c.peers, peer)
+		}
+	}
+	slices.SortFunc(out, func(a, b Summary) int { return b.N - a.N })
+	return out
+}

@@ -1,0 +1,143 @@
+// Package seen remembers for a while what sessions were shown and what callers said:
+// the possible sources of what they write. It asks nobody.
+package seen
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/internal/cache"
+)
+
+// How much is remembered of what sessions were shown. It is all in memory: a
+// restart forgets it, and then nothing is upgraded.
+const (
+	maxReaders   = 1024      // sessions
+	maxSeen      = 256       // memories of one session
+	maxSeenBytes = 32 << 10  // of their texts, 32 MB in all
+	keepSeen     = time.Hour // after the last read
+)
+
+// Readers are what the sessions were shown.
+type Readers struct {
+	mu    sync.Mutex
+	kept  cache.Cache[Reader, *sight]
+	own   cache.Cache[Reader, *sight] // what they said, in whatever sessions
+	clock func() time.Time
+}
+
+// Reader is one caller in one session. A session is named by its caller, so
+// what one caller was shown says nothing of another who names the same.
+type Reader struct{ Tenant, Principal, Session string }
+
+// sight is what a reader was shown, oldest first, or what it said.
+type sight struct {
+	seen  []trust.Seen
+	said  []string // in plain form
+	full  bool     // more was said than is remembered
+	bytes int
+	until time.Time
+}
+
+// New returns readers of whom nothing is known.
+func New(clock func() time.Time) *Readers {
+	return &Readers{kept: cache.New[Reader, *sight](maxReaders), own: cache.New[Reader, *sight](maxReaders), clock: clock}
+}
+
+// renew is what is remembered of a reader, for an hour from now on.
+func (rs *Readers) renew(in cache.Cache[Reader, *sight], who Reader) *sight {
+	now := rs.clock()
+	s, ok := in.Get(who)
+	if !ok || now.After(s.until) {
+		s = &sight{}
+		in.Add(who, s)
+	}
+	s.until = now.Add(keepSeen)
+	return s
+}
+
+// Shown records what a Reader was shown.
+func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
+	if who.Session == "" || len(memories) == 0 {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s := rs.renew(rs.kept, who)
+	for _, m := range memories {
+		if len(m.Text) > maxSeenBytes {
+			m.Text = "" // too long to be held against what is written
+		}
+		s.seen, s.bytes = append(s.seen, m), s.bytes+len(m.Text)
+		for len(s.seen) > maxSeen || s.bytes > maxSeenBytes {
+			s.bytes -= len(s.seen[0].Text)
+			s.seen = s.seen[1:]
+		}
+	}
+}
+
+// Of is what a Reader was shown. The list is not to be changed.
+func (rs *Readers) Of(who Reader) []trust.Seen {
+	if who.Session == "" {
+		return nil
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s, ok := rs.kept.Get(who)
+	if !ok || rs.clock().After(s.until) {
+		return nil
+	}
+	return slices.Clip(s.seen) // what is shown later is appended to a copy, or behind it
+}
+
+// Unsaid are the texts as sources, without what the caller said in them.
+func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
+	for _, text := range texts {
+		plain := trust.Plain(text)
+		s := trust.Seen{Text: rs.news(who, plain)}
+		if s.Text == plain {
+			s.SHA256 = memproxy.TextSHA256(text)
+		}
+		if s.Text != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// mouth is the caller, in any session.
+func mouth(who Reader) Reader {
+	return Reader{Tenant: who.Tenant, Principal: memproxy.Account(who.Principal)}
+}
+
+// Said records what a caller says itself.
+func (rs *Readers) Said(who Reader, texts []string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s := rs.renew(rs.own, mouth(who))
+	for _, text := range texts {
+		if text == "" || slices.Contains(s.said, text) {
+			continue
+		}
+		if s.bytes+len(text) > maxSeenBytes || len(s.said) == maxSeen {
+			s.full = true // from here on, whatever a tool says may be the caller's
+			return
+		}
+		s.said, s.bytes = append(s.said, text), s.bytes+len(text)
+	}
+}
+
+// news are the sentences of a text, in plain form, that the caller did not say:
+// "" where there are none, or not all that it said is remembered.
+func (rs *Readers) news(who Reader, plain string) string {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s, ok := rs.own.Get(mouth(who))
+	if !ok || s.full {
+		return ""
+	}
+	return trust.Without(plain, s.said)
+}
