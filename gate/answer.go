@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/trust"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -179,16 +180,6 @@ func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, er
 	}
 	ret.reply.Body, err = reader.Rewrite(ret.call.Route, ret.call.Request, ret.reply, ret.reading)
 	return false, err
-}
-
-// A Discloser is a Reader whose answers to changes show memories besides those
-// that the change made: an agent with all of its blocks, to whom one was
-// attached.
-type Discloser interface {
-	Reader
-	// Disclosed finds the memories in the answer to a change. An answer that
-	// cannot be read is an error.
-	Disclosed(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 }
 
 // disclose filters the answer to a write: what a reader would not be shown, the
@@ -368,4 +359,8 @@ func (r *reported) fresh(from string, names []string) []string {
 		r.names[key] = true
 		return false
 	})
+}
+
+func readerOf(a *Admission) seen.Reader {
+	return seen.Reader{Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Session: a.namedSession()}
 }

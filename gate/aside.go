@@ -9,20 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Carrier is a Reader whose backend shows the stamp of a write with what it
-// made of it, so that memories can be told by their write before anybody knows
-// their ids. Only such writes are set aside (Rules.NeverRefuse).
-type Carrier interface {
-	Reader
-	// Carries reports whether everything that the write makes bears its stamp,
-	// and is shown on routes only that Read takes apart.
-	Carries(memproxy.Route, *memproxy.Operation) bool
-
-	// Bare reports whether the answers of a route show texts without their
-	// stamps: a history, a receipt.
-	Bare(memproxy.Route) bool
-}
-
 // setAside turns a ruling against what a new memory says into a state of the
 // memory (DOL-2): it is written, and the state decides what is shown of it. A
 // ruling that has any other reason stands, and so does one about a credential,
@@ -321,43 +307,4 @@ func recallStates(ctx context.Context, r *run) {
 		}
 	}
 	settleAside(ctx, ret, made)
-}
-
-// receipts answers for receipts of writes that were set aside.
-func receipts(_ context.Context, ret *answer) (refused bool, err error) {
-	for i := range ret.items {
-		it := &ret.items[i]
-		if it.display == withhold && it.unsaid == "" && !it.Drop && receipt(ret, it.Memory, it.rec.Status) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// receipt answers for the receipt of a write that was set aside: whether it is
-// written and as what, never what it says.
-func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
-	adapter := ret.call.Backend.Adapter
-	holder, polls := adapter.(Holder)
-	extractor, extracts := adapter.(Extractor)
-	if !polls || !extracts || kindOf(m) != memproxy.TargetEvent || m.Pointer != "" {
-		return false
-	}
-	memories, over, err := extractor.Extracted(ret.reply)
-	if err != nil {
-		return false
-	}
-	h := memproxy.HeldWrite{ID: m.ID, Created: st.Changed, State: memproxy.HoldPending}
-	if over {
-		h.State, h.Reviewed = memproxy.HoldDone, st.Changed
-		for i := range memories {
-			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
-		}
-		if len(memories) == 0 {
-			return false // it failed, or came to nothing: the backend says so itself
-		}
-	}
-	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
-	ret.shown = append(ret.shown, m.ID)
-	return true
 }

@@ -2,13 +2,115 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
 )
+
+// charge draws the write budgets. What is forwarded pays, and so does what is
+// held, for somebody has to look at it: its hour when it is held, whatever
+// becomes of it, and its totals once it is approved and sent.
+func charge(ctx context.Context, r *run) error {
+	c := costs(r)
+	switch {
+	case r.keeps():
+		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
+	case r.paid != nil:
+		c.ID += "/approved"
+		r.paid.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
+		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
+	}
+	if len(c.Lines) == 0 {
+		if r.paid != nil && !r.dry() {
+			r.bill = &bill{charge: c, paid: r.paid}
+		}
+		return nil
+	}
+	if r.dry() {
+		r.bill = &bill{charge: c}
+		return nil
+	}
+	allowance, err := r.g.opt.Budget.Charge(ctx, c)
+	if err != nil {
+		return err
+	}
+	r.Decision.Allowance = &allowance
+	if allowance.Granted {
+		r.bill = &bill{charge: c, paid: r.paid}
+		return nil
+	}
+	overBudget(r, &allowance)
+	return nil
+}
+
+// costs is what the write draws from the budgets.
+func costs(r *run) memproxy.Charge {
+	return memproxy.Charge{
+		ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun,
+		Lines: r.rules.Lines(r.Principal, r.op.Kind, r.endUser(), content.Governed(r.op)),
+	}
+}
+
+// overdrawn refuses a write that the budgets would refuse, before it is screened:
+// screening costs more than anything else that memproxy does. What it is charged
+// is said later, by charge. Totals count too, although a held write draws on them
+// only when it is approved.
+func overdrawn(ctx context.Context, r *run) error {
+	if r.dry() || r.held != nil || !r.enforced() || gratis(r) {
+		return nil
+	}
+	c := costs(r)
+	if c.Peek = true; len(c.Lines) == 0 {
+		return nil
+	}
+	allowance, err := r.g.opt.Budget.Charge(ctx, c)
+	if err == nil && !allowance.Granted {
+		r.Decision.Allowance = &allowance
+		overBudget(r, &allowance)
+	}
+	return err
+}
+
+// overBudget refuses what an allowance does not grant.
+func overBudget(r *run, allowance *memproxy.Allowance) {
+	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
+	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
+		l := &allowance.Lines[i]
+		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, usedUp(&r.Principal, l, r.op.Cost)
+	}
+	r.verdict.refuse(StatusTooMany, reason)
+	if allowance.Degraded {
+		r.verdict.reasons = append(r.verdict.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
+	}
+}
+
+// usedUp says which budget is used up: the number, when there is room again, and
+// the setting.
+func usedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
+	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
+	switch kind, name, _ := strings.Cut(l.Key, "/"); {
+	case kind == "tenant":
+		whose, table = "of this tenant", "budgets.tenants"
+	case kind == "namespace":
+		whose, table = "in this field", "budgets.namespaces for "+name
+	case p.Trust == memproxy.TrustAnonymous:
+		table = "budgets.anonymous"
+	case kind == "user":
+		whose = "for this end user"
+	}
+	within, room, setting := "in all", "deletions make room", "writes_total"
+	if l.Window == memproxy.WindowHour {
+		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
+	}
+	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
+		l.Used, l.Limit, whose, within, cost, room, setting, table)
+}
 
 // bill is what an operation has reserved on the write budgets, until it is
 // known how many memories it wrote. Copies of an admission share it.
@@ -48,6 +150,15 @@ func (b *bill) close() bool {
 	return !was
 }
 
+// count adds what asynchronous writes came to, and how many more, or fewer, are under
+// way. It reports whether none is left, and what all came to.
+func (b *bill) count(n made, pending int) (last bool, all made) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made.added, b.made.changed, b.pending = b.made.added+n.added, b.made.changed+n.changed, b.pending+pending
+	return b.pending == 0, b.made
+}
+
 // tally counts the memories that an answer says were written. What was taken
 // back again does not count; where that failed, stuck of them are there.
 func tally(memories []memproxy.Memory, stuck int) made {
@@ -76,10 +187,7 @@ func (ret *effects) settleBill(ctx context.Context) {
 	}
 	n := tally(ret.reading.Memories, ret.stuck)
 	if pending := len(ret.reading.Events); pending > 0 {
-		b.mu.Lock()
-		b.pending += pending
-		b.made.added, b.made.changed = b.made.added+n.added, b.made.changed+n.changed
-		b.mu.Unlock()
+		b.count(n, pending)
 		return
 	}
 	if ret.countsLater(b) {
@@ -99,29 +207,9 @@ func (ret *making) settleLater(ctx context.Context) {
 	if b == nil || ret.memories == nil { // the backend does not say
 		return
 	}
-	n := tally(ret.memories, ret.stuck)
-	b.mu.Lock()
-	b.made.added, b.made.changed = b.made.added+n.added, b.made.changed+n.changed
-	b.pending--
-	last, n := b.pending == 0, b.made
-	b.mu.Unlock()
-	if last {
+	if last, n := b.count(tally(ret.memories, ret.stuck), -1); last {
 		ret.g.accounts.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
 	}
-}
-
-// A Counter is a Reader whose backend tells after some writes how many memories
-// they came to, if it is asked: a document that it takes apart, an agent that is
-// made of a file.
-type Counter interface {
-	Reader
-	// Counts returns the requests that ask what came of a write, by the ids that
-	// its answer names; none where the answer says it, or nothing would.
-	Counts(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request
-
-	// Counted reads the answer to one of them: the memories that have ids, how
-	// many there are besides, and whether there will be no more.
-	Counted(memproxy.Reply) (ids []string, more int64, over bool, err error)
 }
 
 // countsLater reports whether the bill waits until the backend was asked what
@@ -138,9 +226,7 @@ func (ret *effects) countsLater(b *bill) bool {
 		}
 	}
 	ret.counting = counter.Counts(ret.call.Route, ret.call.Request, ret.op, ids)
-	b.mu.Lock()
-	b.pending += len(ret.counting)
-	b.mu.Unlock()
+	b.count(made{}, len(ret.counting))
 	return len(ret.counting) > 0
 }
 
@@ -299,15 +385,12 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 		}
 		if !b.counted[id] {
 			b.counted[id] = true
-			b.made.added++
+			more++
 		}
 	}
-	b.made.added += more
-	b.pending--
-	last, n := b.pending == 0, b.made.added
 	b.mu.Unlock()
-	if last {
-		acc.settleTo(ctx, a, n, n)
+	if last, n := b.count(made{added: more}, -1); last {
+		acc.settleTo(ctx, a, n.added, n.added)
 	}
 	return true
 }

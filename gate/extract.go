@@ -9,30 +9,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/trust"
 )
-
-// An Extractor is a Reader whose backend lets a model of its own decide what a
-// write becomes, at once or later behind a receipt.
-type Extractor interface {
-	Reader
-	// Receipt returns the request that asks what came of an asynchronous write.
-	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
-
-	// Extracted reads the answer: the memories, and whether there will be no
-	// more. Nil memories say that the answer tells of none, an empty list that
-	// there are none.
-	Extracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
-
-	// Undo returns the requests that take back what was made of a memory, and
-	// false where the answer does not say enough for it.
-	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool)
-}
-
-// A Sender is a Fetcher whose requests may have a body.
-type Sender interface {
-	Fetcher
-	Send(context.Context, memproxy.Request, []byte) (memproxy.Reply, error)
-}
 
 // errUndo says that a backend did not take something back.
 var errUndo = errors.New("the backend did not take it back")
@@ -219,60 +197,6 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	return over
 }
 
-// oneOwner reports whether the backend made an answer from memories of the
-// caller's tenant alone: the tenant is alone there, or the operation is narrowed
-// to owners that the ledger knows to be the tenant's, and nothing speaks against
-// the backend having kept to that.
-func oneOwner(ret *answer) bool {
-	if ret.alone() {
-		return true
-	}
-	if ret.blind || len(ret.op.Masked) > 0 || ret.leftovers.unreadable > 0 || slices.ContainsFunc(ret.reading.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
-		return false
-	}
-	pinned := false
-	for i := range ret.op.Claims {
-		c := &ret.op.Claims[i]
-		if !c.Pins || c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
-			continue
-		}
-		for _, name := range c.Values {
-			row := ret.named.owner(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, name))
-			if row == nil || row.Scope.Tenant != ret.Principal.Tenant {
-				return false
-			}
-			pinned = true
-		}
-	}
-	return pinned
-}
-
-// related rules on totals and relations, which are drawn from memories and do
-// not say from which: they are shown where those are the tenant's, and no
-// relation looks like an attack.
-func related(ctx context.Context, ret *answer) (refused bool, err error) {
-	ret.reading.Mixed = !oneOwner(ret)
-	if len(ret.reading.Relations) == 0 {
-		return false, nil
-	}
-	if ret.reading.Unrelated = ret.reading.Mixed; ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of others were left out of the answer"})
-		return false, nil
-	}
-	texts := make([]memproxy.Memory, len(ret.reading.Relations))
-	for i, text := range ret.reading.Relations {
-		texts[i].Text = text
-	}
-	risks, err := ret.risks(ctx, texts)
-	for _, risk := range risks {
-		ret.reading.Unrelated = ret.reading.Unrelated || risk >= ret.rules.Withhold
-	}
-	if ret.reading.Unrelated {
-		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were left out of the answer"})
-	}
-	return false, err
-}
-
 // trespassed leaves out of an addition's answer what the backend's model says
 // of memories that are not the tenant's: the answer would show their texts, and
 // those that they had before. What the model changed of them is put back; what
@@ -337,4 +261,78 @@ func (ret *making) trespass(ctx context.Context, m *memproxy.Memory) {
 	m.Drop = true
 	ret.filtered++
 	ret.reasons = append(ret.reasons, why)
+}
+
+// ruleOnInferred asks the policy about each fact that the backend's model made
+// of a write and that no user stated there. What is not admitted is taken back;
+// what is held waits for review with the write that it was made of; what is
+// marked is so in the ledger, for the one stamp is the whole write's.
+func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {
+	if !ret.op.Extracts || ret.confirmed {
+		return nil
+	}
+	said := trust.SaidBy(ret.op)
+	for i := range ret.memories {
+		m := &ret.memories[i]
+		if m.Drop || m.Text == "" || m.Event == eventNone || m.Event == eventDelete || !m.Inferred && said.States(m.Text) {
+			continue
+		}
+		q := ret.inferredFact(m)
+		for _, f := range found[i].spans {
+			f.Item, f.Score = 0, 0 // what it risks was ruled on
+			q.Findings = append(q.Findings, f)
+		}
+		ruling, err := ret.rules.Policy.Rule(ctx, q)
+		if err != nil {
+			return err
+		}
+		ret.reasons = append(ret.reasons, ruling.Shadow...)
+		switch {
+		case ruling.Verdict.Stops():
+			why := ruling.Reasons[0]
+			ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
+			if ruling.Verdict == memproxy.Hold {
+				ret.keepExtracted(ctx, *m, why)
+			}
+		case len(ruling.Marks) > 0:
+			if ret.made == nil {
+				ret.made = map[string][]string{}
+			}
+			ret.made[m.ID] = codesOf(ruling.Marks)
+			for _, why := range ruling.Marks {
+				ret.reasons = append(ret.reasons, memproxy.Reason{Code: why.Code, Rule: why.Rule, Pointer: m.Pointer, Detail: why.Detail})
+			}
+		}
+	}
+	return nil
+}
+
+// inferredFact is the question about a fact that a model made.
+func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
+	field := fieldOf(ret.op, m)
+	confidence := max(0, ret.event.Confidence)
+	return memproxy.Question{
+		Principal: ret.Principal, Confidence: confidence, Claimed: confidence, Profile: string(ret.rules.Profile), Governance: ret.rules.Governance,
+		Ceiling: ret.rules.Ceilings.Ceiling(ret.Principal.Trust, ""),
+		Operation: &memproxy.Operation{
+			Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
+			Items: []memproxy.Item{{
+				Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: layerOf(ret.Admission, field), Role: "assistant", Inferred: true,
+			}},
+		},
+	}
+}
+
+// markLater notes in the ledger how the memories of a write stand of which the
+// backend told only later: as they would had it told at once.
+func (ret *making) markLater(ctx context.Context) {
+	reading := &memproxy.Reading{}
+	for i := range ret.memories {
+		if !ret.memories[i].Drop {
+			reading.Memories = append(reading.Memories, ret.memories[i])
+		}
+	}
+	if ret.reading = reading; len(reading.Memories) > 0 {
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new memories is not kept") // it is in the log
+	}
 }

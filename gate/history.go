@@ -231,3 +231,65 @@ func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	}
 	return target, m
 }
+
+// unfollowed: the request makes no tool call in an agent's place.
+func unfollowed(r *run) bool {
+	_, ok := r.call.Backend.Adapter.(Editor)
+	return !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops()
+}
+
+// precede prepares to follow what a request changes that makes a tool call in an
+// agent's place. It is history, not permission: where the backend cannot be asked,
+// the log says so.
+func precede(ctx context.Context, r *run) error {
+	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && followEdits(ctx, r.g, r.Admission) != nil {
+		r.edits = nil
+	}
+	return nil
+}
+
+// followEdits makes the side requests of a tool call.
+func followEdits(ctx context.Context, g *Gate, a *Admission) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.FetchTimeout)
+	defer cancel()
+	for {
+		q, more := a.edits.Prepare()
+		if !more {
+			return nil
+		}
+		q.Header = a.call.Request.Header
+		reply, err := a.call.Backend.Fetch.Fetch(ctx, q)
+		if err == nil {
+			err = a.edits.Prepared(reply)
+		}
+		if err != nil {
+			g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the backend could not be asked for it", "decision", a.Decision.ID, "error", err)
+			return err
+		}
+	}
+}
+
+// keepEdits keeps what the call made.
+func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
+	if err := a.edits.Whole(answer); err != nil {
+		g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
+		return
+	}
+	_ = followEdits(ctx, g, a) // what needed no asking is known; the rest is in the log
+	for _, e := range a.edits.Made() {
+		g.Agents().Changed(ctx, a, e.Memories)
+	}
+}
+
+// Changed keeps what a tool call made of memories: versions, owners, states.
+func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
+	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
+		return
+	}
+	a, op := *ruled, *ruled.op
+	op.Kind = memproxy.Learn // whatever it is called, what came of it is told as of an addition
+	a.op = &op
+	ret := &answer{Admission: &a, g: g.Gate, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
+	(&effects{answer: ret}).remember(ctx)
+	g.outcome(ctx, ret)
+}

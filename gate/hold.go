@@ -271,18 +271,6 @@ func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, dec
 	return r.Admission, nil
 }
 
-// A Seeker is a Locator that can look for a write by the stamp that it would
-// carry.
-type Seeker interface {
-	Locator
-	// Seek returns the request that lists what a write could have made, false
-	// where nothing of it would carry a stamp.
-	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation) (memproxy.Request, bool)
-
-	// Sought reads the answer: the ids of the memories that carry the decision.
-	Sought(reply memproxy.Reply, decision string) ([]string, error)
-}
-
 // Seek asks the backend whether an approved write arrived of which nobody
 // knows. An error, or known false, is no answer.
 func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
@@ -314,27 +302,6 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	}
 	ids, err = seeker.Sought(reply, h.ID)
 	return ids, err == nil, err
-}
-
-// A Restorer is an Adapter that can put a memory back to what it was. Where a
-// backend has several dialects it returns one request for each that knows the
-// memory: the first that the backend has counts. None where there is no such
-// request.
-type Restorer interface {
-	// Find returns requests that show a memory as it is.
-	Find(memproxy.MemoryKey) []memproxy.Search
-
-	// Found reads the answer to one of them. One that is not there comes back
-	// with Missing set.
-	Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error)
-
-	// Restore returns requests that make a memory what a version of it was.
-	// Now is the memory as it is: its other metadata stays, the stamp takes the
-	// place of the one that is there.
-	Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search
-
-	// Remove returns requests that delete a memory.
-	Remove(memproxy.MemoryKey) []memproxy.Search
 }
 
 // RestoredStamp is the provenance of a memory that is made again what a version

@@ -169,13 +169,6 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	return r.g.opt.Signer.Sign(s)
 }
 
-// A Mixer is an Adapter whose backend shows fields of its own among a memory's
-// metadata in some answers, and next to it in others.
-type Mixer interface {
-	// Mixed reports whether a name may be such a field's.
-	Mixed(name string) bool
-}
-
 // mixedBy tells the names that an adapter's backend mixes into metadata.
 func mixedBy(adapter any) func(string) bool {
 	if mixer, ok := adapter.(Mixer); ok {

@@ -9,24 +9,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Pruner is a Reader that knows every member of its backend's answers.
-type Pruner interface {
-	Reader
-	// Prune returns the answer without what no row claims. An answer that as a
-	// whole is not what the route answers with is an error; the gate then
-	// withholds it. Errors of the backend are pruned too, and never an error.
-	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
-
-	// Structured reports whether a route answers with a document of members, so
-	// that its answer has to be read where nothing else asks for that. Pages and
-	// files are not. What the adapter does not know is: it is then withheld.
-	Structured(memproxy.Route) bool
-
-	// PruneEvent does so with one event of a stream; an empty body leaves the
-	// event out.
-	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
-}
-
 // Unclaimed says what becomes of members of answers that no row claims.
 type Unclaimed string
 
@@ -48,17 +30,6 @@ type leftovers struct {
 	filtered int // of its events
 	// unreadable are elements that were left out because they cannot be read.
 	unreadable int
-}
-
-// members leaves out of an answer, or of one event of a stream, what no row
-// claims. It comes before every other filter, none of which knows these members.
-func members(ctx context.Context, ret *answer) (refused bool, err error) {
-	if ret.single {
-		ret.reply.Body = pruneEvent(ctx, ret.g, ret.Admission, ret.reply.Body)
-		return false, nil
-	}
-	ret.reply, err = prune(ctx, ret.g, ret.Admission, ret.reply)
-	return false, err
 }
 
 func prune(ctx context.Context, g *Gate, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
@@ -150,16 +121,6 @@ func (ret *answer) tellUnclaimed(ctx context.Context) {
 	ret.g.opt.Log.WarnContext(ctx, "members of an answer that no row claims were "+what, "decision", ret.Decision.ID,
 		"backend", ret.call.Backend.Name, "route", ret.call.Route.ID, "members", u.n, "names", u.names)
 	*u = leftovers{}
-}
-
-// A Refiller is a Reader that can ask its backend for more of a list of which
-// memories were left out.
-type Refiller interface {
-	Reader
-	// Refill returns what fills up an answer, as the request for it was sent
-	// and as the reading is marked; nil where nothing is missing, or more of
-	// the list cannot be had without showing something twice or never.
-	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
 }
 
 // maxRequests bounds the side requests by which one answer is filled up.
@@ -271,4 +232,40 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	}
 	slices.Sort(ret.Contested)
 	ret.Contested = slices.Compact(ret.Contested)
+}
+
+// structured reports whether a route answers with members that are to be
+// claimed one by one.
+func (b *Backend) structured(rt memproxy.Route) bool {
+	pruner, ok := b.Adapter.(Pruner)
+	return ok && pruner.Structured(rt)
+}
+
+// closed reports whether what no row claims is left out of the backend's answers.
+func (b *Backend) closed(r *Rules) bool {
+	_, ok := b.Adapter.(Pruner)
+	return ok && r.Unclaimed != UnclaimedPass
+}
+
+// InspectsPublic reports whether the answer of a public route must be read
+// before it is passed on, and then goes through Public. Pages and files stream;
+// byStatus says that of their errors the status alone is passed on.
+func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus bool) {
+	r := g.rules.Load()
+	inspect = r.Enforce && b.structured(rt)
+	return inspect, r.Enforce && !inspect && b.closed(r)
+}
+
+// Public leaves out of a public route's answer what no row claims. Nobody is
+// identified there, so there is no record: what is left out is counted, and each
+// name is logged once. An error says that the answer cannot be read; it must not
+// be passed on.
+func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply memproxy.Reply) (memproxy.Reply, error) {
+	a := &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}
+	reply, err := prune(ctx, g, a, reply)
+	if names := g.reported.fresh(b.Name+" "+rt.ID, a.leftovers.names); len(names) > 0 {
+		g.opt.Log.WarnContext(ctx, "members of a public answer that no row claims", "backend", b.Name, "route", rt.ID, "names", names,
+			"passed", a.rules.Unclaimed == UnclaimedPass)
+	}
+	return reply, err
 }

@@ -275,45 +275,6 @@ func bind(ctx context.Context, r *run) error {
 	return nil
 }
 
-// secrets takes the backend's secrets out of what is shown to callers who do
-// not administer it.
-func secrets(_ context.Context, ret *answer) (refused bool, err error) {
-	w, ok := ret.call.Backend.Adapter.(Withholder)
-	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
-		return false, nil
-	}
-	ret.reply.Body, err = w.Withhold(ret.call.Route, ret.reply.Body)
-	return false, err
-}
-
-// bindLate remembers the owners of memories that came to be after their write was
-// answered (asynchronous extraction): their stamps name the decision.
-func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
-	for i := range ret.items {
-		if it := &ret.items[i]; !ret.answers && !ret.settled && !it.Drop && it.row == nil && kindOf(it.Memory) == memproxy.TargetMemory && it.Stamp != nil && it.ID != "" {
-			bindOne(ctx, ret, it.Memory)
-		}
-	}
-	return false, nil
-}
-
-func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
-	s := *m.Stamp
-	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).anothers(ctx, nil, m) {
-		return
-	}
-	row := memproxy.Ownership{
-		Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
-		Decision: s.ID, SHA256: textHash(m.Text), Written: s.Time,
-	}
-	row.Scope.Tenant = s.Tenant
-	ret.late.Owners = append(ret.late.Owners, row)
-	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
-	ret.late.States = append(ret.late.States, ending(ret, m, &s)...)
-}
-
 func kindOf(m *memproxy.Memory) memproxy.TargetKind {
 	if m.Kind == "" {
 		return memproxy.TargetMemory

@@ -10,13 +10,6 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// A Reworder is an Adapter that can put other texts into a payload.
-type Reworder interface {
-	// Reword replaces texts by the pointers of their items. What is no text of
-	// the payload by itself is an error.
-	Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error)
-}
-
 // reworded is a write in other words.
 type reworded struct {
 	op     *memproxy.Operation

@@ -1,0 +1,362 @@
+package gate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// A Next is what is left to do with a call that was ruled on: Reply, Forward,
+// RunAgent, Rearm, Probe or Resume. Each listener obeys it in one switch.
+type Next interface{ next() }
+
+type (
+	// Reply is the whole answer: nothing is forwarded.
+	Reply struct{ memproxy.Reply }
+	// Forward sends Body and Query of the admission, and gives the answer to
+	// Return.
+	Forward struct{}
+	// RunAgent takes an agent's run through its turn, asking about each tool call.
+	RunAgent struct{ Turn memproxy.Turn }
+	// Rearm forwards a request that changes the tools of an agent, while no turn
+	// of the agent is under way: a tool that came in between would write without
+	// a pause.
+	Rearm struct{ Agent string }
+	// Probe forwards a request that runs one of an agent's tools, once Gate.Probe
+	// found out which. The agent's tools must not change in between.
+	Probe struct {
+		Agent string
+		ask   memproxy.Request
+	}
+	// Resume sends the stream of a turn again, whose run the gate has seen to be
+	// the caller's. Where the listener has no such turn, Gate.Untraced is asked and
+	// Else is next.
+	Resume struct {
+		memproxy.Resumption
+		Else Next
+	}
+)
+
+func (Reply) next()    {}
+func (Forward) next()  {}
+func (RunAgent) next() {}
+func (Rearm) next()    {}
+func (Probe) next()    {}
+func (Resume) next()   {}
+
+// plain: the call is answered, or its backend runs no agents.
+func plain(r *run) bool {
+	_, ok := r.call.Backend.Adapter.(Turner)
+	return !ok || r.op == nil || r.call.Passed || !r.enforced() || r.Reply != nil
+}
+
+// next asks the adapter what an admitted request makes an agent do. A run that
+// cannot be paused is ruled on by what its backend is set to.
+func next(ctx context.Context, r *run) error {
+	turner, c := r.call.Backend.Adapter.(Turner), r.call
+	if r.op.Kind == memproxy.Run {
+		turn, err := turner.Turn(c.Route, c.Request, r.Body)
+		switch {
+		case errors.Is(err, memproxy.ErrUngated):
+			if reply, refused := r.g.Agents().Ungated(ctx, r.Admission); refused {
+				r.Reply = &reply
+				return nil
+			}
+		case err != nil:
+			return err
+		case turn != nil:
+			r.Next = RunAgent{turn}
+		}
+	}
+	if prober, ok := turner.(Prober); ok && r.Next == nil {
+		if agent, q, ok := prober.Probe(c.Route, c.Request); ok && agent != "" {
+			r.Next = Probe{agent, q}
+		}
+	}
+	if agent := turner.Rearms(c.Route); agent != "" && r.Next == nil {
+		r.Next = Rearm{agent}
+	}
+	if chainer, ok := turner.(Chainer); ok {
+		if q, ok := chainer.Resume(c.Route, c.Request, r.Body); ok {
+			r.Next = Resume{q, r.onward()}
+		}
+	}
+	return nil
+}
+
+// onward is what is next, with the default.
+func (a *Admission) onward() Next {
+	switch {
+	case a.Reply != nil:
+		return Reply{*a.Reply}
+	case a.Next == nil:
+		return Forward{}
+	}
+	return a.Next
+}
+
+// Agents rules on what agents write in their runs: on the calls of a turn, and on
+// what a run that could not be made to pause has changed.
+type Agents struct{ *Gate }
+
+// Agents returns the part of the gate that runs of agents go through.
+func (g *Gate) Agents() Agents { return Agents{g} }
+
+// Probe asks the backend what an admitted request runs. It is ErrUngated for
+// what cannot be ruled on before; any other error is breakage.
+func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
+	if a.call.Backend.Fetch == nil {
+		return memproxy.ErrUngated
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	defer cancel()
+	reply, err := a.call.Backend.Fetch.Fetch(ctx, p.ask)
+	if err != nil {
+		return err
+	}
+	return a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
+}
+
+// asked is a tool call of a running agent that is to be ruled on. It is attributed
+// to the principal of the admission that started the run, and ruled on by the
+// rules that it pinned.
+func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
+	c := *a.call
+	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
+	c.Body = tc.Arguments
+	if tc.Operation != nil {
+		c.Route.Kind = tc.Operation.Kind
+		tc.Operation.Backend = c.Backend.Name
+	}
+	r := g.begin(m, &c)
+	r.under, r.tool = a, tc
+	r.Principal, r.rules = a.Principal, a.rules
+	r.Decision.Policy = a.rules.Version
+	return r
+}
+
+// ask is a ruling on a tool call that is recorded.
+func ask(ctx context.Context, r *run) *Admission {
+	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanAsk)
+	defer span.End()
+	r.walk(ctx)
+	span.SetAttributes(r.Attributes(nil)...)
+	return r.Admission
+}
+
+// Ask rules on a tool call of a running agent, which is charged and recorded like
+// a request of its own.
+func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
+	return ask(ctx, g.asked(call, a, tc))
+}
+
+// Decline denies a call of a running agent without asking the policy, and
+// records it as the denial of the admission's principal.
+func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
+	r := g.asked(decline, a, tc)
+	r.op = tc.Operation
+	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	return ask(ctx, r)
+}
+
+// A Foreseen is a tool call that is refused whatever a person would say to it.
+type Foreseen struct {
+	Decision memproxy.Decision
+
+	r *run
+}
+
+// Foresee rules on a tool call that a person is about to be asked about, so
+// that nobody is asked for what would then be refused. It returns nil where the
+// person is to be asked: the call may be made, it would wait for review, or it
+// cannot be told now. Nothing is charged or recorded: the person's answer is
+// ruled on by Ask, and what is foreseen goes on record with Refused.
+func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
+	r := g.asked(foresee, a, tc)
+	r.walk(ctx)
+	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == StatusUnavailable {
+		return nil
+	}
+	return &Foreseen{Decision: r.Decision, r: r}
+}
+
+// Refused records that a call was refused as foreseen, and counts it like any
+// refused call of the run.
+func (g Agents) Refused(ctx context.Context, f *Foreseen) {
+	f.r.mode = call // of which the final steps are left
+	f.r.walk(ctx)
+}
+
+// revoked reports whether the key that a run was started with was removed since,
+// or given to another caller: a run can last for an hour. A token or a
+// certificate is good for the run, also if it ends before.
+func revoked(ctx context.Context, id Identifier, a *Admission) bool {
+	if a.call.who == nil || a.Principal.Method != "key" {
+		return false
+	}
+	p, err := id.Identify(ctx, a.call.credentials())
+	return err != nil || p.ID != a.Principal.ID || p.Tenant != a.Principal.Tenant
+}
+
+// toolCall takes over what the adapter read of a tool call. Whom it names is held
+// to the caller's tenant as whom a request names is.
+func toolCall(ctx context.Context, r *run) error {
+	if r.tool.Flaw != nil {
+		r.verdict.malformed(r.tool.Flaw)
+		return nil
+	}
+	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
+		return nil
+	}
+	attributeTexts(r, r.under.op)
+	reserved(r)
+	loadReplaced(ctx, r, r.under.watched)
+	return nil
+}
+
+// Ungated rules on a run that cannot be gated call by call, by what its backend
+// is set to. It reports whether the reply is to be sent; if not, the run goes
+// on, and is Watched where what it writes is to be ruled on afterwards.
+func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+	mode := a.call.Backend.Ungated
+	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
+		a.watched = true
+		return memproxy.Reply{}, false
+	}
+	return g.ungated(ctx, a, mode)
+}
+
+// Ungated says what becomes of the runs of a backend that cannot be gated call
+// by call.
+type Ungated string
+
+// What becomes of them.
+const (
+	// UngatedByProfile: refused in production, let through and recorded in
+	// development.
+	UngatedByProfile Ungated = ""
+	// UngatedDeny: refused.
+	UngatedDeny Ungated = "deny"
+	// UngatedCompensate: let through; what they wrote is ruled on afterwards,
+	// and undone where it is not admitted.
+	UngatedCompensate Ungated = "compensate"
+)
+
+// Watched reports whether the run is to be let through and compensated.
+func (a *Admission) Watched() bool { return a.watched }
+
+// Watching notes that a run is let through because what it writes will be
+// ruled on when it is over.
+func (g Agents) Watching(ctx context.Context, a *Admission) {
+	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
+}
+
+// Blind rules on a run of which nobody can say what it changes: it is one that
+// cannot be gated, and its profile decides.
+func (g Agents) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+	a.watched = false
+	return g.ungated(ctx, a, UngatedByProfile)
+}
+
+// Assume returns an admission in the name of somebody for what no request of
+// this process asked for: a run that an earlier process let through, a pause
+// that nobody answered. The current rules hold. Nothing is ruled on by this
+// alone, and nothing recorded.
+func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
+	r := g.begin(client, c)
+	r.Principal, r.watched = p, true
+	if decision != "" {
+		r.Decision.ID = decision
+	}
+	r.event = r.decisionEvent(context.Background())
+	return r.Admission
+}
+
+// Vouched reports whether a change was ruled on when it was made: it is a write
+// of somebody's through memproxy, in the middle of the run, and bears its stamp.
+// What is new and can bear none is known to the ledger, with the same text:
+// archives are shared, and what another agent put there is not the run's.
+func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
+	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
+		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
+	}
+	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
+		return false
+	}
+	return signedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
+}
+
+// admitted reports whether a memory was admitted with a text. Where the ledger does
+// not answer, nobody vouches.
+func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool {
+	known := newLookups(g.Gate, a)
+	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
+		return false
+	}
+	row := known.owner(memproxy.TargetMemory, id)
+	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
+}
+
+// Undone notes what came of taking back a change that was not admitted. The
+// hashes are of the text that was removed and of the one that was restored. A
+// nil error is success.
+func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
+	ret := &answer{Admission: a, g: g.Gate, status: statusOK}
+	if a.op != nil {
+		ret.shown = a.op.Targets
+	}
+	detail := "undone: " + named(c.After) + " is " + named(c.Before) + " again"
+	if err != nil {
+		ret.status = StatusBadGateway
+		detail = "could not be undone: " + named(c.After) + " stands where " + named(c.Before) + " stood"
+		g.opt.Log.ErrorContext(ctx, "a write that was not let in could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
+	}
+	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
+	g.outcome(ctx, ret)
+}
+
+// statusOK is what an undoing that went well is recorded with.
+const statusOK = 200
+
+func named(hash string) string {
+	if hash == "" {
+		return "nothing"
+	}
+	return "sha256 " + hash
+}
+
+// Unsettled notes that what a run changed could not be ruled on for now, or,
+// when given up, ever.
+func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
+	ret := &answer{Admission: a, g: g.Gate}
+	detail := "what the run wrote has not been ruled on yet"
+	if givenUp {
+		detail = "what the run wrote was never ruled on"
+	}
+	g.opt.Log.ErrorContext(ctx, detail, "decision", a.Decision.ID, "error", err)
+	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
+	g.outcome(ctx, ret)
+}
+
+// ungated rules on a run that cannot be gated. It reports whether the reply is
+// to be sent.
+func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
+	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
+		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
+		return memproxy.Reply{}, false
+	}
+	ret := &answer{Admission: a, g: g.Gate}
+	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
+	g.outcome(ctx, ret)
+	return ret.reply, true
+}
+
+// letThrough notes that a run goes on although its calls are not ruled on.
+func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
+	ev := following(&a.event, memproxy.EventOutcome, g.opt.Clock())
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}
+	g.notes.add(ctx, ev)
+}

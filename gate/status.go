@@ -1,0 +1,320 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/trust"
+)
+
+// newStates are the states that a write's memories get, and until when they are
+// kept. A write of one that was there confirms it.
+func (ret *effects) newStates() []memproxy.StateChange {
+	if ret.enforced() && ret.op.Kind == memproxy.Correct {
+		return ret.restated()
+	}
+	if !ret.enforced() || ret.reading == nil || ret.op.Kind != memproxy.Learn {
+		return nil
+	}
+	var changes []memproxy.StateChange
+	for i := range ret.reading.Memories {
+		m := &ret.reading.Memories[i]
+		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
+			continue
+		}
+		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+		if ordinary {
+			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(m.ID))
+		}
+		if ret.aside != "" && !ret.confirmed {
+			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
+		} else {
+			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), textHash(m.Text)
+		}
+		if ttl := lifetime(ret.Admission, m); ttl > 0 {
+			c.Expires = ret.begun.Add(ttl)
+		}
+		changes = append(changes, c)
+	}
+	return append(changes, ret.overtaken(len(changes))...)
+}
+
+// overtaken ends what was foreseen of a write's memories: how they stand is noted.
+// It is kept while the backend may make more of them.
+func (ret *effects) overtaken(memories int) []memproxy.StateChange {
+	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
+		return nil
+	}
+	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})
+	if ordinary {
+		return nil
+	}
+	c.State, c.Reason, c.From, c.Attestation = memproxy.StateUntrusted, "its memories are known", nil, ""
+	c.Text = memproxy.AnyText
+	return []memproxy.StateChange{c}
+}
+
+// Waits says whether what a principal writes waits for review: by its tier and
+// record, and by the claimed source of the content.
+type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
+
+// waits reports whether what the caller writes waits for review.
+func (a *Admission) waits() bool {
+	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
+}
+
+// fieldOf is the governed field of a new memory: as the answer has it, else as
+// the write named it.
+func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
+	if named := content.Fields(op); m.Field == "" && len(named) == 1 {
+		return named[0]
+	}
+	return m.Field
+}
+
+// Lifetime says how long a memory is kept: by its field, layer and claimed
+// source; zero is for ever.
+type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
+
+// lifetime is how long a new memory is kept. A claim of another layer can
+// shorten it only.
+func lifetime(a *Admission, m *memproxy.Memory) time.Duration {
+	if a.rules.TTL == nil {
+		return 0
+	}
+	field := fieldOf(a.op, m)
+	ttl := a.rules.TTL(field, layerOf(a, field), a.op.SourceClaim)
+	for _, claimed := range a.op.LayerClaims {
+		if d := a.rules.TTL(field, claimed, a.op.SourceClaim); d > 0 && (ttl == 0 || d < ttl) {
+			ttl = d
+		}
+	}
+	return ttl
+}
+
+// ending is until when a memory is kept that came to be after its write was
+// answered, as far as nobody noted that: by what its stamp says.
+func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
+	if ret.rules.TTL == nil {
+		return nil
+	}
+	ttl := ret.rules.TTL(m.Field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: m.Field}), s.Source)
+	if ttl <= 0 {
+		return nil
+	}
+	return []memproxy.StateChange{{
+		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
+		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
+		Text: textHash(m.Text), Expires: s.Time.Add(ttl),
+	}}
+}
+
+// mark notes for what reasons what is written bears a mark. It goes through
+// all the same.
+func mark(r *run, reasons []memproxy.Reason) {
+	r.marks = codesOf(reasons)
+	r.verdict.note(reasons...)
+}
+
+// codesOf are the codes of reasons, sorted, each once.
+func codesOf(reasons []memproxy.Reason) []string {
+	var out []string
+	for _, why := range reasons {
+		out = append(out, string(why.Code))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// attested is how well the source of what is written is known.
+func (a *Admission) attested(marks []string) memproxy.Attestation {
+	switch {
+	case a.confirmed:
+		return memproxy.HumanConfirmed
+	case slices.Contains(marks, string(memproxy.LayerInferred)):
+		return memproxy.Inferred
+	}
+	return cmp.Or(a.attestation, memproxy.SelfReported)
+}
+
+// marksOf are the codes for which a memory that a write made is marked: those
+// of the write, and what is said of this one alone.
+func (ret *answer) marksOf(id string) []string {
+	if own, ok := ret.made[id]; ok {
+		return own
+	}
+	return ret.marks
+}
+
+// markOf is the stamp's form of codes.
+func markOf(codes []string) string { return strings.Join(codes, " ") }
+
+// layerOf is the layer of what a write made.
+func layerOf(a *Admission, field string) memproxy.Layer {
+	for i := range a.op.Items {
+		if it := a.op.Items[i]; it.Kind == memproxy.ItemContent {
+			it.Field = field
+			return a.rules.Governance.LayerOf(&it)
+		}
+	}
+	return memproxy.Semantic
+}
+
+// attributeTexts settles which texts of a running agent's call a user stated in the
+// request that started it: the agent only writes them down.
+func attributeTexts(r *run, started *memproxy.Operation) {
+	if r.op == nil {
+		return
+	}
+	said := trust.SaidBy(started)
+	for i := range r.op.Items {
+		if it := &r.op.Items[i]; it.Inferred {
+			it.Inferred = !said.States(it.Text)
+		}
+	}
+}
+
+// lookedThrough is how many statuses of one state are looked through for
+// those that an answer could be made of. Where there are more, it is.
+const lookedThrough = 1000
+
+// apart refuses what is made of many memories at once (a summary, an export,
+// an agent's context) where it could be made of one that this caller is not
+// to see, or not as it is: the answer cannot be taken apart again.
+func apart(ctx context.Context, r *run) {
+	switch {
+	case r.op.Kind != memproxy.Recall || !r.op.Derived:
+	case r.call.Wishes.MinTrust > 0:
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
+		})
+	case hides(ctx, r.g, r.Admission):
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
+		})
+	}
+}
+
+// hides reports whether something that the backend makes of the memories that
+// the operation names could hold one that the caller is not shown, or not as
+// it is. A memory of a user that the operation leaves out is not in it.
+func hides(ctx context.Context, g *Gate, a *Admission) bool {
+	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
+	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
+		states = append(states, memproxy.StatePending)
+	}
+	if a.rules.WithholdUntrusted {
+		states = append(states, memproxy.StateUntrusted)
+	}
+	filters := make([]memproxy.StatusFilter, 0, len(states)+1)
+	for _, state := range states {
+		filters = append(filters, memproxy.StatusFilter{State: state})
+	}
+	if a.rules.Changed == ChangedWithhold || a.rules.WithholdUntrusted && a.rules.Changed != ChangedIgnore {
+		filters = append(filters, memproxy.StatusFilter{Unverified: true})
+	}
+	for _, f := range filters {
+		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
+		list, err := g.opt.Ledger.ListStatuses(ctx, f)
+		if err != nil {
+			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
+		}
+		if len(list) == lookedThrough || concerned(ctx, g, a, f.State, list) {
+			return true
+		}
+	}
+	return false
+}
+
+// concerned reports whether one of the memories may be among those that the
+// operation reads: it was not deleted, and is not known to be another user's,
+// nor to wait for review and be the caller's own.
+func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
+	var keys []memproxy.MemoryKey
+	for i := range list {
+		// What the backend lacks is in nothing that it makes.
+		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !came(a, &list[i]) {
+			keys = append(keys, list[i].MemoryKey)
+		}
+	}
+	if len(keys) == 0 {
+		return false
+	}
+	records, err := g.opt.Ledger.Lookup(ctx, keys...)
+	if err != nil {
+		return true
+	}
+	for _, k := range keys {
+		rec := records[k]
+		row := &rec.Owner
+		if own := rec.Owned() && row.Actor == a.Principal.ID && row.Scope.Tenant == a.Principal.Tenant; own && state == memproxy.StatePending {
+			continue
+		}
+		if !rec.Owned() || !row.Deleted && !leavesOut(a, row.Scope.User) {
+			return true
+		}
+	}
+	return false
+}
+
+// cameBy is how long what a write makes may take to be known.
+const cameBy = 10 * time.Minute
+
+// came reports whether what was foreseen of a write has come to be, and is
+// listed itself, or never will.
+func came(a *Admission, st *memproxy.Status) bool {
+	if st.Kind != memproxy.TargetDecision {
+		return false
+	}
+	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > cameBy
+}
+
+// leavesOut reports whether the operation is narrowed to other users.
+func leavesOut(a *Admission, user string) bool {
+	if user == "" {
+		return false
+	}
+	for i := range a.op.Claims {
+		c := &a.op.Claims[i]
+		if c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user) {
+			return true
+		}
+	}
+	return false
+}
+
+// brings are the targets that come before an agent by an operation.
+func brings(c *Call, op *memproxy.Operation) []string {
+	b, ok := c.Backend.Adapter.(Bringer)
+	if !ok {
+		return nil
+	}
+	return b.Brings(c.Route, op)
+}
+
+// refuseWithheld refuses to bring what no reader would be shown for its state: an agent
+// would read it within the backend. It is refused for everybody, reviewers too,
+// because the agent is none.
+func refuseWithheld(ctx context.Context, r *run) {
+	ids := brings(r.call, r.op)
+	if len(ids) == 0 {
+		return
+	}
+	known := r.lookups()
+	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
+		ledgerFailed(ctx, r, err, "nobody can say how the memory stands")
+		return
+	}
+	for _, id := range ids {
+		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
+			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
+			r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
+			return
+		}
+	}
+}
