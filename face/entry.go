@@ -56,7 +56,7 @@ func (e *Entry) Read(body []byte) {
 // Asked is the call as the gate takes it. Flaw is what is wrong with the body.
 func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
-	req, wishes, wrong := gate.Asked(call.Request)
+	req, wishes, wrong := Asked(call.Request)
 	if flaw == nil {
 		flaw = wrong
 	}

@@ -28,7 +28,7 @@ const (
 	// DecisionHeader carries the decision on every answer of a gated request.
 	DecisionHeader = OwnPrefix + "Decision"
 	// SessionHeader is how a caller names its session.
-	SessionHeader = gate.SessionHeader
+	SessionHeader = OwnPrefix + "Session"
 	// ContestedHeader names the memories of an answer that somebody says
 	// otherwise about, by id.
 	ContestedHeader = OwnPrefix + "Contested"

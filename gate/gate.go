@@ -225,6 +225,14 @@ type Call struct {
 	restores bool
 }
 
+// Wishes are what a reader asks of memproxy itself.
+type Wishes struct {
+	// MinTrust is the least confidence of the memories that it wants.
+	MinTrust memproxy.PerMille
+	// Provenance is set where it wants to be told where they come from.
+	Provenance bool
+}
+
 // credentials are what the caller presents, with where the call comes from.
 func (c *Call) credentials() memproxy.Credentials {
 	all := c.Credentials

@@ -2,12 +2,9 @@ package gate_test
 
 import (
 	"context"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
 )
 
 // Proves MFW-8: a reader that asks for a minimum of trust gets no memory of
@@ -39,85 +36,4 @@ func TestMinimumTrust(t *testing.T) {
 	if got := r.gate.Return(context.Background(), r.gate.Admit(context.Background(), c), memproxy.Reply{Status: 200, Body: []byte("{}")}); got.Status != 404 {
 		t.Errorf("one memory of less: %d", got.Status)
 	}
-}
-
-// Proves MFW-8: a reader says by header or by query what it asks for. What it
-// says twice, or in words that cannot be read, is refused and not guessed; of
-// the query everything else stays as it was, byte for byte.
-func TestWhatReadersAskFor(t *testing.T) {
-	for _, tc := range []struct {
-		query, trust, provenance string // the request
-		rest, own                string
-		want                     gate.Wishes
-		flawed                   bool
-	}{
-		{query: "a=1&b=%20x&&c", rest: "a=1&b=%20x&&c"},
-		{trust: "0.7", provenance: "true", want: gate.Wishes{MinTrust: 700, Provenance: true}},
-		{provenance: "false"},
-		{trust: "0"}, {trust: "1", want: gate.Wishes{MinTrust: 1000}},
-		{query: "memproxy_min_trust=0.7", own: "memproxy_min_trust=0.7", want: gate.Wishes{MinTrust: 700}},
-		{
-			query: "b=2&memproxy_min_trust=0.25&a=%2B&memproxy_provenance=true&&b=1", rest: "b=2&a=%2B&&b=1",
-			own: "memproxy_min_trust=0.25&memproxy_provenance=true", want: gate.Wishes{MinTrust: 250, Provenance: true},
-		},
-		{query: "a=1&memproxy%5Fmin%5ftrust=0%2E7", rest: "a=1", own: "memproxy%5Fmin%5ftrust=0%2E7", want: gate.Wishes{MinTrust: 700}},
-		{query: "metadata[memproxy_id]=d1&x=memproxy_min_trust", rest: "metadata[memproxy_id]=d1&x=memproxy_min_trust"},
-		{query: "%zz=1&a=memproxy_", rest: "%zz=1&a=memproxy_"}, // the adapter says what is wrong with it
-		{query: "memproxy_min_trust=NaN", flawed: true},
-		{query: "memproxy_min_trust=", flawed: true},
-		{query: "memproxy_min_trust=%zz", flawed: true},
-		{query: "memproxy_min_trust=1.01", flawed: true},
-		{query: "memproxy_min_trust=0.1&memproxy_min_trust=0.9", flawed: true},
-		{query: "memproxy_min_trust=0.7", trust: "0.7", flawed: true},
-		{query: "memproxy_provenance=yes", flawed: true},
-		{query: "memproxy_provenance=true&memproxy_provenance=true", flawed: true},
-		{query: "memproxy_min_trus=0.7", flawed: true}, // who believes to be shown less must not be shown more
-		{query: "MemProxy_Min_Trust=0.7", flawed: true},
-		{trust: "high", flawed: true}, {trust: "-0.1", flawed: true}, {provenance: "1", flawed: true},
-	} {
-		h := memproxy.Header{}
-		if tc.trust != "" {
-			h.Set(gate.MinTrustHeader, tc.trust)
-		}
-		if tc.provenance != "" {
-			h.Set(gate.ProvenanceHeader, tc.provenance)
-		}
-		req, got, flaw := gate.Asked(memproxy.Request{Query: tc.query, Header: h})
-		switch {
-		case tc.flawed:
-			if flaw == nil || flaw.Status != 400 {
-				t.Errorf("%+v: taken for %+v", tc, got)
-			}
-		case flaw != nil || got != tc.want || req.Query != tc.rest || req.Own != tc.own:
-			t.Errorf("%+v: %+v, query %q, own %q, %v", tc, got, req.Query, req.Own, flaw)
-		}
-	}
-	twice := memproxy.Header{gate.MinTrustHeader: {"0.1", "0.9"}}
-	if _, _, flaw := gate.Asked(memproxy.Request{Header: twice}); flaw == nil {
-		t.Error("two values are taken for one")
-	}
-	if _, _, flaw := gate.Asked(memproxy.Request{Header: memproxy.Header{gate.MinTrustHeader: {""}}}); flaw == nil {
-		t.Error("nothing is taken for a number")
-	}
-}
-
-// What goes on is the query without what is memproxy's own, and nothing else.
-func FuzzAsked(f *testing.F) {
-	f.Add("a=1&memproxy_min_trust=0.7&b=%20")
-	f.Add("&&memproxy%5fprovenance=true;x&=")
-	f.Fuzz(func(t *testing.T, query string) {
-		req, _, _ := gate.Asked(memproxy.Request{Query: query})
-		for part := range strings.SplitSeq(req.Query, "&") {
-			name, _, _ := strings.Cut(part, "=")
-			if key, err := url.QueryUnescape(name); err == nil && strings.HasPrefix(key, memproxy.StampPrefix) {
-				t.Errorf("%q goes on as %q", query, req.Query)
-			}
-		}
-		if req.Own == "" && req.Query != query {
-			t.Errorf("%q became %q", query, req.Query)
-		}
-		if again, _, _ := gate.Asked(req); again.Query != req.Query {
-			t.Errorf("%q, and then %q", req.Query, again.Query)
-		}
-	})
 }

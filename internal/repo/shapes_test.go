@@ -25,7 +25,7 @@ var (
 		"adapters/mem0.Adapter":  27,
 	}
 	manyFiles = map[string]int{
-		"gate":   33,
+		"gate":   32,
 		"ledger": 27,
 	}
 )

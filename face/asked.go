@@ -1,4 +1,4 @@
-package gate
+package face
 
 import (
 	"net/url"
@@ -7,39 +7,30 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
 )
 
 // How a reader asks for memories of a confidence at the least, from 0 to 1,
 // and to be told where they come from: by header or by query. Faces send
 // neither on.
 const (
-	MinTrustHeader   = "X-Memproxy-Min-Trust"
-	ProvenanceHeader = "X-Memproxy-Provenance"
-	// SessionHeader is how a caller names its session.
-	SessionHeader = "X-Memproxy-Session"
+	MinTrustHeader   = OwnPrefix + "Min-Trust"
+	ProvenanceHeader = OwnPrefix + "Provenance"
 
 	minTrustParam   = memproxy.StampPrefix + "min_trust"
 	provenanceParam = memproxy.StampPrefix + "provenance"
 )
-
-// Wishes are what a reader asks of memproxy itself.
-type Wishes struct {
-	// MinTrust is the least confidence of the memories that it wants.
-	MinTrust memproxy.PerMille
-	// Provenance is set where it wants to be told where they come from.
-	Provenance bool
-}
 
 // Asked reads what a request asks of memproxy itself. The request comes back
 // without the query parameters that say it, which Own keeps; every other byte
 // of the query is as it was. A wish that is said twice, or cannot be read, or
 // that memproxy does not know, is a flaw: who believes to be shown less must
 // not be shown more. So are two names of the session: only one can be locked.
-func Asked(req memproxy.Request) (memproxy.Request, Wishes, *memproxy.Malformed) {
+func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed
 	req.Query, req.Own, flaw = ownParams(req.Query, said)
-	var w Wishes
+	var w gate.Wishes
 	if flaw != nil {
 		return req, w, flaw
 	}
@@ -96,5 +87,5 @@ func mayHold(query string) bool {
 }
 
 func unclear(detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: StatusBadRequest, Detail: detail}
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: gate.StatusBadRequest, Detail: detail}
 }
