@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -168,174 +167,194 @@ func answerPoll(ctx context.Context, r *run) error {
 	return nil
 }
 
-// ErrGone says that the adapter no longer knows the route of a held write.
-var ErrGone = errors.New("gate: the route of the held write is unknown")
-
-// Reviewed rules on what reviewers have sent again, and keeps what became of it:
-// held writes that they approved, versions of memories that they put back.
-type Reviewed struct{ *Gate }
-
-// Reviewed returns the part of the gate that what reviewers decide goes through.
-func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
-
-// again is a held write as a call.
-func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
-	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
-	if req.Header == nil {
-		req.Header = memproxy.Header{}
+// setAside turns a ruling against what a new memory says into a state of the
+// memory (DOL-2): it is written, and the state decides what is shown of it. A
+// ruling that has any other reason stands, and so does one about a credential,
+// which is a leak wherever it lies.
+func setAside(r *run, ruling *memproxy.Ruling) {
+	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || r.op.Kind != memproxy.Learn {
+		return
 	}
-	route, known := b.Adapter.Route(req)
-	if !known || route.ID != h.Route {
-		return nil, ErrGone
+	carrier, ok := r.call.Backend.Adapter.(Carrier)
+	if !ok || !carrier.Carries(r.call.Route, r.op) || slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool {
+		return why.Code != memproxy.ScreenRisk
+	}) {
+		return
 	}
-	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
-	r.Decision.ID = h.ID
-	return r, nil
-}
-
-// Replay admits a held write that was approved: as it came, in its author's
-// name and under its own decision, with the attestation of the person who
-// confirmed it. What it may be was decided by a person, so policy and screening
-// are not asked again. The record names the reviewer. Like Admit's, the admission
-// is to be forwarded and its answer given to Return, or is refused.
-func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
-	r, err := g.again(replay, b, h, content)
-	if err != nil {
-		return nil, err
+	r.aside = memproxy.StateFlagged
+	if ruling.Verdict == memproxy.Deny {
+		r.aside = memproxy.StateQuarantined
 	}
-	r.Principal = unlimited(h)
-	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.waited = &h
-	if content.Reserved > 0 {
-		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
-	}
-	r.verdict.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
-	r.walk(ctx)
-	return r.Admission, nil
-}
-
-// unlimited is the author of a held write, who may name whom it names: that was
-// ruled on when it came.
-func unlimited(h memproxy.HeldWrite) memproxy.Principal {
-	all := memproxy.Limit{All: true}
-	return memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
-}
-
-// Reconsider asks the rules in force about a held write, as if its author wrote
-// it now. Nothing is charged, recorded, changed or sent, but for questions to
-// the backend. An error means that there is no answer for now; ErrGone, that
-// there never will be.
-func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	r, err := g.again(recheck, b, h, content)
-	if err != nil {
-		return memproxy.Reevaluation{}, err
-	}
-	if r.Principal = unlimited(h); content.Author != nil { // it was not kept at first
-		r.Principal = *content.Author
-	}
-	r.walk(ctx)
-	if r.verdict.status >= StatusUnavailable { // a step that could not be finished is no verdict
-		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.reasons[0].Detail)
-	}
-	v := memproxy.Reevaluation{Verdict: r.verdict.worst, Reasons: slices.Concat(r.verdict.reasons, r.verdict.notes), Findings: r.findings, Policy: r.Decision.Policy}
-	for i := range r.findings {
-		v.Score = max(v.Score, r.findings[i].Score)
-	}
-	// What the rules would admit for its state to withhold it, and what they
-	// fail on, waits on: only a plain answer settles anything.
-	// So does what was rewritten: that is for a person.
-	if r.aside != "" || has(r.verdict.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
-		v.Verdict = memproxy.Hold
-	}
-	return v, nil
-}
-
-// PutBack rules on a request with which a reviewer puts an object back to a
-// version of it, under the rollback's decision: the rules in force may refuse
-// what they once let pass. Whoever reviews may administer what it reviews. Like
-// Admit's, the admission is to be forwarded and its answer given to Return, or
-// is refused; it is not held, for a person has asked for it.
-func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
-	route, known := b.Adapter.Route(q.Request)
-	if !known {
-		return nil, ErrGone
-	}
-	r := g.begin(putBack, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
-	all := memproxy.Limit{All: true}
-	r.Principal = memproxy.Principal{
-		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{"memproxy-admin", RoleReviewer},
-		ActsAs: all, Users: all, Apps: all, Runs: all,
-	}
-	r.Decision.ID, r.confirmed, r.Inspect = decision, true, true
-	r.walk(ctx)
-	return r.Admission, nil
-}
-
-// Seek asks the backend whether an approved write arrived of which nobody
-// knows. An error, or known false, is no answer.
-func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	seeker, ok := b.Adapter.(Seeker)
-	if !ok || b.Fetch == nil {
-		return nil, false, nil
-	}
-	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
-	route, found := b.Adapter.Route(req)
-	if !found {
-		return nil, false, ErrGone
-	}
-	op, err := b.Adapter.Decode(route, req, content.Body)
-	if err != nil {
-		return nil, false, err
-	}
-	q, ok := seeker.Seek(route, req, op)
-	if !ok {
-		return nil, false, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
-	defer cancel()
-	reply, err := b.Fetch.Fetch(ctx, q)
-	if err != nil {
-		return nil, false, err
-	}
-	if !ok2xx(reply.Status) {
-		return nil, false, nil
-	}
-	ids, err = seeker.Sought(reply, h.ID)
-	return ids, err == nil, err
-}
-
-// RestoredStamp is the provenance of a memory that is made again what a version
-// of it was: that version's words and worth, under the rollback's decision.
-func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
-	return g.opt.Signer.Sign(memproxy.Stamp{
-		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
-		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: textHash(to.Text),
-		Trigger: "rollback",
+	ruling.Verdict, ruling.Led = memproxy.Amend, 0
+	ruling.Reasons = append(ruling.Reasons, memproxy.Reason{
+		Code: memproxy.ScreenStored, Detail: "written as " + string(r.aside) + ": its state decides what is shown of it",
 	})
 }
 
-// Restored notes that a memory is again what a version of it was, so that its
-// text is not taken for one that was changed behind the proxy.
-func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
-	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
-		row.SHA256, row.Decision, row.Deleted = textHash(to.Text), decision, false
-	})
+// unfiltered refuses what is made of many memories at once where some of them
+// must not be shown: it cannot be taken apart.
+func unfiltered(r *run) {
+	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
+		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+			Code:   memproxy.StateWithheld,
+			Detail: "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)",
+		})
+	}
 }
 
-// FoundGone notes that a memory was deleted in the backend, around memproxy.
-func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
-	g.amendRow(ctx, k, decision, func(row *memproxy.Ownership) { row.Deleted = true })
+// ordinary: what the write makes is an ordinary memory, or nothing is made.
+func ordinary(r *run) bool {
+	return r.Decision.Verdict.Stops() || !r.confirmed && r.aside == "" && !r.waits() || !r.traceable()
 }
 
-func (g Reviewed) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	records, err := g.opt.Ledger.Lookup(ctx, k)
-	if rec := records[k]; err == nil && rec.Owned() {
-		change(&rec.Owner)
-		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
+// putAside notes the state of what a write will make, by its decision, before
+// it is sent, where that is another than an ordinary memory's: from its first
+// moment on nobody reads it as one, whether this process is there then or not.
+// What cannot be noted is refused.
+func putAside(ctx context.Context, r *run) error {
+	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
+	if ordinary {
+		return nil
 	}
-	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)
+	if ttl := lifetime(r.Admission, &memproxy.Memory{}); ttl > 0 {
+		change.Expires = r.begun.Add(ttl)
 	}
+	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted")
+}
+
+// traceable reports whether what the write makes can be told by its stamp.
+func (a *Admission) traceable() bool {
+	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
+		return false
+	}
+	carrier, ok := a.call.Backend.Adapter.(Carrier)
+	return ok && carrier.Carries(a.call.Route, a.op)
+}
+
+// foreseen is the state that something will have which the write makes, or
+// ordinary.
+func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
+	c = memproxy.StateChange{
+		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(a.marks),
+		From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateExpired},
+	}
+	switch {
+	case a.confirmed:
+		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
+	case a.aside != "":
+		return asideOf(a, k), false
+	case a.waits():
+		c.State, c.Reason = memproxy.StatePending, reasonWaits
+	default:
+		return c, true
+	}
+	return c, false
+}
+
+// Why memories stand as they do when they come to be.
+const (
+	reasonApproved = "approved by a reviewer"
+	reasonWaits    = "its author or its source is not trusted enough to be read without a review"
+)
+
+// asideOf is the state of something that a write made which is set aside. What
+// was quarantined before stays so.
+func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
+	c := memproxy.StateChange{
+		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
+		Rules: a.rules.Version, Reason: "it looked dangerous when it was written",
+	}
+	for _, s := range memproxy.MemoryStates {
+		if s != memproxy.StateQuarantined {
+			c.From = append(c.From, s)
+		}
+	}
+	return c
+}
+
+// spansIn are the findings of a write that hold for a memory's text: those of
+// the one item that the backend took over word for word. Of any other text
+// nothing is known, and all of it is replaced.
+func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
+	if a.aside != memproxy.StateFlagged || m.Text == "" {
+		return nil
+	}
+	for i := range a.op.Items {
+		if a.op.Items[i].Kind != memproxy.ItemContent || a.op.Items[i].Text != m.Text {
+			continue
+		}
+		var spans []memproxy.Finding
+		for _, f := range a.findings {
+			if f.Item == i && f.Rule != string(memproxy.ScreenRisk) && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
+				spans = append(spans, f)
+			}
+		}
+		return spans
+	}
+	return nil
+}
+
+// asideLater gives what became of a write its state, once its ids are known.
+func (ret *making) asideLater(ctx context.Context) error {
+	if ret.aside == "" {
+		return nil
+	}
+	var changes []memproxy.StateChange
+	for i := range ret.memories {
+		if m := &ret.memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
+			c := asideOf(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
+}
+
+// recallStates remembers the state of targets that were found in the backend, and
+// that nothing is known of, by the writes that they came of: a change may take
+// the stamp away that tells it.
+func recallStates(ctx context.Context, r *run) {
+	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
+		return
+	}
+	known := r.lookups()
+	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
+	for id, m := range r.op.Current {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, m.Stamp) != "" {
+			ret.reading.Memories = append(ret.reading.Memories, m)
+		}
+	}
+	if len(ret.reading.Memories) == 0 {
+		return
+	}
+	ret.items = itemsOf(ret.reading)
+	made := origins(ret, false)
+	keys := known.keys(memproxy.TargetDecision, made...)
+	for i := range ret.items {
+		keys = append(keys, known.key(memproxy.TargetMemory, ret.items[i].ID))
+	}
+	if err := known.need(ctx, keys...); err != nil {
+		return
+	}
+	for i := range ret.items {
+		it := &ret.items[i]
+		if it.rec = known.of(memproxy.TargetMemory, it.ID); it.rec.Rated() && it.rec.Status.Decision == made[i] {
+			made[i] = "" // it may have been reviewed since
+		}
+	}
+	settleAside(ctx, ret, made)
+}
+
+// unwritten refuses a write that was let through, because something that goes
+// with it could not be noted.
+func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
+	g := r.g
+	g.opt.Meter.LedgerFailed(ctx)
+	ret := &answer{Admission: r.Admission, g: g}
+	ret.refuse(StatusUnavailable, code, detail)
+	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
+	g.outcome(ctx, ret)
 }

@@ -260,3 +260,53 @@ func restless(ret *answer, it *item) bool {
 	}
 	return validated != "" && validated != textHash(it.Text)
 }
+
+// vouched reports whether reviewers read a memory as it is now and let it be
+// shown: it is then no attack, whatever it looks like. What could have been
+// changed since without being seen is not vouched for, and what it said at
+// another time is not what they read.
+func vouched(ret *answer, it *item) bool {
+	if it.Mutable || len(it.Also) > 0 || ret.rules.Changed == ChangedIgnore || it.altered != "" {
+		return false
+	}
+	st := &it.rec.Status
+	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
+}
+
+// unseen reports whether a memory's text is not the one that last went through
+// memproxy: it was written, or changed, around it. What came to be by it is ruled
+// on by its status.
+func unseen(it *item) bool {
+	if kind := kindOf(it.Memory); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
+		return false
+	}
+	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != textHash(it.Text)
+}
+
+// hidden says what of a memory's text is replaced (DOL-4, DOL-5): of a flagged
+// one the spans for which it was flagged, as long as it is the text of which
+// they are. Any other text is judged anew, as are those that were written around
+// memproxy. Where neither says what is dangerous in a flagged one, all of it is.
+// Nil is nothing.
+func hidden(ret *answer, it *item) []memproxy.Finding {
+	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
+	switch {
+	case flagged && st.Text != "" && st.Text == textHash(it.Text) && len(st.Findings) > 0:
+		return st.Findings
+	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
+	case flagged && (!ret.screened || st.Text == "" || st.Text == textHash(it.Text)):
+		return []memproxy.Finding{{Rule: memproxy.RuleUnspecified, Severity: "high", End: len(it.Text)}}
+	default:
+		return nil
+	}
+	if spans := dangerous(j.spans); len(spans) > 0 {
+		return spans
+	}
+	return j.spans
+}
+
+// unparted reports whether a memory that was written around memproxy says
+// something dangerous and cannot be shown in part.
+func unparted(ret *answer, it *item) bool {
+	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
+}

@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -166,4 +168,207 @@ func enclosures(_ context.Context, ret *answer) error {
 		}
 	}
 	return nil
+}
+
+// judged is what screening says of a memory as the answer shows it.
+type judged struct {
+	risk memproxy.PerMille
+	// spans are what was found in the memory's own text, and score the worst of
+	// them. What was found next to it counts for the risk alone.
+	spans []memproxy.Finding
+	score memproxy.PerMille
+}
+
+// judge screens memories as the answer shows them, by their places in the
+// list. Raw messages are what somebody said, and are left to those who read
+// them. Nil is that nothing is screened.
+func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
+	if ret.rules.Screener == nil {
+		return nil, nil
+	}
+	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
+	asked := ret.screening()
+	if ret.op.Kind.Writes() { // it is judged as the write was
+		op.SourceClaim = asked.Operation.SourceClaim
+	}
+	type place struct {
+		memory int
+		beside bool
+	}
+	var places []place
+	for i := range memories {
+		m := &memories[i]
+		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
+			continue
+		}
+		for j, text := range append([]string{m.Text}, m.Also...) {
+			if text == "" {
+				continue
+			}
+			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
+			places = append(places, place{i, j > 0})
+		}
+	}
+	found := map[int]judged{}
+	if len(places) == 0 {
+		return found, nil
+	}
+	asked.Operation, asked.Reading = op, true
+	findings, err := ret.rules.Screener.Screen(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range findings {
+		if f.Item < 0 || f.Item >= len(places) {
+			continue
+		}
+		at := places[f.Item]
+		j := found[at.memory]
+		if j.risk = max(j.risk, f.Score); !at.beside {
+			j.score = max(j.score, f.Score)
+			j.spans = append(j.spans, f)
+		}
+		found[at.memory] = j
+	}
+	return found, nil
+}
+
+// risks are the risks of memories' texts, by their places in the list.
+func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
+	if ret.rules.Withhold <= 0 {
+		return nil, nil
+	}
+	found, err := ret.judge(ctx, memories)
+	risks := make(map[int]memproxy.PerMille, len(found))
+	for i, j := range found {
+		risks[i] = j.risk
+	}
+	return risks, err
+}
+
+// dangerous are the spans for which a text is flagged: all but the sum over
+// the text, which is of no place.
+func dangerous(findings []memproxy.Finding) []memproxy.Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f memproxy.Finding) bool {
+		return f.Score == 0 || f.Rule == string(memproxy.ScreenRisk)
+	})
+}
+
+// byDecision adds to what is known of an answer's memories the states of the
+// writes that they came of, where those were set aside and the memories' own
+// states are of another time. It remembers them by id from then on. Memories that
+// could be of a write that was set aside, where that cannot be told, are withheld
+// if the rules never refuse.
+func byDecision(ctx context.Context, ret *answer) {
+	carrier, ok := ret.call.Backend.Adapter.(Carrier)
+	if !ok {
+		return
+	}
+	known, bare := ret.lookups(), carrier.Bare(ret.call.Route)
+	made := origins(ret, bare)
+	var ask []memproxy.MemoryKey
+	for i := range ret.items {
+		it, d := &ret.items[i], made[i]
+		made[i] = ""
+		switch {
+		case it.ID == "" || it.Drop || it.Missing:
+		case known.err != nil && ret.rules.NeverRefuse, d == "" && !it.rec.Rated() && bare && ret.rules.NeverRefuse:
+			it.unsaid = unsaidWrite
+		case d != "" && (!it.rec.Rated() || it.rec.Status.Decision != d):
+			made[i] = d
+			ask = append(ask, known.key(memproxy.TargetDecision, d))
+		}
+	}
+	if len(ask) == 0 {
+		return
+	}
+	if err := known.need(ctx, ask...); err == nil {
+		settleAside(ctx, ret, made)
+		return
+	}
+	for i := range ret.items { // which of them were set aside is not known
+		if made[i] != "" && ret.rules.NeverRefuse {
+			ret.items[i].unsaid = unsaidWrite
+		}
+	}
+}
+
+const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
+
+// settleAside gives memories the state of their write.
+func settleAside(ctx context.Context, ret *answer, made []string) {
+	known := ret.lookups()
+	var changes []memproxy.StateChange
+	for i := range ret.items {
+		it := &ret.items[i]
+		write := known.of(memproxy.TargetDecision, made[i])
+		if made[i] == "" || !write.Rated() {
+			continue
+		}
+		st, old, recorded := write.Status, &it.rec.Status, it.rec.Rated()
+		person := st.Reviewed != ""
+		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
+			continue
+		}
+		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(it.Memory), ID: it.ID}
+		if recorded {
+			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
+			if old.State == memproxy.StateQuarantined {
+				st.State = old.State
+			}
+		}
+		if person {
+			st.Text, st.Reviewed = memproxy.TextSHA256(it.Text), memproxy.TextSHA256(it.Text)
+		}
+		known.rate(st)
+		it.rec.Status = st
+		if st.Kind != memproxy.TargetEvent {
+			changes = append(changes, memproxy.StateChange{
+				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
+				Person: person, Text: st.Text, Expires: st.Expires,
+			})
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read does it
+}
+
+// approvalBinds is how long what carries an approved write's stamp is taken for
+// what came of it. A stamp can be copied by who writes into the backend itself;
+// an extraction is over long before.
+const approvalBinds = 24 * time.Hour
+
+// firstSeen reports whether a memory takes the status of its write: the write
+// made it, or it has no status of its own yet. Of an approval it is, in
+// addition, not too late.
+func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
+	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
+		return false
+	}
+	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
+}
+
+// origins are the decisions by which an answer's memories came to be, by place,
+// as far as their stamps tell, or on a bare route the ledger and what was
+// fetched; "" where that is not known.
+func origins(ret *answer, bare bool) []string {
+	made := make([]string, len(ret.items))
+	for i := range ret.items {
+		it := &ret.items[i]
+		if made[i] = stamped(ret, it.Stamp); made[i] != "" || !bare || it.ID == "" {
+			continue
+		}
+		made[i] = cmp.Or(stamped(ret, ret.op.Current[it.ID].Stamp), it.rec.Owner.Decision)
+	}
+	return made
+}
+
+// stamped is the decision that a stamp names, if it is ours.
+func stamped(ret *answer, s *memproxy.Stamp) string {
+	if s == nil || !ret.signed(s) {
+		return ""
+	}
+	return s.ID
 }

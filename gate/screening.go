@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,136 +127,224 @@ func explainFindings(r *run, reasons []memproxy.Reason) {
 	}
 }
 
-// judged is what screening says of a memory as the answer shows it.
-type judged struct {
-	risk memproxy.PerMille
-	// spans are what was found in the memory's own text, and score the worst of
-	// them. What was found next to it counts for the risk alone.
-	spans []memproxy.Finding
-	score memproxy.PerMille
+// reworded is a write in other words.
+type reworded struct {
+	op     *memproxy.Operation
+	body   []byte
+	texts  map[string]string // by pointer
+	before []memproxy.HeldText
+	// waits is set where a person has to agree.
+	waits bool
 }
 
-// judge screens memories as the answer shows them, by their places in the
-// list. Raw messages are what somebody said, and are left to those who read
-// them. Nil is that nothing is screened.
-func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
-	if ret.rules.Screener == nil {
-		return nil, nil
+// toSend is the payload to be encoded, of a write that came with body.
+func (w *reworded) toSend(body []byte) []byte {
+	if w != nil && !w.waits {
+		return w.body
 	}
-	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
-	asked := ret.screening()
-	if ret.op.Kind.Writes() { // it is judged as the write was
-		op.SourceClaim = asked.Operation.SourceClaim
-	}
-	type place struct {
-		memory int
-		beside bool
-	}
-	var places []place
-	for i := range memories {
-		m := &memories[i]
-		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
-			continue
-		}
-		for j, text := range append([]string{m.Text}, m.Also...) {
-			if text == "" {
-				continue
-			}
-			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
-			places = append(places, place{i, j > 0})
-		}
-	}
-	found := map[int]judged{}
-	if len(places) == 0 {
-		return found, nil
-	}
-	asked.Operation, asked.Reading = op, true
-	findings, err := ret.rules.Screener.Screen(ctx, asked)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range findings {
-		if f.Item < 0 || f.Item >= len(places) {
-			continue
-		}
-		at := places[f.Item]
-		j := found[at.memory]
-		if j.risk = max(j.risk, f.Score); !at.beside {
-			j.score = max(j.score, f.Score)
-			j.spans = append(j.spans, f)
-		}
-		found[at.memory] = j
-	}
-	return found, nil
+	return body
 }
 
-// dangerous are the spans for which a text is flagged: all but the sum over
-// the text, which is of no place.
-func dangerous(findings []memproxy.Finding) []memproxy.Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f memproxy.Finding) bool {
-		return f.Score == 0 || f.Rule == string(memproxy.ScreenRisk)
+// reword takes what is dangerous out of a write that is refused, or held, for
+// nothing else (GOV-5): by sentences, then, if the rules say so, by lines.
+// What results is decoded, screened and ruled on like any write and taken only
+// if nothing is said against it; else the first ruling stands. In governed
+// fields a person decides on it. It changes nothing in shadow mode.
+func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
+	reworder, ok := r.call.Backend.Adapter.(Reworder)
+	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
+	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || !aboutContent(ruling) {
+		return nil
+	}
+	for _, change := range changes[r.rules.Rewrite] {
+		texts := without(r, change, has(ruling.Reasons, memproxy.ScreenPattern))
+		if texts == nil {
+			continue
+		}
+		next, again, err := inOtherWords(ctx, r, reworder, texts)
+		if err != nil {
+			return err
+		}
+		if next != nil && !again.Verdict.Stops() {
+			accept(r, next, ruling, again)
+			return nil
+		}
+	}
+	return nil
+}
+
+// change takes findings out of a text.
+type change func(text string, findings []memproxy.Finding) string
+
+// changes are what is tried, in this order, until the rules let one pass.
+var changes = map[memproxy.Rewriting][]change{
+	memproxy.RewriteSoft: {narrowly(hide), hide},
+	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(memproxy.Cut), memproxy.Cut},
+}
+
+// narrowly leaves aside findings in which another one is: a window of text, or
+// all of it, which is dangerous for what is in it. Whether that was enough is
+// for the rules to say.
+func narrowly(do change) change {
+	return func(text string, findings []memproxy.Finding) string {
+		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
+			return slices.ContainsFunc(findings, func(f memproxy.Finding) bool {
+				return f.Start >= wide.Start && f.End <= wide.End && f.End-f.Start < wide.End-wide.Start
+			})
+		}))
+	}
+}
+
+func hide(text string, findings []memproxy.Finding) string {
+	text, _ = memproxy.Sanitise(text, memproxy.Sentences(text, findings))
+	return text
+}
+
+// aboutContent reports whether a ruling was made for nothing but what a text
+// says. Of a credential the rest of the text tells too much.
+func aboutContent(ruling *memproxy.Ruling) bool {
+	led := ruling.Reasons
+	if ruling.Led > 0 {
+		led = led[:ruling.Led]
+	}
+	return len(led) > 0 && !slices.ContainsFunc(led, func(why memproxy.Reason) bool {
+		return why.Code != memproxy.ScreenRisk && why.Code != memproxy.ScreenPattern
 	})
 }
 
-// risks are the risks of memories' texts, by their places in the list.
-func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
-	if ret.rules.Withhold <= 0 {
-		return nil, nil
+// without are the items' texts without what was found in them, by their
+// pointers; nil where that is not possible, or nothing is left of one. Patterns
+// are findings that add nothing to the risk, for which the field refuses a text.
+func without(r *run, change change, patterns bool) map[string]string {
+	found := map[int][]memproxy.Finding{}
+	for _, f := range r.findings {
+		if f.Rule == string(memproxy.ScreenRisk) || f.Score == 0 && !patterns {
+			continue
+		}
+		if f.Item < 0 || f.Item >= len(r.op.Items) {
+			return nil // what the write brings with it stays as it is
+		}
+		found[f.Item] = append(found[f.Item], f)
 	}
-	found, err := ret.judge(ctx, memories)
-	risks := make(map[int]memproxy.PerMille, len(found))
-	for i, j := range found {
-		risks[i] = j.risk
+	texts := map[string]string{}
+	for i, findings := range found {
+		it := &r.op.Items[i]
+		if it.Kind != memproxy.ItemContent && it.Kind != memproxy.ItemMetadata || it.Moved {
+			return nil
+		}
+		text := change(it.Text, findings)
+		if other, twice := texts[it.Pointer]; !memproxy.SaysAnything(text) || twice && other != text {
+			return nil
+		}
+		texts[it.Pointer] = text
 	}
-	return risks, err
-}
-
-// vouched reports whether reviewers read a memory as it is now and let it be
-// shown: it is then no attack, whatever it looks like. What could have been
-// changed since without being seen is not vouched for, and what it said at
-// another time is not what they read.
-func vouched(ret *answer, it *item) bool {
-	if it.Mutable || len(it.Also) > 0 || ret.rules.Changed == ChangedIgnore || it.altered != "" {
-		return false
-	}
-	st := &it.rec.Status
-	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
-}
-
-// unseen reports whether a memory's text is not the one that last went through
-// memproxy: it was written, or changed, around it. What came to be by it is ruled
-// on by its status.
-func unseen(it *item) bool {
-	if kind := kindOf(it.Memory); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
-		return false
-	}
-	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != textHash(it.Text)
-}
-
-// hidden says what of a memory's text is replaced (DOL-4, DOL-5): of a flagged
-// one the spans for which it was flagged, as long as it is the text of which
-// they are. Any other text is judged anew, as are those that were written around
-// memproxy. Where neither says what is dangerous in a flagged one, all of it is.
-// Nil is nothing.
-func hidden(ret *answer, it *item) []memproxy.Finding {
-	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
-	switch {
-	case flagged && st.Text != "" && st.Text == textHash(it.Text) && len(st.Findings) > 0:
-		return st.Findings
-	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
-	case flagged && (!ret.screened || st.Text == "" || st.Text == textHash(it.Text)):
-		return []memproxy.Finding{{Rule: memproxy.RuleUnspecified, Severity: "high", End: len(it.Text)}}
-	default:
+	if len(texts) == 0 {
 		return nil
 	}
-	if spans := dangerous(j.spans); len(spans) > 0 {
-		return spans
-	}
-	return j.spans
+	return texts
 }
 
-// unparted reports whether a memory that was written around memproxy says
-// something dangerous and cannot be shown in part.
-func unparted(ret *answer, it *item) bool {
-	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
+// inOtherWords is the write with other texts, as the backend will read it, and
+// what the rules say of it. It is nil where the texts do not arrive as they
+// were meant, or the payload is none that may be sent.
+func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
+	c := r.call
+	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
+	if err != nil {
+		return nil, memproxy.Ruling{}, nil //nolint:nilerr // it stays as it is, and so does the ruling
+	}
+	read, err := c.Backend.Adapter.Decode(c.Route, c.Request, body)
+	if bad := (*memproxy.Malformed)(nil); errors.As(err, &bad) {
+		return nil, memproxy.Ruling{}, nil
+	}
+	if err != nil {
+		return nil, memproxy.Ruling{}, err
+	}
+	arrived := map[string]bool{}
+	for i := range read.Items {
+		if text, changed := texts[read.Items[i].Pointer]; changed {
+			if read.Items[i].Text != text {
+				return nil, memproxy.Ruling{}, nil
+			}
+			arrived[read.Items[i].Pointer] = true
+		}
+	}
+	if len(arrived) != len(texts) {
+		return nil, memproxy.Ruling{}, nil
+	}
+	next := *r.op
+	next.Items, next.Parsed = slices.Clone(r.op.Items), read.Parsed
+	for i := range next.Items {
+		if text, changed := texts[next.Items[i].Pointer]; changed {
+			next.Items[i].Text = text
+		}
+	}
+	asked := r.screening()
+	asked.Operation.Items, asked.Operation.Parsed = content.Screened(&next, brings(c, &next)), next.Parsed
+	findings, err := r.rules.Screener.Screen(ctx, asked)
+	if err != nil {
+		return nil, memproxy.Ruling{}, err
+	}
+	q := r.q
+	q.Operation = &next
+	q.Findings, _ = divide(r, findings) // the items are as many, and of the same kinds
+	again, err := r.rules.Policy.Rule(ctx, q)
+	return &reworded{op: &next, body: body, texts: texts}, again, err
+}
+
+// accept takes a write in other words.
+func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
+	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
+		next.before = append(next.before, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
+	}
+	r.reworded = next
+	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
+	if next.waits = slices.ContainsFunc(r.op.Items, inGovernedField); next.waits {
+		why.Detail = "the dangerous parts can be taken out, and in this field a person decides on that"
+		ruling.Verdict, ruling.Led = memproxy.Hold, 0
+		ruling.Reasons = append([]memproxy.Reason{why}, ruling.Reasons...)
+		return
+	}
+	why.Detail = "the dangerous parts were taken out before it was written; reviewers can see what it said"
+	first := ruling.Reasons
+	*ruling = again
+	ruling.Verdict = max(ruling.Verdict, memproxy.Amend)
+	ruling.Reasons = append([]memproxy.Reason{why}, slices.Concat(first, again.Reasons)...)
+	ruling.Marks = append(ruling.Marks, why)
+	ruling.Led = 1
+	r.op, r.q.Operation = next.op, next.op
+	r.Rewritten = slices.Sorted(maps.Keys(next.texts))
+}
+
+// inGovernedField reports whether an item is written to a field that has
+// writers and a size of its own.
+func inGovernedField(it memproxy.Item) bool {
+	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
+}
+
+// into notes in what is kept of a write what it was before, and what it became.
+func (w *reworded) into(c *memproxy.HoldContent) {
+	if w == nil {
+		return
+	}
+	c.Texts = w.before
+	for _, ptr := range slices.Sorted(maps.Keys(w.texts)) {
+		c.Rewritten = append(c.Rewritten, memproxy.HeldText{Pointer: ptr, Text: w.texts[ptr]})
+	}
+	if w.waits {
+		c.Body = w.body
+	}
+}
+
+// asWritten: the write is stored in its own words.
+func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
+
+// keepEvidence keeps what a write said that is stored in other words, for
+// reviewers. What cannot be kept is refused.
+func keepEvidence(ctx context.Context, r *run) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
+	defer cancel()
+	h, content := toKeep(r)
+	h.State = memproxy.HoldRewritten
+	return r.g.opt.Keeper.Keep(ctx, h, content)
 }

@@ -25,7 +25,7 @@ var (
 		"adapters/mem0.Adapter":  27,
 	}
 	manyFiles = map[string]int{
-		"gate":   32,
+		"gate":   30,
 		"ledger": 27,
 	}
 )

@@ -1,0 +1,282 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/telemetry/signal"
+)
+
+// ErrGone says that the adapter no longer knows the route of a held write.
+var ErrGone = errors.New("gate: the route of the held write is unknown")
+
+// Reviewed rules on what reviewers have sent again, and keeps what became of it:
+// held writes that they approved, versions of memories that they put back.
+type Reviewed struct{ *Gate }
+
+// Reviewed returns the part of the gate that what reviewers decide goes through.
+func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
+
+// again is a held write as a call.
+func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
+	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
+	if req.Header == nil {
+		req.Header = memproxy.Header{}
+	}
+	route, known := b.Adapter.Route(req)
+	if !known || route.ID != h.Route {
+		return nil, ErrGone
+	}
+	r := g.begin(m, &Call{Backend: b, Request: req, Route: route, Known: true, Body: content.Body, Session: memproxy.NameSession(h.Session)})
+	r.Decision.ID = h.ID
+	return r, nil
+}
+
+// Replay admits a held write that was approved: as it came, in its author's
+// name and under its own decision, with the attestation of the person who
+// confirmed it. What it may be was decided by a person, so policy and screening
+// are not asked again. The record names the reviewer. Like Admit's, the admission
+// is to be forwarded and its answer given to Return, or is refused.
+func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
+	r, err := g.again(replay, b, h, content)
+	if err != nil {
+		return nil, err
+	}
+	r.Principal = unlimited(h)
+	r.confirmed, r.Inspect = !h.ByRules(), true
+	r.waited = &h
+	if content.Reserved > 0 {
+		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
+	}
+	r.verdict.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
+	r.walk(ctx)
+	return r.Admission, nil
+}
+
+// unlimited is the author of a held write, who may name whom it names: that was
+// ruled on when it came.
+func unlimited(h memproxy.HeldWrite) memproxy.Principal {
+	all := memproxy.Limit{All: true}
+	return memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
+}
+
+// Reconsider asks the rules in force about a held write, as if its author wrote
+// it now. Nothing is charged, recorded, changed or sent, but for questions to
+// the backend. An error means that there is no answer for now; ErrGone, that
+// there never will be.
+func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
+	r, err := g.again(recheck, b, h, content)
+	if err != nil {
+		return memproxy.Reevaluation{}, err
+	}
+	if r.Principal = unlimited(h); content.Author != nil { // it was not kept at first
+		r.Principal = *content.Author
+	}
+	r.walk(ctx)
+	if r.verdict.status >= StatusUnavailable { // a step that could not be finished is no verdict
+		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.reasons[0].Detail)
+	}
+	v := memproxy.Reevaluation{Verdict: r.verdict.worst, Reasons: slices.Concat(r.verdict.reasons, r.verdict.notes), Findings: r.findings, Policy: r.Decision.Policy}
+	for i := range r.findings {
+		v.Score = max(v.Score, r.findings[i].Score)
+	}
+	// What the rules would admit for its state to withhold it, and what they
+	// fail on, waits on: only a plain answer settles anything.
+	// So does what was rewritten: that is for a person.
+	if r.aside != "" || has(r.verdict.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
+		v.Verdict = memproxy.Hold
+	}
+	return v, nil
+}
+
+// PutBack rules on a request with which a reviewer puts an object back to a
+// version of it, under the rollback's decision: the rules in force may refuse
+// what they once let pass. Whoever reviews may administer what it reviews. Like
+// Admit's, the admission is to be forwarded and its answer given to Return, or
+// is refused; it is not held, for a person has asked for it.
+func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
+	route, known := b.Adapter.Route(q.Request)
+	if !known {
+		return nil, ErrGone
+	}
+	r := g.begin(putBack, &Call{Backend: b, Request: q.Request, Route: route, Known: true, Body: q.Body, restores: true})
+	all := memproxy.Limit{All: true}
+	r.Principal = memproxy.Principal{
+		ID: reviewer, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Roles: []string{"memproxy-admin", RoleReviewer},
+		ActsAs: all, Users: all, Apps: all, Runs: all,
+	}
+	r.Decision.ID, r.confirmed, r.Inspect = decision, true, true
+	r.walk(ctx)
+	return r.Admission, nil
+}
+
+// Seek asks the backend whether an approved write arrived of which nobody
+// knows. An error, or known false, is no answer.
+func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
+	seeker, ok := b.Adapter.(Seeker)
+	if !ok || b.Fetch == nil {
+		return nil, false, nil
+	}
+	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
+	route, found := b.Adapter.Route(req)
+	if !found {
+		return nil, false, ErrGone
+	}
+	op, err := b.Adapter.Decode(route, req, content.Body)
+	if err != nil {
+		return nil, false, err
+	}
+	q, ok := seeker.Seek(route, req, op)
+	if !ok {
+		return nil, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	defer cancel()
+	reply, err := b.Fetch.Fetch(ctx, q)
+	if err != nil {
+		return nil, false, err
+	}
+	if !ok2xx(reply.Status) {
+		return nil, false, nil
+	}
+	ids, err = seeker.Sought(reply, h.ID)
+	return ids, err == nil, err
+}
+
+// RestoredStamp is the provenance of a memory that is made again what a version
+// of it was: that version's words and worth, under the rollback's decision.
+func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
+	return g.opt.Signer.Sign(memproxy.Stamp{
+		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
+		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: textHash(to.Text),
+		Trigger: "rollback",
+	})
+}
+
+// Restored notes that a memory is again what a version of it was, so that its
+// text is not taken for one that was changed behind the proxy.
+func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
+	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
+		row.SHA256, row.Decision, row.Deleted = textHash(to.Text), decision, false
+	})
+}
+
+// FoundGone notes that a memory was deleted in the backend, around memproxy.
+func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
+	g.amendRow(ctx, k, decision, func(row *memproxy.Ownership) { row.Deleted = true })
+}
+
+func (g Reviewed) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	records, err := g.opt.Ledger.Lookup(ctx, k)
+	if rec := records[k]; err == nil && rec.Owned() {
+		change(&rec.Owner)
+		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
+	}
+	if err != nil {
+		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)
+	}
+}
+
+// StepAnswer is what one step said about a call.
+type StepAnswer struct {
+	Step    string            `json:"step"`
+	Verdict memproxy.Verdict  `json:"verdict"`
+	Reasons []memproxy.Reason `json:"reasons,omitempty"`
+	Error   string            `json:"error,omitempty"`
+	// Findings are what the step found and where, the worst first.
+	Findings []FoundAt `json:"findings,omitempty"`
+}
+
+// FoundAt is a finding with the place of its item in the payload.
+type FoundAt struct {
+	memproxy.Finding
+	Pointer string `json:"pointer"`
+}
+
+// foundAt are the findings of a call.
+func foundAt(r *run) []FoundAt {
+	out := make([]FoundAt, 0, len(r.findings))
+	items := content.Screened(r.op, brings(r.call, r.op))
+	for _, f := range slices.Concat(worst(r.findings, len(r.findings)), r.configured) {
+		at := FoundAt{Finding: f}
+		if f.Item >= 0 && f.Item < len(items) {
+			at.Pointer = items[f.Item].Pointer
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// Explanation is what the gate would do with a call, step by step. Nothing was
+// charged, recorded or sent.
+type Explanation struct {
+	Decision  memproxy.Decision
+	Principal memproxy.Principal
+	Operation *memproxy.Operation
+	Question  memproxy.Question
+	Lines     []memproxy.Line
+	// Track is the caller's record, as far as it was asked for: TrackKnown.
+	// Question.Track is its factor.
+	Track      memproxy.Track
+	TrackKnown bool
+	Steps      []StepAnswer
+	Enforced   bool
+	// Locks are the ids of the records of rejections that could lock the write,
+	// and Lock is the one that does, if any.
+	Locks []string
+	Lock  memproxy.Lock
+	// Filters are what an answer would go through, in order; none where the
+	// answer is passed on unread.
+	Filters []Filter
+}
+
+// Explain runs the steps without effect. Unlike Admit it goes on after a
+// refusal, so that every step's answer can be read.
+func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
+	r := g.begin(explain, c)
+	ex := Explanation{Enforced: r.enforced()}
+	reasons, notes, worst := 0, 0, memproxy.Allow
+	r.after = func(s *step, err error) {
+		answer := StepAnswer{Step: s.name, Verdict: r.verdict.worst}
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
+			answer.Findings = foundAt(r)
+		}
+		answer.Reasons = append(append(answer.Reasons, r.verdict.reasons[reasons:]...), r.verdict.notes[notes:]...)
+		ex.Steps = append(ex.Steps, answer)
+		reasons, notes, worst = len(r.verdict.reasons), len(r.verdict.notes), max(worst, r.verdict.worst)
+		r.verdict.worst = memproxy.Allow
+	}
+	r.walk(ctx)
+	r.verdict.worst = worst
+	r.settle()
+	ex.Track, ex.TrackKnown = r.track, r.trackKnown
+	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
+	ex.Filters = answerFilters(r)
+	if !unlocked(r) {
+		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
+		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
+			ex.Lock = lock
+		}
+	}
+	if r.bill != nil {
+		ex.Lines = r.bill.charge.Lines
+	}
+	return ex
+}
+
+// answerFilters are the filters that an answer to the call goes through.
+func answerFilters(r *run) []Filter {
+	if r.op == nil || !r.inspects() {
+		return nil
+	}
+	return Filters()
+}
