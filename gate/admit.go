@@ -25,7 +25,7 @@ type run struct {
 	mode    mode
 	q       memproxy.Question
 	verdict verdict
-	looked  *lookups            // see lookups
+	known   *lookups            // what the ledger said so far
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write that is asked about
 	decided bool                // only what follows from the decision is left
@@ -116,7 +116,7 @@ func (g *Gate) begin(m mode, c *Call) *run {
 	a := &Admission{call: c, rules: g.rules.Load(), Body: c.Body, Query: c.Request.Query, begun: now}
 	a.Decision.ID = g.opt.NewID()
 	a.Decision.Policy = a.rules.Version
-	return &run{Admission: a, g: g, mode: m}
+	return &run{Admission: a, g: g, mode: m, known: newLookups(g, a)}
 }
 
 // walk takes the call through the steps of its mode.

@@ -40,7 +40,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 		}
 		r.words = append(r.words, wordOf(r, target))
 	}
-	if err := recorded(ctx, r.Admission, r.lookups(), r.words); err != nil {
+	if err := recorded(ctx, r.Admission, r.known, r.words); err != nil {
 		ledgerFailed(ctx, r, err, noAuthors)
 	}
 }

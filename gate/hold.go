@@ -320,7 +320,7 @@ func recallStates(ctx context.Context, r *run) {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return
 	}
-	known := r.lookups()
+	known := r.known
 	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
 		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, m.Stamp) != "" {

@@ -156,7 +156,11 @@ func signedFor(signer Signer, tenant string, s memproxy.Stamp) bool {
 // stamp that stands there already is sealed anew only if it is ours, and for
 // the tenant that the memory is of.
 func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
-	hashes := metadata.Hashes(s.ID, raw, mixedBy(r.call.Backend.Adapter))
+	mixed := func(string) bool { return false }
+	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
+		mixed = mixer.Mixed
+	}
+	hashes := metadata.Hashes(s.ID, raw, mixed)
 	if hashes == s.Metadata {
 		return s
 	}
@@ -167,14 +171,6 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	}
 	s.Metadata = hashes
 	return r.g.opt.Signer.Sign(s)
-}
-
-// mixedBy tells the names that an adapter's backend mixes into metadata.
-func mixedBy(adapter any) func(string) bool {
-	if mixer, ok := adapter.(Mixer); ok {
-		return mixer.Mixed
-	}
-	return func(string) bool { return false }
 }
 
 // stampOf is the signed provenance of the run's write.

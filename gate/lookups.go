@@ -28,13 +28,6 @@ func newLookups(g *Gate, a *Admission) *lookups {
 	return &lookups{ledger: g.opt.Ledger, backend: a.call.Backend.Name, asked: map[memproxy.MemoryKey]struct{}{}}
 }
 
-func (r *run) lookups() *lookups {
-	if r.looked == nil {
-		r.looked = newLookups(r.g, r.Admission)
-	}
-	return r.looked
-}
-
 func (ret *answer) lookups() *lookups {
 	if ret.looked == nil {
 		ret.looked = newLookups(ret.g, ret.Admission)

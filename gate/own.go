@@ -60,7 +60,7 @@ func recognise(ctx context.Context, r *run) {
 	if len(ids) == 0 || r.blind {
 		return
 	}
-	known := r.lookups()
+	known := r.known
 	if err := known.need(ctx, known.keys(r.op.TargetKind, slices.Collect(maps.Keys(ids))...)...); err != nil {
 		r.blind = true
 		return
@@ -75,7 +75,7 @@ func recognise(ctx context.Context, r *run) {
 
 // loadOwners looks up who owns the targets.
 func loadOwners(ctx context.Context, r *run, targets []string) error {
-	known := r.lookups()
+	known := r.known
 	err := known.need(ctx, known.keys(r.op.TargetKind, targets...)...)
 	r.owners = make(map[string]memproxy.Ownership, len(targets))
 	for _, id := range targets {
@@ -231,7 +231,7 @@ func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (
 // exist is the backend's to name in its own words, where nobody could tell
 // from them what another tenant has.
 func judgeTargets(ctx context.Context, r *run) {
-	v := r.viewer(r.g.opt.Signer, r.lookups())
+	v := r.viewer(r.g.opt.Signer, r.known)
 	v.Blind = r.blind
 	var rows []memproxy.Ownership
 	var bare []memproxy.Memory

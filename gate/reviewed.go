@@ -260,7 +260,9 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q
-	ex.Filters = answerFilters(r)
+	if r.inspects() {
+		ex.Filters = Filters()
+	}
 	if !unlocked(r) {
 		ex.Locks = recordsOf(&r.Principal, sessionOf(r), r.endUser())
 		if lock, err := g.opt.Ledger.SessionLocked(ctx, r.Principal.Tenant, ex.Locks...); err == nil {
@@ -271,12 +273,4 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 		ex.Lines = r.bill.charge.Lines
 	}
 	return ex
-}
-
-// answerFilters are the filters that an answer to the call goes through.
-func answerFilters(r *run) []Filter {
-	if r.op == nil || !r.inspects() {
-		return nil
-	}
-	return Filters()
 }

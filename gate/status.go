@@ -305,7 +305,7 @@ func refuseWithheld(ctx context.Context, r *run) {
 	if len(ids) == 0 {
 		return
 	}
-	known := r.lookups()
+	known := r.known
 	if err := known.need(ctx, known.keys(r.op.TargetKind, ids...)...); err != nil {
 		ledgerFailed(ctx, r, err, "nobody can say how the memory stands")
 		return

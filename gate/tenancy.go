@@ -42,7 +42,7 @@ func allowOwn(ctx context.Context, r *run) {
 	if len(ids) == 0 {
 		return
 	}
-	known := r.lookups()
+	known := r.known
 	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
 		return // what the configuration does not list is then refused
 	}
@@ -69,7 +69,7 @@ func tenancy(ctx context.Context, r *run) error {
 	if closed, err := closed(ctx, r); closed || err != nil {
 		return err
 	}
-	r.named = r.lookups()
+	r.named = r.known
 	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
 			return nil // what an answer shows is then held to what the caller's limits name
@@ -213,7 +213,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	if err != nil {
 		return err
 	}
-	v := r.viewer(r.g.opt.Signer, r.lookups())
+	v := r.viewer(r.g.opt.Signer, r.known)
 	memories := make([]memproxy.Memory, 0, len(found))
 	for _, m := range found {
 		memories = append(memories, m)
