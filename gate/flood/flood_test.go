@@ -1,0 +1,70 @@
+package flood_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/gate/flood"
+)
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// Of one address so many rejections a minute are recorded, of all together ten times as
+// many, and the rest is counted.
+func TestCounter(t *testing.T) {
+	c := flood.Counter{Limit: 2}
+	recorded := func(peer string, known bool, now time.Time) bool {
+		over, until := c.Note(peer, known, now)
+		if over && !until.After(now) {
+			t.Errorf("more of %s are not recorded until %s", peer, until)
+		}
+		return !over
+	}
+	for i, want := range []bool{true, true, false, false} {
+		if recorded("10.0.0.1", false, noon) != want {
+			t.Errorf("rejection %d of one address: recorded is not %v", i, want)
+		}
+	}
+	if !recorded("10.0.0.1", false, noon.Add(time.Minute)) {
+		t.Error("the minute does not end")
+	}
+	got := c.Take(noon.Add(time.Minute))
+	if len(got) != 1 || got[0] != (flood.Summary{Peer: "10.0.0.1", N: 2, Since: noon}) {
+		t.Errorf("%+v", got)
+	}
+	if got := c.Take(noon.Add(time.Minute)); got != nil {
+		t.Errorf("%+v is told twice", got)
+	}
+	c = flood.Counter{Limit: 2}
+	recorded("agent:dev", true, noon)
+	n := 0
+	for i := range 2000 {
+		if recorded(fmt.Sprint("stranger", i), false, noon) {
+			n++
+		}
+	}
+	if n != 20 {
+		t.Errorf("%d of many addresses are recorded", n)
+	}
+	if !recorded("agent:dev", true, noon) {
+		t.Error("strangers use up what is recorded of callers")
+	}
+	sums := c.Take(noon)
+	if all := 0; len(sums) < 1000 || sums[0].Peer != flood.Others {
+		t.Errorf("%d summaries, the first of %v", len(sums), sums[0])
+	} else {
+		for _, s := range sums {
+			all += s.N
+		}
+		if all != 1980 {
+			t.Errorf("%d are counted", all)
+		}
+	}
+	none := flood.Counter{Limit: -1}
+	for range 1000 {
+		if over, _ := none.Note("10.0.0.1", false, noon); over {
+			t.Fatal("without a limit one is not recorded")
+		}
+	}
+}

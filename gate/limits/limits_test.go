@@ -1,0 +1,73 @@
+package limits_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/limits"
+)
+
+func TestTooMuch(t *testing.T) {
+	long := strings.Repeat("x", 1025)
+	for want, op := range map[string]*memproxy.Operation{
+		"":                                 {Targets: make([]string, 1000), Items: make([]memproxy.Item, 1<<15)},
+		"1001 memories":                    {Targets: make([]string, 1001)},
+		"2049 users":                       {Claims: []memproxy.Claim{{Values: make([]string, 2048)}, {}}},
+		"8193 references":                  {Refs: make([]memproxy.Ref, 8193)},
+		"32769 pieces of content":          {Items: make([]memproxy.Item, 1<<15+1)},
+		"a name of more than 1024 bytes":   {Claims: []memproxy.Claim{{Values: []string{long}}}},
+		"an id of more than 1024 bytes":    {Targets: []string{long}},
+		"32769 values that memproxy would": {Reserved: make([]string, 1<<15), Unclaimed: []string{"/a"}},
+	} {
+		if got := limits.TooMuch(op); (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestTrimmed(t *testing.T) {
+	for name, cut := range map[string]bool{"ann": false, "ann lee": false, " ann": true, "ann\u200b": true, "ann\n": true} {
+		if got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Values: []string{name}}}}); (got != nil) != cut {
+			t.Errorf("%q: %+v", name, got)
+		}
+	}
+	if got := limits.Trimmed(&memproxy.Operation{Claims: []memproxy.Claim{{Op: memproxy.ClaimUnclear, Values: []string{" ann"}}}}); got != nil {
+		t.Errorf("what is unclear is no name: %+v", got)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	var all []memproxy.Reason
+	for i := range 20 {
+		all = append(all, memproxy.Reason{Code: memproxy.OwnerForeign, Rule: fmt.Sprint(i), Detail: "of another"})
+	}
+	got := limits.Reasons(all, 0)
+	if len(got) != 8 || got[7].Detail != "of another (and 12 more)" || all[7].Detail != "of another" {
+		t.Errorf("%d, %+v", len(got), got)
+	}
+	for i := range all {
+		all[i].Code = memproxy.ReasonCode(fmt.Sprintf("code.%02d", i))
+	}
+	if got := limits.Reasons(all, 30); len(got) != 2 || got[1].Detail != "of another (and 18 more)" {
+		t.Errorf("behind 30 others: %+v", got)
+	}
+	if got := limits.Reasons(all, 100); len(got) != 1 {
+		t.Errorf("behind 100 others: %+v", got)
+	}
+}
+
+func TestRefusalAndClip(t *testing.T) {
+	ev := memproxy.Event{Method: strings.Repeat("M", 100), Targets: make([]string, 40)}
+	ev.Scope.User = strings.Repeat("u", 1000)
+	limits.Refusal(&ev)
+	if len(ev.Targets) != 33 || ev.Targets[32] != "and-8-more" || len(ev.Scope.User) > 100 || len(ev.Method) > 40 {
+		t.Errorf("%+v", ev)
+	}
+	for _, tc := range [][2]string{{"short", "short"}, {strings.Repeat("x", 60), strings.Repeat("x", 60)}, {strings.Repeat("<", 12), strings.Repeat("<", 10) + "…"}} {
+		if got := limits.Clip(tc[0], 60); got != tc[1] {
+			t.Errorf("%q is cut to %q, want %q", tc[0], got, tc[1])
+		}
+	}
+}
