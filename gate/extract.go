@@ -137,8 +137,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why mem
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	r := &run{Admission: ret.Admission, g: ret.g}
-	hold, content := toKeep(r)
+	hold, content := toKeep(ret.Admission, nil)
 	hold.ID = ret.g.opt.NewID()
 	content.Reserved = 0 // it was charged as what it was
 	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID

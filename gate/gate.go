@@ -306,7 +306,7 @@ type Admission struct {
 	// configured are those in what an owner configures, which count for nothing.
 	configured []memproxy.Finding
 	receipts   []string
-	// calls are those of tools that were told of in the turn, and whether all that
+	// calls are those of tools that the turn reported, and whether all that
 	// was said to them is known.
 	calls    map[string]bool
 	listener memproxy.Listener
@@ -338,7 +338,7 @@ type Admission struct {
 	// met is what the ledger said of the objects that the events of a stream
 	// named so far.
 	met met
-	// sources are the runs that a stream told of.
+	// sources are the runs that a stream named.
 	sources sources
 	// edits follow the tool call that it makes in an agent's place.
 	edits memproxy.Edits

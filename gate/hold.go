@@ -41,16 +41,16 @@ func unheld(r *run) bool {
 // such a request is not kept.
 func hold(ctx context.Context, r *run) error {
 	g := r.g
-	as := r
+	a, w := r.Admission, r.reworded
 	if inside(r) {
-		if as = direct(r); as == nil {
+		if a, w = direct(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
 			return nil
 		}
 	}
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
-	held, content := toKeep(as)
+	held, content := toKeep(a, w)
 	switch err, no := g.opt.Keeper.Keep(kctx, held, content), (*memproxy.HoldsFull)(nil); {
 	case errors.As(err, &no):
 		g.accounts.release(ctx, r.Admission)
@@ -75,7 +75,7 @@ func hold(ctx context.Context, r *run) error {
 
 // direct is a tool call as the request that makes it from outside; nil: there is
 // none.
-func direct(r *run) *run {
+func direct(r *run) *Admission {
 	if r.tool.Direct == nil {
 		return nil
 	}
@@ -93,39 +93,39 @@ func direct(r *run) *run {
 	c, as := *r.call, *r.Admission
 	c.Request, c.Route, c.Body = req, route, r.tool.Direct.Body
 	as.call = &c
-	return &run{Admission: &as, g: r.g}
+	return &as
 }
 
 // keptHeaders are the headers that a held write is sent with later: how the
 // body is to be read, and in which version of the API. Never a credential.
 var keptHeaders = [...]string{"Content-Type", "Accept", "X-Mem0-Mode", "X-Stainless-Package-Version", "User_id", "X-Project", "X-Project-Id"}
 
-// toKeep is what is kept of the call.
-func toKeep(r *run) (memproxy.HeldWrite, memproxy.HoldContent) {
-	c := r.call
+// toKeep is what is kept of a call, and of what it says in other words.
+func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent) {
+	c := a.call
 	h := memproxy.HeldWrite{
-		ID: r.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
-		Tenant: r.Principal.Tenant, Principal: r.Principal.ID, Trust: r.Principal.Trust, Session: r.event.Session,
-		Scope: r.op.Scope, Kind: r.op.Kind, Reasons: r.Decision.Recorded(), Findings: r.findings, Policy: r.Decision.Policy,
-		ContentSHA256: r.event.ContentSHA256, Created: r.begun, State: memproxy.HoldPending,
+		ID: a.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
+		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Trust: a.Principal.Trust, Session: a.event.Session,
+		Scope: a.op.Scope, Kind: a.op.Kind, Reasons: a.Decision.Recorded(), Findings: a.findings, Policy: a.Decision.Policy,
+		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending,
 	}
-	for i := range r.findings {
-		h.Score = max(h.Score, r.findings[i].Score)
+	for i := range a.findings {
+		h.Score = max(h.Score, a.findings[i].Score)
 	}
-	author := r.Principal
+	author := a.Principal
 	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
-	if r.bill != nil {
-		said.Reserved = r.bill.charge.Cost
+	if a.bill != nil {
+		said.Reserved = a.bill.charge.Cost
 	}
 	for _, name := range keptHeaders {
 		if v := c.Request.Header[name]; len(v) > 0 {
 			said.Header[name] = v
 		}
 	}
-	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
+	for _, it := range content.Screened(a.op, brings(a.call, a.op)) {
 		said.Texts = append(said.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
-	r.reworded.into(&said)
+	w.into(&said)
 	return h, said
 }
 

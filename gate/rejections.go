@@ -214,8 +214,8 @@ func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
 }
 
 // DefaultRejections is how many rejections a minute of one address are answered and
-// recorded one by one: of requests that are refused because nobody stands behind them,
-// because they cannot be read, or because there are too many.
+// recorded one by one: of requests that are refused because their caller is not
+// known, because they cannot be read, or because there are too many.
 const DefaultRejections = 300
 
 // maxSummaries bounds the records that one summary makes.
@@ -247,7 +247,7 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 }
 
-// rejectedStatus are the statuses of requests that nobody stands behind, that
+// rejectedStatus are the statuses of requests whose caller is not known, that
 // cannot be read, or of which there are too many.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 

@@ -344,7 +344,7 @@ func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Sto
 func keepEvidence(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()
-	h, content := toKeep(r)
+	h, content := toKeep(r.Admission, r.reworded)
 	h.State = memproxy.HoldRewritten
 	return r.g.opt.Keeper.Keep(ctx, h, content)
 }

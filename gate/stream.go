@@ -103,7 +103,7 @@ func anywhere(a *Admission) (memproxy.Resumption, bool) {
 	return q, ok && q.Anywhere
 }
 
-// sources are the runs that the events of an answer told of.
+// sources are the runs that the events of an answer named.
 type sources struct {
 	asked    bool // whether the stream may be of any run
 	anywhere bool
