@@ -14,8 +14,10 @@ const (
 	rejectionWindow = time.Minute
 	// maxPeers bounds the addresses that are counted by themselves.
 	maxPeers = 1024
-	// Others are those beyond.
-	Others = "other addresses"
+	// Others are those beyond, and OtherCallers those of identified callers beyond,
+	// which strangers at many addresses are not to crowd out.
+	Others       = "other addresses"
+	OtherCallers = "other addresses of known callers"
 )
 
 // Counter counts the rejections of each address, so that a flood of them
@@ -60,10 +62,14 @@ func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	all, rest := &c.all[0], Others
+	if known {
+		all, rest = &c.all[1], OtherCallers
+	}
 	f := c.peers[peer]
 	if f == nil {
 		if len(c.peers) >= maxPeers {
-			peer = Others
+			peer = rest
 			f = c.peers[peer]
 		}
 		if f == nil {
@@ -73,10 +79,6 @@ func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until
 			}
 			c.peers[peer] = f
 		}
-	}
-	all := &c.all[0]
-	if known {
-		all = &c.all[1]
 	}
 	f.roll(now)
 	all.roll(now)

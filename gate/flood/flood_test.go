@@ -47,7 +47,7 @@ func TestCounter(t *testing.T) {
 	if n != 20 {
 		t.Errorf("%d of many addresses are recorded", n)
 	}
-	if !recorded("agent:dev", true, noon) {
+	if !recorded("agent:dev", true, noon) || !recorded("agent:new", true, noon) {
 		t.Error("strangers use up what is recorded of callers")
 	}
 	sums := c.Take(noon)
