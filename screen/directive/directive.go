@@ -107,7 +107,6 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 		}
 	}
 	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
-	v.exact, v.prefixes = newTable(2*len(entries)), newTable(2*len(entries))
 	var plain Vocabulary // splits phrases into words and knows none
 	for _, e := range entries {
 		if err := v.put(&plain, e.phrase, 1<<e.concept); err != nil {
@@ -203,47 +202,53 @@ const prefixSalt = 0x5bd1e995
 
 func joinHash(a, b uint32) uint32 { return (a*31 + 7) ^ b*0x9e3779b1 }
 
-// table maps hashes to concepts, with open addressing.
+// table maps hashes to concepts, with open addressing; at most half of it is used.
 type table struct {
 	keys []uint32
 	vals []uint64
 	more []bool // the key begins something longer
-	mask uint32
-}
-
-func newTable(n int) table {
-	size := 64
-	for size < 2*n {
-		size *= 2
-	}
-	// Phrases enter their beginnings too.
-	size *= 2
-	return table{make([]uint32, size), make([]uint64, size), make([]bool, size), uint32(size - 1)}
+	used int
 }
 
 func (t *table) slot(h uint32) uint32 {
-	if h == 0 {
-		h = 1
-	}
-	i := (h * 0x85ebca6b) >> 7 & t.mask
+	mask := uint32(len(t.keys) - 1)
+	i := (h * 0x85ebca6b) >> 7 & mask
 	for t.keys[i] != 0 && t.keys[i] != h {
-		i = (i + 1) & t.mask
+		i = (i + 1) & mask
 	}
 	return i
 }
 
 func (t *table) or(h uint32, concept uint64, more bool) {
+	if 2*t.used >= len(t.keys) {
+		t.grow()
+	}
+	h = max(h, 1)
 	i := t.slot(h)
-	t.keys[i] = max(h, 1)
+	if t.keys[i] == 0 {
+		t.keys[i] = h
+		t.used++
+	}
 	t.vals[i] |= concept
 	t.more[i] = t.more[i] || more
 }
 
+func (t *table) grow() {
+	old, size := *t, max(64, 2*len(t.keys))
+	*t = table{make([]uint32, size), make([]uint64, size), make([]bool, size), old.used}
+	for i, h := range old.keys {
+		if h != 0 {
+			at := t.slot(h)
+			t.keys[at], t.vals[at], t.more[at] = h, old.vals[i], old.more[i]
+		}
+	}
+}
+
 // get returns the concepts of a hash, and whether something longer begins so.
 func (t *table) get(h uint32) (uint64, bool) {
-	if t.mask == 0 {
+	if t.used == 0 {
 		return 0, false
 	}
-	i := t.slot(h)
+	i := t.slot(max(h, 1))
 	return t.vals[i], t.more[i]
 }
