@@ -233,7 +233,7 @@ func look[T any](ctx context.Context, s *store, call string, scan func(scanner) 
 func glance[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
-	found, err := s.reader.QueryContext(ctx, s.dialect.sql(text), args...)
+	found, err := s.query(ctx, text, args...)
 	if err != nil {
 		return nil, s.wrap(call, err)
 	}
@@ -242,6 +242,26 @@ func glance[T any](ctx context.Context, s *store, call string, scan func(scanner
 		return nil, s.wrap(call, err)
 	}
 	return all, nil
+}
+
+// query asks with a statement that is prepared once for each text, of which there are
+// few: SQLite takes longer to parse one than to answer it. Postgres's driver does the
+// same by itself.
+func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if s.dialect != sqliteDialect {
+		return s.reader.QueryContext(ctx, s.dialect.sql(text), args...)
+	}
+	kept, known := s.queries.Load(text)
+	if !known {
+		stmt, err := s.reader.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if kept, known = s.queries.LoadOrStore(text, stmt); known {
+			_ = stmt.Close()
+		}
+	}
+	return kept.(*sql.Stmt).QueryContext(ctx, args...)
 }
 
 func drain[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {

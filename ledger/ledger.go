@@ -84,7 +84,8 @@ type store struct {
 	receive, pruneRows, pruneNotes *sql.Stmt
 	sweepRows                      *sql.Stmt
 
-	ready map[string]*sql.Stmt // of writer, by text; see makeReady
+	ready   map[string]*sql.Stmt // of writer, by text; see makeReady
+	queries sync.Map             // of reader, by text; see query
 
 	gate    sync.RWMutex // held to send on jobs, locked to close it
 	closed  bool
