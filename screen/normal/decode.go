@@ -50,9 +50,12 @@ func runs(found []View, v *View) []View {
 		}
 		if j-i >= minRun && (kinds&cDigit != 0 || kinds&cUpper != 0 && kinds&cLower != 0) {
 			run := strings.ReplaceAll(s[i:j], "\n", "")
-			t := decodeRun(run)
+			t, all := decodeRun(run), true
 			if t == nil {
-				t = stretches(run)
+				t, all = stretches(run)
+			}
+			if !all {
+				return append(found, View{cut: true})
 			}
 			if t != nil {
 				found = clean(found, whole(Encoded, t, v, i, end))
@@ -89,46 +92,57 @@ func decodeRun(s string) []byte {
 const minStretch = 20
 
 // stretches returns the text that is in a code whose bytes are not text as a whole, or
-// nil: a file with words in it, or a code that other digits precede.
-func stretches(s string) (text []byte) {
+// nil: a file with words in it, or a code that other digits precede. All is false where
+// more is packed in it than is unpacked.
+func stretches(s string) (text []byte, all bool) {
+	all = true
 	if len(s) < 2*minStretch {
-		return nil
+		return nil, true
+	}
+	add := func(b []byte) {
+		b, whole := inflate(b)
+		text, all = append(text, textIn(b)...), all && whole
 	}
 	for skip := range 4 {
 		if cut := s[skip:]; skip < 2 {
-			text = append(text, textIn(inflate(decodeHex(cut[:len(cut)&^1])))...)
+			add(decodeHex(cut[:len(cut)&^1]))
 		}
-		text = append(text, textIn(inflate(decode64(s[skip:])))...)
+		add(decode64(s[skip:]))
 	}
-	return append(append(text, textIn(decode32(s))...), textIn(decodeBits(s))...)
+	return append(append(text, textIn(decode32(s))...), textIn(decodeBits(s))...), all
 }
 
-// maxInflated bounds what is unpacked of one code, in bytes.
-const maxInflated = 64 << 10
+// maxPacked is how many times as long as its code a packed text is at most: prose is
+// three times as long.
+const maxPacked = 4
 
-// inflate unpacks what gzip or zlib packed, as far as it is whole. Other bytes are
+// inflate unpacks what gzip or zlib packed, as far as it is whole. All is false, and
+// nothing is unpacked, where that is a text too long for its code. Other bytes are
 // returned as they are.
-func inflate(b []byte) []byte {
+func inflate(b []byte) (out []byte, all bool) {
 	var r io.Reader
 	var err error
 	switch {
 	case len(b) < 8:
-		return b
+		return b, true
 	case b[0] == 0x1f && b[1] == 0x8b: // RFC 1952
 		r, err = gzip.NewReader(bytes.NewReader(b))
 	case b[0]&0xf == 8 && (int(b[0])<<8|int(b[1]))%31 == 0: // RFC 1950
 		r, err = zlib.NewReader(bytes.NewReader(b))
 	default:
-		return b
+		return b, true
 	}
 	if err != nil {
-		return b
+		return b, true
 	}
-	out, err := io.ReadAll(io.LimitReader(r, maxInflated))
-	if err != nil && len(out) == 0 {
-		return b
+	most := maxPacked*len(b) + 1<<8
+	switch out, err = io.ReadAll(io.LimitReader(r, int64(most))); {
+	case len(out) == most:
+		return nil, false
+	case err != nil && len(out) == 0:
+		return b, true
 	}
-	return out
+	return out, true
 }
 
 // textIn returns the text among bytes: each part of it that is long enough, or all of

@@ -155,6 +155,8 @@ func (r *reader) level(found []View, depth int) []View {
 		v := &found[i]
 		v.Depth = depth
 		switch {
+		case v.cut:
+			r.out.Cut = true
 		case !r.pay(v):
 		case v.sense >= meant || v.decoded():
 			r.out.Views = append(r.out.Views, *v)

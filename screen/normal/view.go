@@ -16,6 +16,8 @@ type View struct {
 	// links, lists, and what may run backward and mostly does not. Others were hidden.
 	Innocent bool
 
+	cut bool // it stands for more than is read
+
 	sense int // how much its letters follow each other as in words
 
 	at   []int32 // original offset of each byte; nil: the byte's own
