@@ -16,8 +16,7 @@ import (
 
 // check finds what the types and tags do not: what must differ, what goes
 // together, and the form of addresses.
-func (v *reader) check(c *Config, root *yaml.Node) {
-	at := func(path ...any) int { return lineOf(root, path...) }
+func (v *reader) check(c *Config, at func(...any) int) {
 	if len(c.Backends) == 0 {
 		v.fault(at("backends"), "no backends: nothing would be proxied")
 	}

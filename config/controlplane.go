@@ -1,14 +1,9 @@
 package config
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // ControlPlane is the configuration of memproxy control. The tags are as in
@@ -73,14 +68,9 @@ type Replay struct {
 
 // LoadControlPlane reads the file of memproxy control, as Load does.
 func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, error) {
-	f, err := os.Open(path)
+	b, err := read(path)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, err
 	}
 	return ParseControlPlane(path, b, getenv)
 }
@@ -88,64 +78,24 @@ func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, e
 // ParseControlPlane reads a configuration of memproxy control. Name is what
 // errors call it.
 func ParseControlPlane(name string, text []byte, getenv func(string) string) (*ControlPlane, error) {
-	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
-	root := v.document(text)
-	if root == nil {
-		return nil, sorted(v)
-	}
-	if v.resolve(root, 0); len(v.faults) > 0 {
-		return nil, sorted(v)
-	}
-	if v.strict(root, field{typ: reflect.TypeFor[ControlPlane]()}, ""); len(v.faults) > 0 {
-		return nil, sorted(v)
-	}
 	c := &ControlPlane{}
-	if err := root.Decode(c); err != nil {
-		v.fromYAML(err)
-		return nil, sorted(v)
-	}
-	c.defaults()
-	v.controlPlane(c, func(path ...any) int { return lineOf(root, path...) })
-	if len(v.faults) > 0 {
-		return nil, sorted(v)
+	_, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
+		c.defaults()
+		v.controlPlane(c, at)
+	})
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
 func (c *ControlPlane) defaults() {
-	set := func(s *string, d string) {
-		if *s == "" {
-			*s = d
-		}
-	}
-	set(&c.Listen, "0.0.0.0:9902")
-	set(&c.Admin.Listen, "127.0.0.1:9903")
-	set(&c.Progress, c.Releases)
-	set(&c.Log.Level, "info")
-	set(&c.Log.Format, "json")
-	if c.Poll == 0 {
-		c.Poll = Duration(time.Second)
-	}
-	if c.Report == 0 {
-		c.Report = Duration(10 * time.Second)
-	}
-	r := &c.Rollout
-	if r.Stages == nil {
+	fill(reflect.ValueOf(c).Elem())
+	or(&c.Progress, c.Releases)
+	or(&c.Log.Format, "json")
+	if c.Rollout.Stages == nil {
 		hold := Duration(10 * time.Minute)
-		r.Stages = []RolloutStage{{10, hold}, {50, hold}, {100, hold}}
-	}
-	refused, failed, decisions, rejections := 0.05, 0.01, int64(200), int64(0)
-	if r.Refused == nil {
-		r.Refused = &refused
-	}
-	if r.Errors == nil {
-		r.Errors = &failed
-	}
-	if r.Decisions == nil {
-		r.Decisions = &decisions
-	}
-	if r.Rejections == nil {
-		r.Rejections = &rejections
+		c.Rollout.Stages = []RolloutStage{{10, hold}, {50, hold}, {100, hold}}
 	}
 }
 
@@ -155,14 +105,7 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	if c.Listen == c.Admin.Listen && !strings.HasSuffix(c.Listen, ":0") {
 		v.fault(at("admin", "listen"), "%s is the address of the sidecars already", c.Listen)
 	}
-	if len(c.Keys) == 0 {
-		v.fault(at("keys"), "keys is empty: no release could be offered")
-	}
-	for i, k := range c.Keys {
-		if _, err := PublicKey(k); err != nil {
-			v.fault(at("keys", i), "keys[%d] %v", i, err)
-		}
-	}
+	releaseKeys(v, c.Keys, "offered", at)
 	if len(c.Sidecars) == 0 {
 		v.fault(at("sidecars"), "sidecars is empty: no certificate would be admitted")
 	}

@@ -15,6 +15,7 @@ type field struct {
 	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
+	late       bool   // who uses the value puts the default in
 	loose      string // which way it loosens a control, see loosens
 	index      []int  // of the struct field, through what is inlined
 }
@@ -58,7 +59,7 @@ func list(t reflect.Type) []field {
 		}
 		out = append(out, field{
 			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
-			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
+			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true", late: f.Tag.Get("late") == "true",
 			loose: f.Tag.Get("loose"), index: f.Index,
 		})
 	}

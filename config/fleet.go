@@ -42,17 +42,23 @@ func (v *reader) control(c *Control, at func(...any) int) {
 	if c.Node == "" || c.Node == "*" {
 		v.fault(at("node"), "the host has no name; give the sidecar one with node")
 	}
-	if len(c.Keys) == 0 {
-		v.fault(at("keys"), "keys is empty: no release could be taken")
-	}
-	for i, k := range c.Keys {
-		if _, err := PublicKey(k); err != nil {
-			v.fault(at("keys", i), "keys[%d] %v", i, err)
-		}
-	}
+	releaseKeys(v, c.Keys, "taken", at)
 	for k, value := range c.Labels {
 		if k == "" || k == "tenant" || strings.ContainsAny(k+value, "=,") {
 			v.fault(at("labels", k), "the label %q is not a plain name with a plain value", k)
+		}
+	}
+}
+
+// releaseKeys checks a fleet's public keys. Without any no release could be taken, or
+// whatever done says.
+func releaseKeys(v *reader, list []string, done string, at func(...any) int) {
+	if len(list) == 0 {
+		v.fault(at("keys"), "keys is empty: no release could be %s", done)
+	}
+	for i, k := range list {
+		if _, err := PublicKey(k); err != nil {
+			v.fault(at("keys", i), "keys[%d] %v", i, err)
 		}
 	}
 }

@@ -24,6 +24,15 @@ const maxConfig = 4 << 20
 // Load reads a file. References are looked up with getenv. Faults in the file
 // come as Faults; another error means that it could not be read.
 func Load(path string, getenv func(string) string) (*Config, error) {
+	b, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, b, getenv)
+}
+
+// read reads as much of a file as shows that it is too large.
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -33,7 +42,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return Parse(path, b, getenv)
+	return b, nil
 }
 
 // Faults is every fault of a file, up to a hundred, each "file:line: what", in
@@ -45,30 +54,34 @@ func (f Faults) Error() string { return strings.Join(f, "\n") }
 
 // Parse reads a configuration. Name is what errors call it.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
-	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
-	root := v.document(text)
-	if root == nil {
-		return nil, sorted(v)
+	c := &Config{}
+	root, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
+		c.defaults()
+		v.check(c, at)
+	})
+	if err != nil {
+		return nil, err
 	}
-	v.resolve(root, 0)
-	if len(v.faults) > 0 {
-		return nil, sorted(v)
-	}
-	v.strict(root, field{typ: reflect.TypeFor[Config]()}, "")
-	if len(v.faults) > 0 {
-		return nil, sorted(v)
-	}
-	c := &Config{file: &file{name, root, sha256.Sum256(text)}}
-	if err := root.Decode(c); err != nil {
-		v.fromYAML(err)
-		return nil, sorted(v)
-	}
-	c.defaults()
-	v.check(c, root)
-	if len(v.faults) > 0 {
-		return nil, sorted(v)
-	}
+	c.file = &file{name, root, sha256.Sum256(text)}
 	return c, nil
+}
+
+// parse reads text into a configuration, which check then completes and checks. A
+// step whose forerunners found faults is not made.
+func parse(name string, text []byte, getenv func(string) string, into any, check func(v *reader, at func(...any) int)) (root *yaml.Node, err error) {
+	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
+	for _, step := range [...]func(){
+		func() { root = v.document(text) },
+		func() { v.resolve(root, 0) },
+		func() { v.strict(root, field{typ: reflect.TypeOf(into).Elem()}, "") },
+		func() { v.fromYAML(root.Decode(into)) },
+		func() { check(v, func(path ...any) int { return lineOf(root, path...) }) },
+	} {
+		if step(); len(v.faults) > 0 {
+			return nil, sorted(v)
+		}
+	}
+	return root, nil
 }
 
 // reader gathers faults and remembers what came from references.
@@ -164,6 +177,9 @@ var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
 
 // fromYAML takes over the faults that the YAML library found.
 func (v *reader) fromYAML(err error) {
+	if err == nil {
+		return
+	}
 	lines := []string{err.Error()}
 	if te, ok := errors.AsType[*yaml.TypeError](err); ok {
 		lines = te.Errors

@@ -70,26 +70,11 @@ type caller struct{ method, id string }
 // certificate that merely says such an id of itself is none of them.
 func (c *Config) named() map[caller]bool {
 	out := map[caller]bool{}
-	add := func(method, id string) {
-		if id != "" {
-			out[caller{method, id}], out[caller{"", id}] = true, true
+	for _, p := range c.principals() {
+		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // then each is a session by itself
+			continue
 		}
-	}
-	for _, k := range c.Identity.Keys {
-		add("key", k.ID)
-	}
-	if d := c.Identity.Default; d != nil && d.Kind != string(memproxy.KindAnonymous) { // else each is a session by itself
-		add("default", d.ID)
-	}
-	if s := c.Identity.SPIFFE; s != nil {
-		for _, r := range s.Rules {
-			add("spiffe", r.ID)
-		}
-	}
-	if o := c.Identity.OIDC; o != nil {
-		for _, r := range o.Rules {
-			add("oidc", r.ID)
-		}
+		out[caller{p.method, p.ID}], out[caller{"", p.ID}] = true, true
 	}
 	return out
 }

@@ -46,29 +46,35 @@ func (c *Config) Listed() []Listed {
 	return out
 }
 
-// placed is a principal and the path of its place in the file.
+// placed is a principal of the file: how it is identified, and the path of its
+// place there.
 type placed struct {
-	Principal
-	at []any
+	*Principal
+	method string
+	at     []any
 }
 
 // principals are all that the file has.
 func (c *Config) principals() []placed {
 	var out []placed
-	if p := c.Identity.Default; p != nil {
-		out = append(out, placed{*p, []any{"identity", "default"}})
+	add := func(p *Principal, method string, at ...any) {
+		out = append(out, placed{p, method, append([]any{"identity"}, at...)})
 	}
-	for i, k := range c.Identity.Keys {
-		out = append(out, placed{k.Principal, []any{"identity", "keys", i}})
+	id := &c.Identity
+	if id.Default != nil {
+		add(id.Default, "default", "default")
 	}
-	if s := c.Identity.SPIFFE; s != nil {
-		for i, r := range s.Rules {
-			out = append(out, placed{r.Principal, []any{"identity", "spiffe", "rules", i}})
+	for i := range id.Keys {
+		add(&id.Keys[i].Principal, "key", "keys", i)
+	}
+	if id.SPIFFE != nil {
+		for i := range id.SPIFFE.Rules {
+			add(&id.SPIFFE.Rules[i].Principal, "spiffe", "spiffe", "rules", i)
 		}
 	}
-	if o := c.Identity.OIDC; o != nil {
-		for i, r := range o.Rules {
-			out = append(out, placed{r.Principal, []any{"identity", "oidc", "rules", i}})
+	if id.OIDC != nil {
+		for i := range id.OIDC.Rules {
+			add(&id.OIDC.Rules[i].Principal, "oidc", "oidc", "rules", i)
 		}
 	}
 	return out

@@ -1,7 +1,5 @@
 package config
 
-import "cmp"
-
 // Screening says how content is judged.
 type Screening struct {
 	Enabled     *bool  `yaml:"enabled,omitempty" doc:"judge what is written, and what is read" default:"true" loose:"order:true,false;unsafe"`
@@ -43,15 +41,11 @@ type Baseline struct {
 	Users int `yaml:"users,omitempty" doc:"users that are kept; who was seen longest ago goes first" default:"10000" min:"1" loose:"down"`
 }
 
-func (b *Baseline) defaults() {
-	b.Learn, b.Users = cmp.Or(b.Learn, 50), cmp.Or(b.Users, 10000)
-}
-
 // Judge is a model behind an API.
 type Judge struct {
 	URL       string   `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /chat/completions" required:"true" loose:"-"`
 	Model     string   `yaml:"model,omitempty" doc:"its model" required:"true" loose:"-"`
 	Key       Secret   `yaml:"key,omitempty" doc:"its bearer token" loose:"-"`
-	Timeout   Duration `yaml:"timeout,omitempty" doc:"deadline of one question" default:"5s" min:"1ms" loose:"-"`
-	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions a minute, at most half of them of one caller; further ones go unasked" default:"60" min:"1" loose:"down"`
+	Timeout   Duration `yaml:"timeout,omitempty" doc:"deadline of one question" default:"5s" late:"true" min:"1ms" loose:"-"`
+	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions a minute, at most half of them of one caller; further ones go unasked" default:"60" late:"true" min:"1" loose:"down"`
 }
