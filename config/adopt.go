@@ -75,10 +75,10 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n")+"\n", "\n")
 	at, head, item := len(lines)-1, "screening:\n  approved:\n", "    - "
-	if in := find(c.file.root, []any{"screening"}); in != nil {
+	if in, found := find(c.file.root, []any{"screening"}); found {
 		margin := strings.Repeat(" ", in.Column-1)
 		at, head, item = in.Line-1, margin+"approved:\n", margin+"  - "
-		if list := find(in, []any{"approved"}); list != nil {
+		if list, found := find(in, []any{"approved"}); found {
 			at, head, item = list.Line-1, "", strings.Repeat(" ", list.Column-1)+"- "
 		}
 	}

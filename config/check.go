@@ -77,16 +77,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
-	for i, tier := range c.Memories.Pending {
-		if !slices.Contains([]string{"anonymous", "authenticated", "established", pendingNew}, tier) {
-			v.fault(at("memories", "pending", i), "%q is nobody whose memories may wait: anonymous, authenticated, established, new", tier)
-		}
-	}
-	for i, tier := range c.Sources.Pending {
-		if tier != string(memproxy.SourceUntrusted) && tier != string(memproxy.SourceHostile) {
-			v.fault(at("sources", "pending", i), "%q is not a tier of sources whose memories may wait: untrusted, hostile", tier)
-		}
-	}
+	v.knownEntries(c, at)
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
 	}
@@ -179,33 +170,40 @@ func (v *reader) url(s string, line int, key, instead string, schemes ...string)
 
 // lineOf finds the line of a path, or of the nearest thing above it.
 func lineOf(n *yaml.Node, path ...any) int {
-	if len(path) == 0 {
-		return n.Line
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i < len(n.Content); i += 2 {
-			if n.Content[i].Value == fmt.Sprint(path[0]) {
-				return lineOf(n.Content[i+1], path[1:]...)
-			}
-		}
-	case yaml.SequenceNode:
-		if i, ok := path[0].(int); ok && i < len(n.Content) {
-			return lineOf(n.Content[i], path[1:]...)
-		}
-	}
-	return n.Line
+	at, _ := find(n, path)
+	return at.Line
 }
 
-// layers are those of screening that may be left out.
-var layers = []string{"lexicon", "directive", "classify", "secrets", "assembly", "synapse", "likeness"}
-
-func (v *reader) screening(s *Screening, at func(...any) int) {
-	for i, name := range s.Disable {
-		if !slices.Contains(layers, name) {
-			v.fault(at("screening", "disable", i), "%q is no layer: remove it, or name one of %s", name, strings.Join(layers, ", "))
+// knownEntries checks the entries of lists that only certain words may be in.
+func (v *reader) knownEntries(c *Config, at func(...any) int) {
+	type list struct {
+		path    []any
+		entries []string
+		says    string // what is wrong with another, before the words
+		words   string
+	}
+	lists := []list{
+		{[]any{"memories", "pending"}, c.Memories.Pending, "is nobody whose memories may wait:", "anonymous, authenticated, established, new"},
+		{[]any{"sources", "pending"}, c.Sources.Pending, "is not a tier of sources whose memories may wait:", "untrusted, hostile"},
+		{[]any{"screening", "disable"}, c.Screening.Disable, "is no layer: remove it, or name one of", "lexicon, directive, classify, secrets, assembly, synapse, likeness"},
+	}
+	for i, who := range c.Review.Reviewers {
+		lists = append(lists, list{[]any{"review", "reviewers", i, "roles"}, who.Roles, "is no role:", "view, review, content"})
+	}
+	if w := c.Review.Webhook; w != nil {
+		words := strings.Trim(fmt.Sprint(memproxy.NoticeKinds()), "[]")
+		lists = append(lists, list{[]any{"review", "webhook", "kinds"}, w.Kinds, "is no notice:", strings.ReplaceAll(words, " ", ", ")})
+	}
+	for _, l := range lists {
+		for i, entry := range l.entries {
+			if !slices.Contains(entriesOf(l.words), entry) {
+				v.fault(at(append(l.path, i)...), "%q %s %s", entry, l.says, l.words)
+			}
 		}
 	}
+}
+
+func (v *reader) screening(s *Screening, at func(...any) int) {
 	for i, sum := range s.Approved {
 		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
 			v.fault(at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
@@ -232,11 +230,6 @@ func (v *reader) review(r *Review, at func(...any) int) {
 			v.fault(at("review", "reviewers", i, "sha256"), "two reviewers have one token")
 		}
 		seen[who.SHA256] = true
-		for j, role := range who.Roles {
-			if !slices.Contains([]string{"view", "review", "content"}, role) {
-				v.fault(at("review", "reviewers", i, "roles", j), "%q is no role: view, review, content", role)
-			}
-		}
 	}
 	if r.Need > 1 && len(deciding) < r.Need {
 		v.fault(at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
@@ -245,11 +238,6 @@ func (v *reader) review(r *Review, at func(...any) int) {
 		v.url(w.URL, at("review", "webhook", "url"), "url", "use key", "http", "https")
 		if len(w.Key.Reveal()) < 16 {
 			v.fault(at("review", "webhook", "key"), "key wants at least 16 bytes")
-		}
-		for i, kind := range w.Kinds {
-			if !slices.Contains(memproxy.NoticeKinds(), memproxy.NoticeKind(kind)) {
-				v.fault(at("review", "webhook", "kinds", i), "%q is no notice: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated", kind)
-			}
 		}
 	}
 }

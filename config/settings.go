@@ -111,19 +111,16 @@ func (c *Config) lineAt(path []any) int {
 	if c.file == nil {
 		return 0
 	}
-	if n := find(c.file.root, path); n != nil {
+	if n, found := find(c.file.root, path); found {
 		return n.Line
 	}
 	return 0
 }
 
-// find is the node at a path, or nil.
-func find(n *yaml.Node, path []any) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
+// find is the node at a path, or the nearest one above it that there is.
+func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	if len(path) == 0 {
-		return n
+		return n, true
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -137,7 +134,7 @@ func find(n *yaml.Node, path []any) *yaml.Node {
 			return find(n.Content[i], path[1:])
 		}
 	}
-	return nil
+	return n, false
 }
 
 // walk gathers the settings of a configuration.

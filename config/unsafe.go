@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -122,13 +125,7 @@ func (c *Config) usual(s *Setting) (value string, there bool) {
 
 // clone copies a document so that something may be cut out of it.
 func clone(n *yaml.Node) *yaml.Node {
-	if n == nil {
-		return nil
-	}
 	out := *n
-	if n.Kind == yaml.AliasNode {
-		return clone(n.Alias)
-	}
 	out.Content = nil
 	for _, child := range n.Content {
 		out.Content = append(out.Content, clone(child))
@@ -138,8 +135,8 @@ func clone(n *yaml.Node) *yaml.Node {
 
 // cut takes a key out of a document.
 func cut(n *yaml.Node, path []any) {
-	parent := find(n, path[:len(path)-1])
-	if parent == nil || parent.Kind != yaml.MappingNode {
+	parent, found := find(n, path[:len(path)-1])
+	if !found || parent.Kind != yaml.MappingNode {
 		return
 	}
 	for i := 0; i < len(parent.Content); i += 2 {
@@ -161,7 +158,7 @@ func (c *Config) Unsafe() []Setting {
 // Faults; so are names that no setting has.
 func (c *Config) Allowed(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
-	known := keysOf(reflect.TypeFor[Config](), "")
+	known := slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), "")))
 	var faults Faults
 	for _, name := range list {
 		if !slices.Contains(known, name) {
@@ -175,8 +172,7 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	var out []string
 	for _, s := range c.Unsafe() {
 		if !slices.Contains(list, s.Name) {
-			where := s.From
-			faults = append(faults, fmt.Sprintf("%s: %s weakens production: %s; to start all the same, set %s=%s", where, s.Path, s.Unsafe, UnsafeEnv, s.Name))
+			faults = append(faults, fmt.Sprintf("%s: %s weakens production: %s; to start all the same, set %s=%s", s.From, s.Path, s.Unsafe, UnsafeEnv, s.Name))
 		}
 		if !slices.Contains(out, s.Name) {
 			out = append(out, s.Name)
@@ -188,58 +184,31 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	return out, nil
 }
 
-// keysOf are the names of all settings.
-func keysOf(t reflect.Type, prefix string) []string {
-	var out []string
+// directions are the tags loose of all settings, by their names.
+func directions(t reflect.Type, prefix string) map[string]string {
+	out := map[string]string{}
 	for _, f := range fieldsOf(t) {
-		typ := f.typ
+		typ, name := f.typ, join(prefix, f.key)
 		if f.loose != "" {
-			out = append(out, join(prefix, f.key))
+			out[name] = f.loose
 		}
 		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
 			typ = typ.Elem()
 		}
-		if typ.Kind() == reflect.Struct && typ != reflect.TypeFor[Secret]() {
-			out = append(out, keysOf(typ, join(prefix, f.key))...)
+		if typ.Kind() == reflect.Struct && typ != secretType {
+			maps.Copy(out, directions(typ, name))
 		}
 	}
 	return out
 }
 
+// listEntry is the part of a path that names an element of a list or map.
+var listEntry = regexp.MustCompile(`\[[^\]]*\]+`)
+
 // directionFor is the direction of a path that the configuration has no more.
 func directionFor(path string) direction {
-	name, in := "", false
-	for _, r := range path {
-		switch {
-		case r == '[':
-			in = true
-		case r == ']':
-			in = false
-		case !in:
-			name += string(r)
-		}
-	}
-	return directionOf(tagOf(reflect.TypeFor[Config](), name))
-}
-
-// tagOf is the tag of a key by its name, "-" where there is none.
-func tagOf(t reflect.Type, name string) string {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-		t = t.Elem()
-	}
-	key, rest, inner := strings.Cut(name, ".")
-	if t.Kind() == reflect.Struct {
-		for _, f := range fieldsOf(t) {
-			switch {
-			case f.key != key:
-			case inner:
-				return tagOf(f.typ, rest)
-			case f.loose != "":
-				return f.loose
-			}
-		}
-	}
-	return string(neutral)
+	name := listEntry.ReplaceAllString(path, "")
+	return directionOf(cmp.Or(directions(reflect.TypeFor[Config](), "")[name], string(neutral)))
 }
 
 // Unsafeable reports whether there is a value of the key that weakens
