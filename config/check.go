@@ -77,7 +77,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
-	v.knownEntries(c, at)
+	knownEntries(v, c, at)
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
 	}
@@ -175,7 +175,7 @@ func lineOf(n *yaml.Node, path ...any) int {
 }
 
 // knownEntries checks the entries of lists that only certain words may be in.
-func (v *reader) knownEntries(c *Config, at func(...any) int) {
+func knownEntries(v *reader, c *Config, at func(...any) int) {
 	type list struct {
 		path    []any
 		entries []string
