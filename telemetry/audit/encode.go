@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/hex"
+	"iter"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -96,6 +97,29 @@ func (w *writer) list(key string, values []string) {
 	w.b = append(w.b, ']')
 }
 
+// objects writes a list of n objects, unless it is empty. The members of each are
+// what the loop over the list writes.
+func (w *writer) objects(key string, n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if n == 0 {
+			return
+		}
+		w.key(key)
+		w.b = append(w.b, '[')
+		for i := range n {
+			if i > 0 {
+				w.b = append(w.b, ',')
+			}
+			w.b, w.bare = append(w.b, '{'), true
+			if !yield(i) {
+				return
+			}
+			w.close()
+		}
+		w.b = append(w.b, ']')
+	}
+}
+
 // encode writes an event into buf, which it may grow. Members stand in the
 // order of their names; what is empty, zero or does not apply is left out.
 func encode(buf []byte, ev *memproxy.Event, at place) body {
@@ -163,9 +187,7 @@ func (w *writer) operation(ev *memproxy.Event) {
 	w.open("operation")
 	w.str("backend", ev.Backend)
 	w.list("fields", ev.Fields)
-	if ev.Items != 0 {
-		w.num("items", int64(ev.Items))
-	}
+	w.count("items", int64(ev.Items))
 	w.str("kind", string(ev.Kind))
 	w.str("method", ev.Method)
 	w.str("route", ev.Route)
@@ -189,13 +211,9 @@ func (w *writer) outcome(ev *memproxy.Event) {
 	w.open("outcome")
 	w.yes("cancelled", ev.Cancelled)
 	w.str("ended", string(ev.Ended))
-	if ev.Filtered != 0 {
-		w.num("filtered", int64(ev.Filtered))
-	}
+	w.count("filtered", int64(ev.Filtered))
 	w.list("memories", ev.Memories)
-	if ev.Status != 0 {
-		w.num("status", int64(ev.Status))
-	}
+	w.count("status", int64(ev.Status))
 	w.close()
 }
 
@@ -213,24 +231,12 @@ func (w *writer) principal(p *memproxy.Principal) {
 }
 
 func (w *writer) reasons(rs []memproxy.Reason) {
-	if len(rs) == 0 {
-		return
-	}
-	w.key("reasons")
-	w.b = append(w.b, '[')
-	for i := range rs {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = append(w.b, '{')
-		w.bare = true
+	for i := range w.objects("reasons", len(rs)) {
 		w.str("code", string(rs[i].Code))
 		w.str("detail", rs[i].Detail)
 		w.str("pointer", rs[i].Pointer)
 		w.str("rule", rs[i].Rule)
-		w.close()
 	}
-	w.b = append(w.b, ']')
 }
 
 // facts are written whole or, where there are none, not at all: an empty object
@@ -264,23 +270,12 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.yes("steering", f.Steering)
 	w.count("track", int64(f.Track))
 	w.yes("unseen", f.Unseen)
-	if len(f.Writes) > 0 {
-		w.key("writes")
-		w.b = append(w.b, '[')
-		for i := range f.Writes {
-			if i > 0 {
-				w.b = append(w.b, ',')
-			}
-			w.b = append(w.b, '{')
-			w.bare = true
-			w.str("field", f.Writes[i].Field)
-			w.yes("inferred", f.Writes[i].Inferred)
-			w.str("layer", string(f.Writes[i].Layer))
-			w.str("member", f.Writes[i].Member)
-			w.count("size", int64(f.Writes[i].Size))
-			w.close()
-		}
-		w.b = append(w.b, ']')
+	for i := range w.objects("writes", len(f.Writes)) {
+		w.str("field", f.Writes[i].Field)
+		w.yes("inferred", f.Writes[i].Inferred)
+		w.str("layer", string(f.Writes[i].Layer))
+		w.str("member", f.Writes[i].Member)
+		w.count("size", int64(f.Writes[i].Size))
 	}
 	w.close()
 }
@@ -293,40 +288,18 @@ func (w *writer) count(key string, n int64) {
 }
 
 func (w *writer) findings(fs []memproxy.Finding) {
-	if len(fs) == 0 {
-		return
-	}
-	w.key("findings")
-	w.b = append(w.b, '[')
-	for i := range fs {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = append(w.b, '{')
-		w.bare = true
+	for i := range w.objects("findings", len(fs)) {
 		w.num("end", int64(fs[i].End))
 		w.num("item", int64(fs[i].Item))
 		w.str("rule", fs[i].Rule)
 		w.num("score", int64(fs[i].Score))
 		w.num("start", int64(fs[i].Start))
-		w.close()
 	}
-	w.b = append(w.b, ']')
 }
 
 func (w *writer) budget(lines []memproxy.LineState) {
-	if len(lines) == 0 {
-		return
-	}
-	w.key("budget")
-	w.b = append(w.b, '[')
-	for i := range lines {
+	for i := range w.objects("budget", len(lines)) {
 		l := &lines[i]
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = append(w.b, '{')
-		w.bare = true
 		w.str("account", l.Key)
 		w.num("limit", l.Limit)
 		w.str("reason", string(l.Reason))
@@ -335,9 +308,7 @@ func (w *writer) budget(lines []memproxy.LineState) {
 		w.num("used", l.Used)
 		w.yes("warn", l.Warn)
 		w.str("window", string(l.Window))
-		w.close()
 	}
-	w.b = append(w.b, ']')
 }
 
 // maxWriterMembers bounds what splice adds to a body.

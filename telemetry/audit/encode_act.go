@@ -27,17 +27,7 @@ func (w *writer) act(a *memproxy.Act) {
 }
 
 func (w *writer) versions(vs []memproxy.VersionChange) {
-	if len(vs) == 0 {
-		return
-	}
-	w.key("versions")
-	w.b = append(w.b, '[')
-	for i := range vs {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.b = append(w.b, '{')
-		w.bare = true
+	for i := range w.objects("versions", len(vs)) {
 		w.count("after", vs[i].After)
 		w.count("before", vs[i].Before)
 		w.str("before_sha256", vs[i].BeforeSHA256)
@@ -46,7 +36,5 @@ func (w *writer) versions(vs []memproxy.VersionChange) {
 		w.str("memory", vs[i].Memory)
 		w.str("op", string(vs[i].Op))
 		w.str("sha256", vs[i].SHA256)
-		w.close()
 	}
-	w.b = append(w.b, ']')
 }

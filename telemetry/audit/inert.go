@@ -84,7 +84,7 @@ func inertPointer(ptr string) string {
 		switch {
 		case member(ptr):
 			return ptr
-		case at < 0 || !pointerKind(ptr[:at]):
+		case at < 0 || !slices.Contains([]string{"path", "query", "part", "header", "target"}, ptr[:at]):
 			return memproxy.InertSession(ptr)
 		}
 		kind, rest = ptr[:at+1], ptr[at+1:]
@@ -101,29 +101,9 @@ func inertPointer(ptr string) string {
 	return kind + strings.Join(parts, "/")
 }
 
-func pointerKind(kind string) bool {
-	return slices.Contains([]string{"path", "query", "part", "header", "target"}, kind)
-}
-
-func isIndex(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return len(s) < 10
-}
+func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
 
 // inertAccount is the key of a budget, which has names of fields in it.
 func inertAccount(key string) string {
-	for part := range strings.SplitSeq(key, "/") {
-		if memproxy.Inert(part) != part {
-			parts := strings.Split(key, "/")
-			for i := range parts {
-				parts[i] = memproxy.Inert(parts[i])
-			}
-			return strings.Join(parts, "/")
-		}
-	}
-	return key // most are
+	return strings.Join(each(strings.Split(key, "/"), memproxy.Inert), "/")
 }

@@ -24,10 +24,6 @@ var (
 // retryEvery is how often a log that cannot write tries again on its own.
 const retryEvery = time.Second
 
-// EventPrune is the type of the record that tells which records retention
-// removes. It is the log's own: nobody else writes it.
-const EventPrune = memproxy.EventPrune
-
 // Log is an open audit log. Its methods are safe for concurrent use.
 //
 // Three goroutines serve it. The writer (committer) takes what is queued,

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -80,17 +81,9 @@ func (o *Options) validate() error {
 	if o.Sync == nil {
 		o.Sync, o.commit = (*os.File).Sync, datasync
 	}
-	if o.CheckpointEvery == 0 {
-		o.CheckpointEvery = DefaultCheckpointEvery
-	}
-	if o.Retention == 0 {
-		o.Retention = DefaultRetention
-	}
-	if o.MaxQueue <= 0 {
-		o.MaxQueue = DefaultMaxQueue
-	}
-	if o.NoteDelay == 0 {
-		o.NoteDelay = DefaultNoteDelay
-	}
+	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, DefaultCheckpointEvery)
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), DefaultMaxQueue)
+	o.NoteDelay = cmp.Or(o.NoteDelay, DefaultNoteDelay)
 	return nil
 }

@@ -29,7 +29,7 @@ func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
 		return 0, err
 	}
 	ev := memproxy.Event{
-		Type: EventPrune, Time: l.opt.Clock(),
+		Type: memproxy.EventPrune, Time: l.opt.Clock(),
 		Detail: fmt.Sprintf("records %d to %d removed by age", from*tileWidth, to*tileWidth-1),
 	}
 	at := whole

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,24 +164,48 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 	if r.progress.tip.next < size {
 		return end, fmt.Errorf("%w: the checkpoint signs %d records, the journal ends after %d", ErrCorrupt, size, r.progress.tip.next)
 	}
-	list, err := os.ReadDir(r.disk.path(journalDir))
+	journals, err := r.journals()
 	if err != nil {
-		return end, fmt.Errorf("audit: %w", err)
+		return end, err
 	}
-	for _, e := range list {
-		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k >= n {
-			b, err := r.disk.read(journalPath(k))
-			if err != nil {
-				return end, err
-			}
-			if blank(b) { // laid out ahead, and nothing came
-				end.blank = append(end.blank, k)
-				continue
-			}
+	for _, k := range journals {
+		if k < n {
+			continue
+		}
+		b, err := r.disk.read(journalPath(k))
+		if err != nil {
+			return end, err
+		}
+		if !blank(b) {
 			return end, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, k)
 		}
+		end.blank = append(end.blank, k) // laid out ahead, and nothing came
 	}
 	return end, nil
+}
+
+// journals are the bundles that have one.
+func (r *recovery) journals() (bundles []int64, err error) {
+	list, err := os.ReadDir(r.disk.path(journalDir))
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	for _, e := range list {
+		if n, err := strconv.ParseInt(e.Name(), 10, 64); err == nil {
+			bundles = append(bundles, n)
+		}
+	}
+	return bundles, nil
+}
+
+// removeJournals removes those of bundles.
+func (r *recovery) removeJournals(bundles []int64) error {
+	for _, n := range bundles {
+		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
+	return nil
 }
 
 // replayFile takes over the frames of one journal and returns where the good
@@ -230,10 +255,8 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 
 // resume opens the last journal for writing on, without its torn tail.
 func (r *recovery) resume(end tail) error {
-	for _, n := range end.blank {
-		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
+	if err := r.removeJournals(end.blank); err != nil {
+		return err
 	}
 	if !end.file {
 		return nil
@@ -261,18 +284,11 @@ func (r *recovery) resume(end tail) error {
 // dropJournals removes journals of bundles before n, which are full, signed
 // and in their place.
 func (r *recovery) dropJournals(n int64) error {
-	list, err := os.ReadDir(r.disk.path(journalDir))
+	journals, err := r.journals()
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return err
 	}
-	for _, e := range list {
-		if k, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && k < n {
-			if err := os.Remove(r.disk.path(journalPath(k))); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
-	}
-	return nil
+	return r.removeJournals(slices.DeleteFunc(journals, func(k int64) bool { return k >= n }))
 }
 
 // lastOf reads the end of a full bundle, for the chain and the clock.

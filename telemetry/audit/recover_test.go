@@ -246,7 +246,7 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	closeLog(t, l)
-	if n := len(kinds); n != 1026 || kinds[n-1] != EventPrune || kinds[n-2] != EventPrune {
+	if n := len(kinds); n != 1026 || kinds[n-1] != memproxy.EventPrune || kinds[n-2] != memproxy.EventPrune {
 		t.Errorf("%d records, the last two %v", n, kinds[n-2:])
 	}
 	if size, repair := reopen(t, opt); size != 1026 || repair != "" {

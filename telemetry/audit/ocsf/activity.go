@@ -1,6 +1,7 @@
 package ocsf
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -36,12 +37,7 @@ func (e *event) activity(r *verify.Record) {
 	e.Message = sentence(r, op)
 }
 
-func known(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
+func known(s string) string { return cmp.Or(s, "unknown") }
 
 // crud is the verb of an operation in OCSF's words.
 func crud(kind string) (int, string) {

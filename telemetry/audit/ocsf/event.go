@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -62,9 +61,7 @@ func Event(r *verify.Record, o Options) ([]byte, error) {
 	e.TypeUID = e.ClassUID*100 + e.ActivityID
 	e.TypeName = e.ClassName + ": " + e.ActivityName
 	e.Severity = severities[e.SeverityID]
-	if e.Unmapped, err = rest(r); err != nil {
-		return nil, fmt.Errorf("ocsf: record %d: %w", r.Index, err)
-	}
+	e.Unmapped = rest(r)
 	return json.Marshal(e, json.Deterministic(true))
 }
 
@@ -106,7 +103,7 @@ func (e *event) threats(r *verify.Record) {
 	}
 }
 
-func technique(id string) *entity { return &entity{UID: id, Name: techniqueName(id)} }
+func technique(id string) *entity { return &entity{UID: id, Name: techniques[id]} }
 
 // lifecycle is what happens to the process and its rules.
 func (e *event) lifecycle(r *verify.Record, app product) {
@@ -155,9 +152,10 @@ func (e *event) finding(r *verify.Record) {
 }
 
 // rest is what OCSF has no place for.
-func rest(r *verify.Record) (jsontext.Value, error) {
+func rest(r *verify.Record) unmapped {
 	u := unmapped{
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,
+		Confidence: r.Confidence, Budget: r.Budget, Part: r.Part, Review: r.Review, Versions: r.Versions,
 	}
 	if r.Would != r.Verdict {
 		u.Would = r.Would
@@ -168,36 +166,8 @@ func rest(r *verify.Record) (jsontext.Value, error) {
 	if o := r.Outcome; o != nil {
 		u.Filtered, u.Cancelled, u.Ended = o.Filtered, o.Cancelled, o.Ended
 	}
-	var errs [6]error
 	if op := r.Operation; op != nil {
-		u.Items = op.Items
-		if op.Scope != (memproxy.Scope{}) {
-			u.Scope, errs[0] = json.Marshal(op.Scope)
-		}
+		u.Items, u.Scope = op.Items, op.Scope
 	}
-	if r.Confidence != nil {
-		u.Confidence, errs[1] = json.Marshal(r.Confidence)
-	}
-	if len(r.Budget) > 0 {
-		u.Budget, errs[2] = json.Marshal(r.Budget)
-	}
-	if r.Part != nil {
-		u.Part, errs[3] = json.Marshal(r.Part)
-	}
-	if r.Review != nil {
-		u.Review, errs[4] = json.Marshal(r.Review)
-	}
-	if len(r.Versions) > 0 {
-		u.Versions, errs[5] = json.Marshal(r.Versions)
-	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	b, err := json.Marshal(u)
-	if string(b) == "{}" {
-		return nil, err
-	}
-	return b, err
+	return u
 }

@@ -132,7 +132,7 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 			continue
 		}
 		for id := m[3]; strings.Contains(id, "T"); id = id[:strings.LastIndexByte(id, '.')] {
-			if techniqueName(id) == "" {
+			if techniques[id] == "" {
 				t.Errorf("%s has no name", id)
 			}
 			if strings.Count(id, ".") < 2 {

@@ -1,6 +1,9 @@
 package ocsf
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
+)
 
 // SchemaVersion is the version of OCSF that the events follow.
 const SchemaVersion = "1.6.0"
@@ -56,9 +59,9 @@ type event struct {
 	// Detection Finding.
 	FindingInfo *findingInfo `json:"finding_info,omitzero"`
 
-	Metadata    metadata       `json:"metadata"`
-	RawDataHash *fingerprint   `json:"raw_data_hash,omitzero"`
-	Unmapped    jsontext.Value `json:"unmapped,omitzero"`
+	Metadata    metadata     `json:"metadata"`
+	RawDataHash *fingerprint `json:"raw_data_hash,omitzero"`
+	Unmapped    unmapped     `json:"unmapped,omitempty"`
 }
 
 type metadata struct {
@@ -155,22 +158,22 @@ type fingerprint struct {
 // unmapped is what OCSF has no place for. Its members have the names of the
 // record's.
 type unmapped struct {
-	Trace         string         `json:"trace,omitzero"`
-	Would         string         `json:"would,omitzero"`
-	Trust         string         `json:"principal_trust,omitzero"`
-	Method        string         `json:"principal_method,omitzero"`
-	Scope         jsontext.Value `json:"scope,omitzero"`
-	Items         int            `json:"items,omitzero"`
-	ContentSHA256 string         `json:"content_sha256,omitzero"`
-	Confidence    jsontext.Value `json:"confidence,omitzero"`
-	Budget        jsontext.Value `json:"budget,omitzero"`
-	Degraded      bool           `json:"degraded,omitzero"`
-	Unsafe        []string       `json:"unsafe,omitzero"`
-	Filtered      int            `json:"filtered,omitzero"`
-	Cancelled     bool           `json:"cancelled,omitzero"`
-	Ended         string         `json:"ended,omitzero"`
-	Part          jsontext.Value `json:"part,omitzero"`
-	KeptFrom      *uint64        `json:"kept_from,omitzero"`
-	Review        jsontext.Value `json:"review,omitzero"`
-	Versions      jsontext.Value `json:"versions,omitzero"`
+	Trace         string              `json:"trace,omitzero"`
+	Would         string              `json:"would,omitzero"`
+	Trust         string              `json:"principal_trust,omitzero"`
+	Method        string              `json:"principal_method,omitzero"`
+	Scope         memproxy.Scope      `json:"scope,omitzero"`
+	Items         int                 `json:"items,omitzero"`
+	ContentSHA256 string              `json:"content_sha256,omitzero"`
+	Confidence    *verify.Confidence  `json:"confidence,omitzero"`
+	Budget        []verify.BudgetLine `json:"budget,omitempty"`
+	Degraded      bool                `json:"degraded,omitzero"`
+	Unsafe        []string            `json:"unsafe,omitzero"`
+	Filtered      int                 `json:"filtered,omitzero"`
+	Cancelled     bool                `json:"cancelled,omitzero"`
+	Ended         string              `json:"ended,omitzero"`
+	Part          *verify.Part        `json:"part,omitzero"`
+	KeptFrom      *uint64             `json:"kept_from,omitzero"`
+	Review        *verify.Review      `json:"review,omitzero"`
+	Versions      []verify.Version    `json:"versions,omitempty"`
 }

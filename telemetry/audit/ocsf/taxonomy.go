@@ -50,27 +50,15 @@ func threatOf(code memproxy.ReasonCode) threat {
 	return threat{}
 }
 
-// techniqueName is ATLAS' name of a technique or sub-technique.
-func techniqueName(id string) string {
-	switch id {
-	case "AML.T0012":
-		return "Valid Accounts"
-	case "AML.T0029":
-		return "Denial of AI Service"
-	case "AML.T0051":
-		return "LLM Prompt Injection"
-	case "AML.T0055":
-		return "Unsecured Credentials"
-	case "AML.T0057":
-		return "LLM Data Leakage"
-	case "AML.T0073":
-		return "Impersonation"
-	case "AML.T0080":
-		return "AI Agent Context Poisoning"
-	case "AML.T0080.000":
-		return "Memory"
-	case "AML.T0081":
-		return "Modify AI Agent Configuration"
-	}
-	return ""
+// techniques are ATLAS' names of techniques and sub-techniques.
+var techniques = map[string]string{
+	"AML.T0012":     "Valid Accounts",
+	"AML.T0029":     "Denial of AI Service",
+	"AML.T0051":     "LLM Prompt Injection",
+	"AML.T0055":     "Unsecured Credentials",
+	"AML.T0057":     "LLM Data Leakage",
+	"AML.T0073":     "Impersonation",
+	"AML.T0080":     "AI Agent Context Poisoning",
+	"AML.T0080.000": "Memory",
+	"AML.T0081":     "Modify AI Agent Configuration",
 }

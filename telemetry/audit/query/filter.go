@@ -87,7 +87,7 @@ func (f *Filter) Match(r *verify.Record) bool {
 		f.Field != "" && !f.field(r, op), f.Memory != "" && !f.memory(r, op),
 		f.Source != "" && (r.Facts == nil || r.Facts.Source != f.Source),
 		f.Stage != "" && (r.Review == nil || r.Review.Stage != f.Stage),
-		f.Reason != "" && !hasReason(r, f.Reason):
+		f.Reason != "" && !slices.ContainsFunc(r.Reasons, func(x memproxy.Reason) bool { return string(x.Code) == f.Reason }):
 		return false
 	}
 	if f.Since.IsZero() && f.Until.IsZero() {
@@ -106,15 +106,6 @@ func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
 	id := memproxy.InertID(f.Memory)
 	return slices.Contains(op.Targets, id) || r.Outcome != nil && slices.Contains(r.Outcome.Memories, id) ||
 		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })
-}
-
-func hasReason(r *verify.Record, code string) bool {
-	for i := range r.Reasons {
-		if string(r.Reasons[i].Code) == code {
-			return true
-		}
-	}
-	return false
 }
 
 // hints are pieces of text that every selected record has. They spare most
