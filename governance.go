@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -15,9 +16,6 @@ const (
 	TreatHold   Treatment = "hold"   // waits for review
 	TreatRefuse Treatment = "refuse" // denied
 )
-
-// Treatments lists the treatments, weakest first.
-var Treatments = [...]Treatment{TreatAllow, TreatMark, TreatHold, TreatRefuse}
 
 // Governance says how the layers of memory are governed: which keys may be
 // written, and what becomes of facts without a statement. The zero value allows
@@ -62,20 +60,7 @@ func (g *Governance) Namespace(field string) Treatment {
 
 // Inference is what becomes of inferred content of a layer.
 func (g *Governance) Inference(l Layer) Treatment {
-	if t := g.Inferred[l]; t != "" {
-		return t
-	}
-	return TreatAllow
-}
-
-// Infers reports whether anything becomes of inferred content at all.
-func (g *Governance) Infers() bool {
-	for _, t := range g.Inferred {
-		if t != "" && t != TreatAllow {
-			return true
-		}
-	}
-	return false
+	return cmp.Or(g.Inferred[l], TreatAllow)
 }
 
 // UserRole reports whether a speaker's role is a user's. What has no role was

@@ -27,6 +27,3 @@ func (h Header) Values(name string) []string {
 func (h Header) Set(name, value string) {
 	h[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 }
-
-// Del removes name.
-func (h Header) Del(name string) { delete(h, textproto.CanonicalMIMEHeaderKey(name)) }

@@ -268,9 +268,6 @@ const (
 	OutcomeUnsent                  // nothing was sent now; another attempt may succeed
 )
 
-// Outcomes lists the outcomes.
-var Outcomes = [...]Outcome{OutcomeUnknown, OutcomeDone, OutcomeRefused, OutcomeRejected, OutcomeUnsent}
-
 // Sent is what became of a request that memproxy sends in somebody's name.
 type Sent struct {
 	Outcome Outcome

@@ -1,8 +1,6 @@
 package memproxy
 
-import (
-	"time"
-)
+import "time"
 
 // Tally is how many memories of one author for one end user an operation removed.
 type Tally struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -66,9 +67,7 @@ func (c *MemberChange) Over(now []byte) ([]byte, error) {
 			all[name] = v
 			continue
 		}
-		for inner, value := range over {
-			there[inner] = value
-		}
+		maps.Copy(there, over)
 	}
 	for name, raw := range c.Remove {
 		v, err := number(raw)

@@ -33,13 +33,11 @@ type Provenance struct {
 // MarshalJSON writes the form in which it stands in answers: flat, the
 // confidence from 0 to 1, the time in RFC 3339 to the second.
 func (p Provenance) MarshalJSON() ([]byte, error) {
-	written := ""
-	if !p.Written.IsZero() {
-		written = p.Written.UTC().Format(time.RFC3339)
-	}
-	received := ""
-	if !p.Received.IsZero() {
-		received = p.Received.UTC().Format(time.RFC3339)
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339)
 	}
 	return json.Marshal(struct {
 		Actor       string      `json:"actor,omitempty"`
@@ -53,7 +51,7 @@ func (p Provenance) MarshalJSON() ([]byte, error) {
 		Decision    string      `json:"decision,omitempty"`
 		Written     string      `json:"written,omitempty"`
 		Received    string      `json:"received_at,omitempty"`
-	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, written, received})
+	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, at(p.Written), at(p.Received)})
 }
 
 // An Attribution is one place in a payload that says of its content what

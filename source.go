@@ -1,6 +1,9 @@
 package memproxy
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // SourceNames maps the names by which callers tell where content comes from
 // ("email:ann@example.org", "web_fetch") to tiers. A name stands for itself and
@@ -39,10 +42,8 @@ func DefaultSourceNames() SourceNames {
 
 // With is the table with other entries over it.
 func (s SourceNames) With(over map[string]Source) SourceNames {
-	out := make(SourceNames, len(s)+len(over))
-	for name, tier := range s {
-		out[name] = tier
-	}
+	out := SourceNames{}
+	maps.Copy(out, s)
 	for name, tier := range over {
 		if name != "*" {
 			name = sourceName(name)

@@ -189,15 +189,7 @@ type Limit struct {
 
 // Allows reports whether value may be named.
 func (l Limit) Allows(value string) bool {
-	if l.All {
-		return true
-	}
-	for _, v := range l.Values {
-		if v == value {
-			return true
-		}
-	}
-	return false
+	return l.All || slices.Contains(l.Values, value)
 }
 
 // Principal is an authenticated caller.
@@ -220,36 +212,26 @@ type Principal struct {
 
 // May returns the principal's limit in dimension d. The actor dimension is
 // never limited: it is recorded and carries no authority.
-func (p Principal) May(d Dimension) Limit {
+func (p Principal) May(d Dimension) Limit { return *p.limit(d) }
+
+func (p *Principal) limit(d Dimension) *Limit {
 	switch d {
 	case DimUser:
-		return p.Users
+		return &p.Users
 	case DimAgent:
-		return p.ActsAs
+		return &p.ActsAs
 	case DimApp:
-		return p.Apps
+		return &p.Apps
 	case DimRun:
-		return p.Runs
+		return &p.Runs
 	}
-	return Limit{All: true}
+	return &Limit{All: true}
 }
 
 // Naming is the principal with a name more that it may use in dimension d.
 func (p Principal) Naming(d Dimension, name string) Principal {
-	limit := p.May(d)
-	if limit.Allows(name) {
-		return p
-	}
-	limit.Values = append(slices.Clone(limit.Values), name)
-	switch d {
-	case DimUser:
-		p.Users = limit
-	case DimAgent:
-		p.ActsAs = limit
-	case DimApp:
-		p.Apps = limit
-	case DimRun:
-		p.Runs = limit
+	if limit := p.limit(d); !limit.Allows(name) {
+		limit.Values = append(slices.Clone(limit.Values), name)
 	}
 	return p
 }

@@ -1,8 +1,6 @@
 package memproxy
 
-import (
-	"errors"
-)
+import "errors"
 
 // ErrUngated says that a backend cannot be made to pause before an agent's
 // tools write.

@@ -32,13 +32,12 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 
 // UnmarshalText reads a verdict's name.
 func (v *Verdict) UnmarshalText(b []byte) error {
-	for i, n := range verdictNames {
-		if n == string(b) {
-			*v = Verdict(i)
-			return nil
-		}
+	i := slices.Index(verdictNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("memproxy: unknown verdict %q", b)
 	}
-	return fmt.Errorf("memproxy: unknown verdict %q", b)
+	*v = Verdict(i)
+	return nil
 }
 
 // Stops reports whether the operation does not reach the backend.

@@ -1,8 +1,6 @@
 package memproxy
 
-import (
-	"time"
-)
+import "time"
 
 // AttestationUnknown marks a memory that was there before the proxy, or was
 // written around it.
