@@ -1,10 +1,12 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -66,13 +68,11 @@ type OTLP struct {
 type Headers map[string]string
 
 // String returns the names only.
-func (h Headers) String() string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return "[" + strings.Join(names, " ") + "]"
+func (h Headers) String() string { return names(h) }
+
+// names are the keys of a map in their order, in brackets.
+func names[V any](m map[string]V) string {
+	return "[" + strings.Join(slices.Sorted(maps.Keys(m)), " ") + "]"
 }
 
 // Format keeps every verb from printing the values.
@@ -85,18 +85,10 @@ func (o *Options) complete() error {
 	if math.IsNaN(o.SampleRatio) || o.SampleRatio > 1 {
 		return errors.New("telemetry: the sample ratio is a share, up to 1")
 	}
-	if o.SampleRatio == 0 {
-		o.SampleRatio = 1
-	}
-	if o.ServiceName == "" {
-		o.ServiceName = DefaultServiceName
-	}
-	if o.Recent == 0 {
-		o.Recent = DefaultRecent
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.SampleRatio = cmp.Or(o.SampleRatio, 1)
+	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
+	o.Recent = cmp.Or(o.Recent, DefaultRecent)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -104,18 +96,10 @@ func (o *Options) complete() error {
 }
 
 func (o *OTLP) complete() error {
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultExportTimeout
-	}
-	if o.MetricInterval <= 0 {
-		o.MetricInterval = DefaultMetricInterval
-	}
-	if o.BatchDelay <= 0 {
-		o.BatchDelay = DefaultBatchDelay
-	}
-	if o.Queue <= 0 {
-		o.Queue = DefaultQueue
-	}
+	o.Timeout = cmp.Or(max(o.Timeout, 0), DefaultExportTimeout)
+	o.MetricInterval = cmp.Or(max(o.MetricInterval, 0), DefaultMetricInterval)
+	o.BatchDelay = cmp.Or(max(o.BatchDelay, 0), DefaultBatchDelay)
+	o.Queue = cmp.Or(max(o.Queue, 0), DefaultQueue)
 	if o.Endpoint == "" {
 		return nil
 	}

@@ -10,10 +10,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// ExportRecord exports a copy of an audit record: its bytes as the body, the
-// decision's attributes, linked to the request's trace. It neither blocks nor
-// fails; a copy that the collector does not get is still in the audit log.
-func (t *Telemetry) ExportRecord(ctx context.Context, ev memproxy.Event, record []byte) {
+// OnRecord is a hook of the audit log. It exports a copy of a record: its bytes as
+// the body, the decision's attributes, linked to the request's trace. It neither
+// blocks nor fails; a copy that the collector does not get is still in the audit
+// log.
+func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
+	ctx := context.Background()
 	t.instruments.Recorded(ctx, ev.Type)
 	if t.records == nil {
 		return
@@ -40,17 +42,9 @@ func (t *Telemetry) ExportRecord(ctx context.Context, ev memproxy.Event, record 
 	t.records.Emit(traced(ctx, ev.Trace), r)
 }
 
-// OnRecord is ExportRecord in the form of the audit log's hook.
-func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
-	t.ExportRecord(context.Background(), ev, record)
-}
-
-// traced gives the context the trace that an event names. The audit log's
+// traced gives the context the trace that an event names, if it names one. The
 // hook runs long after the request, so the span itself is gone.
 func traced(ctx context.Context, id string) context.Context {
-	if trace.SpanContextFromContext(ctx).HasTraceID() || id == "" {
-		return ctx
-	}
 	traceID, err := trace.TraceIDFromHex(id)
 	if err != nil {
 		return ctx

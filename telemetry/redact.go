@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -62,11 +61,11 @@ func (r redactor) value(v any) slog.Value {
 	case slog.Level, *slog.Source:
 		return slog.AnyValue(v)
 	case http.Header:
-		return slog.StringValue(headerNames(v))
+		return slog.StringValue(names(v))
 	case memproxy.Header:
-		return slog.StringValue(headerNames(v))
+		return slog.StringValue(names(v))
 	case memproxy.Credentials:
-		return slog.StringValue(headerNames(v.Header))
+		return slog.StringValue(names(v.Header))
 	case error:
 		return slog.StringValue(r.text(v.Error()))
 	case []string:
@@ -79,15 +78,6 @@ func (r redactor) value(v any) slog.Value {
 		return slog.StringValue(r.text(v.String()))
 	}
 	return slog.StringValue(fmt.Sprintf("[%T not logged]", v))
-}
-
-func headerNames(h map[string][]string) string {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return "[" + strings.Join(names, " ") + "]"
 }
 
 // text redacts what looks like a credential, and cuts.

@@ -1,12 +1,5 @@
 package signal
 
-// Span describes a span.
-type Span struct {
-	Name    string // SpanServer stands for all server spans
-	Parent  string // "" for the server span
-	Meaning string
-}
-
 // Attribute describes an attribute of spans and log records.
 type Attribute struct {
 	Key     string
@@ -33,46 +26,6 @@ type Metric struct {
 	Labels     []string
 	Meaning    string
 	Buckets    []float64 // of a histogram
-}
-
-// Spans returns every span, in the order of a request.
-func Spans() []Span {
-	return []Span{
-		{SpanServer, "", "one request; the name goes on with the route id, or `unknown`"},
-		{SpanIdentify, SpanServer, "credentials become a principal"},
-		{SpanCall, SpanServer, "the call of a running agent becomes an operation of its caller"},
-		{SpanDecode, SpanServer, "the payload becomes an operation"},
-		{SpanBound, SpanServer, "the identities that it names are held against the principal's"},
-		{SpanTenancy, SpanServer, "the owners and objects that it names are held to the principal's tenant"},
-		{SpanEarn, SpanServer, "a caller's track record may make it an established one"},
-		{SpanSession, SpanServer, "whether the session's writes are locked"},
-		{SpanPolled, SpanServer, "whether a receipt that is asked about is a held write's"},
-		{SpanOrder, SpanServer, "other changes of the same memory are let finish first"},
-		{SpanOwn, SpanServer, "whose the targets are: ledger, else the backend"},
-		{SpanScreen, SpanServer, "content is screened"},
-		{SpanClamp, SpanServer, "claimed confidence is lowered to what is deserved"},
-		{SpanRule, SpanServer, "the policies rule"},
-		{SpanEncode, SpanServer, "stamp and changes are spliced into the payload"},
-		{SpanCharge, SpanServer, "write budgets are charged"},
-		{SpanBind, SpanServer, "names that nobody used before become the tenant's"},
-		{SpanReserve, SpanServer, "a write that is held is charged for its place in the queue"},
-		{SpanDecide, SpanServer, "what the steps found becomes the decision"},
-		{SpanRecord, SpanServer, "the audit record is made durable"},
-		{SpanHold, SpanServer, "a write that waits for review is kept, encrypted"},
-		{SpanAside, SpanServer, "the state of a memory that will be withheld is noted before it is sent"},
-		{SpanEvidence, SpanServer, "the words of a write that is stored in other words are kept for reviewers"},
-		{SpanReject, SpanServer, "a rejection is counted in its session, for its end user and its caller"},
-		{SpanContest, SpanServer, "a correction that was refused is kept against the word of somebody else"},
-		{SpanCredit, SpanServer, "what an agent's call corrects counts for and against the authors"},
-		{SpanFollow, SpanServer, "the blocks are read that a tool call in an agent's place will change"},
-		{SpanImages, SpanServer, "the objects are read whose members are changed"},
-		{SpanAnswer, SpanServer, "the refusal is worded in the backend's dialect"},
-		{SpanPoll, SpanServer, "a receipt of a held write is answered"},
-		{SpanNext, SpanServer, "what an admitted request makes an agent do"},
-		{SpanForward, SpanServer, "the backend's part (a client span, it carries the context on)"},
-		{SpanAsk, SpanServer, "a tool call of a running agent is ruled on; it has the attributes of a decision, and spans of the steps below it"},
-		{SpanReturn, SpanForward, "the answer is read, filtered, remembered"},
-	}
 }
 
 // Attributes returns every attribute. What is not here is not exported.
