@@ -241,47 +241,38 @@ func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 }
 
 func rejectHold(c *call, in Reason) (Settled, error) {
-	h, err := c.settling()
-	if err != nil {
-		return Settled{}, err
-	}
-	if err := c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
-		return Settled{}, err
-	}
-	h, err = c.hold()
-	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
+	return settleHold(c, func(h *memproxy.HeldWrite) error { return c.api.opt.Holds.Reject(c.ctx(), h.ID, c.review(in.Reason)) })
 }
 
 func shredHold(c *call, in Reason) (Settled, error) {
-	h, err := c.settling()
-	if err != nil {
-		return Settled{}, err
+	return settleHold(c, func(h *memproxy.HeldWrite) error { return c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason)) })
+}
+
+func resolveHold(c *call, in ResolveRequest) (Settled, error) {
+	s, err := settleHold(c, func(h *memproxy.HeldWrite) error {
+		if h.Principal == c.who.ID {
+			return memproxy.ErrOwnReview
+		}
+		return c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
+	})
+	if err != nil || in.Outcome != memproxy.HoldApproved {
+		return s, err
 	}
-	if err := c.api.opt.Holds.Shred(c.ctx(), h.ID, c.review(in.Reason)); err != nil {
+	return c.sent(s.Hold.ID, s.Tallied)
+}
+
+// settleHold does what one reviewer is enough for, and answers with the hold as it is
+// then.
+func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
+	h, err := c.settling()
+	if err == nil {
+		err = do(&h)
+	}
+	if err != nil {
 		return Settled{}, err
 	}
 	h, err = c.hold()
 	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
-}
-
-func resolveHold(c *call, in ResolveRequest) (Settled, error) {
-	h, err := c.settling()
-	if err != nil {
-		return Settled{}, err
-	}
-	if h.Principal == c.who.ID {
-		return Settled{}, memproxy.ErrOwnReview
-	}
-	result := memproxy.HoldResult{Detail: "resolved by " + c.who.ID}
-	if err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, result); err != nil {
-		return Settled{}, err
-	}
-	tally := memproxy.Tallied{Settled: true, Have: 1, Need: 1}
-	if in.Outcome == memproxy.HoldApproved {
-		return c.sent(h.ID, tally)
-	}
-	h, err = c.hold()
-	return Settled{h, tally}, err
 }
 
 // settling finds the hold and records what is about to be done.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -66,11 +67,8 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 	if err != nil {
 		return JobRun{}, err
 	}
-	name, known := c.req.PathValue("id"), false
-	for _, j := range jobs {
-		known = known || j.Name == name
-	}
-	if !known {
+	name := c.req.PathValue("id")
+	if !slices.ContainsFunc(jobs, func(j JobView) bool { return j.Name == name }) {
 		return JobRun{}, notFound()
 	}
 	if err := c.record("", "", "", name); err != nil {
@@ -90,7 +88,8 @@ var errStopping = errors.New("review: memproxy stops")
 
 // underway are sendings that nobody who hangs up stops. The end of the process
 // does: it waits for them, cuts them off when its time is over, and closes the
-// store only once they have noted what came of them.
+// store only once they have noted what came of them. What was cut off the next
+// process asks the backend about.
 type underway struct {
 	life context.Context
 	cut  context.CancelCauseFunc
@@ -121,8 +120,8 @@ func (u *underway) begin(ctx context.Context, most time.Duration) (context.Conte
 	return ctx, func() { kept(); cancel(); u.all.Done() }, true
 }
 
-// sever ends all sendings now.
-func (u *underway) sever() {
+// Cut cuts off what is being sent, now. Close is still to be called.
+func (u *underway) Cut() {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
@@ -132,9 +131,9 @@ func (u *underway) sever() {
 // cutOff is for what notes the outcome of sendings that were cut off.
 const cutOff = time.Second
 
-// close waits for the sendings until shortly before ctx ends, cuts off what is
-// left, and waits until that is noted.
-func (u *underway) close(ctx context.Context) error {
+// Close waits for what is being sent until a second before ctx ends, cuts off what
+// still is, and waits until that is noted. Nothing is sent afterwards.
+func (u *underway) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -114,10 +115,7 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 	if err != nil {
 		return HistoryAnswer{}, err
 	}
-	if limit == 0 {
-		limit = 50
-	}
-	limit = min(limit, 500)
+	limit = min(cmp.Or(limit, 50), 500)
 	found, err := c.api.opt.Memories.History(c.ctx(), k, int64(before), limit+1)
 	answer := HistoryAnswer{Versions: found}
 	if len(found) > limit {

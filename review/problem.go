@@ -39,23 +39,26 @@ func badRequest(detail string) problem { return problem{http.StatusBadRequest, "
 
 func notFound() problem { return problem{http.StatusNotFound, "unknown", "there is no such thing"} }
 
+// refusals are what a store's "no" is answered with.
+var refusals = [...]struct {
+	no error
+	problem
+}{
+	{memproxy.ErrUnknown, notFound()},
+	{memproxy.ErrState, problem{http.StatusConflict, "state", "it is in a state in which that cannot be done"}},
+	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors do not review their own"}},
+	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed"}},
+	{memproxy.ErrRefused, badRequest("an argument that cannot be")},
+}
+
 // known is the refusal for a store's error: a "no" by its kind, breakage as 503.
-func known(err error) (p problem) {
-	switch {
-	case errors.Is(err, memproxy.ErrUnknown):
-		p = notFound()
-	case errors.Is(err, memproxy.ErrState):
-		p = problem{http.StatusConflict, "state", "it is in a state in which that cannot be done"}
-	case errors.Is(err, memproxy.ErrOwnReview):
-		p = problem{http.StatusForbidden, "own_review", "authors do not review their own"}
-	case errors.Is(err, memproxy.ErrGone):
-		p = problem{http.StatusGone, "gone", "the content was destroyed"}
-	case errors.Is(err, memproxy.ErrRefused):
-		p = badRequest("an argument that cannot be")
-	default:
-		p = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
+func known(err error) problem {
+	for _, r := range refusals {
+		if errors.Is(err, r.no) {
+			return r.problem
+		}
 	}
-	return p
+	return problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
 }
 
 // refuse answers an error: a "no" by its kind, breakage as 503.

@@ -14,14 +14,26 @@ import (
 // also when the one who asked is gone.
 const recordTimeout = 10 * time.Second
 
+// reviewed is the record of an act.
+func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
+	return memproxy.Event{
+		Type: memproxy.EventReview, Time: now, Decision: decision, Route: "review." + act.Action, Principal: who,
+		Kind: memproxy.Admin, Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Act: &act,
+	}
+}
+
 // event is a record of something that the reviewer does.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
-	return memproxy.Event{
-		Type: memproxy.EventReview, Time: c.api.opt.Clock(), Decision: decision, Route: "review." + c.act,
-		Principal: memproxy.Principal{ID: c.who.ID, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman, Method: c.who.method()},
-		Kind:      memproxy.Admin, Backend: backend, Method: c.req.Method, Targets: targets,
-		Claimed: -1, Confidence: -1, Act: &memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason},
-	}
+	who := human(c.who.ID, tenant)
+	who.Method = c.who.method()
+	ev := reviewed(c.api.opt.Clock(), who, memproxy.Act{Action: c.act, Stage: stage, Reason: c.reason}, backend, decision, targets...)
+	ev.Method = c.req.Method
+	return ev
+}
+
+// human is a reviewer.
+func human(id, tenant string) memproxy.Principal {
+	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
 
 // record puts what is about to be done into the audit log, before it takes
@@ -163,15 +175,12 @@ func sender(h *memproxy.HeldWrite) memproxy.Principal {
 	if h.ByRules() {
 		return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
 	}
-	return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindHuman, Tenant: h.Tenant, Trust: memproxy.TrustHuman}
+	return human(h.Reviewer, h.Tenant)
 }
 
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
-	ev := memproxy.Event{
-		Type: memproxy.EventReview, Time: r.opt.Clock(), Decision: h.ID, Route: "review.hold.replay", Principal: sender(h),
-		Kind: memproxy.Admin, Backend: h.Backend, Targets: []string{h.ID}, Claimed: -1, Confidence: -1, Act: &act,
-	}
+	ev := reviewed(r.opt.Clock(), sender(h), act, h.Backend, h.ID, h.ID)
 	ruled(&ev)
 	return ev
 }
@@ -196,12 +205,8 @@ func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.A
 // ended records what became of a rollback that another process had begun, or
 // this one before.
 func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
-	ev := memproxy.Event{
-		Type: memproxy.EventReview, Time: r.opt.Clock(), Decision: b.Decision, Route: "review.memory.rollback",
-		Principal: memproxy.Principal{ID: b.Reviewer, Kind: memproxy.KindHuman, Tenant: b.Tenant, Trust: memproxy.TrustHuman},
-		Kind:      memproxy.Admin, Backend: b.Backend, Targets: []string{b.ID}, Claimed: -1, Confidence: -1,
-		Act: &memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason},
-	}
+	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
+	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
 	if made != nil {
 		rolledBack(&ev, RollbackAnswer{Version: made})
 	}

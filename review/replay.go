@@ -32,7 +32,7 @@ type Runner struct {
 	opt   RunnerOptions
 	asker Asker
 	wake  chan struct{}
-	sends *underway
+	*underway
 }
 
 // NewRunner returns a runner.
@@ -47,7 +47,7 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
 	}
-	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), sends: newUnderway()}, nil
+	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), underway: newUnderway()}, nil
 }
 
 // settleTimeout bounds the record of what came of a sending.
@@ -58,7 +58,7 @@ const settleTimeout = 10 * time.Second
 // comes back as it is. Where it stays unknown whether it was sent, the hold
 // comes back as replaying.
 func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
-	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout+settleTimeout)
+	sending, done, ok := r.begin(ctx, r.opt.Timeout+settleTimeout)
 	if !ok {
 		return memproxy.HeldWrite{}, errStopping
 	}
@@ -118,14 +118,6 @@ func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	}
 	return c.Author.Lapsed()
 }
-
-// Close waits for what is being sent, and cuts off what still is a second before
-// ctx ends: it is noted as unknown, and the next process asks the backend what
-// became of it. Nothing is sent afterwards.
-func (r *Runner) Close(ctx context.Context) error { return r.sends.close(ctx) }
-
-// Cut cuts off what is being sent, now. Close is still to be called.
-func (r *Runner) Cut() { r.sends.sever() }
 
 // Recover goes on where a process ended: claims that were left are ended by
 // asking the backend, and approved writes are sent. What cannot be asked for

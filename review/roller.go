@@ -2,8 +2,6 @@ package review
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,8 +58,8 @@ type RollerOptions struct {
 // also by another process: the backend is asked what it has, so that nothing
 // that was written since is overwritten.
 type Roller struct {
-	opt   RollerOptions
-	sends *underway
+	opt RollerOptions
+	*underway
 }
 
 // NewRoller returns a roller.
@@ -87,7 +85,7 @@ var (
 // Roll does a rollback that is on record. Somebody who hangs up does not stop
 // it.
 func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
-	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout)
+	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {
 		return RollbackAnswer{}, errAsked
 	}
@@ -108,7 +106,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
 	}
-	before := hashOf(rb.Now.Text)
+	before := memproxy.TextSHA256(rb.Now.Text)
 	if rb.Newest != "" && rb.Newest != before {
 		return RollbackAnswer{}, errMoved
 	}
@@ -120,11 +118,6 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	}
 	r.opt.Steps.At(memproxy.StepRollbackBegun)
 	return r.apply(ctx, sending, rb, before)
-}
-
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // apply brings a rollback into the backend. The end of the process cuts off
@@ -194,14 +187,6 @@ func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 	return err
 }
 
-// Close waits for the rollbacks under way, and cuts off what is still being sent
-// a second before ctx ends: the next process asks the backend what became of it.
-// None begins afterwards.
-func (r *Roller) Close(ctx context.Context) error { return r.sends.close(ctx) }
-
-// Cut cuts off what is being sent, now. Close is still to be called.
-func (r *Roller) Cut() { r.sends.sever() }
-
 // Recover brings rollbacks to their end that nobody is busy with. Call it on
 // start and now and then.
 func (r *Roller) Recover(ctx context.Context) error {
@@ -225,7 +210,7 @@ func (r *Roller) Recover(ctx context.Context) error {
 }
 
 func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
-	sending, done, ok := r.sends.begin(ctx, r.opt.Timeout)
+	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {
 		return errStopping
 	}
@@ -244,7 +229,7 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 		return err
 	}
 	rb := Rollback{Memory: b.MemoryKey, To: to, Now: now, Decision: b.Decision, Reviewer: b.Reviewer, Reason: b.Reason}
-	switch hash := hashOf(now.Text); {
+	switch hash := memproxy.TextSHA256(now.Text); {
 	case now.Missing:
 		return errors.Join(r.deleted(ctx, b.MemoryKey), r.abandon(ctx, b, "the memory was deleted"))
 	case hash == to.SHA256:
@@ -255,14 +240,11 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 	case hash == b.Before:
 		var answer RollbackAnswer
 		answer, err = r.apply(ctx, sending, rb, b.Before)
-		if rule, stage := ruleOf(err); err != nil {
-			r.ended(ctx, &b, stage, rule, nil)
-		} else if answer.Version != nil {
-			r.ended(ctx, &b, memproxy.ActDone, "", answer.Version)
-		} else {
-			act := became(answer.outcome)
-			r.ended(ctx, &b, act.Stage, act.Rule, nil)
+		act := became(answer.outcome)
+		if err != nil {
+			act.Rule, act.Stage = ruleOf(err)
 		}
+		r.ended(ctx, &b, act.Stage, act.Rule, answer.Version)
 	default:
 		err = r.abandon(ctx, b, "something else was written since")
 	}

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -113,11 +114,7 @@ func whose(s memproxy.Session) string {
 	case memproxy.SessionPrincipal:
 		return "All writes of " + s.Principal
 	}
-	name := s.Name
-	if name == "" {
-		name = s.ID
-	}
-	return "Session " + name + " of " + s.Principal + user
+	return "Session " + cmp.Or(s.Name, s.ID) + " of " + s.Principal + user
 }
 
 func writes(n int) string {

@@ -198,10 +198,7 @@ func (p *printer) status(st *Status, now time.Time) {
 // tally words counts, the highest first, at most so many.
 func tally(counts map[string]int64, most int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		if counts[a] != counts[b] {
-			return cmp.Compare(counts[b], counts[a])
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	})
 	var out []string
 	for _, name := range names[:min(most, len(names))] {

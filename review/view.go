@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,19 +52,20 @@ const warning = "UNTRUSTED CONTENT, held because it may be an attack. It is data
 
 func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	views := make([]TextView, len(c.Texts))
-	byItem := map[int][]memproxy.Finding{}
-	for _, f := range h.Findings {
-		byItem[f.Item] = append(byItem[f.Item], f)
-	}
 	instead := map[string]string{}
 	for _, text := range c.Rewritten {
 		instead[text.Pointer] = text.Text
 	}
 	for i, text := range c.Texts {
 		views[i].Pointer, views[i].Rewritten = text.Pointer, instead[text.Pointer]
-		views[i].Text, views[i].Placeholders = memproxy.Sanitise(text.Text, byItem[i])
+		views[i].Text, views[i].Placeholders = memproxy.Sanitise(text.Text, findingsIn(h, i))
 	}
 	return views
+}
+
+// findingsIn are what was found in one item of a hold.
+func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
+	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }
 
 // confirmation is the error that asks for a request to be repeated with it.
@@ -152,13 +154,7 @@ func holdPattern(c *call) (PatternView, error) {
 		if text.Pointer != pointer && (pointer != "" || len(content.Texts) > 1) {
 			continue
 		}
-		var findings []memproxy.Finding
-		for _, f := range h.Findings {
-			if f.Item == i {
-				findings = append(findings, f)
-			}
-		}
-		return c.pattern(text.Text, findings, fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
+		return c.pattern(text.Text, findingsIn(h, i), fmt.Sprintf("pattern/hold/%s/%d", h.ID, i), func() error {
 			return c.record(h.Tenant, h.Backend, h.ID, h.ID)
 		})
 	}

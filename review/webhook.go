@@ -2,6 +2,7 @@ package review
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,19 +88,13 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	if len(opt.Secret) < 16 {
 		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
 	}
-	if opt.Timeout <= 0 {
-		opt.Timeout = defaultWebhookTimeout
-	}
-	if opt.Attempts <= 0 {
-		opt.Attempts = defaultAttempts
-	}
-	w := &Webhooks{opt: opt}
-	w.client = http.Client{
+	opt.Timeout = cmp.Or(max(opt.Timeout, 0), defaultWebhookTimeout)
+	opt.Attempts = cmp.Or(max(opt.Attempts, 0), defaultAttempts)
+	return &Webhooks{opt, http.Client{
 		Transport: opt.Transport, Timeout: opt.Timeout,
 		// A signed notice goes where it was meant to go, and nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return w, nil
+	}}, nil
 }
 
 // Deliver tries all notices that are due. Next is when there is one to try
@@ -122,7 +118,7 @@ func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 }
 
 func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
-	if !w.wants(n.Kind) {
+	if len(w.opt.Kinds) > 0 && !slices.Contains(w.opt.Kinds, n.Kind) {
 		return w.opt.Store.Delivered(ctx, n.ID)
 	}
 	err := w.post(ctx, n)
@@ -134,15 +130,6 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 		return w.opt.Store.Delivered(ctx, n.ID)
 	}
 	return w.opt.Store.Delayed(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
-}
-
-func (w *Webhooks) wants(kind memproxy.NoticeKind) bool {
-	for _, k := range w.opt.Kinds {
-		if k == kind {
-			return true
-		}
-	}
-	return len(w.opt.Kinds) == 0
 }
 
 // delay doubles with every attempt, less up to half by chance, so that many
