@@ -1,6 +1,9 @@
 package memproxy
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Window is how long a budget line counts.
 type Window string
@@ -93,8 +96,13 @@ type Limits struct {
 // WriteLimit is one row of the table, in memories. Zero means not limited in
 // Tenants and Namespaces, and inherited in Overrides.
 type WriteLimit struct {
-	PerHour int64
-	Total   int64
+	PerHour int64 `json:"writes_per_hour,omitzero" yaml:"writes_per_hour"`
+	Total   int64 `json:"writes_total,omitzero" yaml:"writes_total"`
+}
+
+// Or is the row with what another has in the place of its zeros.
+func (w WriteLimit) Or(other WriteLimit) WriteLimit {
+	return WriteLimit{PerHour: cmp.Or(w.PerHour, other.PerHour), Total: cmp.Or(w.Total, other.Total)}
 }
 
 // DefaultLimits are the limits of the built-in bundle.

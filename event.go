@@ -97,32 +97,42 @@ type Receipt struct {
 // anyway: names of roles, sizes and kinds, and never content. With them a
 // decision can be asked again of other policies.
 type Facts struct {
-	Roles  []string
-	Writes []Written
+	Roles  []string  `json:"roles"`
+	Writes []Written `json:"writes"`
 	// Claims are the layers that the payload claims besides.
-	Claims []Layer
+	Claims []Layer `json:"claims"`
+
 	// As in Operation.
-	Bulk, Single, Steering, Derived, Unseen, Backdated bool
-	Source                                             Source
+	Bulk      bool   `json:"bulk"`
+	Single    bool   `json:"single"`
+	Steering  bool   `json:"steering"`
+	Derived   bool   `json:"derived"`
+	Unseen    bool   `json:"unseen"`
+	Backdated bool   `json:"backdated"`
+	Source    Source `json:"source"`
+
 	// What screening found: the highest score, and whether a credential or
 	// personal data is among it.
-	Risk             PerMille
-	Secret, Personal bool
+	Risk     PerMille `json:"risk"`
+	Secret   bool     `json:"secret"`
+	Personal bool     `json:"personal"`
+
 	// As in Question.
-	AuthorTrust       PerMille
-	Others            bool
-	AuthorAttestation Attestation
-	Attestation       Attestation
-	Track, Ceiling    PerMille
+	AuthorTrust       PerMille    `json:"author_trust"`
+	Others            bool        `json:"others"`
+	AuthorAttestation Attestation `json:"author_attestation"`
+	Attestation       Attestation `json:"attestation"`
+	Track             PerMille    `json:"track"`
+	Ceiling           PerMille    `json:"ceiling"`
 }
 
 // Written is how much of what a call writes where.
 type Written struct {
-	Field    string
-	Member   string // as in Item
-	Layer    Layer
-	Inferred bool
-	Size     int // characters
+	Field    string `json:"field"`
+	Member   string `json:"member"` // as in Item
+	Layer    Layer  `json:"layer"`
+	Inferred bool   `json:"inferred"`
+	Size     int    `json:"size"` // characters
 }
 
 // The bounds of what is recorded of Facts: with more there are none.

@@ -19,7 +19,7 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		own = l.Anonymous
 	}
 	if o, ok := l.Overrides[p.Named()]; ok {
-		own = inherit(o, own)
+		own = o.Or(own)
 	}
 	who, once := p.Account(), own
 	out := make([]memproxy.Line, 0, 8)
@@ -60,16 +60,6 @@ func times(n, by int64) int64 {
 		return math.MaxInt64 / 2
 	}
 	return n * by
-}
-
-func inherit(o, from memproxy.WriteLimit) memproxy.WriteLimit {
-	if o.PerHour == 0 {
-		o.PerHour = from.PerHour
-	}
-	if o.Total == 0 {
-		o.Total = from.Total
-	}
-	return o
 }
 
 func pair(out []memproxy.Line, kind memproxy.Kind, key string, w memproxy.WriteLimit, hour, total memproxy.ReasonCode) []memproxy.Line {

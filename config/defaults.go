@@ -110,12 +110,8 @@ func (c *Config) defaults() {
 		c.Policy.Control.defaults()
 	}
 	limits := memproxy.DefaultLimits()
-	row := func(w *WriteLimit, d memproxy.WriteLimit) {
-		or(&w.PerHour, d.PerHour)
-		or(&w.Total, d.Total)
-	}
-	row(&c.Budgets.Default, limits.Default)
-	row(&c.Budgets.Anonymous, limits.Anonymous)
+	c.Budgets.Default = WriteLimit(memproxy.WriteLimit(c.Budgets.Default).Or(limits.Default))
+	c.Budgets.Anonymous = WriteLimit(memproxy.WriteLimit(c.Budgets.Anonymous).Or(limits.Anonymous))
 	or(&c.Log.Format, by.format)
 }
 

@@ -4,18 +4,15 @@ import "github.com/memproxy/memproxy"
 
 // Limits is the table of budgets.
 func (b Budgets) Limits() memproxy.Limits {
-	row := func(w WriteLimit) memproxy.WriteLimit {
-		return memproxy.WriteLimit{PerHour: w.PerHour, Total: w.Total}
-	}
 	rows := func(m map[string]WriteLimit) map[string]memproxy.WriteLimit {
 		out := make(map[string]memproxy.WriteLimit, len(m))
 		for k, w := range m {
-			out[k] = row(w)
+			out[k] = memproxy.WriteLimit(w)
 		}
 		return out
 	}
 	return memproxy.Limits{
-		Default: row(b.Default), Anonymous: row(b.Anonymous), Overrides: rows(b.Overrides),
+		Default: memproxy.WriteLimit(b.Default), Anonymous: memproxy.WriteLimit(b.Anonymous), Overrides: rows(b.Overrides),
 		Tenants: rows(b.Tenants), Namespaces: rows(b.Namespaces), Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
 	}
 }

@@ -116,13 +116,13 @@ var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
 // unknownKey is how the YAML library words what the schema of a small file can
 // say better.
-var unknownKey = regexp.MustCompile(`field (\S+) not found in type policy\.(\w+)`)
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
 
 // keysOf are the keys that there are, by the type that the library names.
 var keysOf = map[string]string{
 	"settings":    "budgets, builtin, confidence, disable and shadow",
 	"budgetTable": "default, anonymous, overrides, tenants, namespaces and rapid_per_minute",
-	"row":         "writes_per_hour and writes_total", "confidenceTable": "principal, source and unclaimed",
+	"WriteLimit":  "writes_per_hour and writes_total", "confidenceTable": "principal, source and unclaimed",
 }
 
 func parseSettings(path string, text []byte) (settings, error) {

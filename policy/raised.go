@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,7 +43,7 @@ func Raised(from, to Bundle) []string {
 			}
 		}
 		for _, k := range keys(a.Overrides, b.Overrides) {
-			row("overrides."+k, inherit(a.Overrides[k], a.Default), inherit(b.Overrides[k], b.Default))
+			row("overrides."+k, a.Overrides[k].Or(a.Default), b.Overrides[k].Or(b.Default))
 		}
 	}
 	switch {
@@ -52,19 +51,19 @@ func Raised(from, to Bundle) []string {
 	case from.Ceilings == nil || to.Ceilings == nil:
 		say("confidence: one version has it, the other leaves it to the sidecar")
 	default:
-		for _, k := range keys(from.Ceilings.Principal, to.Ceilings.Principal) {
-			if a, b := from.Ceilings.Principal[k], to.Ceilings.Principal[k]; b > a {
-				say("confidence.principal.%s rises from %d to %d per mille", k, a, b)
+		share := func(name string, a, b memproxy.PerMille) {
+			if b > a {
+				say("confidence.%s rises from %d to %d per mille", name, a, b)
 			}
 		}
-		for _, k := range keys(from.Ceilings.Source, to.Ceilings.Source) {
-			if a, b := from.Ceilings.Source[k], to.Ceilings.Source[k]; b > a {
-				say("confidence.source.%s rises from %d to %d per mille", k, a, b)
-			}
+		a, b := from.Ceilings, to.Ceilings
+		for _, k := range keys(a.Principal, b.Principal) {
+			share("principal."+string(k), a.Principal[k], b.Principal[k])
 		}
-		if a, b := from.Ceilings.Unclaimed, to.Ceilings.Unclaimed; b > a {
-			say("confidence.unclaimed rises from %d to %d per mille", a, b)
+		for _, k := range keys(a.Source, b.Source) {
+			share("source."+string(k), a.Source[k], b.Source[k])
 		}
+		share("unclaimed", a.Unclaimed, b.Unclaimed)
 	}
 	if string(from.Screening) != string(to.Screening) {
 		say("another screening pack: what it lets through is not replayed")
@@ -77,10 +76,6 @@ func limit(n int64) string {
 		return "no limit"
 	}
 	return fmt.Sprint(n)
-}
-
-func inherit(w, d memproxy.WriteLimit) memproxy.WriteLimit {
-	return memproxy.WriteLimit{PerHour: cmp.Or(w.PerHour, d.PerHour), Total: cmp.Or(w.Total, d.Total)}
 }
 
 func keys[K ~string, V any](a, b map[K]V) []K {

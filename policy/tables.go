@@ -17,18 +17,13 @@ type tables struct {
 }
 
 type budgetTable struct {
-	Default        row            `yaml:"default" json:"default,omitzero"`
-	Anonymous      row            `yaml:"anonymous" json:"anonymous,omitzero"`
-	Overrides      map[string]row `yaml:"overrides" json:"overrides,omitempty"`
-	Tenants        map[string]row `yaml:"tenants" json:"tenants,omitempty"`
-	Namespaces     map[string]row `yaml:"namespaces" json:"namespaces,omitempty"`
-	Together       *int64         `yaml:"together" json:"together,omitzero"`
-	RapidPerMinute *int64         `yaml:"rapid_per_minute" json:"rapid_per_minute,omitzero"`
-}
-
-type row struct {
-	PerHour int64 `yaml:"writes_per_hour" json:"writes_per_hour,omitzero"`
-	Total   int64 `yaml:"writes_total" json:"writes_total,omitzero"`
+	Default        memproxy.WriteLimit            `yaml:"default" json:"default,omitzero"`
+	Anonymous      memproxy.WriteLimit            `yaml:"anonymous" json:"anonymous,omitzero"`
+	Overrides      map[string]memproxy.WriteLimit `yaml:"overrides" json:"overrides,omitempty"`
+	Tenants        map[string]memproxy.WriteLimit `yaml:"tenants" json:"tenants,omitempty"`
+	Namespaces     map[string]memproxy.WriteLimit `yaml:"namespaces" json:"namespaces,omitempty"`
+	Together       *int64                         `yaml:"together" json:"together,omitzero"`
+	RapidPerMinute *int64                         `yaml:"rapid_per_minute" json:"rapid_per_minute,omitzero"`
 }
 
 type confidenceTable struct {
@@ -60,26 +55,22 @@ func (t tables) into(b *Bundle) error {
 func (t budgetTable) limits() (memproxy.Limits, error) {
 	l := memproxy.DefaultLimits()
 	var faults []error
-	limit := func(name string, r row, d memproxy.WriteLimit) memproxy.WriteLimit {
+	limit := func(name string, r memproxy.WriteLimit) {
 		if r.PerHour < 0 || r.Total < 0 {
 			faults = append(faults, fmt.Errorf("budgets.%s is negative", name))
 		}
-		if r.PerHour != 0 {
-			d.PerHour = r.PerHour
-		}
-		if r.Total != 0 {
-			d.Total = r.Total
-		}
-		return d
 	}
-	rows := func(name string, m map[string]row) map[string]memproxy.WriteLimit {
-		out := make(map[string]memproxy.WriteLimit, len(m))
+	rows := func(name string, m map[string]memproxy.WriteLimit) map[string]memproxy.WriteLimit {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
-			out[k] = limit(name+"."+k, m[k], memproxy.WriteLimit{})
+			limit(name+"."+k, m[k])
 		}
+		out := map[string]memproxy.WriteLimit{}
+		maps.Copy(out, m)
 		return out
 	}
-	l.Default, l.Anonymous = limit("default", t.Default, l.Default), limit("anonymous", t.Anonymous, l.Anonymous)
+	limit("default", t.Default)
+	limit("anonymous", t.Anonymous)
+	l.Default, l.Anonymous = t.Default.Or(l.Default), t.Anonymous.Or(l.Anonymous)
 	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), rows("namespaces", t.Namespaces)
 	if t.Together != nil {
 		if l.Together = *t.Together; l.Together < 1 {
@@ -126,15 +117,7 @@ func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
 func tablesOf(b Bundle) tables {
 	var t tables
 	if l := b.Limits; l != nil {
-		rows := func(m map[string]memproxy.WriteLimit) map[string]row {
-			out := make(map[string]row, len(m))
-			for k, w := range m {
-				out[k] = row(w)
-			}
-			return out
-		}
-		rapid, together := l.RapidPerMinute, max(1, l.Together)
-		t.Budgets = &budgetTable{row(l.Default), row(l.Anonymous), rows(l.Overrides), rows(l.Tenants), rows(l.Namespaces), &together, &rapid}
+		t.Budgets = &budgetTable{l.Default, l.Anonymous, l.Overrides, l.Tenants, l.Namespaces, new(max(1, l.Together)), &l.RapidPerMinute}
 	}
 	if c := b.Ceilings; c != nil {
 		share := func(p memproxy.PerMille) float64 { return float64(p) / 1000 }

@@ -123,7 +123,7 @@ type facts struct {
 // asked is a question: its facts, and the sets among them.
 type asked struct {
 	facts
-	rules, names []cedar.Value // findings and keys
+	rules, names []cedar.String // findings and keys
 }
 
 func askedBy(q *memproxy.Question) asked {
@@ -171,13 +171,9 @@ func (a asked) about(w *written, g *memproxy.Governance) asked {
 }
 
 // joined are strings as one, with their lengths: two lists are never one key.
-func joined(all []cedar.Value) string {
-	if len(all) == 0 {
-		return ""
-	}
+func joined[T ~string](all []T) string {
 	var b []byte
-	for _, v := range all {
-		text := string(v.(cedar.String))
+	for _, text := range all {
 		b = append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
 	}
 	return string(b)
@@ -251,11 +247,15 @@ func filed(key string) string {
 // nothing is the empty set, made once: most content has none.
 var nothing = cedar.NewSet()
 
-func setOf(all []cedar.Value) cedar.Set {
+func setOf(all []cedar.String) cedar.Set {
 	if len(all) == 0 {
 		return nothing
 	}
-	return cedar.NewSet(all...)
+	values := make([]cedar.Value, len(all))
+	for i, v := range all {
+		values[i] = v
+	}
+	return cedar.NewSet(values...)
 }
 
 // maxRules bounds the rules that a policy is shown.

@@ -1,7 +1,7 @@
 package cedar
 
 import (
-	"strconv"
+	"cmp"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -28,18 +28,10 @@ type entities struct {
 
 func callerOf(q *memproxy.Question) caller {
 	pr := &q.Principal
-	k := caller{
-		id: pr.Named(), tenant: pr.Tenant, method: pr.Method, backend: q.Operation.Backend,
+	return caller{
+		id: pr.Named(), tenant: pr.Tenant, method: pr.Method, roles: joined(pr.Roles), backend: q.Operation.Backend,
 		kind: pr.Kind, trust: pr.Trust, ceiling: q.Ceiling, action: q.Operation.Kind,
 	}
-	if len(pr.Roles) > 0 {
-		var b []byte
-		for _, r := range pr.Roles { // with lengths: two lists are never one key
-			b = append(append(strconv.AppendInt(b, int64(len(r)), 10), ':'), r...)
-		}
-		k.roles = string(b)
-	}
-	return k
 }
 
 // entitiesOf returns the entities of a question. They are the same for every
@@ -53,17 +45,14 @@ func (p *Policy) entitiesOf(q *memproxy.Question, k caller) (cedar.EntityUID, ce
 	return e.principal, e.all
 }
 
+// entityTypes are the kinds of principals in the schema's words.
+var entityTypes = map[memproxy.PrincipalKind]cedar.EntityType{
+	memproxy.KindAgent: "Agent", memproxy.KindHuman: "Human", memproxy.KindService: "Service",
+}
+
 func makeEntities(q *memproxy.Question) entities {
 	pr := &q.Principal
-	typ := cedar.EntityType("Anonymous")
-	switch pr.Kind {
-	case memproxy.KindAgent:
-		typ = "Agent"
-	case memproxy.KindHuman:
-		typ = "Human"
-	case memproxy.KindService:
-		typ = "Service"
-	}
+	typ := cmp.Or(entityTypes[pr.Kind], "Anonymous")
 	uid := cedar.NewEntityUID(typ, cedar.String(pr.Named()))
 	roles := make([]cedar.EntityUID, len(pr.Roles))
 	for i, r := range pr.Roles {

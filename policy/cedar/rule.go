@@ -1,6 +1,7 @@
 package cedar
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -173,9 +174,6 @@ func (p *Policy) IDs() []string {
 
 func sortReasons(rs []memproxy.Reason) {
 	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
-		if c := strings.Compare(string(a.Code), string(b.Code)); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Rule, b.Rule)
+		return cmp.Or(cmp.Compare(a.Code, b.Code), strings.Compare(a.Rule, b.Rule))
 	})
 }

@@ -32,39 +32,10 @@ type Case struct {
 // Facts are what policies are asked besides what a record says elsewhere. The
 // log has kept them since it knows "facts"; older records have none.
 type Facts struct {
-	Roles []string `json:"roles"`
-	// Writes are what is written where. Without any, Size characters are
-	// written to each of the record's fields.
-	Writes    []Write           `json:"writes"`
-	Claims    []memproxy.Layer  `json:"claims"` // layers that the payload claims
-	Size      int               `json:"size"`
-	Bulk      bool              `json:"bulk"`
-	Single    bool              `json:"single"`
-	Steering  bool              `json:"steering"`
-	Derived   bool              `json:"derived"`
-	Unseen    bool              `json:"unseen"`
-	Backdated bool              `json:"backdated"`
-	Source    memproxy.Source   `json:"source"`
-	Risk      memproxy.PerMille `json:"risk"`
-	Secret    bool              `json:"secret"`
-	Personal  bool              `json:"personal"`
-
-	AuthorTrust       memproxy.PerMille    `json:"author_trust"`
-	Others            bool                 `json:"others"`
-	AuthorAttestation memproxy.Attestation `json:"author_attestation"`
-	Attestation       memproxy.Attestation `json:"attestation"`
-	Track             memproxy.PerMille    `json:"track"`
-	// Ceiling is that of the caller's tier as it was; 0: that of Options.
-	Ceiling memproxy.PerMille `json:"ceiling"`
-}
-
-// Write is how many characters are written where.
-type Write struct {
-	Field    string         `json:"field"`
-	Layer    memproxy.Layer `json:"layer"`
-	Member   string         `json:"member"`
-	Inferred bool           `json:"inferred"`
-	Size     int            `json:"size"`
+	memproxy.Facts
+	// Size is how many characters are written to each of the record's fields
+	// where Writes are not stated.
+	Size int `json:"size"`
 }
 
 // record is a line: an audit record of a decision, as `memproxy audit query

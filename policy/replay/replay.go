@@ -231,7 +231,7 @@ const (
 func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
 
 // written is what a case writes where.
-func (c *Case) written(f Facts) []Write {
+func (c *Case) written(f Facts) []memproxy.Written {
 	if len(f.Writes) > 0 {
 		return f.Writes[:min(len(f.Writes), maxWrites)]
 	}
@@ -239,9 +239,9 @@ func (c *Case) written(f Facts) []Write {
 	if len(fields) == 0 && c.writes() {
 		fields = []string{""}
 	}
-	out := make([]Write, len(fields))
+	out := make([]memproxy.Written, len(fields))
 	for i, field := range fields {
-		out[i] = Write{Field: field, Size: f.Size}
+		out[i] = memproxy.Written{Field: field, Size: f.Size}
 	}
 	return out
 }

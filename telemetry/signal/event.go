@@ -79,11 +79,9 @@ func appendFindings(to []attribute.KeyValue, findings []memproxy.Finding) []attr
 	if len(findings) == 0 {
 		return to
 	}
-	var risk memproxy.PerMille
 	places := make([]string, len(findings))
 	for i, f := range findings {
-		risk = max(risk, f.Score)
 		places[i] = fmt.Sprintf("%s %d:%d-%d", f.Rule, f.Item, f.Start, f.End)
 	}
-	return append(to, attribute.Int(AttrRisk, int(risk)), attribute.StringSlice(AttrFindings, places))
+	return append(to, attribute.Int(AttrRisk, int(memproxy.Risk(findings))), attribute.StringSlice(AttrFindings, places))
 }
