@@ -1,6 +1,7 @@
 package memproxy
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -103,25 +104,10 @@ func sentenceEnd(text string, start int) int {
 	return len(text)
 }
 
+// bracketed is a placeholder, or what begins as one.
+var bracketed = regexp.MustCompile(`\[PATTERN_[^\]]*\]`)
+
 // SaysAnything reports whether a text says more than its placeholders.
 func SaysAnything(text string) bool {
-	for {
-		i := strings.Index(text, placeholderOpen)
-		if i < 0 {
-			break
-		}
-		end := strings.IndexByte(text[i:], ']')
-		if end < 0 {
-			break
-		}
-		if wordsIn(text[:i]) {
-			return true
-		}
-		text = text[i+end+1:]
-	}
-	return wordsIn(text)
-}
-
-func wordsIn(text string) bool {
-	return strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
+	return strings.ContainsFunc(bracketed.ReplaceAllString(text, ""), func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 }

@@ -11,19 +11,10 @@ const UserAgent = "memproxy"
 type Header map[string][]string
 
 // Get returns the first value of name, or "".
-func (h Header) Get(name string) string {
-	if v := h[textproto.CanonicalMIMEHeaderKey(name)]; len(v) > 0 {
-		return v[0]
-	}
-	return ""
-}
+func (h Header) Get(name string) string { return textproto.MIMEHeader(h).Get(name) }
 
 // Values returns every value of name.
-func (h Header) Values(name string) []string {
-	return h[textproto.CanonicalMIMEHeaderKey(name)]
-}
+func (h Header) Values(name string) []string { return textproto.MIMEHeader(h).Values(name) }
 
 // Set replaces the values of name.
-func (h Header) Set(name, value string) {
-	h[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
-}
+func (h Header) Set(name, value string) { textproto.MIMEHeader(h).Set(name, value) }

@@ -119,23 +119,25 @@ func (l *Log) record(ctx context.Context, ev *memproxy.Event, at place) (memprox
 	if err := ctx.Err(); err != nil {
 		return memproxy.Receipt{}, err
 	}
-	it := l.queue.item(ev, at)
+	return l.queued(ctx, l.queue.item(ev, at))
+}
+
+// queued queues an item and waits until it is durable.
+func (l *Log) queued(ctx context.Context, it *item) (r memproxy.Receipt, err error) {
 	if err := l.queue.add(it); err != nil {
 		l.queue.recycle(it)
-		return memproxy.Receipt{}, err
+		return r, err
 	}
 	select {
-	case err := <-it.done:
-		if err != nil {
-			l.queue.recycle(it)
-			return memproxy.Receipt{}, err
+	case err = <-it.done:
+		if err == nil {
+			r = memproxy.Receipt{Index: it.index, Hash: hex.EncodeToString(it.leaf[:])}
 		}
-		r := memproxy.Receipt{Index: it.index, Hash: hex.EncodeToString(it.leaf[:])}
 		l.queue.recycle(it)
-		return r, nil
+		return r, err
 	case <-ctx.Done():
 		it.withdraw() // the writer skips it, unless it has it in hand
-		return memproxy.Receipt{}, ctx.Err()
+		return r, ctx.Err()
 	}
 }
 
@@ -155,22 +157,10 @@ func (l *Log) Note(ev memproxy.Event) error {
 // Flush returns when all that was queued before is durable and covered by a
 // signed checkpoint.
 func (l *Log) Flush(ctx context.Context) error {
-	it := l.queue.barrier()
-	if err := l.queue.add(it); err != nil {
-		l.queue.recycle(it)
+	if _, err := l.queued(ctx, l.queue.barrier()); err != nil {
 		return err
 	}
-	select {
-	case err := <-it.done:
-		l.queue.recycle(it)
-		if err != nil {
-			return err
-		}
-		return l.publisher.publish(false)
-	case <-ctx.Done():
-		it.withdraw()
-		return ctx.Err()
-	}
+	return l.publisher.publish(false)
 }
 
 // Close writes what is queued, signs it and gives the directory back. It

@@ -107,8 +107,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	// Package note reads base64 whose last bits are loose. One checkpoint has
 	// one spelling here.
 	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
-		if _, sig, ok := cutLast(line, " "); ok {
-			if _, err := base64.StdEncoding.Strict().DecodeString(sig); err != nil {
+		if i := strings.LastIndexByte(line, ' '); i >= 0 {
+			if _, err := base64.StdEncoding.Strict().DecodeString(line[i+1:]); err != nil {
 				return Checkpoint{}, errors.New("a signature is not spelled as it must be")
 			}
 		}
@@ -118,14 +118,6 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	}
 	c.Note = msg
 	return c, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // parseText reads a checkpoint's text, unverified. Lines behind the third are

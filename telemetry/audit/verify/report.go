@@ -1,8 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 )
 
 // Kind is what is wrong.
@@ -86,16 +87,10 @@ func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
 
 // order puts records before files, and the first record first.
 func (r *Report) order() {
-	sort.SliceStable(r.Problems, func(i, j int) bool {
-		a, b := r.Problems[i], r.Problems[j]
-		if (a.Index < 0) != (b.Index < 0) {
-			return b.Index < 0
-		}
-		return a.Index < b.Index
+	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
+		return cmp.Compare(uint64(a.Index), uint64(b.Index)) // -1 is the largest
 	})
-	if len(r.Problems) > maxProblems {
-		r.Problems = r.Problems[:maxProblems]
-	}
+	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
 }
 
 // strange adds a file that is not what the tree has there, once.
@@ -110,10 +105,8 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 			}
 		}
 	}
-	for _, p := range r.Problems {
-		if p.File == name {
-			return
-		}
+	if slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.File == name }) {
+		return
 	}
 	r.add(index, kind, name, "%s", what)
 }
@@ -131,10 +124,5 @@ func (r *Report) misplaced(i int64, rec *Record, b raw) {
 
 // named reports whether a record was named already.
 func (r *Report) named() bool {
-	for _, p := range r.Problems {
-		if p.Index >= 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Index >= 0 })
 }
