@@ -44,24 +44,5 @@ type VersionChange struct {
 	BeforeSHA256, SHA256 string
 }
 
-// OpCompact is the giving up of an old version's text. It makes no version.
-const OpCompact VersionOp = "compact"
-
-// What is recorded of the histories of memories.
-const (
-	EventVersion    EventType = "version"    // a memory has another version
-	EventCompaction EventType = "compaction" // texts of old versions were given up
-	EventPurge      EventType = "purge"      // content was destroyed, or records of it were removed
-)
-
 // SystemActor is the principal of what memproxy does by itself.
 const SystemActor = "system:memproxy"
-
-// EventTypes lists the types, sorted.
-func EventTypes() []EventType {
-	return []EventType{
-		EventBudgetExceeded, EventBudgetWarning, EventAccept, EventAnchor, EventChainBreak, EventCompaction, EventCrossCorrection, EventDecision,
-		EventIntegrity, EventOutcome, EventPrune, EventPurge, EventRapidWrites, EventRejections, EventReload, EventRepair, EventReview, EventSeal,
-		EventLock, EventStart, EventStop, EventSweep, EventVersion,
-	}
-}

@@ -26,9 +26,31 @@ const (
 	EventReload     EventType = "reload" // rules were replaced, or a broken edit was not
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
-	EventRepair     EventType = "repair" // a torn tail was cut after a crash
-	EventPrune      EventType = "prune"  // old records of the log were removed
+	EventRepair     EventType = "repair"       // a torn tail was cut after a crash
+	EventPrune      EventType = "prune"        // old records of the log were removed
+	EventReview     EventType = "review"       // what a reviewer settled, or whose content was looked at
+	EventLock       EventType = "session_lock" // rejections locked the writes of a session, or of a principal
+
+	EventVersion    EventType = "version"    // a memory has another version
+	EventCompaction EventType = "compaction" // texts of old versions were given up
+	EventPurge      EventType = "purge"      // content was destroyed, or records of it were removed
+
+	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
+	EventChainBreak EventType = "chain_break"  // the chain is not what was written
+	EventAccept     EventType = "chain_accept" // a person takes a broken chain as it is
+	EventIntegrity  EventType = "integrity"    // a memory in the backend is not what was written, or is again
+	EventSeal       EventType = "seal"         // what a backend holds was taken over, with the lowest trust
+	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
 )
+
+// EventTypes lists the types, sorted.
+func EventTypes() []EventType {
+	return []EventType{
+		EventBudgetExceeded, EventBudgetWarning, EventAccept, EventAnchor, EventChainBreak, EventCompaction, EventCrossCorrection, EventDecision,
+		EventIntegrity, EventOutcome, EventPrune, EventPurge, EventRapidWrites, EventRejections, EventReload, EventRepair, EventReview, EventSeal,
+		EventLock, EventStart, EventStop, EventSweep, EventVersion,
+	}
+}
 
 // Event is one fact for the audit log. It holds hashes of content and never
 // content, and no credential. The log adds index, time of append and the hash

@@ -212,10 +212,6 @@ func (h *HeldWrite) ByRules() bool { return strings.HasPrefix(h.Reviewer, rulesR
 
 const rulesReviewer = "rules:"
 
-// EventReview tells of a reviewer's action: what was settled, or whose content
-// was looked at.
-const EventReview EventType = "review"
-
 // NoticeKind is what a notice tells of.
 type NoticeKind string
 

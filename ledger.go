@@ -60,16 +60,6 @@ func (r *Record) Owned() bool { return r.Owner.ID != "" }
 // untrusted.
 func (r *Record) Rated() bool { return r.Status.State != "" }
 
-// The events of integrity.
-const (
-	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
-	EventChainBreak EventType = "chain_break"  // the chain is not what was written
-	EventAccept     EventType = "chain_accept" // a person takes a broken chain as it is
-	EventIntegrity  EventType = "integrity"    // a memory in the backend is not what was written, or is again
-	EventSeal       EventType = "seal"         // what a backend holds was taken over, with the lowest trust
-	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
-)
-
 // Progress is told how far something is that lasts: how much of it is done, and
 // how much there is in all, 0 where that is not known. A nil one is told nothing.
 type Progress func(done, total int64)
@@ -83,12 +73,6 @@ func (p Progress) Counting() func(more int) {
 		}
 	}
 }
-
-// What else is done to the store of a backend.
-const (
-	FaultInsert   FaultClass = "insert"   // something that nobody wrote through the proxy
-	FaultMetadata FaultClass = "metadata" // the metadata was changed
-)
 
 // Discrepancy is one way in which a backend's store is not what went through
 // the proxy.

@@ -130,10 +130,6 @@ type Lock struct {
 	Until time.Time
 }
 
-// EventLock tells that rejections locked the writes of a session, or of a
-// principal.
-const EventLock EventType = "session_lock"
-
 // SessionFilter selects records of rejections.
 type SessionFilter struct {
 	Tenant    string // "" is every one

@@ -49,12 +49,15 @@ type Attestation string
 
 // The attestations.
 const (
-	Inferred       Attestation = "inferred" // a model's conclusion, stated by nobody
-	SelfReported   Attestation = "self-reported"
-	ToolObserved   Attestation = "tool-observed"
-	ContentHashed  Attestation = "content-hashed"
-	HumanConfirmed Attestation = "human-confirmed"
-	LogAnchored    Attestation = "log-anchored"
+	// AttestationUnknown marks a memory that was there before the proxy, or was
+	// written around it.
+	AttestationUnknown Attestation = "unknown"
+	Inferred           Attestation = "inferred" // a model's conclusion, stated by nobody
+	SelfReported       Attestation = "self-reported"
+	ToolObserved       Attestation = "tool-observed"
+	ContentHashed      Attestation = "content-hashed"
+	HumanConfirmed     Attestation = "human-confirmed"
+	LogAnchored        Attestation = "log-anchored"
 )
 
 // Attestations lists the attestations, weakest first.

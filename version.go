@@ -2,10 +2,6 @@ package memproxy
 
 import "time"
 
-// AttestationUnknown marks a memory that was there before the proxy, or was
-// written around it.
-const AttestationUnknown Attestation = "unknown"
-
 // VersionOp is what made a version.
 type VersionOp string
 
@@ -16,8 +12,9 @@ const (
 	OpSelfEdit VersionOp = "self_edit" // by the backend's own agent or model
 	OpDelete   VersionOp = "delete"
 	OpRollback VersionOp = "rollback"
-	OpSeal     VersionOp = "seal"  // found in the backend when the history began
-	OpPurge    VersionOp = "purge" // its texts were destroyed
+	OpSeal     VersionOp = "seal"    // found in the backend when the history began
+	OpPurge    VersionOp = "purge"   // its texts were destroyed
+	OpCompact  VersionOp = "compact" // its text was given up, which makes no version
 )
 
 // Version is one state that a memory was in.
@@ -108,7 +105,7 @@ type ChainFault struct {
 	Accepted bool `json:"accepted,omitempty"`
 }
 
-// FaultClass names what was done to a chain.
+// FaultClass names what was done to a chain, or to the store of a backend.
 type FaultClass string
 
 // The classes.
@@ -119,6 +116,8 @@ const (
 	FaultReorder  FaultClass = "reorder"      // records stand in another order
 	FaultForge    FaultClass = "forge"        // a record that this installation did not sign
 	FaultText     FaultClass = "missing-text" // a text is gone or is not the one that was recorded
+	FaultInsert   FaultClass = "insert"       // in a backend, something that nobody wrote through the proxy
+	FaultMetadata FaultClass = "metadata"     // in a backend, the metadata was changed
 )
 
 // ChainHead is the end of a tenant's chain. One that is kept elsewhere, as in
