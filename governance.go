@@ -17,6 +17,17 @@ const (
 	TreatRefuse Treatment = "refuse" // denied
 )
 
+// Rewriting says how far memproxy may go in changing a text that looks
+// dangerous, before it is stored, in the place of refusing it.
+type Rewriting string
+
+// The rewritings, weakest first.
+const (
+	RewriteOff  Rewriting = "off"
+	RewriteSoft Rewriting = "soft" // dangerous sentences become placeholders
+	RewriteHard Rewriting = "hard" // where that is not enough, their lines go
+)
+
 // Governance says how the layers of memory are governed: which keys may be
 // written, and what becomes of facts without a statement. The zero value allows
 // everything. Names are compared in lower case.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/redaction"
 )
 
 // readable leaves out elements that do not say whose they are.
@@ -133,7 +134,7 @@ func harmless(ret *answer, it *item) outcome {
 	if spans == nil {
 		return outcome{}
 	}
-	return outcome{action: redact, text: memproxy.Described(memproxy.Sanitise(it.Text, spans))}
+	return outcome{action: redact, text: redaction.Described(redaction.Text(it.Text, spans))}
 }
 
 // previous leaves out the text that a write replaced. In reads, earlier texts are
@@ -295,7 +296,7 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 		return st.Findings
 	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
 	case flagged && (!ret.screened || st.Text == "" || st.Text == textHash(it.Text)):
-		return []memproxy.Finding{{Rule: memproxy.RuleUnspecified, Severity: "high", End: len(it.Text)}}
+		return []memproxy.Finding{{Rule: redaction.RuleUnspecified, Severity: "high", End: len(it.Text)}}
 	default:
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/redaction"
 )
 
 // maxNamed bounds the findings that a refusal names, and maxRecorded those
@@ -179,7 +180,7 @@ type change func(text string, findings []memproxy.Finding) string
 // changes are what is tried, in this order, until the rules let one pass.
 var changes = map[memproxy.Rewriting][]change{
 	memproxy.RewriteSoft: {narrowly(hide), hide},
-	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(memproxy.Cut), memproxy.Cut},
+	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(redaction.Cut), redaction.Cut},
 }
 
 // narrowly leaves aside findings in which another one is: a window of text, or
@@ -196,7 +197,7 @@ func narrowly(do change) change {
 }
 
 func hide(text string, findings []memproxy.Finding) string {
-	text, _ = memproxy.Sanitise(text, memproxy.Sentences(text, findings))
+	text, _ = redaction.Text(text, redaction.Sentences(text, findings))
 	return text
 }
 
@@ -233,7 +234,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 			return nil
 		}
 		text := change(it.Text, findings)
-		if other, twice := texts[it.Pointer]; !memproxy.SaysAnything(text) || twice && other != text {
+		if other, twice := texts[it.Pointer]; !redaction.SaysAnything(text) || twice && other != text {
 			return nil
 		}
 		texts[it.Pointer] = text

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/redaction"
 )
 
 // HoldView is a hold as it is shown.
@@ -28,9 +29,9 @@ type HoldView struct {
 
 // TextView is a sanitised text.
 type TextView struct {
-	Pointer      string                 `json:"pointer"`
-	Text         string                 `json:"text"`
-	Placeholders []memproxy.Placeholder `json:"placeholders,omitempty"`
+	Pointer      string                  `json:"pointer"`
+	Text         string                  `json:"text"`
+	Placeholders []redaction.Placeholder `json:"placeholders,omitempty"`
 	// Rewritten is what stands in the place of the text, or would once it is
 	// approved, where the write was rewritten.
 	Rewritten string `json:"rewritten,omitempty"`
@@ -58,7 +59,7 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	}
 	for i, text := range c.Texts {
 		views[i].Pointer, views[i].Rewritten = text.Pointer, instead[text.Pointer]
-		views[i].Text, views[i].Placeholders = memproxy.Sanitise(text.Text, findingsIn(h, i))
+		views[i].Text, views[i].Placeholders = redaction.Text(text.Text, findingsIn(h, i))
 	}
 	return views
 }
@@ -100,7 +101,7 @@ func (c *call) confirmMAC(subject string, unix int64) string {
 
 // PatternView is one span that was taken out of a text, by its reference.
 type PatternView struct {
-	memproxy.Placeholder
+	redaction.Placeholder
 	// Content is the span as it is, on request.
 	Content *ContentView `json:"content,omitempty"`
 }
@@ -164,7 +165,7 @@ func holdPattern(c *call) (PatternView, error) {
 // pattern shows one span of a text: where it is and what was found there, and
 // its words to who may see them, confirmed and on record.
 func (c *call) pattern(text string, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
-	_, holes := memproxy.Sanitise(text, findings)
+	_, holes := redaction.Text(text, findings)
 	for _, hole := range holes {
 		if hole.Name != "["+c.req.PathValue("pattern")+"]" {
 			continue

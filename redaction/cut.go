@@ -1,34 +1,25 @@
-package memproxy
+package redaction
 
 import (
 	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-)
 
-// Rewriting says how far memproxy may go in changing a text that looks
-// dangerous, before it is stored, in the place of refusing it.
-type Rewriting string
-
-// The rewritings, weakest first.
-const (
-	RewriteOff  Rewriting = "off"
-	RewriteSoft Rewriting = "soft" // dangerous sentences become placeholders
-	RewriteHard Rewriting = "hard" // where that is not enough, their lines go
+	"github.com/memproxy/memproxy"
 )
 
 // Sentences are findings widened to the sentences in which they are: what is
 // left of an attack without the words that gave it away may be one still. A
 // sentence ends at a line's end, or with a full stop, a question mark or an
-// exclamation mark before space. As in Sanitise, a span that cannot be placed is
+// exclamation mark before space. As in Text, a span that cannot be placed is
 // the whole text.
-func Sentences(text string, findings []Finding) []Finding {
+func Sentences(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return widened(text, findings, sentenceEnd)
 }
 
 // Cut returns the text without the lines in which the spans of the findings are.
-func Cut(text string, findings []Finding) string {
+func Cut(text string, findings []memproxy.Finding) string {
 	var b strings.Builder
 	at := 0
 	for _, s := range widened(text, findings, lineEnd) {
@@ -43,7 +34,7 @@ func Cut(text string, findings []Finding) string {
 
 // widened are findings over the whole parts of a text that they touch, in their
 // order. The end of the part that begins at start is told by end.
-func widened(text string, findings []Finding, end func(text string, start int) int) []Finding {
+func widened(text string, findings []memproxy.Finding, end func(text string, start int) int) []memproxy.Finding {
 	if len(findings) == 0 {
 		return nil
 	}
