@@ -218,10 +218,7 @@ func written(v reflect.Value, d direction) string {
 		}
 		v = v.Elem()
 	}
-	switch x := v.Interface().(type) {
-	case Duration:
-		return x.String()
-	case fmt.Stringer:
+	if x, ok := v.Interface().(fmt.Stringer); ok {
 		return x.String()
 	}
 	if v.Kind() == reflect.Slice {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func (s Selector) String() string {
 	if s.Tenant != "" {
 		parts = append([]string{"tenant=" + s.Tenant}, parts...)
 	}
-	if len(parts) == 0 {
-		return "*"
-	}
-	return strings.Join(parts, ",")
+	return cmp.Or(strings.Join(parts, ","), "*")
 }
 
 // Statement is what the fleet's key signs of a bundle.

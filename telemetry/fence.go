@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"slices"
+
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -19,19 +21,11 @@ func newFence() fence {
 
 // attributes returns those that may leave: list itself if all may.
 func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
-	for i, kv := range list {
-		if f[kv.Key] {
-			continue
-		}
-		kept := append([]attribute.KeyValue(nil), list[:i]...)
-		for _, kv := range list[i+1:] {
-			if f[kv.Key] {
-				kept = append(kept, kv)
-			}
-		}
-		return kept
+	stays := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
+	if !slices.ContainsFunc(list, stays) {
+		return list
 	}
-	return list
+	return slices.DeleteFunc(slices.Clone(list), stays)
 }
 
 // span returns the span without what may not leave.

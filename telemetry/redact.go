@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -89,11 +90,8 @@ func (r redactor) text(s string) string {
 		}
 		s = s[:cut] + "…"
 	}
-	lower := strings.ToLower(s)
-	for _, t := range triggers() {
-		if strings.Contains(lower, t) {
-			return r.looks.ReplaceAllString(s, redacted)
-		}
+	if containsAny(strings.ToLower(s), triggers()...) {
+		return r.looks.ReplaceAllString(s, redacted)
 	}
 	return s
 }
@@ -106,10 +104,9 @@ func secretName(key string) bool {
 	case "body", "content", "text", "payload", "messages", "prompt", "query", "key", "auth":
 		return true
 	}
-	for _, part := range [...]string{"authorization", "cookie", "token", "secret", "passw", "api_key", "api-key", "apikey", "credential", "private"} {
-		if strings.Contains(key, part) {
-			return true
-		}
-	}
-	return false
+	return containsAny(key, "authorization", "cookie", "token", "secret", "passw", "api_key", "api-key", "apikey", "credential", "private")
+}
+
+func containsAny(s string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }

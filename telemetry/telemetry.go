@@ -62,15 +62,11 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := func(err error, next func(context.Context, *resource.Resource) error) error {
-		if err != nil {
-			return err
+	for _, start := range [...]func(context.Context, *resource.Resource) error{t.startTraces, t.startMetrics, t.startLogs} {
+		if err == nil {
+			err = start(ctx, res)
 		}
-		return next(ctx, res)
 	}
-	err = start(nil, t.startTraces)
-	err = start(err, t.startMetrics)
-	err = start(err, t.startLogs)
 	if err == nil {
 		_, err = t.instruments.Watch(signal.Sources{Version: opt.Version, Exports: t.exports})
 	}
