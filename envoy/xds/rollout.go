@@ -32,12 +32,6 @@ type Stage struct {
 	Hold    time.Duration
 }
 
-// DefaultPlan watches a tenth, then a half, then everyone for ten minutes each.
-func DefaultPlan() Plan {
-	hold := 10 * time.Minute
-	return Plan{Stages: []Stage{{10, hold}, {50, hold}, {100, hold}}, Refused: 0.05, Errors: 0.01, Decisions: 200}
-}
-
 func (p Plan) check() error {
 	last := 0.0
 	for _, s := range p.Stages {
