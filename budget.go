@@ -77,6 +77,20 @@ type Allowance struct {
 	Degraded bool
 }
 
+// WaitForDeletion is the Retry-After of a total budget: it has no reset, and
+// frees only when memories are deleted or the limit is raised.
+const WaitForDeletion = time.Hour
+
+// RetryAfter is the whole seconds, at least 1, after which a refused charge
+// may succeed.
+func (a *Allowance) RetryAfter(now time.Time) int {
+	wait := WaitForDeletion
+	if a.Refused >= 0 && a.Refused < len(a.Lines) && !a.Lines[a.Refused].Reset.IsZero() {
+		wait = a.Lines[a.Refused].Reset.Sub(now)
+	}
+	return max(1, int((wait+time.Second-1)/time.Second))
+}
+
 // Limits is the budget table of a bundle and a configuration.
 type Limits struct {
 	Default, Anonymous WriteLimit

@@ -139,17 +139,3 @@ func later(a, b time.Time) bool {
 	}
 	return a.IsZero() || a.After(b)
 }
-
-// WaitForDeletion is the Retry-After of a total budget: it has no reset, and
-// frees only when memories are deleted or the limit is raised.
-const WaitForDeletion = time.Hour
-
-// RetryAfter is the whole seconds, at least 1, after which a refused charge
-// may succeed.
-func RetryAfter(now time.Time, a memproxy.Allowance) int {
-	wait := WaitForDeletion
-	if a.Refused >= 0 && a.Refused < len(a.Lines) && !a.Lines[a.Refused].Reset.IsZero() {
-		wait = a.Lines[a.Refused].Reset.Sub(now)
-	}
-	return max(1, int((wait+time.Second-1)/time.Second))
-}

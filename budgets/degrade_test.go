@@ -172,7 +172,7 @@ func TestAwayAtTheStartAndBack(t *testing.T) {
 	}
 	r.charge(r.ask(1, 10), true, true)
 	no := r.charge(r.ask(1, 10), false, true)
-	if no.Refused != 0 || no.Lines[0].Remaining() != 0 || budgets.RetryAfter(r.Now(), no) < 1 {
+	if no.Refused != 0 || no.Lines[0].Remaining() != 0 || no.RetryAfter(r.Now()) < 1 {
 		t.Errorf("refusal %+v", no)
 	}
 	if n := r.remote.count(); n != 1 {

@@ -132,14 +132,14 @@ func TestRetryAfter(t *testing.T) {
 		want int
 	}{{0, 1}, {-time.Hour, 1}, {1, 1}, {time.Second, 1}, {time.Second + 1, 2}, {59*time.Minute + 59*time.Second + 999*time.Millisecond, 3600}, {time.Hour, 3600}} {
 		a := memproxy.Allowance{Refused: 1, Lines: []memproxy.LineState{{}, {Reset: now.Add(c.wait)}}}
-		if got := budgets.RetryAfter(now, a); got != c.want {
+		if got := a.RetryAfter(now); got != c.want {
 			t.Errorf("%v: %d, want %d", c.wait, got, c.want)
 		}
 	}
 	for name, a := range map[string]memproxy.Allowance{
 		"a total": {Refused: 0, Lines: []memproxy.LineState{{}}}, "granted": {Granted: true, Refused: -1}, "beyond": {Refused: 3},
 	} {
-		if got := budgets.RetryAfter(now, a); got != 3600 {
+		if got := a.RetryAfter(now); got != 3600 {
 			t.Errorf("%s: %d", name, got)
 		}
 	}

@@ -98,17 +98,18 @@ func sentence(d memproxy.Decision, otherwise string) string {
 // wait adds what a client needs to wait, in whole seconds: some clients parse
 // nothing else.
 func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
-	wait := time.Hour
-	if al != nil && al.Refused >= 0 && al.Refused < len(al.Lines) {
+	if al == nil {
+		al = &memproxy.Allowance{Refused: -1}
+	}
+	if al.Refused >= 0 && al.Refused < len(al.Lines) {
 		l := al.Lines[al.Refused]
 		limit, left := l.Limit, l.Remaining()
 		r.Line, r.Body.Limit, r.Body.Left = &l, &limit, &left
 		if !l.Reset.IsZero() {
 			r.Body.Reset = l.Reset.UTC().Format(time.RFC3339)
-			wait = l.Reset.Sub(now())
 		}
 	}
-	r.Header["Retry-After"] = []string{strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second)))}
+	r.Header["Retry-After"] = []string{strconv.Itoa(al.RetryAfter(now()))}
 }
 
 // Reply is the refusal as it is sent.

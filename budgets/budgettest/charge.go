@@ -61,7 +61,7 @@ func hourSlides(t *testing.T, b *bench) {
 	}
 	b.Advance(time.Minute) // another hour of the clock
 	no := b.refuse(b.ask(1, line), 0, 3)
-	if s, want := budgets.RetryAfter(b.Now(), no), int(free.Sub(b.Now()).Seconds()); s != want {
+	if s, want := no.RetryAfter(b.Now()), int(free.Sub(b.Now()).Seconds()); s != want {
 		t.Errorf("Retry-After %d, want %d", s, want)
 	}
 	// Three have room only when the late one has left as well.
@@ -71,7 +71,7 @@ func hourSlides(t *testing.T, b *bench) {
 	}
 	b.Advance(free.Sub(b.Now()) - time.Nanosecond)
 	no = b.refuse(b.ask(1, line), 0, 3)
-	if s := budgets.RetryAfter(b.Now(), no); s != 1 {
+	if s := no.RetryAfter(b.Now()); s != 1 {
 		t.Errorf("Retry-After %d a nanosecond before, want 1", s)
 	}
 	b.Advance(time.Nanosecond)
@@ -109,7 +109,7 @@ func totalsDoNotRollOver(t *testing.T, b *bench) {
 		b.Advance(25 * time.Hour)
 	}
 	no := b.refuse(b.ask(2, line), 0, 2)
-	if s := budgets.RetryAfter(b.Now(), no); s != int(budgets.WaitForDeletion/time.Second) {
+	if s := no.RetryAfter(b.Now()); s != int(memproxy.WaitForDeletion/time.Second) {
 		t.Errorf("Retry-After %d", s)
 	}
 	b.grant(b.ask(1, line), 3)

@@ -122,7 +122,7 @@ func (b *bench) refuse(c memproxy.Charge, i int, used ...int64) memproxy.Allowan
 		b.t.Fatalf("charge %s of %d: granted %v, refused by %d, want %d", c.ID, c.Cost, a.Granted, a.Refused, i)
 	}
 	b.used(a, used)
-	if s := budgets.RetryAfter(b.Now(), a); s < 1 {
+	if s := a.RetryAfter(b.Now()); s < 1 {
 		b.t.Fatalf("Retry-After %d", s)
 	}
 	return a
