@@ -53,17 +53,6 @@ func directionOf(tag string) direction {
 	return d
 }
 
-// valid reports whether a tag says something that directionOf knows.
-func (d direction) valid() bool {
-	switch d.kind {
-	case order:
-		return len(d.values) > 1
-	case neutral, up, up0, down, down0, more, fewer, names, present:
-		return len(d.values) == 0
-	}
-	return false
-}
-
 func (d direction) isOff(value string) bool {
 	if f, ok := amount(value); ok {
 		return slices.ContainsFunc(d.off, func(o string) bool { x, _ := amount(o); return x == f })

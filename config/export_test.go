@@ -1,6 +1,9 @@
 package config
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // Field is a key as the tags describe it, for the tests of the schema and of
 // the document.
@@ -23,4 +26,18 @@ func Fields(t reflect.Type) []Field {
 }
 
 // ValidDirection reports whether a tag says which way a key loosens.
-func ValidDirection(tag string) bool { return directionOf(tag).valid() }
+func ValidDirection(tag string) bool {
+	switch d := directionOf(tag); d.kind {
+	case order:
+		return len(d.values) > 1
+	case neutral, up, up0, down, down0, more, fewer, names, present:
+		return len(d.values) == 0
+	}
+	return false
+}
+
+// Unsafeable reports whether there is a value of the key that weakens
+// production.
+func (s Setting) Unsafeable() bool {
+	return s.direction.unsafe || len(s.direction.off) > 0 || slices.Contains([]string{"profile", "backends.passthrough", "identity.require"}, s.Name)
+}

@@ -210,9 +210,3 @@ func directionFor(path string) direction {
 	name := listEntry.ReplaceAllString(path, "")
 	return directionOf(cmp.Or(directions(reflect.TypeFor[Config](), "")[name], string(neutral)))
 }
-
-// Unsafeable reports whether there is a value of the key that weakens
-// production.
-func (s Setting) Unsafeable() bool {
-	return s.direction.unsafe || len(s.direction.off) > 0 || slices.Contains([]string{"profile", "backends.passthrough", "identity.require"}, s.Name)
-}
