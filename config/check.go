@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -14,25 +15,32 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
+// faultIf notes a fault where something is so.
+func faultIf(v *reader, wrong bool, line int, format string, args ...any) {
+	if wrong {
+		v.fault(line, format, args...)
+	}
+}
+
+// isSHA256 reports whether a text is a SHA-256 in hex.
+func isSHA256(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size
+}
+
 // check finds what the types and tags do not: what must differ, what goes
 // together, and the form of addresses.
 func (v *reader) check(c *Config, at func(...any) int) {
-	if len(c.Backends) == 0 {
-		v.fault(at("backends"), "no backends: nothing would be proxied")
-	}
+	faultIf(v, len(c.Backends) == 0, at("backends"), "no backends: nothing would be proxied")
 	names, listens := map[string]bool{}, map[string]string{c.Admin.Listen: "admin"}
 	v.listen(c.Admin.Listen, at("admin", "listen"))
 	if p := c.Admin.Probes; p != "" {
 		v.listen(p, at("admin", "probes"))
-		if p == c.Admin.Listen && !strings.HasSuffix(p, ":0") {
-			v.fault(at("admin", "probes"), "%s is the address of admin already", p)
-		}
+		faultIf(v, p == c.Admin.Listen && !strings.HasSuffix(p, ":0"), at("admin", "probes"), "%s is the address of admin already", p)
 		listens[p] = "admin.probes"
 	}
 	for i, b := range c.Backends {
-		if names[b.Name] || b.Name == "admin" || b.Name == "probes" {
-			v.fault(at("backends", i, "name"), "a backend needs a name of its own (and not admin or probes)")
-		}
+		faultIf(v, names[b.Name] || b.Name == "admin" || b.Name == "probes", at("backends", i, "name"), "a backend needs a name of its own (and not admin or probes)")
 		names[b.Name] = true
 		v.listen(b.Listen, at("backends", i, "listen"))
 		if other, taken := listens[b.Listen]; taken && !strings.HasSuffix(b.Listen, ":0") {
@@ -46,23 +54,16 @@ func (v *reader) check(c *Config, at func(...any) int) {
 				v.fault(at("backends", i, "upstream"), "%s; give both the same tenant, or use one of them", oneUpstream(other, &b))
 			}
 		}
-		if (b.TLS.Cert == "") != (b.TLS.Key == "") {
-			v.fault(at("backends", i, "tls"), "cert and key go together")
-		}
-		if b.TLS.ClientCA != "" && b.TLS.Cert == "" {
-			v.fault(at("backends", i, "tls"), "client_ca needs cert and key")
-		}
+		faultIf(v, (b.TLS.Cert == "") != (b.TLS.Key == ""), at("backends", i, "tls"), "cert and key go together")
+		faultIf(v, b.TLS.ClientCA != "" && b.TLS.Cert == "", at("backends", i, "tls"), "client_ca needs cert and key")
 		for j, p := range b.Passthrough {
-			if method, path, ok := strings.Cut(p, " "); !ok || method == "" || !strings.HasPrefix(path, "/") {
-				v.fault(at("backends", i, "passthrough", j), "%q is not METHOD /path", p)
-			}
+			method, path, _ := strings.Cut(p, " ")
+			faultIf(v, method == "" || !strings.HasPrefix(path, "/"), at("backends", i, "passthrough", j), "%q is not METHOD /path", p)
 		}
 	}
 	for i, b := range c.Backends {
 		for addr, name := range listens {
-			if leadsTo(b.Upstream, addr) {
-				v.fault(at("backends", i, "upstream"), "upstream is the address of %s, a listener of memproxy's own: requests would go round", name)
-			}
+			faultIf(v, leadsTo(b.Upstream, addr), at("backends", i, "upstream"), "upstream is the address of %s, a listener of memproxy's own: requests would go round", name)
 		}
 	}
 	v.identity(c, at)
@@ -72,9 +73,8 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	v.screening(&c.Screening, at)
 	v.review(&c.Review, at)
-	if u := c.Ledger.URL.Reveal(); u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
-		v.fault(at("ledger", "url"), "url wants postgres://")
-	}
+	u := c.Ledger.URL.Reveal()
+	faultIf(v, u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://"), at("ledger", "url"), "url wants postgres://")
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
 	knownEntries(v, c, at)
@@ -93,15 +93,13 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	seen := map[string]int{}
 	for i, k := range c.Identity.Keys {
 		line := at("identity", "keys", i, "sha256")
-		if b, err := hex.DecodeString(k.SHA256); err != nil || len(b) != 32 {
+		if !isSHA256(k.SHA256) {
 			v.fault(line, "identity.keys[%d].sha256 is not 64 hex digits", i)
 			continue
 		}
 		// A file that was made from an unset variable would let anyone in who
 		// presents an empty token.
-		if strings.EqualFold(k.SHA256, ofNothing) {
-			v.fault(line, "identity.keys[%d].sha256 is the hash of nothing", i)
-		}
+		faultIf(v, strings.EqualFold(k.SHA256, ofNothing), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
 			v.fault(line, "this key stands twice: it is on line %d too", other)
@@ -109,14 +107,10 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 		}
 		seen[hash] = line
 	}
-	if c.Identity.Default != nil && *c.Identity.Require {
-		v.fault(at("identity", "require"), "require and default exclude each other")
-	}
+	faultIf(v, c.Identity.Default != nil && *c.Identity.Require, at("identity", "require"), "require and default exclude each other")
 	if o := c.Identity.OIDC; o != nil {
 		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public", "http", "https")
-		if o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://") {
-			v.fault(at("identity", "oidc", "token_file"), "token_file would go to the issuer in the clear: it needs https")
-		}
+		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would go to the issuer in the clear: it needs https")
 	}
 }
 
@@ -196,18 +190,14 @@ func knownEntries(v *reader, c *Config, at func(...any) int) {
 	}
 	for _, l := range lists {
 		for i, entry := range l.entries {
-			if !slices.Contains(entriesOf(l.words), entry) {
-				v.fault(at(append(l.path, i)...), "%q %s %s", entry, l.says, l.words)
-			}
+			faultIf(v, !slices.Contains(entriesOf(l.words), entry), at(append(l.path, i)...), "%q %s %s", entry, l.says, l.words)
 		}
 	}
 }
 
 func (v *reader) screening(s *Screening, at func(...any) int) {
 	for i, sum := range s.Approved {
-		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
-			v.fault(at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
-		}
+		faultIf(v, !isSHA256(sum) || strings.ToLower(sum) != sum, at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
 	}
 	if x := s.Similar; x != nil && x.URL != "" {
 		v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
@@ -223,21 +213,13 @@ func (v *reader) review(r *Review, at func(...any) int) {
 		if slices.Contains(who.Roles, "review") {
 			deciding[who.ID] = true
 		}
-		if b, err := hex.DecodeString(who.SHA256); err != nil || len(b) != 32 {
-			v.fault(at("review", "reviewers", i, "sha256"), "sha256 wants 64 hex digits")
-		}
-		if seen[who.SHA256] {
-			v.fault(at("review", "reviewers", i, "sha256"), "two reviewers have one token")
-		}
+		faultIf(v, !isSHA256(who.SHA256), at("review", "reviewers", i, "sha256"), "sha256 wants 64 hex digits")
+		faultIf(v, seen[who.SHA256], at("review", "reviewers", i, "sha256"), "two reviewers have one token")
 		seen[who.SHA256] = true
 	}
-	if r.Need > 1 && len(deciding) < r.Need {
-		v.fault(at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
-	}
+	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {
 		v.url(w.URL, at("review", "webhook", "url"), "url", "use key", "http", "https")
-		if len(w.Key.Reveal()) < 16 {
-			v.fault(at("review", "webhook", "key"), "key wants at least 16 bytes")
-		}
+		faultIf(v, len(w.Key.Reveal()) < 16, at("review", "webhook", "key"), "key wants at least 16 bytes")
 	}
 }

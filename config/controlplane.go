@@ -102,13 +102,9 @@ func (c *ControlPlane) defaults() {
 func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	v.listen(c.Listen, at("listen"))
 	v.listen(c.Admin.Listen, at("admin", "listen"))
-	if c.Listen == c.Admin.Listen && !strings.HasSuffix(c.Listen, ":0") {
-		v.fault(at("admin", "listen"), "%s is the address of the sidecars already", c.Listen)
-	}
+	faultIf(v, c.Listen == c.Admin.Listen && !strings.HasSuffix(c.Listen, ":0"), at("admin", "listen"), "%s is the address of the sidecars already", c.Listen)
 	releaseKeys(v, c.Keys, "offered", at)
-	if len(c.Sidecars) == 0 {
-		v.fault(at("sidecars"), "sidecars is empty: no certificate would be admitted")
-	}
+	faultIf(v, len(c.Sidecars) == 0, at("sidecars"), "sidecars is empty: no certificate would be admitted")
 	for i, s := range c.Sidecars {
 		if (s.SPIFFE == "") == (s.CommonName == "") {
 			v.fault(at("sidecars", i), "a sidecar has either spiffe or common_name")
@@ -118,9 +114,7 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 	}
 	last := 0.0
 	for i, s := range c.Rollout.Stages {
-		if s.Percent <= last {
-			v.fault(at("rollout", "stages", i), "the stages rise: %v does not", s.Percent)
-		}
+		faultIf(v, s.Percent <= last, at("rollout", "stages", i), "the stages rise: %v does not", s.Percent)
 		last = s.Percent
 	}
 }

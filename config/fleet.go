@@ -36,30 +36,22 @@ func (c *Control) defaults() {
 }
 
 func (v *reader) control(c *Control, at func(...any) int) {
-	if host, port, err := net.SplitHostPort(c.Address); err != nil || host == "" || port == "" {
-		v.fault(at("address"), "address %q is not host:port", c.Address)
-	}
-	if c.Node == "" || c.Node == "*" {
-		v.fault(at("node"), "the host has no name; give the sidecar one with node")
-	}
+	host, port, err := net.SplitHostPort(c.Address)
+	faultIf(v, err != nil || host == "" || port == "", at("address"), "address %q is not host:port", c.Address)
+	faultIf(v, c.Node == "" || c.Node == "*", at("node"), "the host has no name; give the sidecar one with node")
 	releaseKeys(v, c.Keys, "taken", at)
 	for k, value := range c.Labels {
-		if k == "" || k == "tenant" || strings.ContainsAny(k+value, "=,") {
-			v.fault(at("labels", k), "the label %q is not a plain name with a plain value", k)
-		}
+		faultIf(v, k == "" || k == "tenant" || strings.ContainsAny(k+value, "=,"), at("labels", k), "the label %q is not a plain name with a plain value", k)
 	}
 }
 
 // releaseKeys checks a fleet's public keys. Without any no release could be taken, or
 // whatever done says.
 func releaseKeys(v *reader, list []string, done string, at func(...any) int) {
-	if len(list) == 0 {
-		v.fault(at("keys"), "keys is empty: no release could be %s", done)
-	}
+	faultIf(v, len(list) == 0, at("keys"), "keys is empty: no release could be %s", done)
 	for i, k := range list {
-		if _, err := PublicKey(k); err != nil {
-			v.fault(at("keys", i), "keys[%d] %v", i, err)
-		}
+		_, err := PublicKey(k)
+		faultIf(v, err != nil, at("keys", i), "keys[%d] %v", i, err)
 	}
 }
 

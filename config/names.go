@@ -87,9 +87,7 @@ func (b *Backend) Serves(tenant string) bool { return b.Tenant == "" || b.Tenant
 // they are would be for chance to say.
 func sharedNames(v *reader, c *Config, at func(...any) int) {
 	for _, p := range c.principals() {
-		if strings.ContainsFunc(p.Tenant, unicode.IsControl) {
-			v.fault(at(append(p.at, "tenant")...), "tenant has a control character")
-		}
+		faultIf(v, strings.ContainsFunc(p.Tenant, unicode.IsControl), at(append(p.at, "tenant")...), "tenant has a control character")
 	}
 	first := map[string][]Listed{}
 	for _, l := range c.Listed() {
