@@ -10,7 +10,7 @@ import (
 // field is one key of a mapping, as the tags of its struct field describe it.
 type field struct {
 	key, doc   string
-	def        string // what stands for it where it is absent, for people
+	def        string // the default: a value, or with a space in it words for people
 	typ        reflect.Type
 	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
