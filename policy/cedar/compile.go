@@ -106,13 +106,8 @@ func Compile(b policy.Bundle) (*Policy, error) {
 }
 
 func (p *Policy) known(b policy.Bundle, id string) bool {
-	if _, ok := p.rules[cedar.PolicyID(id)]; ok {
-		return true
-	}
-	return slices.Contains(b.Disabled, id) && p.seen(id)
+	return p.rules[cedar.PolicyID(id)] != nil || slices.Contains(b.Disabled, id) && p.rules[cedar.PolicyID("disabled:"+id)] != nil
 }
-
-func (p *Policy) seen(id string) bool { return p.rules[cedar.PolicyID("disabled:"+id)] != nil }
 
 // add checks one policy and files it.
 func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
@@ -133,9 +128,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 		return nil
 	}
 	for name := range ann {
-		switch name {
-		case "id", "reason", "detail", "opens", "verdict", "enforce":
-		default:
+		if !slices.Contains([]string{"id", "reason", "detail", "opens", "verdict", "enforce"}, string(name)) {
 			return fault("policy %s: unknown annotation @%s", r.id, name)
 		}
 	}

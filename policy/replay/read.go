@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,12 +96,9 @@ func Read(in io.Reader) ([]Case, error) {
 
 func (r *record) caseOf(line int) Case {
 	c := Case{
-		ID: r.Decision, Verdict: r.Verdict, Principal: r.Principal, Kind: r.Operation.Kind, Backend: r.Operation.Backend,
+		ID: cmp.Or(r.Decision, fmt.Sprintf("line %d", line)), Verdict: r.Verdict, Principal: r.Principal, Kind: r.Operation.Kind, Backend: r.Operation.Backend,
 		Route: r.Operation.Route, Scope: r.Operation.Scope, Fields: r.Operation.Fields, Items: r.Operation.Items,
 		Claimed: -1, Given: -1, Facts: r.Facts,
-	}
-	if c.ID == "" {
-		c.ID = fmt.Sprintf("line %d", line)
 	}
 	if r.Would != nil {
 		c.Verdict = *r.Would // in shadow mode: what the rules said

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,11 +49,7 @@ func (c Change) Refuses() bool { return !c.From.Stops() && c.To.Stops() }
 
 // String is the change as a sentence.
 func (c Change) String() string {
-	who := c.Principal
-	if who == "" {
-		who = "an anonymous caller"
-	}
-	what := fmt.Sprintf("%s: %s by %s at %s", c.Route, c.Kind, who, c.Backend)
+	what := fmt.Sprintf("%s: %s by %s at %s", c.Route, c.Kind, cmp.Or(c.Principal, "an anonymous caller"), c.Backend)
 	if len(c.Fields) > 0 {
 		what += " to " + strings.Join(c.Fields, ", ")
 	}
@@ -198,11 +195,7 @@ func rulesOf(from, to memproxy.Ruling) []string {
 	}
 	var out []string
 	for _, reason := range r.Reasons {
-		if reason.Rule != "" {
-			out = append(out, reason.Rule)
-		} else {
-			out = append(out, string(reason.Code))
-		}
+		out = append(out, cmp.Or(reason.Rule, string(reason.Code)))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
