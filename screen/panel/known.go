@@ -72,7 +72,7 @@ func personal(text string) (found []memproxy.Finding) {
 		if hit.Class.Secret() {
 			rule = prefixSecret + string(hit.Class)
 		}
-		found = append(found, memproxy.Finding{Rule: rule, Severity: hit.Severity, Start: hit.Start, End: hit.End})
+		found = append(found, memproxy.Finding{Rule: rule, Severity: hit.Class.Severity(), Start: hit.Start, End: hit.End})
 	}
 	return found
 }

@@ -32,7 +32,7 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 			for _, hit := range secrets.Scan(j.Text) {
 				if hit.Class.Secret() && j.Crosses(hit.Start, hit.End) {
 					findings = attribute(findings, j, s.Decision, memproxy.Finding{
-						Rule: "secret.assembled_" + string(hit.Class), Severity: hit.Severity, Start: hit.Start, End: hit.End,
+						Rule: "secret.assembled_" + string(hit.Class), Severity: hit.Class.Severity(), Start: hit.Start, End: hit.End,
 					})
 				}
 			}

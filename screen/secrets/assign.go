@@ -54,15 +54,15 @@ func nameByte(c byte) bool { return word64Dot(c) || c >= 0x80 }
 // named says whether a name is a secret's, of which class, and whether its
 // value is made by a machine.
 func named(name string) (class Class, made bool) {
-	var buf [maxName]byte
-	n := 0
-	for i := range len(name) {
-		if c := name[i]; c != '_' && c != '-' && c != '.' {
-			buf[n] = lower(c)
-			n++
+	flat := strings.Map(func(c rune) rune {
+		switch {
+		case c == '_' || c == '-' || c == '.':
+			return -1
+		case 'A' <= c && c <= 'Z':
+			return c + 'a' - 'A'
 		}
-	}
-	flat := string(buf[:n])
+		return c
+	}, name)
 	ends := func(name string) bool { return strings.HasSuffix(flat, name) }
 	switch {
 	case slices.ContainsFunc(notSecret, ends):
@@ -91,11 +91,11 @@ func value(text string, from int) (start, end int, quoted bool) {
 			return from, from + at, true
 		}
 	}
-	end = from
-	for end < len(text) && end-from < maxValue && !ends[text[end]] {
-		end++
+	bare := text[from:min(len(text), from+maxValue)]
+	if at := strings.IndexAny(bare, " \t\n\r\"'`,;<>"); at >= 0 {
+		bare = bare[:at]
 	}
-	return from, from + len(strings.TrimRight(text[from:end], ".,;:)]}")), false
+	return from, from + len(strings.TrimRight(bare, ".,;:)]}")), false
 }
 
 // saidNames name secrets in prose; made ones are made by machines. verbs stand

@@ -1,5 +1,7 @@
 package secrets
 
+import "strings"
+
 // The kinds of byte that the scan tells apart.
 const (
 	other byte = iota
@@ -30,24 +32,9 @@ func alnum(c byte) bool   { return isAlpha(c) || isDigit(c) }
 // word64 is the alphabet of base64url, which most tokens use.
 func word64(c byte) bool { return alnum(c) || c == '_' || c == '-' }
 
-func lower(c byte) byte {
-	if isUpper(c) {
-		return c + 'a' - 'A'
-	}
-	return c
-}
-
-// hasFold reports whether s begins with prefix, which is in lower case.
+// hasFold reports whether s begins with prefix, in whatever case.
 func hasFold(s, prefix string) bool {
-	if len(s) < len(prefix) {
-		return false
-	}
-	for i := 0; i < len(prefix); i++ {
-		if lower(s[i]) != prefix[i] {
-			return false
-		}
-	}
-	return true
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // variety counts the different bytes of s, up to n.
@@ -63,23 +50,8 @@ func variety(s string, n int) int {
 	return count
 }
 
-func hasDigit(s string) bool { return has(s, digit) }
+func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 
-func hasLetter(s string) bool { return has(s, letter) }
-
-func has(s string, kind byte) bool {
-	for i := range len(s) {
-		if kinds[s[i]] == kind {
-			return true
-		}
-	}
-	return false
+func hasLetter(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x80 && isAlpha(byte(r)) })
 }
-
-// ends are the bytes that end a value that stands without quotes.
-var ends = func() (t [256]bool) {
-	for _, c := range []byte(" \t\n\r\"'`,;<>") {
-		t[c] = true
-	}
-	return t
-}()

@@ -25,9 +25,6 @@ func FuzzScan(f *testing.F) {
 			if h.Start < last || h.End <= h.Start || h.End > len(text) {
 				t.Fatalf("span %d:%d after %d in %d bytes", h.Start, h.End, last, len(text))
 			}
-			if h.Severity == "" || h.Severity != h.Class.Severity() {
-				t.Fatalf("%s has severity %q", h.Class, h.Severity)
-			}
 			last = h.End
 		}
 		if again := Scan(text); len(again) != len(hits) {

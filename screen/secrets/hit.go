@@ -29,33 +29,39 @@ const (
 	Phone            Class = "phone" // +country…, or the North American forms
 )
 
-// severities are those of memproxy.Finding.
-var severities = map[Class]string{
-	AWSAccessKey: "critical", AWSSecretKey: "critical", GitHubToken: "critical", GitLabToken: "critical",
-	SlackToken: "critical", SlackWebhook: "high", StripeKey: "critical", OpenAIKey: "critical",
-	AnthropicKey: "critical", GoogleKey: "critical", ServiceToken: "critical", JWT: "high",
-	PrivateKey: "critical", ConnectionString: "critical", Credential: "high",
-	PaymentCard: "high", IBAN: "medium", USSSN: "high", TurkishID: "high", GermanTaxID: "high",
-	Email: "low", Phone: "low",
+// traits are the severity of a class, and its rank: of two hits that overlap, the
+// higher one stays.
+type traits struct {
+	severity string
+	rank     int
+}
+
+// special are the traits of classes that differ from a token of a known format.
+var special = map[Class]traits{
+	Email: {"low", 0}, Phone: {"low", 0},
+	IBAN: {"medium", 1}, PaymentCard: {"high", 1}, USSSN: {"high", 1}, TurkishID: {"high", 1}, GermanTaxID: {"high", 1},
+	Credential: {"high", rankSecret}, AWSSecretKey: {"critical", 3}, JWT: {"high", 4}, SlackWebhook: {"high", 5}, ConnectionString: {"critical", 5},
+}
+
+// rankSecret is the least rank of a credential.
+const rankSecret = 2
+
+func (c Class) traits() traits {
+	if t, ok := special[c]; ok {
+		return t
+	}
+	return traits{"critical", 4}
 }
 
 // Severity is how bad it is when c stands in a memory: critical and high for
 // what opens a door or an account, medium and low for what names a person.
-func (c Class) Severity() string { return severities[c] }
+func (c Class) Severity() string { return c.traits().severity }
 
 // Secret reports whether c is a credential, as opposed to personal data.
-func (c Class) Secret() bool {
-	switch c {
-	case PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID, Email, Phone:
-		return false
-	}
-	return true
-}
+func (c Class) Secret() bool { return c.traits().rank >= rankSecret }
 
 // Hit is one thing found: text[Start:End].
 type Hit struct {
-	Class    Class
-	Severity string
-	Start    int
-	End      int
+	Class      Class
+	Start, End int
 }

@@ -1,6 +1,10 @@
 package secrets
 
-import "strings"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Bounds of a number: digits in it, and groups that it is written in.
 const (
@@ -17,17 +21,7 @@ type run struct {
 	sep    byte // 0 for one group
 }
 
-func (r *run) shape(lengths ...int) bool {
-	if r.g != len(lengths) {
-		return false
-	}
-	for i, n := range lengths {
-		if r.groups[i] != n {
-			return false
-		}
-	}
-	return true
-}
+func (r *run) shape(lengths ...int) bool { return slices.Equal(r.groups[:r.g], lengths) }
 
 func (r *run) text() string { return string(r.digits[:r.n]) }
 
@@ -123,14 +117,8 @@ func card(r *run) bool {
 		return false
 	}
 	d, n := r.text(), r.n
-	prefix := func(k int) int {
-		v := 0
-		for _, c := range []byte(d[:k]) {
-			v = v*10 + int(c-'0')
-		}
-		return v
-	}
-	two, three, four := prefix(2), prefix(3), prefix(4)
+	four, _ := strconv.Atoi(d[:4]) // they are digits
+	two, three := four/100, four/10
 	var known bool
 	switch {
 	case d[0] == '4':

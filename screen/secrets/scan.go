@@ -98,7 +98,7 @@ func (s *scanner) mark(i int, c byte) int {
 
 // add notes a hit and returns its end.
 func (s *scanner) add(class Class, start, end int) int {
-	s.hits = append(s.hits, Hit{Class: class, Severity: class.Severity(), Start: start, End: end})
+	s.hits = append(s.hits, Hit{class, start, end})
 	return end
 }
 
@@ -112,7 +112,7 @@ func settle(hits []Hit) []Hit {
 	kept := hits[:0]
 	for _, h := range hits {
 		if n := len(kept); n > 0 && h.Start < kept[n-1].End {
-			if rank(h.Class) > rank(kept[n-1].Class) {
+			if h.Class.traits().rank > kept[n-1].Class.traits().rank {
 				kept[n-1] = h
 			}
 			continue
@@ -120,20 +120,4 @@ func settle(hits []Hit) []Hit {
 		kept = append(kept, h)
 	}
 	return kept
-}
-
-func rank(c Class) int {
-	switch c {
-	case Email, Phone:
-		return 0
-	case PaymentCard, IBAN, USSSN, TurkishID, GermanTaxID:
-		return 1
-	case Credential:
-		return 2
-	case AWSSecretKey:
-		return 3
-	case ConnectionString, SlackWebhook:
-		return 5
-	}
-	return 4
 }
