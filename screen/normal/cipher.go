@@ -100,14 +100,7 @@ func crack(s string, now, n int) key {
 	}
 	best, found := least*n-1, key{}
 	for by := 0; by <= mirror; by++ {
-		var to [27]byte
-		for c := range to {
-			to[c] = byte((c + 26 - by) % 26)
-			if by == mirror {
-				to[c] = byte(25 - c)
-			}
-		}
-		to[apart] = apart
+		to := alphabet(by)
 		ahead, behind, last := 0, 0, byte(apart)
 		for i := range len(s) {
 			c := to[places[s[i]]]
@@ -128,20 +121,28 @@ func crack(s string, now, n int) key {
 	return found
 }
 
+// alphabet is what the places of the alphabet stand for under a cipher.
+func alphabet(by int) (to [27]byte) {
+	for c := range to {
+		to[c] = byte((c + 26 - by) % 26)
+		if by == mirror {
+			to[c] = byte(25 - c)
+		}
+	}
+	to[apart] = apart
+	return to
+}
+
 // deciphered reads v under a cipher. Case is kept.
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
+		to := alphabet(k.by)
 		b := newBuilder(len(v.Text))
 		for i := range len(v.Text) {
 			c := v.Text[i]
 			if isLetter(c) {
-				base := c&^31 | 1 // A or a
-				if k.by == mirror {
-					c = base + 25 - (c - base)
-				} else {
-					c = base + byte((int(c-base)+26-k.by)%26)
-				}
+				c = c&^31 | to[places[c]] + 1
 			}
 			b.byte(c, int32(i))
 		}

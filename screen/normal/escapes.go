@@ -27,9 +27,7 @@ func unescape(found []View, v *View) []View {
 		}
 		if b == nil {
 			b = newBuilder(len(s))
-			for j := 0; j < i; j++ {
-				b.byte(s[j], int32(j))
-			}
+			b.copy(s, 0, i)
 		}
 		switch {
 		case ch < 0: // the end of a line that goes on

@@ -10,7 +10,8 @@ import (
 // hidden appends what invisible characters of v spell: tag characters, bytes in
 // variation selectors, and bits in two characters that nobody sees.
 func hidden(found []View, v *View) []View {
-	var tags, bytes, silent []rune
+	var tags, bytes []byte
+	var silent []rune
 	first, last := -1, 0
 	flag := false // within a flag made of tags, which is a letter of its own
 	for i, ch := range v.Text {
@@ -26,19 +27,19 @@ func hidden(found []View, v *View) []View {
 			continue
 		case ch >= 0xe0020 && ch <= 0xe007e:
 			if !flag {
-				tags = append(tags, ch-0xe0000)
+				tags = append(tags, byte(ch))
 			}
 			continue
 		case ch >= 0xfe00 && ch <= 0xfe0e:
-			bytes = append(bytes, ch-0xfe00)
+			bytes = append(bytes, byte(ch))
 		case ch >= 0xe0100 && ch <= 0xe01ef:
-			bytes = append(bytes, ch-0xe0100+16)
+			bytes = append(bytes, byte(ch+16))
 		case carrier(ch):
 			silent = append(silent, ch)
 		}
 		flag = flag && ch == 0xe0001
 	}
-	texts := [][]byte{octets(tags), octets(bytes)}
+	texts := [][]byte{tags, bytes}
 	if len(silent) >= minSilent {
 		texts = append(texts, inBits(silent)...)
 	}
@@ -52,14 +53,6 @@ func hidden(found []View, v *View) []View {
 
 // minSilent is how many invisible characters may carry bits.
 const minSilent = 32
-
-func octets(list []rune) []byte {
-	out := make([]byte, len(list))
-	for i, r := range list {
-		out[i] = byte(r)
-	}
-	return out
-}
 
 // inBits reads the two most frequent of invisible characters as bits, both ways.
 func inBits(silent []rune) [][]byte {

@@ -57,10 +57,8 @@ func leet(found []View, v *View) []View {
 	for i := 0; i < len(s); {
 		if (i == 0 || !isAlnum(s[i-1])) && isAlnum(s[i]) {
 			if n := numeral(s, i); n > 0 {
-				for ; n > 0; n-- {
-					b.byte(s[i], int32(i))
-					i++
-				}
+				b.copy(s, i, i+n)
+				i += n
 				continue
 			}
 		}
@@ -103,12 +101,9 @@ func leet(found []View, v *View) []View {
 			}
 		}
 		for k, g := range word {
-			switch {
-			case k >= n && digits > 0 && g.to-g.from > 1, digits == 0, letters == 0 && !ok, k >= n:
-				for at := g.from; at < g.to; at++ {
-					b.byte(s[at], int32(at))
-				}
-			default:
+			if k >= n || digits == 0 || letters == 0 && !ok {
+				b.copy(s, g.from, g.to)
+			} else {
 				b.byte(g.may[0], int32(g.from))
 			}
 		}

@@ -58,11 +58,10 @@ func list(found []View, v *View) []View {
 			if len(b.text) > 0 {
 				b.byte(' ', int32(max(w.start-1, 0)))
 			}
-			for i := w.start; i < w.end; i++ {
-				if c := s[i]; c != ',' && c != ';' || i+1 < w.end {
-					b.byte(c, int32(i))
-				}
+			if w.end > w.start && (s[w.end-1] == ',' || s[w.end-1] == ';') {
+				w.end--
 			}
+			b.copy(s, w.start, w.end)
 		}
 	}
 	if len(b.text) == 0 || string(b.text) == s {

@@ -27,25 +27,27 @@ const (
 	cWide
 )
 
-// classes of bytes, for scan; sixteen a line.
-var classes = [256]uint8{
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, 0, 0, cWide, cWide, 0, cWide, cWide, // 0x0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0x10
-	0, cLeet, 0, 0, cLeet, cEscape, cEscape, 0, 0, 0, cEmph, cB64, 0, cB64, 0, cB64, // 0x20
-	cDigit, cDigit, cDigit, cDigit, cDigit, cDigit, cDigit, cDigit, cDigit, cDigit, 0, 0, cEmph, cB64, 0, 0, // 0x30
-	cLeet, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, // 0x40
-	cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, cUpper, 0, cEscape, 0, 0, cEmph | cB64, // 0x50
-	cEmph, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, // 0x60
-	cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, cLower, 0, cLeet, 0, cEmph, cWide, // 0x70
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0x80
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0x90
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xa0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xb0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xc0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xd0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xe0
-	cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, cWide, // 0xf0
-}
+// classes of bytes, for scan.
+var classes = func() (of [256]uint8) {
+	for c := range of {
+		switch {
+		case c >= 'a' && c <= 'z':
+			of[c] = cLower
+		case c >= 'A' && c <= 'Z':
+			of[c] = cUpper
+		case c >= '0' && c <= '9':
+			of[c] = cDigit
+		case c > '~' || c < ' ' && c != '\t' && c != '\n' && c != '\r':
+			of[c] = cWide
+		}
+	}
+	for class, signs := range map[uint8]string{cLeet: "!$@|", cEscape: "%&\\", cEmph: "*<_`~", cB64: "+-/=_"} {
+		for i := range len(signs) {
+			of[signs[i]] |= class
+		}
+	}
+	return of
+}()
 
 func isLetter(c byte) bool { return classes[c]&(cLower|cUpper) != 0 }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }

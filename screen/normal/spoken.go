@@ -119,11 +119,11 @@ func eachWord(s string, f func(i, j int, h uint32)) {
 			i++
 			continue
 		}
-		h, j := hashStart, i
-		for ; j < len(s) && isLetter(s[j]); j++ {
-			h = hashByte(h, lower(s[j]))
+		j := i
+		for j < len(s) && isLetter(s[j]) {
+			j++
 		}
-		f(i, j, h)
+		f(i, j, hash(s[i:j]))
 		i = j
 	}
 }
@@ -189,35 +189,32 @@ func replaced(v *View, another func(string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	done := 0
-	copied := func(to int) {
-		for ; done < to; done++ {
-			b.byte(s[done], int32(done))
-		}
-	}
 	eachWord(s, func(i, j int, _ uint32) {
 		w := another(s[i:j])
 		if w == "" {
 			return
 		}
-		copied(i)
+		b.copy(s, done, i)
 		for k := range len(w) {
 			b.byte(w[k], int32(min(i+k, j-1)))
 		}
 		done = j
 	})
-	copied(len(s))
+	b.copy(s, done, len(s))
 	return mapped(Scrambled, b, v)
 }
 
-// pig returns the known word that a word of pig Latin stands for, or "".
-func pig(w string) string {
+// unpig returns the word that a word of pig Latin stands for, or "". Of one that is
+// not known consonants at the end began it, as many as make it most like a word.
+func unpig(w string) string {
 	if len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
 		return ""
 	}
 	stem := strings.ToLower(w[:len(w)-2])
 	last := stem[len(stem)-1]
 	bare := stem[:len(stem)-1] // of a word that begins with a vowel
-	if last == 'w' && len(bare) > 1 && wide().word(bare) {
+	known := len(bare) > 1 && wide().word(bare)
+	if last == 'w' && known {
 		return bare
 	}
 	for k := 1; k <= 4 && k < len(stem); k++ {
@@ -225,22 +222,8 @@ func pig(w string) string {
 			return t
 		}
 	}
-	if last == 'y' && len(bare) > 1 && wide().word(bare) {
+	if last == 'w' || last == 'y' && known {
 		return bare
-	}
-	return ""
-}
-
-// unpig is pig for words that need not be known: consonants at the end of one began
-// it, as many as make it most like a word.
-func unpig(w string) string {
-	known := pig(w)
-	if known != "" || len(w) < 4 || !strings.EqualFold(w[len(w)-2:], "ay") {
-		return known
-	}
-	stem := strings.ToLower(w[:len(w)-2])
-	if strings.HasSuffix(stem, "w") {
-		return stem[:len(stem)-1]
 	}
 	best, most := stem, -1<<31
 	for k := len(stem) - 1; k > 0 && len(stem)-k <= 3 && strings.IndexByte("aeiou", stem[k]) < 0; k-- {
@@ -259,11 +242,7 @@ var spelling = sync.OnceValue(func() map[uint32]byte {
 	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
 quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
 queen roger sugar tare uncle william yoke zebra`) {
-		h := hashStart
-		for i := range len(w) {
-			h = hashByte(h, w[i])
-		}
-		all[h] = w[0]
+		all[hash(w)] = w[0]
 	}
 	return all
 })
@@ -272,7 +251,7 @@ queen roger sugar tare uncle william yoke zebra`) {
 // other words.
 func letter(w string, h uint32) byte {
 	if len(w) < 3 || len(w) > 8 {
-		return 0
+		return 0 // most words need no look-up
 	}
 	return spelling()[h]
 }
@@ -339,20 +318,17 @@ func phonetic(found []View, v *View) []View {
 // backward reads v with its words in reverse order.
 func backward(v *View) View {
 	s := v.Text
-	type place struct{ from, to int }
-	places := make([]place, 0, len(s)/5)
-	fields(s, func(i, j int, _ bool) { places = append(places, place{i, j}) })
-	slices.Reverse(places)
+	var words []span
+	fields(s, func(i, j int, _ bool) { words = append(words, span{i, j}) })
 	b := newBuilder(len(s))
-	for k, p := range places {
-		if k > 0 {
-			b.byte(' ', int32(p.to-1))
+	for k, w := range slices.Backward(words) {
+		if k < len(words)-1 {
+			b.byte(' ', int32(w.end-1))
 		}
-		for i := p.from; i < p.to; i++ {
-			if c := s[i]; c != '.' && c != ',' && c != ';' && c != '!' && c != '?' || i+1 < p.to {
-				b.byte(c, int32(i))
-			}
+		if strings.IndexByte(".,;!?", s[w.end-1]) >= 0 {
+			w.end--
 		}
+		b.copy(s, w.start, w.end)
 	}
 	return mapped(Backward, b, v)
 }
@@ -369,7 +345,7 @@ func ends(s string) int {
 	if strings.IndexByte(".!?", s[first-1]) >= 0 {
 		n++
 	}
-	if c, d := s[last+1], s[0]; c >= 'A' && c <= 'Z' && d >= 'a' && d <= 'z' {
+	if classes[s[last+1]] == cUpper && classes[s[0]] == cLower {
 		n++
 	}
 	return n

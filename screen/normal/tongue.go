@@ -16,7 +16,7 @@ var pairs = sync.OnceValue(func() *letterPairs {
 	count := func(words string, weight float64) {
 		last := byte(apart)
 		for i := range len(words) {
-			c := place(words[i])
+			c := places[words[i]]
 			if c != apart || last != apart {
 				n[last][c] += weight
 				sum[last] += weight
@@ -47,8 +47,6 @@ var places = func() (p [256]byte) {
 	}
 	return p
 }()
-
-func place(c byte) byte { return places[c] }
 
 const (
 	// fluent is how much letters follow each other, on average, in language: all

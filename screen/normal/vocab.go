@@ -51,11 +51,7 @@ func newVocabulary(words string) vocabulary {
 	}
 	v := make(vocabulary, size)
 	for _, w := range all {
-		h := hashStart
-		for i := 0; i < len(w); i++ {
-			h = hashByte(h, w[i])
-		}
-		v.put(h)
+		v.put(hash(w))
 	}
 	return v
 }
@@ -70,6 +66,15 @@ var wide = sync.OnceValue(func() vocabulary { return newVocabulary(common + " " 
 const hashStart = uint32(2166136261)
 
 func hashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
+
+// hash is that of a word in lower case.
+func hash(w string) uint32 {
+	h := hashStart
+	for i := range len(w) {
+		h = hashByte(h, lower(w[i]))
+	}
+	return h
+}
 
 func mix(h uint32) uint32 {
 	h ^= h >> 15
@@ -93,14 +98,8 @@ func (v vocabulary) has(h uint32) bool {
 	return v[h>>6&uint32(len(v)-1)]>>(h&63)&1 != 0
 }
 
-// word reports whether s, folded to lower case, is in the vocabulary.
-func (v vocabulary) word(s string) bool {
-	h := hashStart
-	for i := 0; i < len(s); i++ {
-		h = hashByte(h, lower(s[i]))
-	}
-	return v.has(h)
-}
+// word reports whether s, in whatever case, is in the vocabulary.
+func (v vocabulary) word(s string) bool { return v.has(hash(s)) }
 
 // count counts the words of s, of two letters and more, and those that are known.
 func (v vocabulary) count(s string) (known, words int) {

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -37,9 +38,8 @@ func join(found []View, v *View) []View {
 		}
 		letters, end := spreadRun(s, i)
 		if letters < minSpread {
-			for ; i < end; i++ {
-				b.byte(s[i], int32(i))
-			}
+			b.copy(s, i, end)
+			i = end
 			continue
 		}
 		joined++
@@ -51,7 +51,7 @@ func join(found []View, v *View) []View {
 			}
 			spreadGap(b, s, gap, k, sep)
 		}
-		if word := b.text[from:]; !hasSpace(word) && len(word) >= 12 {
+		if word := b.text[from:]; bytes.IndexByte(word, ' ') < 0 && len(word) >= 12 {
 			segment(b, from)
 		}
 		if i = end; i < len(s) && s[i] == sep && sep != ' ' {
@@ -63,15 +63,6 @@ func join(found []View, v *View) []View {
 		return found
 	}
 	return append(found, mapped(Joined, b, v))
-}
-
-func hasSpace(b []byte) bool {
-	for _, c := range b {
-		if c == ' ' {
-			return true
-		}
-	}
-	return false
 }
 
 // spreadGap writes what stands between two letters that stand apart by sep: the
