@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/normal"
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // scratch is what one examination needs and the next may use again.
@@ -89,12 +90,16 @@ func hid(f *memproxy.Finding, v *normal.View) {
 
 func (s *Screener) lexicon(out []memproxy.Finding, v *normal.View) []memproxy.Finding {
 	for _, h := range s.pack.lexicon.Find(v.Text) {
-		r := &s.pack.lexicon.Rules[h.Rule]
-		f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
-		f.Start, f.End = v.Span(h.Start, h.End)
-		out = append(out, f)
+		out = append(out, finding(v, &s.pack.lexicon.Rules[h.Rule].Rule, h.Start, h.End))
 	}
 	return out
+}
+
+// finding is that of a rule in bytes start to end of a reading.
+func finding(v *normal.View, r *rulefile.Rule, start, end int) memproxy.Finding {
+	f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
+	f.Start, f.End = v.Span(start, end)
+	return f
 }
 
 // RuleClassifier is the rule of the classifier's finding.

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/lexicon"
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // The files of a pack.
@@ -206,13 +207,8 @@ var required = []string{
 // numbers reads pack.txt: a key of one or two words, and a number.
 func (p *Pack) numbers(src string) error {
 	p.weights = map[string]int{}
-	n := 0
-	for line := range strings.Lines(src) {
-		n++
+	for n, line := range rulefile.Lines(src) {
 		f := strings.Fields(line)
-		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
-			continue
-		}
 		if f[0] == "name" && len(f) == 2 {
 			p.name = f[1]
 			continue
@@ -253,13 +249,7 @@ func (p *Pack) regress(files map[string]string) error {
 		file string
 		held bool
 	}{{fileMust, true}, {fileMustNot, false}} {
-		n := 0
-		for line := range strings.Lines(files[c.file]) {
-			n++
-			line = strings.TrimRight(line, "\r\n")
-			if line == "" || line[0] == '#' {
-				continue
-			}
+		for n, line := range rulefile.Lines(files[c.file]) {
 			r := s.Text(line, "", "")
 			if r.Verdict.Stops() == c.held {
 				continue

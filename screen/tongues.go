@@ -55,10 +55,7 @@ func (s *Screener) foreign(out []memproxy.Finding, v *normal.View, sc *scratch) 
 func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, words []directive.Word, sc *scratch) []memproxy.Finding {
 	sc.hits = rules.Find(sc.hits[:0], words)
 	for _, h := range sc.hits {
-		r := &rules.List[h.Rule]
-		f := memproxy.Finding{Rule: r.ID, Severity: r.Severity, Score: memproxy.PerMille(r.Score)}
-		f.Start, f.End = v.Span(int(words[h.Start].Start), int(words[h.End-1].End))
-		out = append(out, f)
+		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(words[h.Start].Start), int(words[h.End-1].End)))
 	}
 	return out
 }

@@ -11,6 +11,8 @@ package directive
 import (
 	"fmt"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // maxConcepts is how many concepts a vocabulary may have: one bit each.
@@ -118,10 +120,9 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 
 // parse appends the entries of one file.
 func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
-	current, n := -1, 0
+	current := -1
 	seen := map[string]bool{}
-	for line := range strings.Lines(f.Text) {
-		n++
+	for n, line := range rulefile.Lines(f.Text) {
 		line, _, _ = strings.Cut(line, "#")
 		if strings.TrimSpace(line) == "" {
 			continue

@@ -5,16 +5,14 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // Rule is one sort of directive.
 type Rule struct {
-	ID       string
-	Severity string // low, medium, high, critical
-	Family   string
-	Score    int // per mille
-	Line     int // in its file
-	seqs     []sequence
+	rulefile.Rule
+	seqs []sequence
 }
 
 // sequence is a pattern: concepts in order, with at most so many words between,
@@ -44,57 +42,27 @@ type Rules struct {
 	any  uint64 // concepts of what is the same in every language
 }
 
-// ParseRules reads rules. A rule begins in the first column:
-//
-//	id severity score family
-//
-// and its patterns follow, indented, one a line: CONCEPT 3 OTHER|THIRD 0 ^LAST.
+// ParseRules reads rules. Their patterns are as CONCEPT 3 OTHER|THIRD 0 ^LAST.
 // A number is how many words may stand between; 4 when absent; followed by ~ it
 // may cross sentences. ^ wants the beginning of a sentence. "not A|B" at the
 // end refuses spans with those concepts. A pattern that begins with "together 8"
 // holds where its concepts stand in any order within eight words, of which two at
 // least are of the vocabulary and not LOAN; with ~, one sentence may end in between.
-// Errors name file and line.
 func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 	r := &Rules{loan: v.Concept(conceptLoan), any: v.url | v.email | v.tld | v.numbers}
-	seen := map[string]bool{}
-	n := 0
-	for line := range strings.Lines(src) {
-		n++
-		line, _, _ = strings.Cut(line, "#")
-		f := strings.Fields(line)
+	err := rulefile.Parse(file, src, func(head rulefile.Rule) { r.List = append(r.List, Rule{Rule: head}) }, func(pattern string) error {
+		pattern, _, _ = strings.Cut(pattern, "#")
+		f := strings.Fields(pattern)
 		if len(f) == 0 {
-			continue
-		}
-		if line[0] != ' ' && line[0] != '\t' {
-			if len(f) != 4 {
-				return nil, fmt.Errorf("%s:%d: want: id severity score family", file, n)
-			}
-			score, err := strconv.Atoi(f[2])
-			if err != nil || score < 0 || score > 1000 {
-				return nil, fmt.Errorf("%s:%d: the score is 0 to 1000", file, n)
-			}
-			switch f[1] {
-			case "low", "medium", "high", "critical":
-			default:
-				return nil, fmt.Errorf("%s:%d: unknown severity %q", file, n, f[1])
-			}
-			if seen[f[0]] {
-				return nil, fmt.Errorf("%s:%d: rule %s is defined twice", file, n, f[0])
-			}
-			seen[f[0]] = true
-			r.List = append(r.List, Rule{ID: f[0], Severity: f[1], Score: score, Family: f[3], Line: n})
-			continue
-		}
-		if len(r.List) == 0 {
-			return nil, fmt.Errorf("%s:%d: a pattern before the first rule", file, n)
+			return nil
 		}
 		s, err := parseSequence(f, v)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
 		last := &r.List[len(r.List)-1]
 		last.seqs = append(last.seqs, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, rule := range r.List {
 		if len(rule.seqs) == 0 {

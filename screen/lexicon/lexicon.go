@@ -12,21 +12,18 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
 // Rule is one expression, or several that stand near each other.
 type Rule struct {
-	ID       string
-	Severity string // low, medium, high, critical
-	Family   string
-	Score    int // per mille
-	Line     int // in its file
-	Within   int // bytes from the start of the first part to the end of the last
-	parts    []part
+	rulefile.Rule
+	Within int // bytes from the start of the first part to the end of the last
+	parts  []part
 }
 
 // part is a pattern and the literals around which it is tried.
@@ -69,62 +66,16 @@ type Hit struct {
 	Rule, Start, End int
 }
 
-// Parse reads a lexicon. A rule begins in the first column:
-//
-//	id severity score family
-//
-// and its indented lines are patterns in RE2 syntax, of which any may match,
-// without regard to case. "near N" before them asks that all of the patterns
-// that follow match, within N bytes. # at the beginning of a line is a comment.
-// Errors name file and line.
+// Parse reads a lexicon. The patterns of its rules are in RE2 syntax. Any may
+// match, without regard to case; "near N" before them asks that all of the patterns
+// that follow match, within N bytes.
 func Parse(file, src string) (*Lexicon, error) {
 	l := &Lexicon{}
-	n := 0
-	seen := map[string]bool{}
-	for line := range strings.Lines(src) {
-		n++
-		line = strings.TrimRight(line, "\r\n\t ")
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		if line[0] != ' ' && line[0] != '\t' {
-			r, err := head(line)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-			}
-			if seen[r.ID] {
-				return nil, fmt.Errorf("%s:%d: rule %s is defined twice", file, n, r.ID)
-			}
-			seen[r.ID] = true
-			r.Line = n
-			l.Rules = append(l.Rules, r)
-			continue
-		}
-		if len(l.Rules) == 0 {
-			return nil, fmt.Errorf("%s:%d: a pattern before the first rule", file, n)
-		}
-		r := &l.Rules[len(l.Rules)-1]
-		p := strings.TrimSpace(line)
-		if w, ok := strings.CutPrefix(p, "near "); ok && len(r.parts) == 0 {
-			within, err := strconv.Atoi(w)
-			if err != nil || within < 1 || within > maxWithin {
-				return nil, fmt.Errorf("%s:%d: near wants 1 to %d bytes", file, n, maxWithin)
-			}
-			r.Within = within
-			continue
-		}
-		if err := Lint(p); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-		re, err := regexp.Compile("(?i)" + p)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-		tree, err := syntax.Parse(p, syntax.Perl|syntax.FoldCase)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
-		}
-		r.parts = append(r.parts, part{re, anchorOf(tree), repetitionsOf(tree)})
+	err := rulefile.Parse(file, src, func(head rulefile.Rule) { l.Rules = append(l.Rules, Rule{Rule: head}) }, func(p string) error {
+		return l.Rules[len(l.Rules)-1].add(p)
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range l.Rules {
 		if len(r.parts) == 0 {
@@ -176,17 +127,24 @@ const leastRarity = 2
 // maxWithin bounds how far apart the parts of a rule may stand.
 const maxWithin = 400
 
-func head(line string) (Rule, error) {
-	f := strings.Fields(line)
-	if len(f) != 4 {
-		return Rule{}, fmt.Errorf("want: id severity score family")
+// add takes in a pattern of the rule, or how near its patterns are to each other.
+func (r *Rule) add(p string) error {
+	if w, ok := strings.CutPrefix(p, "near "); ok && len(r.parts) == 0 {
+		within, err := strconv.Atoi(w)
+		if err != nil || within < 1 || within > maxWithin {
+			return fmt.Errorf("near wants 1 to %d bytes", maxWithin)
+		}
+		r.Within = within
+		return nil
 	}
-	score, err := strconv.Atoi(f[2])
-	if err != nil || score < 0 || score > 1000 {
-		return Rule{}, fmt.Errorf("the score is 0 to 1000")
+	tree, err := lint(p)
+	if err != nil {
+		return err
 	}
-	if !slices.Contains([]string{"low", "medium", "high", "critical"}, f[1]) {
-		return Rule{}, fmt.Errorf("unknown severity %q", f[1])
+	re, err := regexp.Compile("(?i)" + p)
+	if err != nil {
+		return err
 	}
-	return Rule{ID: f[0], Severity: f[1], Score: score, Family: f[3]}, nil
+	r.parts = append(r.parts, part{re, anchorOf(tree), repetitionsOf(tree)})
+	return nil
 }

@@ -3,34 +3,33 @@ package lexicon
 import (
 	"fmt"
 	"regexp/syntax"
+	"slices"
 )
 
 // maxRepeat is the longest counted repetition that a pattern may have: an
 // automaton copies what is repeated.
 const maxRepeat = 12
 
-// Lint refuses patterns whose cost is not small and even: gaps (".*" and the
+// lint refuses patterns whose cost is not small and even: gaps (".*" and the
 // like, bounded or not, for which nearness is there), long counted repetitions,
 // nested repetitions, patterns that match the empty text, and those that no
 // literal finds. Parse refuses rules of which no literal is rare.
-func Lint(pattern string) error {
+func lint(pattern string) (*syntax.Regexp, error) {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+	case matchesEmpty(re):
+		err = fmt.Errorf("pattern %q matches the empty text", pattern)
+	default:
+		if err = even(re, pattern, false); err == nil && anchorOf(re) == nil {
+			err = fmt.Errorf("pattern %q has no characters that each match contains", pattern)
+		}
 	}
-	if matchesEmpty(re) {
-		return fmt.Errorf("pattern %q matches the empty text", pattern)
-	}
-	if err := lint(re, pattern, false); err != nil {
-		return err
-	}
-	if anchorOf(re) == nil {
-		return fmt.Errorf("pattern %q has no characters that each match contains", pattern)
-	}
-	return nil
+	return re, err
 }
 
-func lint(re *syntax.Regexp, pattern string, repeated bool) error {
+// even refuses gaps, and repetitions that are long or nested.
+func even(re *syntax.Regexp, pattern string, repeated bool) error {
 	switch re.Op {
 	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
 		if re.Op == syntax.OpRepeat && (re.Max > maxRepeat || re.Min > maxRepeat) {
@@ -45,7 +44,7 @@ func lint(re *syntax.Regexp, pattern string, repeated bool) error {
 		repeated = true
 	}
 	for _, sub := range re.Sub {
-		if err := lint(sub, pattern, repeated); err != nil {
+		if err := even(sub, pattern, repeated); err != nil {
 			return err
 		}
 	}
@@ -67,11 +66,7 @@ func wide(re *syntax.Regexp) bool {
 	case syntax.OpCapture:
 		return wide(re.Sub[0])
 	case syntax.OpAlternate:
-		for _, s := range re.Sub {
-			if wide(s) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(re.Sub, wide)
 	}
 	return false
 }
@@ -86,18 +81,9 @@ func matchesEmpty(re *syntax.Regexp) bool {
 	case syntax.OpCapture, syntax.OpPlus:
 		return matchesEmpty(re.Sub[0])
 	case syntax.OpConcat:
-		for _, s := range re.Sub {
-			if !matchesEmpty(s) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(re.Sub, func(s *syntax.Regexp) bool { return !matchesEmpty(s) })
 	case syntax.OpAlternate:
-		for _, s := range re.Sub {
-			if matchesEmpty(s) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(re.Sub, matchesEmpty)
 	}
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memproxy/memproxy/screen/rulefile"
 	"github.com/memproxy/memproxy/screen/similar"
 )
 
@@ -27,10 +28,8 @@ func Exemplars() []similar.Exemplar {
 // known ones, for thresholds to be held against.
 func Harmless() []string {
 	var out []string
-	for line := range strings.Lines(harmless) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			out = append(out, line)
-		}
+	for _, line := range rulefile.Lines(harmless) {
+		out = append(out, line)
 	}
 	return out
 }
@@ -42,11 +41,9 @@ const maxExemplar = 2000
 // # begins a comment. Errors name file and line.
 func ParseExemplars(file, src string) ([]similar.Exemplar, error) {
 	var out []similar.Exemplar
-	n := 0
-	for line := range strings.Lines(src) {
-		n++
+	for n, line := range rulefile.Lines(src) {
 		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
+		if line[0] == '#' {
 			continue
 		}
 		family, text, ok := strings.Cut(line, "\t")
