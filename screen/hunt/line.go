@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memproxy/memproxy"
 )
 
@@ -29,49 +31,26 @@ type record struct {
 // come twice and text that is not UTF-8 are errors, so that no reader sees
 // another text than was screened.
 func readLine(line []byte) (record, error) {
-	r := record{id: jsontext.Value("null")}
+	var in struct {
+		ID   jsontext.Value `json:"id"`
+		Text jsontext.Value `json:"text"`
+	}
 	dec := jsontext.NewDecoder(bytes.NewReader(line))
-	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
-		return r, errNotObject
-	}
-	found := false
-	for dec.PeekKind() == '"' {
-		t, err := dec.ReadToken()
-		if err != nil {
-			return r, errNotObject
-		}
-		switch t.String() {
-		case "id":
-			v, err := dec.ReadValue()
-			if err != nil {
-				return r, errNotObject
-			}
-			if k := v.Kind(); k != '"' && k != '0' && k != 'n' {
-				return r, errBadID
-			}
-			r.id = v.Clone()
-		case "text":
-			t, err := dec.ReadToken()
-			if err != nil {
-				return r, errNotObject
-			}
-			if t.Kind() != '"' {
-				return r, errNoText
-			}
-			r.text, found = t.String(), true
-		default:
-			if err := dec.SkipValue(); err != nil {
-				return r, errNotObject
-			}
-		}
-	}
-	if t, err := dec.ReadToken(); err != nil || t.Kind() != '}' {
-		return r, errNotObject
+	if dec.PeekKind() != '{' || jsonv2.UnmarshalDecode(dec, &in) != nil {
+		return record{}, errNotObject
 	}
 	if _, err := dec.ReadToken(); err != io.EOF {
-		return r, errTrailing
+		return record{}, errTrailing
 	}
-	if !found {
+	r := record{id: jsontext.Value("null")}
+	switch k := in.ID.Kind(); k {
+	case '"', '0', 'n':
+		r.id = in.ID
+	case 0: // none
+	default:
+		return r, errBadID
+	}
+	if in.Text.Kind() != '"' || jsonv2.Unmarshal(in.Text, &r.text) != nil {
 		return r, errNoText
 	}
 	return r, nil

@@ -2,6 +2,7 @@ package hunt
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,12 +46,7 @@ func metadata(of Item, raw json.RawMessage) []Item {
 				visit(pointer+"/"+strconv.Itoa(i), e, depth+1)
 			}
 		case map[string]any:
-			keys := make([]string, 0, len(v))
-			for k := range v {
-				keys = append(keys, k)
-			}
-			slices.Sort(keys)
-			for _, k := range keys {
+			for _, k := range slices.Sorted(maps.Keys(v)) {
 				visit(pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k), v[k], depth+1)
 			}
 		}

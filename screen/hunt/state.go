@@ -1,15 +1,16 @@
 package hunt
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -61,15 +62,10 @@ func LoadState(path string) (State, error) {
 	if path == "" {
 		return State{}, nil
 	}
-	f, err := os.Open(path)
+	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}
-	if err != nil {
-		return State{}, fmt.Errorf("hunt: the state file: %w", err)
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxState+1))
 	if err != nil {
 		return State{}, fmt.Errorf("hunt: the state file: %w", err)
 	}
@@ -84,25 +80,16 @@ func parseState(raw []byte) (State, error) {
 	if len(raw) > maxState {
 		return State{}, errors.New("hunt: the state is too large")
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
 	var s State
-	if err := dec.Decode(&s); err != nil {
+	if err := jsonv2.Unmarshal(raw, &s, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return State{}, errors.New("hunt: this is no state of a walk")
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return State{}, errors.New("hunt: something follows the state")
 	}
 	if s.Version != stateVersion {
 		return State{}, fmt.Errorf("hunt: a state of version %d, want %d", s.Version, stateVersion)
 	}
-	if s.Pages < 0 || s.Skipped < 0 || s.Allow < 0 || s.Amend < 0 || s.Hold < 0 || s.Deny < 0 || s.Done && s.Cursor != "" {
+	counts := append(slices.Collect(maps.Values(s.Rules)), s.Pages, s.Skipped, s.Allow, s.Amend, s.Hold, s.Deny)
+	if slices.Min(counts) < 0 || s.Done && s.Cursor != "" {
 		return State{}, errors.New("hunt: a state that no walk can be in")
-	}
-	for _, n := range s.Rules {
-		if n < 0 {
-			return State{}, errors.New("hunt: a state that no walk can be in")
-		}
 	}
 	return s, nil
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -81,36 +81,18 @@ func said(raw []byte) (string, error) {
 	return *c.Message.Content, nil
 }
 
-// read reads the model's object: three members, each once, and nothing after
-// it.
+// read reads the model's object: three members, each once, and nothing after it.
 func read(reply, nonce, canary string) (Word, bool) {
-	dec := jsontext.NewDecoder(strings.NewReader(reply)) // refuses members that come twice
-	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
+	var got struct {
+		Verdict string `json:"verdict"`
+		Marker  string `json:"marker"`
+		Check   string `json:"check"`
+	}
+	err := jsonv2.Unmarshal([]byte(reply), &got, jsonv2.RejectUnknownMembers(true))
+	if err != nil || got.Marker != nonce || got.Check != canary {
 		return None, false
 	}
-	got := map[string]string{}
-	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return None, false
-		}
-		key := name.String() // before the next token, which takes its place
-		value, err := dec.ReadToken()
-		if err != nil || value.Kind() != '"' {
-			return None, false
-		}
-		got[key] = value.String()
-	}
-	if t, err := dec.ReadToken(); err != nil || t.Kind() != '}' {
-		return None, false
-	}
-	if _, err := dec.ReadToken(); err != io.EOF {
-		return None, false
-	}
-	if len(got) != 3 || got["marker"] != nonce || got["check"] != canary {
-		return None, false
-	}
-	switch w := Word(got["verdict"]); w {
+	switch w := Word(got.Verdict); w {
 	case Safe, Suspicious, Dangerous:
 		return w, true
 	}
