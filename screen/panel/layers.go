@@ -8,8 +8,11 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
+	"github.com/memproxy/memproxy/screen/baseline"
 	"github.com/memproxy/memproxy/screen/judge"
 	"github.com/memproxy/memproxy/screen/secrets"
+	"github.com/memproxy/memproxy/screen/similar"
+	"github.com/memproxy/memproxy/screen/synapse"
 )
 
 // keyOf says whose earlier writes count: the session's, or those to the same
@@ -133,6 +136,106 @@ func (p *Panel) opinions(ctx context.Context, who string, op *memproxy.Operation
 		findings = append(findings, memproxy.Finding{
 			Rule: "judge." + o.Word.Severity(), Severity: o.Word.Severity(), Item: i, End: len(op.Items[i].Text), Score: max(score, risks[i]),
 		})
+	}
+	return findings
+}
+
+// alike appends the finding of an item that resembles a known attack, by the words
+// that they share. How like is too like depends on the source of the text.
+func (p *Panel) alike(out []memproxy.Finding, m similar.Match, item int, source memproxy.Source) []memproxy.Finding {
+	if m.Threshold = p.opt.Likeness.Threshold(source); !m.Over() {
+		return out
+	}
+	return append(out, memproxy.Finding{Rule: "likeness." + m.Family, Severity: "high", Item: item, Start: m.Start, End: m.End, Score: screen.Hold})
+}
+
+// RuleRecipe is the rule of a write that completes, with others of whatever
+// session and day, a way to carry data out.
+const RuleRecipe = "assembled.recipe"
+
+// cooked holds what completes a recipe.
+func (p *Panel) cooked(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+	written := texts(s.Operation)
+	for _, i := range p.opt.Recipes.Complete(memoryOf(s), s.Decision, written, suspect(s.Operation), p.opt.Clock()) {
+		findings = append(findings, memproxy.Finding{Rule: RuleRecipe, Severity: "high", Item: i, End: len(written[i]), Score: screen.Hold})
+	}
+	return findings
+}
+
+// memoryOf says into whose memory a write goes.
+func memoryOf(s memproxy.Screening) assembly.Whose {
+	sc := s.Operation.Scope
+	return assembly.Whose{Tenant: s.Principal.Tenant, User: sc.User, Agent: sc.Agent, App: sc.App}
+}
+
+// suspect reports whether content comes from where it could be manipulated.
+func suspect(op *memproxy.Operation) bool {
+	return op.SourceClaim == memproxy.SourceUntrusted || op.SourceClaim == memproxy.SourceHostile
+}
+
+// validated finds the mandatory patterns of governed fields, and what is odd in
+// how they are written. The patterns count elsewhere too where the source is
+// not trusted. They have no score: what they mean is for the policy to say.
+func (p *Panel) validated(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+	var own []string
+	for i := range s.Operation.Items {
+		it := &s.Operation.Items[i]
+		governed := slices.ContainsFunc(it.Written(), func(f string) bool { return synapse.Governed(memproxy.Key(f)) })
+		if !judged(it) || !governed && !suspect(s.Operation) {
+			continue
+		}
+		hits := synapse.Patterns(it.Text)
+		if governed {
+			if own == nil {
+				own = names(&s.Principal, s.Operation)
+			}
+			hits = append(hits, synapse.Heuristics(it.Text, own)...)
+		}
+		for _, h := range hits {
+			findings = append(findings, memproxy.Finding{Rule: h.Rule, Severity: h.Severity, Item: i, Start: h.Start, End: h.End})
+		}
+	}
+	return findings
+}
+
+// names are those by which the one who writes may call itself.
+func names(p *memproxy.Principal, op *memproxy.Operation) []string {
+	out := append([]string{op.Scope.Agent}, p.Roles...)
+	_, name, _ := strings.Cut(p.ID, ":")
+	return append(out, name)
+}
+
+// whose is the profile that a write is compared with: of the user whom it is
+// about, else of the principal.
+func whose(s memproxy.Screening) baseline.Key {
+	if u := s.Operation.Scope.User; u != "" {
+		return baseline.Key{Tenant: s.Principal.Tenant, User: u}
+	}
+	return baseline.Key{Tenant: s.Principal.Tenant, User: "\x00" + s.Principal.Account()}
+}
+
+// filled are the texts that a write brings, without the empty places, and
+// their items.
+func filled(op *memproxy.Operation) (out []string, items []int) {
+	for i, t := range texts(op) {
+		if t != "" {
+			out, items = append(out, t), append(items, i)
+		}
+	}
+	return out, items
+}
+
+// departures adds where a write departs from what is usual for its user. To be
+// unusual is a hint: it holds nothing by itself, unless the content comes from
+// a hostile source.
+func (p *Panel) departures(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+	list, items := filled(s.Operation)
+	for _, f := range p.opt.Baseline.Check(whose(s), list, p.opt.Clock()) {
+		f.Item = items[f.Item]
+		if s.Operation.SourceClaim != memproxy.SourceHostile {
+			f.Score = min(f.Score, screen.Hold-1)
+		}
+		findings = append(findings, f)
 	}
 	return findings
 }

@@ -124,23 +124,17 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	}
 	for i, l := range found {
 		if l != nil {
-			findings = at(findings, l.personal, i)
+			for _, f := range l.personal {
+				f.Item = i
+				findings = append(findings, f)
+			}
 		}
 	}
 	if writes(s.Operation) {
 		findings = p.persons(s.Operation, findings)
-	}
-	if p.opt.Synapse && !s.Reading && writes(s.Operation) {
-		findings = p.validated(s, findings)
-	}
-	if p.opt.Assembly != nil && !s.Reading && writes(s.Operation) {
-		findings = p.assembled(s, findings)
-	}
-	if p.opt.Recipes != nil && !s.Reading && writes(s.Operation) {
-		findings = p.cooked(s, findings)
-	}
-	if p.opt.Baseline != nil && !s.Reading && writes(s.Operation) {
-		findings = p.departures(s, findings)
+		if !s.Reading {
+			findings = p.written(s, findings)
+		}
 	}
 	for i, l := range found {
 		if l != nil && p.opt.Likeness != nil {
@@ -148,6 +142,23 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 		}
 	}
 	return findings, nil
+}
+
+// written asks the layers that look at a write, and at what there was before it.
+func (p *Panel) written(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
+	if p.opt.Synapse {
+		findings = p.validated(s, findings)
+	}
+	if p.opt.Assembly != nil {
+		findings = p.assembled(s, findings)
+	}
+	if p.opt.Recipes != nil {
+		findings = p.cooked(s, findings)
+	}
+	if p.opt.Baseline != nil {
+		findings = p.departures(s, findings)
+	}
+	return findings
 }
 
 // moderate keeps what instructs on purpose (system prompts, tool descriptions,
@@ -178,7 +189,9 @@ func (p *Panel) Wrote(s memproxy.Screening) {
 		p.opt.Recipes.Commit(memoryOf(s), s.Decision, texts(s.Operation), suspect(s.Operation), p.opt.Clock())
 	}
 	if p.opt.Baseline != nil {
-		p.learn(s)
+		if list, _ := filled(s.Operation); len(list) > 0 {
+			p.opt.Baseline.Learn(whose(s), list, p.opt.Clock())
+		}
 	}
 }
 
@@ -212,12 +225,3 @@ func texts(op *memproxy.Operation) []string {
 const prefixSecret = "secret."
 
 func secret(rule string) bool { return strings.HasPrefix(rule, prefixSecret) }
-
-// at appends what was found in an item.
-func at(out, found []memproxy.Finding, item int) []memproxy.Finding {
-	for _, f := range found {
-		f.Item = item
-		out = append(out, f)
-	}
-	return out
-}
