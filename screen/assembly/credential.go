@@ -52,20 +52,12 @@ func opaque(s string, words []span) ([]span, cue) {
 		}
 	}
 	var out []span
-	for from := 0; from < len(s); {
-		for from < len(s) && strings.IndexByte(" \t\n\r\"'`=<>()[],;", s[from]) >= 0 {
-			from++
-		}
-		to := from
-		for to < len(s) && strings.IndexByte(" \t\n\r\"'`=<>()[],;", s[to]) < 0 {
-			to++
-		}
-		t := strings.TrimRight(s[from:to], ".!?:")
+	for _, at := range runs(s, func(r rune) bool { return !strings.ContainsRune(" \t\n\r\"'`=<>()[],;", r) }) {
+		t := strings.TrimRight(s[at.from:at.to], ".!?:")
 		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
 			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {
-			out = append(out, span{from, from + len(t)})
+			out = append(out, span{at.from, at.from + len(t)})
 		}
-		from = to + 1
 	}
 	// A piece that is split off in so many words may be letters only: "the
 	// second half is tiger". Its last word is it.

@@ -17,24 +17,6 @@ var dangling = set(`a an the and or but nor to of in on at by for from with with
 // by its size alone.
 const short = 3
 
-// fragments returns the stretches of s that are no whole sentence: a first one
-// that goes on from somewhere, a last one that is left open.
-func fragments(s string) []span {
-	all := sentences(s)
-	if len(all) == 0 {
-		return nil
-	}
-	var out []span
-	first, last := all[0], all[len(all)-1]
-	if len(all) > 1 && goesOn(s[first.from:first.to]) {
-		out = append(out, first)
-	}
-	if t := s[last.from:last.to]; left(t) || len(all) == 1 && goesOn(t) {
-		out = append(out, last)
-	}
-	return out
-}
-
 // goesOn reports whether t begins in the middle of something.
 func goesOn(t string) bool {
 	if strings.HasPrefix(t, "..") {
@@ -55,10 +37,7 @@ func left(t string) bool {
 		return false
 	}
 	words := split(t)
-	if len(words) == 0 {
-		return false
-	}
-	return dangling[fold(t, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short
+	return len(words) > 0 && (dangling[fold(t, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short)
 }
 
 // edges are the first and the last sentence of a text, for the cut between two
@@ -70,21 +49,29 @@ type edges struct {
 	hangs  bool // its last word or sign says that it cannot stop there
 }
 
-func findEdges(s string) edges {
+// fragments returns the stretches of s that are no whole sentence (a first one that
+// goes on from somewhere, a last one that is left open), and its edges.
+func fragments(s string) (out []span, e edges) {
 	all := sentences(s)
 	if len(all) == 0 {
-		return edges{}
+		return nil, e
 	}
-	last := all[len(all)-1]
-	e := edges{head: all[0], goesOn: goesOn(s[all[0].from:all[0].to])}
+	first, last := all[0], all[len(all)-1]
 	t := s[last.from:last.to]
-	r, _ := utf8.DecodeLastRuneInString(t)
-	if left(t) || !ends(r) {
+	open := left(t)
+	e.head, e.goesOn = first, goesOn(s[first.from:first.to])
+	if len(all) > 1 && e.goesOn {
+		out = append(out, first)
+	}
+	if open || len(all) == 1 && e.goesOn {
+		out = append(out, last)
+	}
+	if r, _ := utf8.DecodeLastRuneInString(t); open || !ends(r) {
 		e.open = last
 		words := split(t)
-		e.hangs = left(t) && (len(words) > short || dangling[fold(t, words, len(words)-1)])
+		e.hangs = open && (len(words) > short || dangling[fold(t, words, len(words)-1)])
 	}
-	return e
+	return out, e
 }
 
 // stretch is a part of a piece.

@@ -1,7 +1,9 @@
 package assembly
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,9 +14,9 @@ type part struct {
 	rest   span
 }
 
-// partWords stand before a number in a series. "step" is not among them:
-// steps are what instructions for people have.
-var partWords = set("part pt chunk fragment piece segment teil parça parte partie часть")
+// partPattern is the mark of a part: brackets, a word, the number, how many there
+// are, and signs. "step" is not among the words: instructions for people have steps.
+var partPattern = regexp.MustCompile(`(?i)^([(\[*# ]*)(part|pt|chunk|fragment|piece|segment|teil|parça|parte|partie|часть)?[ _#]*(\d{1,3})(?: *(?:/|of )(\d{0,3}))?([)\]*]* *[:.-]*)`)
 
 // maxPart is the highest number that is a part's.
 const maxPart = 64
@@ -43,58 +45,26 @@ func findPart(s string) part {
 // partMark reads a mark at the beginning of t and returns the part's number
 // and where the mark ends, or 0.
 func partMark(t string) (number, end int) {
-	i := 0
-	skip := func(set string) {
-		for i < len(t) && strings.IndexByte(set, t[i]) >= 0 {
-			i++
-		}
+	var m []string
+	if strings.ContainsAny(t, "0123456789") { // most texts have no number there
+		m = partPattern.FindStringSubmatch(t)
 	}
-	num := func() int {
-		n, from := 0, i
-		for i < len(t) && '0' <= t[i] && t[i] <= '9' && i-from < 3 {
-			n = n*10 + int(t[i]-'0')
-			i++
-		}
-		if n > maxPart {
-			return 0
-		}
-		return n
-	}
-	skip("([*# ")
-	bracket := i > 0 && strings.ContainsAny(t[:i], "([")
-	word := i
-	for i < len(t) && t[i] != ' ' && t[i] != '_' && t[i] != '#' && !('0' <= t[i] && t[i] <= '9') {
-		i++
-	}
-	named := partWords[strings.ToLower(t[word:i])]
-	if !named && i > word {
+	if m == nil {
 		return 0, 0
 	}
-	skip(" _#")
-	n := num()
-	if n == 0 {
+	number, _ = strconv.Atoi(m[3])
+	total, _ := strconv.Atoi(m[4]) // 0: it does not say
+	if number == 0 || number > maxPart {
 		return 0, 0
 	}
-	before := i
-	skip(" ")
-	total := 0
-	switch {
-	case i < len(t) && t[i] == '/':
-		i++
-		total = num()
-	case strings.HasPrefix(t[i:], "of "):
-		i += 3
-		total = num()
-	default:
-		i = before
+	bracket, named := strings.ContainsAny(m[1], "(["), m[2] != ""
+	if total > maxPart {
+		total = 0
 	}
-	if total > 0 && n > total || !named && (total < 2 || !bracket && (i >= len(t) || t[i] != ':' && t[i] != ')')) {
+	if total > 0 && number > total || !named && (total < 2 || !bracket && !strings.HasPrefix(m[5], ":") && !strings.HasPrefix(m[5], ")")) {
 		return 0, 0
 	}
-	skip(")]*")
-	skip(" ")
-	skip(":-.")
-	return n, i
+	return number, len(m[0])
 }
 
 // parts joins the parts of a series in the order of their numbers; of two with

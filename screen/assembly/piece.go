@@ -89,9 +89,10 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 func read(body string) reading {
 	words := split(body)
 	r := reading{
-		frags: fragments(body), edges: findEdges(body), part: findPart(body), run: longestRun(body), defs: definitions(body),
+		part: findPart(body), run: longestRun(body), defs: definitions(body),
 		uses: uses(body), cond: condition(body, words), action: action(body, words),
 	}
+	r.frags, r.edges = fragments(body)
 	r.opaque, r.cue = opaque(body, words)
 	return r
 }

@@ -62,19 +62,9 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 	if !r.began(who) {
 		return nil // of more than one write
 	}
-	var have [kinds]bool
-	aimed, others := false, false
-	var own [kinds]bool
-	var which []int
-	for i, text := range texts {
-		found := ingredients(text)
-		for k, is := range found {
-			own[k] = own[k] || is
-		}
-		if found != [kinds]bool{} {
-			which = append(which, i)
-		}
-	}
+	own, which := ingredients(texts)
+	have := own
+	aimed, others := own[aims] && suspect, false
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.kept.Peek(who); ok {
@@ -89,10 +79,7 @@ func (r *Recipes) Complete(who Whose, write string, texts []string, suspect bool
 			}
 		}
 	}
-	for k, is := range own {
-		have[k] = have[k] || is
-	}
-	if aimed = aimed || own[aims] && suspect; !aimed || !others || have != [kinds]bool{true, true, true} {
+	if !aimed || !others || have != [kinds]bool{true, true, true} {
 		return nil
 	}
 	return which
@@ -108,13 +95,8 @@ func (r *Recipes) began(who Whose) bool {
 
 // Commit remembers what a write that went through left.
 func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, now time.Time) {
-	var own [kinds]bool
-	for _, text := range texts {
-		for k, is := range ingredients(text) {
-			own[k] = own[k] || is
-		}
-	}
-	if own == [kinds]bool{} {
+	own, which := ingredients(texts)
+	if len(which) == 0 {
 		return
 	}
 	r.mu.Lock()
@@ -152,25 +134,25 @@ var roles = func() map[string]byte {
 	return all
 }()
 
-// between are the characters that part words.
-var between = func() (is [128]bool) {
-	for _, r := range " \t\n,;!?()[]{}\"'`<>" {
-		is[r] = true
+// ingredients says which parts of a recipe texts have, and which of them have any.
+func ingredients(texts []string) (all [kinds]bool, which []int) {
+	for i, text := range texts {
+		found := ingredientsOf(text)
+		for k, is := range found {
+			all[k] = all[k] || is
+		}
+		if found != [kinds]bool{} {
+			which = append(which, i)
+		}
 	}
-	return is
-}()
+	return all, which
+}
 
-// ingredients says which parts of a recipe a text has.
-func ingredients(text string) (found [kinds]bool) {
+func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		address, named := false, byte(0)
-		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return r < 128 && between[r] }) {
-			for w != "" && mark(w[0]) {
-				w = w[1:]
-			}
-			for w != "" && mark(w[len(w)-1]) {
-				w = w[:len(w)-1]
-			}
+		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
+			w = strings.Trim(w, ".:*_")
 			named |= roles[w]
 			address = address || isAddress(w)
 		}
@@ -180,9 +162,6 @@ func ingredients(text string) (found [kinds]bool) {
 	}
 	return found
 }
-
-// mark reports whether a character at a word's edge is none of it.
-func mark(c byte) bool { return c == '.' || c == ':' || c == '*' || c == '_' }
 
 // isAddress reports whether a word is an address outside: a URL, a mail address,
 // a domain name.

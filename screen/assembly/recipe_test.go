@@ -101,7 +101,7 @@ func TestIngredientsByDefinition(t *testing.T) {
 		for range random.IntN(14) {
 			text.WriteString(pieces[random.IntN(len(pieces))])
 		}
-		got := ingredients(text.String())
+		got := ingredientsOf(text.String())
 		if want := slow(text.String()); got != want {
 			t.Fatalf("%q: %v, not %v", text.String(), got, want)
 		}

@@ -9,14 +9,19 @@ import (
 // split returns the spans of the words of s: letters, digits, marks,
 // apostrophes and underscores.
 func split(s string) []span {
-	var out []span
+	return runs(s, func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '\'' || r == '’' || r == '_'
+	})
+}
+
+// runs returns the longest stretches of s of which in holds for every character.
+func runs(s string, in func(rune) bool) (out []span) {
 	from := -1
 	for i, r := range s {
-		in := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '\'' || r == '’' || r == '_'
-		switch {
-		case in && from < 0:
+		switch is := in(r); {
+		case is && from < 0:
 			from = i
-		case !in && from >= 0:
+		case !is && from >= 0:
 			out = append(out, span{from, i})
 			from = -1
 		}
