@@ -105,8 +105,7 @@ func finding(v *normal.View, r *rulefile.Rule, start, end int) memproxy.Finding 
 // RuleClassifier is the rule of the classifier's finding.
 const RuleClassifier = "classify.window"
 
-// minClassified is the least score of the classifier that is a finding.
-const minClassified = 150
+const minClassified = 150 // the least score of the classifier that is a finding
 
 func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratch) []memproxy.Finding {
 	if len(sc.words) == 0 {
@@ -217,19 +216,12 @@ func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) classify.S
 }
 
 const (
-	// paragraph is how many words a text has in which something may be buried: fewer
-	// are one sentence, mostly.
-	paragraph = 16
+	paragraph = 16 // how many words a text has in which something may be buried: fewer are one sentence, mostly
 	// A sentence that is judged alone has so many words.
 	leastAlone, mostAlone = 6, 48
-	// maxCuts bounds the places of a sentence at which another may begin.
-	maxCuts = 3
-	// lessForTwo is how much less two sentences weigh than one: any two are more
-	// like poison, here and there, than any one.
-	lessForTwo = 0.3
-	// hopeless is how far below zero the margin of a sentence is that is judged
-	// neither in parts nor with the next.
-	hopeless = 6
+	maxCuts               = 3   // bounds the places of a sentence at which another may begin
+	lessForTwo            = 0.3 // how much less two sentences weigh than one: any two are more like poison, here and there, than any one
+	hopeless              = 6   // how far below zero the margin of a sentence is that is judged neither in parts nor with the next
 	// far is how much less than zero the windows of a sentence may say that the
 	// whole of it is asked: it makes up for more in next to none.
 	far = 2.3
@@ -245,8 +237,7 @@ func passage(text string, words []directive.Word, i int, marks string, most int)
 	return end
 }
 
-// longAddress is how much of a word is looked at for signs of an address.
-const longAddress = 64
+const longAddress = 64 // how much of a word is looked at for signs of an address
 
 // address reports whether the word in which text[i] stands began as an address, and
 // goes on there.

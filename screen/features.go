@@ -19,8 +19,7 @@ const (
 	kindStem
 )
 
-// reach is how many words behind a concept others make a pair with it.
-const reach = 6
+const reach = 6 // how many words behind a concept others make a pair with it
 
 func hash(kind int, a, b uint32) uint32 {
 	h := uint32(kind)*0x9e3779b1 ^ a

@@ -21,8 +21,7 @@ const (
 // in parts: the whole of a page would drown the one paragraph that matters.
 const partBytes = 2 << 10
 
-// wholeBits is how much of a hash tells features of a part apart.
-const wholeBits = 20
+const wholeBits = 20 // how much of a hash tells features of a part apart
 
 // once remembers which features a part of a text has: how often it has them
 // says how long it is, and little else.
@@ -98,8 +97,7 @@ func (o *once) whole(part string, words []directive.Word) {
 	}
 }
 
-// minGram is the fewest characters that are a run.
-const minGram = 3
+const minGram = 3 // the fewest characters that are a run
 
 // parts calls f with every part of a text that has words, its words, and their
 // places.

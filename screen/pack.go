@@ -19,7 +19,6 @@ import (
 	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
-// The files of a pack.
 const (
 	fileNumbers    = "pack.txt"
 	fileLexicon    = "lexicon.txt"
@@ -37,8 +36,7 @@ const dirTongues = "tongues"
 
 var packFiles = [...]string{fileNumbers, fileLexicon, fileVocabulary, fileDirectives, fileWeights, fileWhole, fileMust, fileMustNot, fileTongues}
 
-// maxPackFile bounds each file of a pack, in bytes.
-const maxPackFile = 4 << 20
+const maxPackFile = 4 << 20 // bounds each file of a pack, in bytes
 
 //go:embed pack
 var embedded embed.FS
@@ -98,7 +96,6 @@ func Draft(fsys fs.FS) (*Pack, error) {
 	return p, err
 }
 
-// parse reads a pack without running its cases.
 func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	files := map[string]string{}
 	digest, err := read(fsys, func(name string, b []byte) { files[name] = string(b) })
@@ -134,7 +131,6 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 	return p, files, nil
 }
 
-// include notes the families of a file's rules.
 func (p *Pack) include(file string, rules *directive.Rules) error {
 	for i := range rules.List {
 		r := &rules.List[i]
@@ -146,7 +142,6 @@ func (p *Pack) include(file string, rules *directive.Rules) error {
 	return nil
 }
 
-// models decodes those of the classifier.
 func (p *Pack) models(windows, whole []byte) (err error) {
 	if p.model, err = classify.Decode(windows); err != nil {
 		return fmt.Errorf("screen: %s: %w", fileWeights, err)

@@ -15,7 +15,6 @@ const quotedScore = 350
 // codeFamilies are those of what is code, and not an instruction to a reader.
 var codeFamilies = []string{"markup.", "sql.", "shell.", "template."}
 
-// stretch is a part of a text: [from, to).
 type stretch struct{ from, to int }
 
 // codeSpans are the stretches of text between backticks: fences, and what stands
@@ -52,7 +51,6 @@ func codeSpans(text string) []stretch {
 	}
 }
 
-// shown lowers the findings of code that stands in code spans.
 func shown(out []memproxy.Finding, text string) {
 	if !strings.Contains(text, "`") {
 		return

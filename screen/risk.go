@@ -7,18 +7,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// corroborates is the least score of a finding that counts as evidence of its
-// own kind next to another's.
-const corroborates = 400
+const corroborates = 400 // the least score of a finding that counts as evidence of its own kind next to another's
 
 // certain is the score from which a rule refuses by itself: more than any of the
 // built-in pack has, so that it takes a person's own rule, or one of these in what
 // somebody hid.
 const certain = 950
 
-// agreement is how much, in per mille, a finding of another family adds of
-// what is left to certainty.
-const agreement = 300
+const agreement = 300 // how much, in per mille, a finding of another family adds of what is left to certainty
 
 // risk adds findings up: the strongest counts whole, the strongest of every
 // other family adds a share of what is left. Then sensitivity, source and

@@ -102,7 +102,6 @@ func (s *Screener) Text(text string, source, trust string) Report {
 	return s.report(s.Findings(text), source, trust)
 }
 
-// report weighs findings.
 func (s *Screener) report(findings []memproxy.Finding, source, trust string) Report {
 	r := Report{Score: s.risk(findings, source, trust), Findings: findings}
 	switch {
@@ -139,8 +138,7 @@ func (s *Screener) Version() string { return s.pack.Version() }
 // setting switches it off.
 const RuleBounds = "form.bounds"
 
-// unreadScore is the score of RuleBounds.
-const unreadScore = 700
+const unreadScore = 700 // the score of RuleBounds
 
 func severity(score int, p *Pack) string {
 	switch {

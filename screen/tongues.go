@@ -11,8 +11,7 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
-// maxTongues bounds the files of words that a pack has.
-const maxTongues = 200
+const maxTongues = 200 // bounds the files of words that a pack has
 
 // tongues are the directives of languages other than English: the words of all
 // of them say the same concepts, and one set of rules is for all.
@@ -51,7 +50,6 @@ func (s *Screener) foreign(out []memproxy.Finding, v *normal.View, sc *scratch) 
 	return found(out, v, s.pack.tongues.rules, sc.spoken, sc)
 }
 
-// found appends what rules find in the words of a reading.
 func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, words []directive.Word, sc *scratch) []memproxy.Finding {
 	sc.hits = rules.Find(sc.hits[:0], words)
 	for _, h := range sc.hits {

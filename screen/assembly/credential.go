@@ -30,7 +30,6 @@ var labels = map[string]string{
 	"card": "card", "iban": "iban", "ssn": "ssn",
 }
 
-// Bounds of a piece of a secret.
 const (
 	minOpaque = 3
 	maxOpaque = 256

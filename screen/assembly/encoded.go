@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// minRun is the shortest encoded stretch that is taken for one.
-const minRun = 8
+const minRun = 8 // the shortest encoded stretch that is taken for one
 
 func base64Byte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_' || c == '='

@@ -13,9 +13,7 @@ var dangling = set(`a an the and or but nor to of in on at by for from with with
  is are was were be been if when whenever while until unless because before after then also whatever whichever so just only previous prior above
  von zu der die das und oder mit ohne immer nie el la los las de del que y o con sin siempre nunca le les des du et ou avec sans toujours jamais ve veya ile her asla`)
 
-// short is the longest unfinished text, in words, that counts as a fragment
-// by its size alone.
-const short = 3
+const short = 3 // the longest unfinished text, in words, that counts as a fragment by its size alone
 
 // goesOn reports whether t begins in the middle of something.
 func goesOn(t string) bool {
@@ -74,15 +72,12 @@ func fragments(s string) (out []span, e edges) {
 	return out, e
 }
 
-// stretch is a part of a piece.
 type stretch struct {
 	p *piece
 	s span
 }
 
-// maxCuts is how many earlier texts a text that goes on is tried with: the
-// latest that were left open.
-const maxCuts = 3
+const maxCuts = 3 // how many earlier texts a text that goes on is tried with: the latest that were left open
 
 // fragments joins the open sentences of the session in the order in which
 // they came. Whole sentences between them are left out: an author who hides
@@ -141,7 +136,6 @@ func (j *joiner) cuts(chain []stretch) {
 	}
 }
 
-// continued emits stretches with glue between them.
 func (j *joiner) continued(parts []stretch, glue string) {
 	var d draft
 	for _, f := range parts {

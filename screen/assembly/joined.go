@@ -66,7 +66,6 @@ func (j Joined) In(id string, start, end int) []Segment {
 	return out
 }
 
-// joiner collects joined texts for one write.
 type joiner struct {
 	id  string
 	all []*piece // earlier ones first, then the write's own
@@ -75,7 +74,6 @@ type joiner struct {
 
 func (j *joiner) fresh(p *piece) bool { return p.write == j.id }
 
-// draft is a joined text in the making.
 type draft struct {
 	text []byte
 	segs []Segment

@@ -18,8 +18,7 @@ type part struct {
 // are, and signs. "step" is not among the words: instructions for people have steps.
 var partPattern = regexp.MustCompile(`(?i)^([(\[*# ]*)(part|pt|chunk|fragment|piece|segment|teil|parça|parte|partie|часть)?[ _#]*(\d{1,3})(?: *(?:/|of )(\d{0,3}))?([)\]*]* *[:.-]*)`)
 
-// maxPart is the highest number that is a part's.
-const maxPart = 64
+const maxPart = 64 // the highest number that is a part's
 
 // findPart looks for the mark of a part at the beginning or the end of s:
 // "part 1 of 3:", "[2/3]", "(3/3)", "fragment 2 -".

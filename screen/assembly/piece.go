@@ -10,8 +10,7 @@ import (
 // sentence can go on, and the tail, where one can be left open.
 const maxText = 2048
 
-// overhead is what a piece costs besides its text, roughly.
-const overhead = 256
+const overhead = 256 // what a piece costs besides its text, roughly
 
 type span struct{ from, to int }
 

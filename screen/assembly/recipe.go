@@ -24,7 +24,6 @@ type Recipes struct {
 	kept simplelru.LRUCache[Whose, *[kinds][]ingredient]
 }
 
-// The kinds of ingredient.
 const (
 	packs = iota
 	carries
@@ -32,15 +31,13 @@ const (
 	kinds
 )
 
-// ingredient is a part that was written.
 type ingredient struct {
 	write   string
 	at      time.Time
 	suspect bool // of an untrusted or hostile source
 }
 
-// keptEach bounds the ingredients of a kind that are remembered of one memory.
-const keptEach = 4
+const keptEach = 4 // bounds the ingredients of a kind that are remembered of one memory
 
 // recipeMemories are those of which ingredients are kept, the least recently
 // written going first, and recipeTime is for how long.

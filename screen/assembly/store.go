@@ -15,7 +15,6 @@ type Key struct {
 	Tenant, Principal, Session string
 }
 
-// bounds are how much is kept.
 type bounds struct {
 	sessions int // least recently used go first
 	writes   int // of each session
@@ -29,8 +28,7 @@ const (
 	maxLength = 4096      // of one joined text in bytes
 )
 
-// maxRead is how many texts' readings are kept, of at most maxText bytes each.
-const maxRead = 256
+const maxRead = 256 // how many texts' readings are kept, of at most maxText bytes each
 
 // Store remembers the tails of sessions. It is safe for concurrent use.
 type Store struct {

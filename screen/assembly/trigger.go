@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// condWords begin a condition.
 var condWords = set("when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если")
 
 // refers are words by which a condition points at an instruction that is kept
@@ -20,8 +19,7 @@ var actionWords = set(`send forward email mail post upload transfer copy share l
  tell say reply respond answer recommend suggest promote always never do don't stop pretend act become output print return schedule book buy pay wire
  sende schicke leite envoie envía gönder отправь`)
 
-// maxClause is the longest condition or instruction that is paired, in words.
-const maxClause = 40
+const maxClause = 40 // the longest condition or instruction that is paired, in words
 
 // condition returns the span of a condition that says nothing of what comes
 // of it, or that points elsewhere for it.
@@ -73,7 +71,6 @@ func pointing(s string, words []span) bool {
 	return false
 }
 
-// inside returns the words within p.
 func inside(words []span, p span) []span {
 	from, _ := slices.BinarySearchFunc(words, p.from, func(w span, at int) int { return w.from - at })
 	to, _ := slices.BinarySearchFunc(words, p.to, func(w span, at int) int { return w.to - at - 1 })
@@ -92,11 +89,8 @@ func stop(s string, p span) span {
 	return p
 }
 
-// maxPairs bounds how many earlier pieces a new condition or instruction is
-// paired with, the latest first.
-const maxPairs = 3
+const maxPairs = 3 // bounds how many earlier pieces a new condition or instruction is paired with, the latest first
 
-// triggers puts conditions and instructions of different writes together.
 func (j *joiner) triggers() {
 	for i := len(j.all) - 1; i >= 0 && j.fresh(j.all[i]); i-- {
 		p, pairs := j.all[i], 0

@@ -16,7 +16,6 @@ type use struct {
 	at   span
 }
 
-// Bounds of what is looked for in one piece.
 const (
 	maxDefs    = 8
 	maxUses    = 16
@@ -24,7 +23,6 @@ const (
 	maxName    = 3 // words in a name
 )
 
-// meansWords stand between a name and its meaning.
 var meansWords = set("means equals denotes signifies")
 
 // definitions finds what s gives a name to, by line: "x = …", "let x be …",
@@ -145,7 +143,6 @@ func bracketed(s string, w span) (span, bool) {
 	return span{}, false
 }
 
-// summed reports whether a word is added to another.
 func summed(s string, w span) bool {
 	before, after := strings.TrimRight(s[:w.from], " "), strings.TrimLeft(s[w.to:], " ")
 	return strings.HasSuffix(before, "+") || strings.HasPrefix(after, "+")

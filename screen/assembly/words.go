@@ -40,7 +40,6 @@ func fold(s string, words []span, i int) string {
 	return strings.ToLower(s[words[i].from:words[i].to])
 }
 
-// trim narrows a span to what is not space.
 func trim(s string, p span) span {
 	t := s[p.from:p.to]
 	p.from += len(t) - len(strings.TrimLeftFunc(t, unicode.IsSpace))
@@ -51,7 +50,6 @@ func trim(s string, p span) span {
 	return p
 }
 
-// ends reports whether r ends a sentence.
 func ends(r rune) bool {
 	switch r {
 	case '.', '!', '?', '…', '。', '！', '？', '؟', '।', '\n':

@@ -34,17 +34,14 @@ type Options struct {
 	LearnWrites int
 }
 
-// The defaults and bounds.
 const (
 	defaultUsers       = 10000
 	defaultLearnWrites = 20
 	learnFor           = 7 * 24 * time.Hour
 	fewest             = 5
 
-	// maxText is how much of a text is looked at.
-	maxText = 16 << 10
-	// maxDomainFindings is how many new domains one text reports.
-	maxDomainFindings = 4
+	maxText           = 16 << 10 // how much of a text is looked at
+	maxDomainFindings = 4        // how many new domains one text reports
 )
 
 // Store holds profiles. It is safe for concurrent use.

@@ -11,8 +11,7 @@ type domain struct {
 	start, end int
 }
 
-// maxFound is how many domains of one text are looked at.
-const maxFound = 32
+const maxFound = 32 // how many domains of one text are looked at
 
 // tops are top-level domains by which a bare name (no scheme, no www, no @) is
 // taken for a domain and not for a file or the end of a sentence.

@@ -32,7 +32,6 @@ var orderWords = set(`always never send forward email post upload ignore disrega
  recommend suggest promote tell say do don't stop pretend act make ensure remember add include avoid start keep write follow treat assume reveal share copy transfer
  immer nie sende ignoriere toujours jamais ignore envoie siempre nunca ignora envía her asla gönder всегда никогда отправь`)
 
-// softeners may stand before the verb.
 var softeners = set("please you must should shall and then so also just kindly from now on whenever bitte lütfen")
 
 func set(words string) map[string]bool {

@@ -8,16 +8,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Bounds and weights of a profile.
 const (
 	dims       = 128 // of the bag of words
 	maxDomains = 64  // remembered; the one that was seen longest ago goes first
 
 	// decay is how much of what was learnt stays when one more text is learnt,
 	// once the profile is learnt: about the last hundred texts count.
-	decay = 0.99
-	// hourDecay is the same for hours: about the last two days count.
-	hourDecay = 0.98
+	decay     = 0.99
+	hourDecay = 0.98 // the same for hours: about the last two days count
 
 	// farLikeness is below what a topic is unusual at all, and farSpread how
 	// many deviations below the usual likeness it must lie.
@@ -50,7 +48,6 @@ type profile struct {
 	Hourly gauge `json:"hourly"`
 }
 
-// gauge is a decaying mean and variance.
 type gauge struct {
 	Weight   float64 `json:"weight"`
 	Mean     float64 `json:"mean"`
@@ -134,8 +131,7 @@ func (p *profile) rate(n int, now time.Time) (memproxy.Finding, bool) {
 	return f, true
 }
 
-// maxIdle is how many empty hours are counted at once: more change nothing.
-const maxIdle = 200
+const maxIdle = 200 // how many empty hours are counted at once: more change nothing
 
 // tick closes the hours that have ended.
 func (p *profile) tick(now time.Time) {

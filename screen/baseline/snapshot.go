@@ -14,8 +14,7 @@ import (
 // that is misread.
 const Version = 1
 
-// maxProfile bounds a profile in a snapshot, in bytes.
-const maxProfile = 16 << 10
+const maxProfile = 16 << 10 // bounds a profile in a snapshot, in bytes
 
 type head struct {
 	Version int `json:"version"`

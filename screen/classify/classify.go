@@ -96,7 +96,6 @@ func (m *Model) Over(features []Feature, words int, lift []float32, least float3
 	return out
 }
 
-// windows calls f with every window.
 func (m *Model) windows(features []Feature, words int, lift []float32, f func(Span)) {
 	if len(m.weights) == 0 {
 		return
@@ -133,9 +132,7 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 	}
 }
 
-// thin is added to the number of a window's features: a few words are less
-// certain than many.
-const thin = 16
+const thin = 16 // added to the number of a window's features: a few words are less certain than many
 
 // Norm is what the sum of a window's weights is divided by, in training too.
 func Norm(features int) float64 { return math.Sqrt(float64(features + thin)) }

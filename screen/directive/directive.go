@@ -15,8 +15,7 @@ import (
 	"github.com/memproxy/memproxy/screen/rulefile"
 )
 
-// maxConcepts is how many concepts a vocabulary may have: one bit each.
-const maxConcepts = 64
+const maxConcepts = 64 // how many concepts a vocabulary may have: one bit each
 
 // Concepts that Read itself sets; a vocabulary must define them (they may have
 // no words).
@@ -118,7 +117,6 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	return v, nil
 }
 
-// parse appends the entries of one file.
 func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 	current := -1
 	seen := map[string]bool{}

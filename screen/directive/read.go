@@ -7,7 +7,6 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
-// byteKind of ASCII, for Read.
 const (
 	kindOther = iota
 	kindLower
@@ -33,8 +32,7 @@ func kindOf(c byte) int {
 	return kindOther
 }
 
-// stemBytes is how many bytes of a word make its stem.
-const stemBytes = 5
+const stemBytes = 5 // how many bytes of a word make its stem
 
 // Read appends the words of text to dst.
 func (v *Vocabulary) Read(dst []Word, text string) []Word {
@@ -253,8 +251,7 @@ func (v *Vocabulary) opening(h uint32, word string) uint64 {
 	return found
 }
 
-// maxPrefix is the longest beginning of a word that is looked up in phrases.
-const maxPrefix = 24
+const maxPrefix = 24 // the longest beginning of a word that is looked up in phrases
 
 // dense reports characters of scripts that put no spaces between words.
 func dense(ch rune) bool {

@@ -32,8 +32,7 @@ type slot struct {
 	cross bool   // the gap may cross the end of a sentence
 }
 
-// maxGap bounds the words between two slots.
-const maxGap = 16
+const maxGap = 16 // bounds the words between two slots
 
 // Rules are compiled rules. They are immutable.
 type Rules struct {
@@ -305,7 +304,6 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64,
 	return 0, 0, false
 }
 
-// span is the bits from..to, both included.
 func span(from, to int) uint64 {
 	return (^uint64(0) >> (63 - to)) &^ (1<<from - 1)
 }

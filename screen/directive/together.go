@@ -2,12 +2,9 @@ package directive
 
 import "math/bits"
 
-// around is how many words before and behind what stands together say, too,
-// which language is spoken.
-const around = 4
+const around = 4 // how many words before and behind what stands together say, too, which language is spoken
 
-// spoken is how many words say that a language is.
-const spoken = 2
+const spoken = 2 // how many words say that a language is
 
 // findTogether finds the first place at which all slots are filled by words of
 // their own, in any order, near each other. Its work is bounded by the block.

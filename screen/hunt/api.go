@@ -28,7 +28,6 @@ type API struct {
 	Sleep   func(context.Context, time.Duration) error
 }
 
-// The bounds of a page's requests.
 const (
 	defaultTimeout = 30 * time.Second
 	tries          = 5
@@ -49,7 +48,6 @@ func Denied(err error) bool {
 	return errors.As(err, &no) && (no == http.StatusUnauthorized || no == http.StatusForbidden)
 }
 
-// caller is a checked API.
 type caller struct {
 	api  API
 	base *url.URL

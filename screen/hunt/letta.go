@@ -11,7 +11,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// errLetta is the error of an answer that is not what the route gives.
 var errLetta = errors.New("the answer is not a list")
 
 // Letta walks a Letta server: its blocks, then the archival memory of all agents.

@@ -12,10 +12,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// errAnswer is the error of an answer that is not what the route gives.
 var errAnswer = errors.New("the answer is not a list of memories")
 
-// mem0Memory is a memory as Mem0 writes it.
 type mem0Memory struct {
 	ID       string          `json:"id"`
 	Memory   *string         `json:"memory"`

@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// Bounds of metadata that is taken apart.
 const (
 	maxStrings = 256
 	maxDepth   = 16

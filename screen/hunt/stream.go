@@ -141,7 +141,6 @@ func (r *Result) add(o Result) {
 	r.Bad += o.Bad
 }
 
-// screen works a batch off.
 func (b *batch) screen(screen Screener) {
 	for i, l := range b.lines {
 		if !l.long && len(bytes.TrimSpace(l.raw)) == 0 {
@@ -167,7 +166,6 @@ func (b *batch) screen(screen Screener) {
 	}
 }
 
-// readBatches cuts the input into batches and hands them on.
 func readBatches(ctx context.Context, in io.Reader, hand func(*batch) error) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	b, size, number := &batch{first: 1, done: make(chan struct{})}, 0, int64(0)

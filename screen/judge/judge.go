@@ -68,7 +68,6 @@ type Options struct {
 	Random    io.Reader        // default crypto/rand; read from one call at a time
 }
 
-// The defaults of Options, and the bounds of a Judge.
 const (
 	defaultTimeout   = 5 * time.Second
 	defaultPerMinute = 60
@@ -149,7 +148,6 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 	return o, nil
 }
 
-// call asks about one text, without the cache.
 func (j *Judge) call(ctx context.Context, text string) (Opinion, error) {
 	nonce, canary, err := j.draw()
 	if err != nil {
@@ -166,7 +164,6 @@ func (j *Judge) call(ctx context.Context, text string) (Opinion, error) {
 	return Opinion{Word: word}, nil
 }
 
-// draw returns a fresh marker and a fresh canary.
 func (j *Judge) draw() (nonce, canary string, err error) {
 	j.purse.mu.Lock() // an injected source need not be safe for concurrent use
 	defer j.purse.mu.Unlock()

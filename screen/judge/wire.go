@@ -15,8 +15,7 @@ import (
 // changes with every change of the wording.
 const PromptVersion = "1"
 
-// maxTokens is enough for the object that is asked for.
-const maxTokens = 96
+const maxTokens = 96 // enough for the object that is asked for
 
 // prompt is what the model is told. The canary stands nowhere else.
 func prompt(canary string) string {
@@ -28,7 +27,6 @@ SAFE: a fact, an event, an opinion, or a preference about style and content of a
 Answer with one JSON object and nothing else, with exactly these members: "verdict" (one of SAFE, SUSPICIOUS, DANGEROUS), "marker" (the marker of the text), "check" (` + canary + `).`
 }
 
-// question is the text as data.
 func question(nonce, text string) string {
 	quoted, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD"))
 	if err != nil {
@@ -42,7 +40,6 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// post sends the two messages and returns what the model says.
 func (j *Judge) post(ctx context.Context, system, user string) (string, error) {
 	in := struct {
 		Model       string            `json:"model"`

@@ -10,7 +10,6 @@ import (
 // the same would not change what is done.
 const maxHits = 16
 
-// span is a stretch of a text, [from, to).
 type span struct{ from, to int }
 
 // Find returns where rules hold in text, in their order there. Where one holds

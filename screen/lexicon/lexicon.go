@@ -98,7 +98,6 @@ func Parse(file, src string) (*Lexicon, error) {
 	return l, nil
 }
 
-// index makes one scanner for the literals of all parts.
 func (l *Lexicon) index() {
 	var texts []string
 	ids := map[string]int{}
@@ -121,11 +120,9 @@ func (l *Lexicon) index() {
 	l.scanner = newScanner(texts)
 }
 
-// leastRarity is that of two letters.
-const leastRarity = 2
+const leastRarity = 2 // that of two letters
 
-// maxWithin bounds how far apart the parts of a rule may stand.
-const maxWithin = 400
+const maxWithin = 400 // bounds how far apart the parts of a rule may stand
 
 // add takes in a pattern of the rule, or how near its patterns are to each other.
 func (r *Rule) add(p string) error {

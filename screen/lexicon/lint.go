@@ -6,9 +6,7 @@ import (
 	"slices"
 )
 
-// maxRepeat is the longest counted repetition that a pattern may have: an
-// automaton copies what is repeated.
-const maxRepeat = 12
+const maxRepeat = 12 // the longest counted repetition that a pattern may have: an automaton copies what is repeated
 
 // lint refuses patterns whose cost is not small and even: gaps (".*" and the
 // like, bounded or not, for which nearness is there), long counted repetitions,

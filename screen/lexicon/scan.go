@@ -42,7 +42,6 @@ func newScanner(literals []string) *scanner {
 	return s
 }
 
-// state adds a state without transitions.
 func (s *scanner) state() int {
 	s.next = append(s.next, make([]uint16, s.classes)...)
 	s.found = append(s.found, nil)

@@ -135,9 +135,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 	return best, work
 }
 
-// aimless is what is left of the likeness to an exemplar that names an address
-// where the sentence names none.
-const aimless = 0.7
+const aimless = 0.7 // what is left of the likeness to an exemplar that names an address where the sentence names none
 
 // address is the hash of every address.
 var address = hash("\x00address")
@@ -146,8 +144,7 @@ func aims(words []token) bool {
 	return slices.ContainsFunc(words, func(t token) bool { return t.hash == address })
 }
 
-// maxPair is how many words two sentences may have that are compared as one.
-const maxPair = 30
+const maxPair = 30 // how many words two sentences may have that are compared as one
 
 // near reports whether any exemplar shares enough words for a closer look: most
 // sentences share none. Counts are zero before and after.
@@ -198,10 +195,8 @@ func (x *Index) compare(best *similar.Match, words []token, s span, with *scratc
 
 type span struct{ from, to int }
 
-// maxSentence bounds a sentence, in bytes: text without full stops is cut.
-const maxSentence = 400
+const maxSentence = 400 // bounds a sentence, in bytes: text without full stops is cut
 
-// sentences cuts a text at the ends of sentences and lines.
 func sentences(text string) []span {
 	var out []span
 	from := 0
@@ -314,7 +309,6 @@ func vector(dst []token, words []token) []token {
 	return dst
 }
 
-// host reports whether a word is a domain name.
 func host(w string) bool {
 	w, _, _ = strings.Cut(w, "/")
 	dot := strings.LastIndexByte(w, '.')
@@ -327,7 +321,6 @@ func host(w string) bool {
 
 var domains = strings.Fields("com org net io co ai app dev xyz site online cloud ru cn de uk example info biz me tech sh test")
 
-// light are words that say little.
 var light = setOf(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
 	some when where which who what how there here about just also now please`)

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// min85 is the shortest word that is taken for base85: sixteen bytes.
-const min85 = 20
+const min85 = 20 // the shortest word that is taken for base85: sixteen bytes
 
 // alphabet85 are the digits of RFC 1924, which Python and git use; z85 those of
 // ZeroMQ.
@@ -49,7 +48,6 @@ func base85(found []View, v *View) []View {
 	return found
 }
 
-// decode85 returns the text that s encodes, or nil.
 func decode85(s string) []byte {
 	for _, decode := range [...]func(string) []byte{adobe85, git85, zeromq85} {
 		if len(s) < min85 || len(s) > opening && !opens(decode(s[:opening-opening%5])) {
@@ -80,7 +78,6 @@ func git85(s string) []byte { return digits85(s, alphabet85) }
 
 func zeromq85(s string) []byte { return digits85(s, z85) }
 
-// digits85 decodes s with the digits of alphabet.
 func digits85(s, alphabet string) []byte {
 	out := make([]byte, 0, len(s)*4/5+4)
 	for len(s) > 0 {

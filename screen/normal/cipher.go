@@ -7,13 +7,9 @@ const (
 	// leastStretch of them at the end of a text.
 	stretch, leastStretch = 32, 10
 	// mirror is the cipher that mirrors the alphabet; others are shifts.
-	mirror = 26
-	// minOpaque is how many letters that are no language are tried as an encoding
-	// that was enciphered or turned round.
-	minOpaque = 12
-	// manySigns is how many letters a text has for each of its signs and digits, at
-	// least, that is language.
-	manySigns = 4
+	mirror    = 26
+	minOpaque = 12 // how many letters that are no language are tried as an encoding that was enciphered or turned round
+	manySigns = 4  // how many letters a text has for each of its signs and digits, at least, that is language
 )
 
 // key is a cipher, and whether the text was turned round, too.
@@ -190,7 +186,6 @@ func probe(found []View, v *View) []View {
 	return found
 }
 
-// reversed reads v backward, letter by letter.
 func reversed(v *View) View {
 	runes := []rune(v.Text)
 	at := make([]int32, 0, len(runes))

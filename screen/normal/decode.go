@@ -173,8 +173,7 @@ func textIn(b []byte) (text []byte) {
 	return text
 }
 
-// opening is how many digits of a code are decoded first.
-const opening = 64
+const opening = 64 // how many digits of a code are decoded first
 
 // opens reports bytes with which a text may begin that is readable, and cut off here.
 func opens(b []byte) bool {

@@ -99,8 +99,7 @@ func clean(found []View, v View) []View {
 	return append(found, mapped(v.Name, b, &v))
 }
 
-// minPoints is how many code points of Unicode a text must name to be read as such.
-const minPoints = 3
+const minPoints = 3 // how many code points of Unicode a text must name to be read as such
 
 // pointed reports whether s spells characters by their numbers, as U+0069.
 func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
@@ -275,7 +274,6 @@ func tagsEnd(s string, i int) int {
 	return end
 }
 
-// tagEnd returns the end of the tag or comment that begins at s[i], or 0.
 func tagEnd(s string, i int) int {
 	if strings.HasPrefix(s[i:], "<!--") {
 		if k := strings.Index(s[i:min(len(s), i+256)], "-->"); k > 0 {

@@ -287,8 +287,7 @@ var alphabets = [...]struct{ from, first rune }{
 	{0x249c, 'a'}, {0x24b6, 'A'}, {0x24d0, 'a'}, {0x1f130, 'a'}, {0x1f150, 'a'}, {0x1f170, 'a'}, {0x1f1e6, 'a'},
 }
 
-// braille are the letters from a to z.
-const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵"
+const braille = "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵" // the letters from a to z
 
 // alike returns the ASCII letter that a letter of another script looks like
 // (the rows of Unicode TR39 whose skeleton is one ASCII letter), or 0.

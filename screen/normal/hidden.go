@@ -51,8 +51,7 @@ func hidden(found []View, v *View) []View {
 	return found
 }
 
-// minSilent is how many invisible characters may carry bits.
-const minSilent = 32
+const minSilent = 32 // how many invisible characters may carry bits
 
 // inBits reads the two most frequent of invisible characters as bits, both ways.
 func inBits(silent []rune) [][]byte {

@@ -2,8 +2,7 @@ package normal
 
 import "unicode/utf8"
 
-// minHex is how many hexadecimal digits are no word.
-const minHex = 8
+const minHex = 8 // how many hexadecimal digits are no word
 
 // Identifier returns the length of the UUID (RFC 9562) or hexadecimal number that a
 // text begins with, or 0. It reads as a number does: what it happens to spell counts
@@ -21,7 +20,6 @@ func Identifier(text string) int {
 
 const uuidBytes = 36
 
-// uuid reports whether a text begins with a UUID.
 func uuid(text string) bool {
 	if len(text) < uuidBytes {
 		return false

@@ -135,12 +135,9 @@ func numeral(s string, i int) int {
 }
 
 const (
-	// maxLeet is the longest word of leetspeak, and maxGuesses how many ways of
-	// reading one are tried.
-	maxLeet    = 24
-	maxGuesses = 64
-	// sureLeet is how many words are leetspeak whatever else there is.
-	sureLeet = 8
+	maxLeet    = 24 // the longest word of leetspeak
+	maxGuesses = 64 // how many ways of reading one are tried
+	sureLeet   = 8  // how many words are leetspeak whatever else there is
 )
 
 // guess chooses letters for a word so that it is known: with, or without, the signs

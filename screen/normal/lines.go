@@ -21,7 +21,6 @@ type item struct {
 	words  []span
 }
 
-// span is a word of a text.
 type span struct{ start, end int }
 
 // list joins the words of a list: numbered, bulleted, lettered, quoted or bare
@@ -242,8 +241,7 @@ func apiece(found []View, v *View) []View {
 	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))
 }
 
-// maxApiece is the longest word that is decoded by itself when all are.
-const maxApiece = 64
+const maxApiece = 64 // the longest word that is decoded by itself when all are
 
 // separated reports fingerprints: groups with signs between them.
 func separated(w string) bool {
@@ -256,8 +254,7 @@ func separated(w string) bool {
 	return n >= minGroups && n*9 >= len(w)
 }
 
-// maxStray is how many words of the groups' length may stand before them.
-const maxStray = 3
+const maxStray = 3 // how many words of the groups' length may stand before them
 
 // regroup decodes the groups of v between two places as one run. A word of the
 // sentence before them may be as long as they are, and the one behind shorter.

@@ -6,11 +6,8 @@ import (
 )
 
 const (
-	// minLinked is how many words a link must have, besides those that addresses are
-	// made of, for these to be read.
-	minLinked = 3
-	// seldom is how many signs that part words there are for each that is in one.
-	seldom = 3
+	minLinked = 3 // how many words a link must have, besides those that addresses are made of, for these to be read
+	seldom    = 3 // how many signs that part words there are for each that is in one
 )
 
 // links opens what "://", or other signs in the place of spaces, make one word of:
@@ -113,7 +110,6 @@ func glued(s string) bool {
 	return signs >= minLinked && signs > 2*spaces
 }
 
-// copy writes s[i:j] as it stands.
 func (b *builder) copy(s string, i, j int) {
 	for ; i < j; i++ {
 		b.byte(s[i], int32(i))

@@ -37,19 +37,16 @@ const (
 // readings, which an author could spend on harmless ones. They are enough for all
 // that base64 can nest in a text: every level is three quarters of the one above.
 const (
-	// maxDepth is how deep readings may nest.
-	maxDepth = 24
+	maxDepth = 24 // how deep readings may nest
 	// maxExtra is how many bytes of derived readings a text may have, as a
 	// multiple of its own length plus 16 KiB. Each reading counts for viewCost
 	// bytes more than it has.
 	maxExtra = 16
 )
 
-// manyAlike is how many words whose letters imitate others are no slips.
-const manyAlike = 4
+const manyAlike = 4 // how many words whose letters imitate others are no slips
 
-// viewCost is the work on a reading that is independent of its length, in bytes.
-const viewCost = 64
+const viewCost = 64 // the work on a reading that is independent of its length, in bytes
 
 // Reading is all that was read in a text.
 type Reading struct {
@@ -79,10 +76,8 @@ func (r *Reading) Code() bool {
 // for the most part: the shortest escape has three bytes.
 const escapedLength = 2
 
-// codePercent is how much of a text is code where all is but signs around it.
-const codePercent = 95
+const codePercent = 95 // how much of a text is code where all is but signs around it
 
-// reader holds the state of one Read.
 type reader struct {
 	orig  string
 	extra int // bytes of derived readings that are still allowed
@@ -97,7 +92,6 @@ type same struct {
 	from, to int32
 }
 
-// seen reports whether a reading was had already.
 func (r *reader) seen(v *View) bool {
 	k := same{text: v.Text, from: int32(v.from), to: int32(v.to)}
 	if !v.whole && len(v.Text) > 0 {
@@ -273,7 +267,6 @@ func encodings(found []View, v *View, m marks) []View {
 	return pieces(grouped(found, v), v)
 }
 
-// builder makes a reading byte by byte.
 type builder struct {
 	text []byte
 	at   []int32

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// minNumbers is how many numbers are taken for characters.
-const minNumbers = 6
+const minNumbers = 6 // how many numbers are taken for characters
 
 // groups decodes sequences of at least six numbers as characters.
 func groups(found []View, v *View) []View {
@@ -56,8 +55,7 @@ func groups(found []View, v *View) []View {
 	return found
 }
 
-// manyNumbers are as many as are hardly ever all signs by chance.
-const manyNumbers = 24
+const manyNumbers = 24 // as many as are hardly ever all signs by chance
 
 // decodeGroups reads a list of numbers in the base in which it is language, or else
 // in those in which it is signs, which may be code in their turn.
@@ -94,8 +92,7 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 	return nil, guesses
 }
 
-// maxCall is how much stands between the arguments of two calls, as in chr(73)+chr(103).
-const maxCall = 32
+const maxCall = 32 // how much stands between the arguments of two calls, as in chr(73)+chr(103)
 
 // betweenNumbers is how many bytes part two numbers of a list at the beginning of s:
 // a few signs, or the end of one call and the beginning of the next.
@@ -115,8 +112,7 @@ func betweenNumbers(s string) int {
 	return n
 }
 
-// minAlphabet is how many numbers are taken for letters.
-const minAlphabet = 12
+const minAlphabet = 12 // how many numbers are taken for letters
 
 // lettersByNumber reads numbers from 1 to 26 as the letters of the alphabet. What
 // stands between most of them parts letters, and anything else parts words.

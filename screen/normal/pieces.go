@@ -2,8 +2,7 @@ package normal
 
 import "strings"
 
-// maxPiece is the longest string that may be a piece of a text, in bytes.
-const maxPiece = 400
+const maxPiece = 400 // the longest string that may be a piece of a text, in bytes
 
 // pieces reads strings in quotes as one text where known words go from one to the
 // next, as in a program that puts a text together: "Ign" + "ore a" + "ll".
@@ -45,9 +44,7 @@ func pieces(found []View, v *View) []View {
 	return append(found, mapped(Joined, b, v))
 }
 
-// piecesAWord is in how many pieces a text is, at most, for each word that goes from
-// one to the next.
-const piecesAWord = 6
+const piecesAWord = 6 // in how many pieces a text is, at most, for each word that goes from one to the next
 
 // stuttered reads what is written with every sign several times.
 func stuttered(found []View, v *View) []View {

@@ -27,7 +27,6 @@ const (
 	cWide
 )
 
-// classes of bytes, for scan.
 var classes = func() (of [256]uint8) {
 	for c := range of {
 		switch {
@@ -60,7 +59,6 @@ func lower(c byte) byte {
 	return c
 }
 
-// scan looks at every byte once.
 func scan(s string) marks {
 	var m marks
 	run, letters, apart, groups := 0, 0, 0, 0

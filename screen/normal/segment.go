@@ -9,8 +9,7 @@ const (
 	// crowded is how many letters without a space are taken for several words, and
 	// crowdedText in a text that has hardly any spaces.
 	crowded, crowdedText = 18, 6
-	// fewSpaces is how many bytes such a text has for each.
-	fewSpaces = 20
+	fewSpaces            = 20 // how many bytes such a text has for each
 )
 
 // split takes apart words that were run together.
@@ -80,8 +79,7 @@ const (
 	maxEven, minEven, evenOdd = 8, 6, 12
 )
 
-// minHumps is how many capitals behind small letters part words.
-const minHumps = 3
+const minHumps = 3 // how many capitals behind small letters part words
 
 // unhump puts spaces before the capitals of b.text[from:] that begin words.
 func unhump(b *builder, from int) bool {
@@ -103,8 +101,7 @@ func unhump(b *builder, from int) bool {
 }
 
 const (
-	// maxWord is the longest word that segment looks for.
-	maxWord = 14
+	maxWord = 14 // the longest word that segment looks for
 	// manyWords of three letters and more, one behind the other, are a sentence.
 	manyWords = 6
 )

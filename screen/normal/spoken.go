@@ -83,7 +83,6 @@ type order struct {
 	before            byte
 }
 
-// word takes the next word.
 func (o *order) word(w string) {
 	kind := smallWords()[strings.ToLower(w)]
 	switch {
@@ -315,7 +314,6 @@ func phonetic(found []View, v *View) []View {
 	return found
 }
 
-// backward reads v with its words in reverse order.
 func backward(v *View) View {
 	s := v.Text
 	var words []span

@@ -35,8 +35,7 @@ var pairs = sync.OnceValue(func() *letterPairs {
 	return &p
 })
 
-// apart is the place of what is no letter.
-const apart = 26
+const apart = 26 // the place of what is no letter
 
 // places are those of bytes in the alphabet.
 var places = func() (p [256]byte) {
@@ -52,8 +51,7 @@ const (
 	// fluent is how much letters follow each other, on average, in language: all
 	// but one in twenty of its stretches have more.
 	fluent = 7
-	// better is how much more they do so under the right cipher.
-	better = 6
+	better = 6 // how much more they do so under the right cipher
 )
 
 // sense is how much the letters of s follow each other as in words, on average.
@@ -72,8 +70,7 @@ func sense(s string) int {
 	return sum / max(n, 1)
 }
 
-// minLanguage is how many letters tell language from chance.
-const minLanguage = 6
+const minLanguage = 6 // how many letters tell language from chance
 
 // language reports texts whose letters follow each other as in words and are most of it.
 func language(s string) bool { return legible(s, 70, fluent) }

@@ -99,11 +99,8 @@ func (v *View) compare() []likeness {
 	return sum
 }
 
-// altered is how many letters there are for each that reads otherwise, at most, where
-// a text is another.
-const altered = 12
+const altered = 12 // how many letters there are for each that reads otherwise, at most, where a text is another
 
-// origin returns the original offset of byte i of the reading.
 func (v *View) origin(i int) int32 {
 	if v.at == nil {
 		return int32(i)

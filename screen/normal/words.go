@@ -22,8 +22,7 @@ func words(found []View, v *View, m marks) []View {
 	return spoken(evenly(found, v), v)
 }
 
-// minSpread is how many single letters in a row are taken for a word.
-const minSpread = 5
+const minSpread = 5 // how many single letters in a row are taken for a word
 
 // join puts letters that stand apart together: "i g n o r e", "i.g.n.o.r.e".
 func join(found []View, v *View) []View {
@@ -91,8 +90,7 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 	}
 }
 
-// maxGap is how much may stand between two letters of a run.
-const maxGap = 6
+const maxGap = 6 // how much may stand between two letters of a run
 
 // spreadRun measures the run of single letters that begins at s[i]: how many
 // letters, and where it ends.

@@ -34,8 +34,7 @@ func Harmless() []string {
 	return out
 }
 
-// maxExemplar bounds one known attack, in bytes.
-const maxExemplar = 2000
+const maxExemplar = 2000 // bounds one known attack, in bytes
 
 // ParseExemplars reads known attacks, one a line: the family, a tab, the text.
 // # begins a comment. Errors name file and line.

@@ -11,8 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// shareWait bounds how long a screening waits for others of its caller.
-const shareWait = 10 * time.Second
+const shareWait = 10 * time.Second // bounds how long a screening waits for others of its caller
 
 // shares bound how many screenings of one caller compute at once. A caller waits
 // for its own screenings and for no other caller's.
@@ -62,7 +61,6 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 	return func() { own.places.Release(1); forget() }, nil
 }
 
-// wait waits for a place.
 func (s *share) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()

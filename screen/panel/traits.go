@@ -67,7 +67,6 @@ func mayMatch(text string) (may uint8) {
 	return may
 }
 
-// persons finds statements of what kind of person somebody is.
 func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
 	for i := range op.Items {
 		if !judged(&op.Items[i]) {
@@ -86,5 +85,4 @@ func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []m
 	return findings
 }
 
-// maxTraits bounds the places of one pattern.
-const maxTraits = 8
+const maxTraits = 8 // bounds the places of one pattern

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// Bounds of an assignment: of its name, and of its value.
 const (
 	maxName  = 48
 	maxValue = 256

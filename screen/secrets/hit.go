@@ -43,8 +43,7 @@ var special = map[Class]traits{
 	Credential: {"high", rankSecret}, AWSSecretKey: {"critical", 3}, JWT: {"high", 4}, SlackWebhook: {"high", 5}, ConnectionString: {"critical", 5},
 }
 
-// rankSecret is the least rank of a credential.
-const rankSecret = 2
+const rankSecret = 2 // the least rank of a credential
 
 func (c Class) traits() traits {
 	if t, ok := special[c]; ok {

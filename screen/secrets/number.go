@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// Bounds of a number: digits in it, and groups that it is written in.
 const (
 	maxDigits = 19
 	maxGroups = 8

@@ -5,9 +5,7 @@ import (
 	"slices"
 )
 
-// maxHits bounds what one scan reports. A text with more is a list of
-// secrets, and the first thousand say so.
-const maxHits = 1024
+const maxHits = 1024 // bounds what one scan reports. A text with more is a list of secrets, and the first thousand say so.
 
 // scanner holds the text of one scan and what the finders remember so as to
 // stay linear.
@@ -29,7 +27,6 @@ func Scan(text string) []Hit {
 	return settle(s.hits)
 }
 
-// at looks at one byte and returns where to go on.
 func (s *scanner) at(i int) int {
 	c := s.text[i]
 	switch kinds[c] {
@@ -49,7 +46,6 @@ func (s *scanner) at(i int) int {
 	return i + 1
 }
 
-// word looks for what begins with a letter.
 func (s *scanner) word(i int) int {
 	if end, class := token(s.text, i); end > 0 {
 		return s.add(class, i, end)
@@ -96,7 +92,6 @@ func (s *scanner) mark(i int, c byte) int {
 	return i + 1
 }
 
-// add notes a hit and returns its end.
 func (s *scanner) add(class Class, start, end int) int {
 	s.hits = append(s.hits, Hit{class, start, end})
 	return end

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// Bounds of a JSON web token: of its header, and of each of its other parts.
 const (
 	maxJWTHeader = 1024
 	maxJWTPart   = 8192
@@ -51,8 +50,7 @@ func jwt(text string, i int) int {
 const (
 	pemBegin = "-----BEGIN "
 	pemStop  = "-----END"
-	// maxPEM is the longest key that is taken for one: RSA 16384 is 13 kB.
-	maxPEM = 16 << 10
+	maxPEM   = 16 << 10 // the longest key that is taken for one: RSA 16384 is 13 kB
 )
 
 // pem returns the span of a private key that is armoured at i.
@@ -109,7 +107,6 @@ func keyed(text string) bool {
 	return false
 }
 
-// Bounds of the parts of a URL that are looked at.
 const (
 	maxScheme   = 24
 	maxUserInfo = 256

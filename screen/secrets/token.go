@@ -20,8 +20,7 @@ func alnumHyphen(c byte) bool { return alnum(c) || c == '-' }
 func hex(c byte) bool         { return isDigit(c) || 'a' <= c && c <= 'f' }
 func word64Dot(c byte) bool   { return word64(c) || c == '.' }
 
-// maxToken bounds how far a token is followed.
-const maxToken = 512
+const maxToken = 512 // bounds how far a token is followed
 
 // formats are tried in order, by first byte: of two with one prefix the longer
 // stands first.

@@ -81,7 +81,6 @@ type Options struct {
 	Harmless []string
 }
 
-// The bounds of an Index.
 const (
 	windowSize = 320 // bytes of a window
 	maxWindows = 32  // of one text that are compared, spread evenly over a longer one

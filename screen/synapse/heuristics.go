@@ -136,14 +136,12 @@ func sentences(text string) (all, orders int) {
 	return all, orders
 }
 
-// courtesy are words before an order.
 func courtesy(w string) bool {
 	return slices.Contains(courtesies, w)
 }
 
 var courtesies = strings.Fields("please then also now next first finally and but so just kindly immediately instead")
 
-// imperatives begin sentences that are orders.
 var imperatives = strings.Fields(`
 	accept act add adopt allow always answer append apply approve archive ask assume authorize avoid backup be begin block build bypass call cancel change
 	check choose clean clear click clone close commit compile complete comply confirm connect consider continue convert copy create deactivate declare delete

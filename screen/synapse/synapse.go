@@ -34,13 +34,11 @@ type Hit struct {
 	Start, End int
 }
 
-// pattern is a row of the ADR's table.
 type pattern struct {
 	rule string
 	re   *regexp.Regexp
 }
 
-// patterns are the rows, in their order.
 var patterns = [...]pattern{
 	{Prefix + "directive", regexp.MustCompile(`(?i)<system[-_]?`)},
 	{Prefix + "importance", regexp.MustCompile(`(?i)\bIMPORTANT\s*:`)},
@@ -51,9 +49,7 @@ var patterns = [...]pattern{
 	{Prefix + "line", regexp.MustCompile(`(?im)^(rule|instruction|directive|command)\s*:`)},
 }
 
-// maxHits bounds the places of one pattern that are told apart; the last
-// reaches over the rest.
-const maxHits = 32
+const maxHits = 32 // bounds the places of one pattern that are told apart; the last reaches over the rest
 
 // Patterns finds the mandatory patterns in a text, read as it is and in every
 // way of package normal.

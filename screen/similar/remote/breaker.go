@@ -32,7 +32,6 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
-// note records how a call ended.
 func (b *breaker) note(ok bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,6 @@ type Options struct {
 	Now     func() time.Time // default time.Now
 }
 
-// The bounds of a Client.
 const (
 	defaultTimeout = 5 * time.Second
 	batchSize      = 64       // texts of one call
@@ -140,7 +139,6 @@ func (c *Client) post(ctx context.Context, texts []string) ([][]float32, error) 
 	return parse(raw, len(texts))
 }
 
-// parse reads an answer with want vectors, each index once.
 func parse(raw []byte, want int) ([][]float32, error) {
 	var answer struct {
 		Data []struct {
