@@ -2,6 +2,7 @@ package screen
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/classify"
@@ -36,13 +37,7 @@ func (s *Screener) Margin(text string) float64 {
 // without the classifier, and whose margin some other model found. That a
 // reading was hidden counts for the others alone.
 func (s *Screener) Beside(others Report, margin float64, length int) Report {
-	findings := others.Findings
-	if score := s.pack.probability(margin); score >= minClassified {
-		findings = append(findings[:len(findings):len(findings)], memproxy.Finding{
-			Rule: RuleClassifier, Severity: severity(score, s.pack), Score: memproxy.PerMille(score), End: length,
-		})
-	}
-	return s.report(findings, "", "")
+	return s.report(s.pack.classified(slices.Clip(others.Findings), margin, 0, length), "", "")
 }
 
 // Weigh is the report of findings for another sensitivity, source or trust than

@@ -128,15 +128,19 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 		}
 	}
 	for _, span := range spans {
-		score := s.pack.probability(float64(span.Margin))
-		if score < minClassified {
-			continue
-		}
-		f := memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, s.pack), Score: memproxy.PerMille(score)}
-		f.Start, f.End = v.Span(int(sc.words[span.Start].Start), int(sc.words[span.End-1].End))
-		out = append(out, f)
+		start, end := v.Span(int(sc.words[span.Start].Start), int(sc.words[span.End-1].End))
+		out = s.pack.classified(out, float64(span.Margin), start, end)
 	}
 	return out
+}
+
+// classified appends the finding of a margin, if it is one.
+func (p *Pack) classified(out []memproxy.Finding, margin float64, start, end int) []memproxy.Finding {
+	score := p.probability(margin)
+	if score < minClassified {
+		return out
+	}
+	return append(out, memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score), Start: start, End: end})
 }
 
 // worst is the window that is most like poison: in its part, or, in a text of
@@ -326,22 +330,18 @@ func settle(f []memproxy.Finding) []memproxy.Finding {
 	})
 	f = slices.CompactFunc(f, func(a, b memproxy.Finding) bool { return a.Rule == b.Rule && a.Start == b.Start && a.End == b.End })
 	if len(f) > maxFindings {
-		stronger := func(a, b memproxy.Finding) int { return cmp.Compare(b.Score, a.Score) }
-		slices.SortStableFunc(f, stronger)
+		slices.SortStableFunc(f, func(a, b memproxy.Finding) int { return cmp.Compare(b.Score, a.Score) })
 		seen := map[string]bool{}
-		again := map[memproxy.Finding]bool{}
+		var first, again []memproxy.Finding
 		for _, o := range f {
-			again[o], seen[o.Rule] = seen[o.Rule], true
-		}
-		slices.SortStableFunc(f, func(a, b memproxy.Finding) int {
-			switch {
-			case again[a] == again[b]:
-				return stronger(a, b)
-			case again[a]:
-				return 1
+			if seen[o.Rule] {
+				again = append(again, o)
+			} else {
+				seen[o.Rule] = true
+				first = append(first, o)
 			}
-			return -1
-		})
+		}
+		f = append(first, again...)
 		rest := f[maxFindings-1]
 		for _, o := range f[maxFindings:] {
 			rest.Start, rest.End = min(rest.Start, o.Start), max(rest.End, o.End)

@@ -69,7 +69,7 @@ func (r *Rule) together(parts [][]span) {
 // matches returns the matches of a part in stretches of a text around literals.
 // One that reaches to where its stretch was cut off does not count: the cut made
 // it, as no match with a literal reaches so far.
-func (p *owned) matches(text string, around []span) []span {
+func (p *part) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {
 		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {

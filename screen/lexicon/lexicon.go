@@ -37,15 +37,9 @@ type part struct {
 // use.
 type Lexicon struct {
 	Rules    []Rule
-	parts    []owned
+	parts    []part
 	scanner  *scanner
 	literals []literal
-}
-
-// owned is a part and its rule.
-type owned struct {
-	part
-	rule int
 }
 
 // literal is what the scanner finds, the beginning of some parts' literals: its
@@ -101,7 +95,7 @@ func Parse(file, src string) (*Lexicon, error) {
 func (l *Lexicon) index() {
 	var texts []string
 	ids := map[string]int{}
-	for ri, r := range l.Rules {
+	for _, r := range l.Rules {
 		for _, p := range r.parts {
 			for _, whole := range p.anchor.literals {
 				text := begin(whole, maxScanned)
@@ -114,7 +108,7 @@ func (l *Lexicon) index() {
 				}
 				l.literals[id].ends = append(l.literals[id].ends, ending{whole[len(text):], len(l.parts)})
 			}
-			l.parts = append(l.parts, owned{p, ri})
+			l.parts = append(l.parts, p)
 		}
 	}
 	l.scanner = newScanner(texts)

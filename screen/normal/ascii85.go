@@ -2,17 +2,19 @@ package normal
 
 import (
 	"encoding/ascii85"
+	"encoding/binary"
 	"strings"
 )
 
 const min85 = 20 // the shortest word that is taken for base85: sixteen bytes
 
-// alphabet85 are the digits of RFC 1924, which Python and git use; z85 those of
+// decoders85 are Adobe's, that of RFC 1924, which Python and git use, and that of
 // ZeroMQ.
-const (
-	alphabet85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-	z85        = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-)
+var decoders85 = [...]func(string) []byte{
+	adobe85,
+	digits85("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"),
+	digits85("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"),
+}
 
 // base85 decodes words that are base85 in one of its alphabets. Lines between
 // <~ and ~> are one word.
@@ -49,16 +51,19 @@ func base85(found []View, v *View) []View {
 }
 
 func decode85(s string) []byte {
-	for _, decode := range [...]func(string) []byte{adobe85, git85, zeromq85} {
-		if len(s) < min85 || len(s) > opening && !opens(decode(s[:opening-opening%5])) {
+	if len(s) < min85 {
+		return nil
+	}
+	for _, decode := range decoders85 {
+		if len(s) > opening && !opens(decode(s[:opening-opening%5])) {
 			continue
 		}
 		if t := decode(s); len(t) >= 12 && printable(t) {
 			return t
 		}
 	}
-	for _, decode := range [...]func(string) []byte{adobe85, git85, zeromq85} {
-		if t := textIn(decode(s)); len(s) >= min85 && t != nil {
+	for _, decode := range decoders85 {
+		if t := textIn(decode(s)); t != nil {
 			return t
 		}
 	}
@@ -74,32 +79,29 @@ func adobe85(s string) []byte {
 	return out[:n]
 }
 
-func git85(s string) []byte { return digits85(s, alphabet85) }
-
-func zeromq85(s string) []byte { return digits85(s, z85) }
-
-func digits85(s, alphabet string) []byte {
-	out := make([]byte, 0, len(s)*4/5+4)
-	for len(s) > 0 {
-		n := min(5, len(s))
-		if n == 1 {
-			return nil
-		}
-		var x uint64
-		for k := range 5 {
-			d := 84 // what is missing at the end
-			if k < n {
-				if d = strings.IndexByte(alphabet, s[k]); d < 0 {
+// digits85 returns a decoder for the digits of an alphabet.
+func digits85(alphabet string) func(string) []byte {
+	return func(s string) []byte {
+		out := make([]byte, 0, len(s)*4/5+4)
+		for len(s) > 0 {
+			n := min(5, len(s))
+			var x uint64
+			for k := range 5 {
+				d := 84 // what is missing at the end
+				if k < n {
+					d = strings.IndexByte(alphabet, s[k])
+				}
+				if d < 0 || n == 1 {
 					return nil
 				}
+				x = x*85 + uint64(d)
 			}
-			x = x*85 + uint64(d)
+			if x >= 1<<32 {
+				return nil
+			}
+			out = append(out, binary.BigEndian.AppendUint32(nil, uint32(x))[:n-1]...)
+			s = s[n:]
 		}
-		if x >= 1<<32 {
-			return nil
-		}
-		out = append(out, []byte{byte(x >> 24), byte(x >> 16), byte(x >> 8), byte(x)}[:n-1]...)
-		s = s[n:]
+		return out
 	}
-	return out
 }

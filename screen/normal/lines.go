@@ -215,27 +215,21 @@ func grouped(found []View, v *View) []View {
 // apiece decodes texts of which every word is base64 of its own.
 func apiece(found []View, v *View) []View {
 	s := v.Text
-	n, bad := 0, 0
+	n := 0
 	var out []byte
-	var buf [maxApiece]byte
-	fields(s, func(i, j int, _ bool) {
-		if bad > 0 {
-			return
-		}
-		w := strings.TrimRight(s[i:j], "=")
+	for w := range strings.FieldsSeq(s) {
+		w = strings.TrimRight(w, "=")
 		if len(w) < 2 || len(w) > maxApiece {
-			bad++
-			return
+			return found
 		}
-		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
+		text, err := base64.RawStdEncoding.DecodeString(w)
 		if err != nil {
-			bad++
-			return
+			return found
 		}
 		n++
-		out = append(append(out, buf[:k]...), ' ')
-	})
-	if n < minGroups || bad > 0 || !printable(out) {
+		out = append(append(out, text...), ' ')
+	}
+	if n < minGroups || !printable(out) {
 		return found
 	}
 	return append(found, whole(Encoded, out[:len(out)-1], v, 0, len(s)))
@@ -245,12 +239,7 @@ const maxApiece = 64 // the longest word that is decoded by itself when all are
 
 // separated reports fingerprints: groups with signs between them.
 func separated(w string) bool {
-	n := 0
-	for i := range len(w) {
-		if w[i] == ':' || w[i] == ',' || w[i] == '-' {
-			n++
-		}
-	}
+	n := strings.Count(w, ":") + strings.Count(w, ",") + strings.Count(w, "-")
 	return n >= minGroups && n*9 >= len(w)
 }
 
@@ -282,12 +271,7 @@ func regroup(found []View, v *View, from, to int) []View {
 
 // ungrouped is s without what parts groups.
 func ungrouped(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c <= ' ' || c == '=' || c == ':' || c == ',' || c == '.' {
-			return -1
-		}
-		return c
-	}, s)
+	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return c <= ' ' || strings.ContainsRune("=:,.", c) }), "")
 }
 
 // decodeGroup returns the text that groups encode together, or nil.

@@ -21,6 +21,10 @@ func links(found []View, v *View) []View {
 		return found
 	}
 	b, bare := newBuilder(len(s)), newBuilder(len(s))
+	copied := func(i, j int) {
+		b.copy(s, i, j)
+		bare.copy(s, i, j)
+	}
 	sum, opened, known, words, values := 0, 0, 0, 0, 0
 	innocent := !glued // there are but addresses on the web
 	chained := false   // nothing but spaces since the last link
@@ -32,16 +36,14 @@ func links(found []View, v *View) []View {
 		at := strings.Index(s[i:j], "://")
 		if at < 0 && !glued {
 			chained = false
-			b.copy(s, i, j)
-			bare.copy(s, i, j)
+			copied(i, j)
 			return
 		}
 		web := false
 		if at >= 0 {
 			scheme := schemeStart(s, i, i+at)
 			web = isWeb(s[scheme : i+at])
-			b.copy(s, i, scheme)
-			bare.copy(s, i, scheme)
+			copied(i, scheme)
 			i += at
 			n, foreign := linkWords(s[i:j])
 			in, all := english().count(s[i:j])
@@ -207,7 +209,7 @@ func linkWords(s string) (n int, foreign bool) {
 		for j < len(s) && isLetter(s[j]) {
 			j++
 		}
-		if j-i >= 2 && !addressWord(s[i:j]) {
+		if j-i >= 2 && !slices.Contains(addressWords, strings.ToLower(s[i:j])) {
 			n++
 		}
 		i = max(j, i+1)
@@ -215,9 +217,5 @@ func linkWords(s string) (n int, foreign bool) {
 	return n, foreign
 }
 
-// addressWord reports words that most addresses have and that say nothing.
-func addressWord(w string) bool {
-	return slices.Contains(addressWords, strings.ToLower(w))
-}
-
+// addressWords are words that most addresses have and that say nothing.
 var addressWords = strings.Fields("www com org net io dev example html php htm http https github blob main master docs en index id")
