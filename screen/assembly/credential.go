@@ -3,6 +3,8 @@ package assembly
 import (
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // cue is what a piece says about the piece of a secret in it.
@@ -20,9 +22,9 @@ var places = map[string]int{
 	"last": 99, "rest": 99, "remaining": 99, "remainder": 99, "end": 99, "ends": 99, "suffix": 99, "final": 99,
 }
 
-var splitWords = set("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
+var splitWords = terms.Set("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
 
-var pieceWords = set("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad")
+var pieceWords = terms.Set("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad")
 
 var labels = map[string]string{
 	"password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passwort": "password", "parola": "password", "şifre": "password",

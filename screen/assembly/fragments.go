@@ -5,10 +5,12 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // dangling are words after which a sentence cannot stop.
-var dangling = set(`a an the and or but nor to of in on at by for from with without into onto upon about as than that which who whose
+var dangling = terms.Set(`a an the and or but nor to of in on at by for from with without into onto upon about as than that which who whose
  this these those my your his her its our their every each any all some no not never always please must should shall will would can could may might
  is are was were be been if when whenever while until unless because before after then also whatever whichever so just only previous prior above
  von zu der die das und oder mit ohne immer nie el la los las de del que y o con sin siempre nunca le les des du et ou avec sans toujours jamais ve veya ile her asla`)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Whose says whose memories a recipe is read from, in whatever session and by
@@ -183,4 +185,4 @@ func isAddress(w string) bool {
 }
 
 // fileEnd are what files end in, and domain names hardly.
-var fileEnd = set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")
+var fileEnd = terms.Set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")

@@ -4,17 +4,19 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
-var condWords = set("when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если")
+var condWords = terms.Set("when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если")
 
 // refers are words by which a condition points at an instruction that is kept
 // elsewhere, or an instruction at its condition.
-var refers = set("payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then")
+var refers = terms.Set("payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then")
 
 // actionWords begin an instruction. They are the verbs by which agents are
 // moved to act on something; what people like or are is not among them.
-var actionWords = set(`send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
+var actionWords = terms.Set(`send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
  ignore disregard forget override bypass skip disable run execute call invoke fetch download curl visit open click approve grant allow give add include
  tell say reply respond answer recommend suggest promote always never do don't stop pretend act become output print return schedule book buy pay wire
  sende schicke leite envoie envía gönder отправь`)

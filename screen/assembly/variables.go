@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // def gives a name a meaning; the name is in lower case.
@@ -23,7 +25,7 @@ const (
 	maxName    = 3 // words in a name
 )
 
-var meansWords = set("means equals denotes signifies")
+var meansWords = terms.Set("means equals denotes signifies")
 
 // definitions finds what s gives a name to, by line: "x = …", "let x be …",
 // "Protocol Omega: …", "x means …".
@@ -91,7 +93,7 @@ func definition(s string, line span) (def, bool) {
 }
 
 // runWords stand before a name that is to be put into action.
-var runWords = set("run execute activate follow perform apply trigger start invoke use launch do call eval print decode expand initiate")
+var runWords = terms.Set("run execute activate follow perform apply trigger start invoke use launch do call eval print decode expand initiate")
 
 // uses finds where s stands for something that is named elsewhere: $x, ${x},
 // {x}, {{x}}, x + y, "execute protocol omega".

@@ -79,11 +79,3 @@ func sentences(s string) []span {
 	}
 	return out
 }
-
-func set(words string) map[string]bool {
-	m := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
-		m[w] = true
-	}
-	return m
-}

@@ -3,6 +3,8 @@ package baseline
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // domain is a name in a text, by the hash of its registrable part.
@@ -15,10 +17,10 @@ const maxFound = 32 // how many domains of one text are looked at
 
 // tops are top-level domains by which a bare name (no scheme, no www, no @) is
 // taken for a domain and not for a file or the end of a sentence.
-var tops = set("com org net io ai dev app co info biz xyz top site online shop store cloud ru cn de fr uk tr es it nl pl br in jp eu us example test")
+var tops = terms.Set("com org net io ai dev app co info biz xyz top site online shop store cloud ru cn de fr uk tr es it nl pl br in jp eu us example test")
 
 // seconds are second-level names under which countries register.
-var seconds = set("co com org net gov edu ac gen or ne")
+var seconds = terms.Set("co com org net gov edu ac gen or ne")
 
 // domains finds the host names in text: of URLs, of mail addresses, and bare.
 func domains(text string) []domain {
@@ -38,7 +40,7 @@ func domains(text string) []domain {
 		}
 		plain := strings.HasSuffix(text[:start], "://") || strings.HasSuffix(text[:start], "@") || strings.HasPrefix(host, "www.")
 		if name := registrable(host, plain); name != "" {
-			out = append(out, domain{hash(name), start, i})
+			out = append(out, domain{terms.Hash(name), start, i})
 		}
 	}
 	return out

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // features are what one text says of its author's habits.
@@ -25,22 +27,14 @@ func (f features) share() float64 {
 }
 
 // stopWords carry no topic.
-var stopWords = set("the and for are was were has have had his her she they them their you your with from that this these those not but into about over when what which who how all any can could will would should its our out own too very more most some such than then there here been being also just only")
+var stopWords = terms.Set("the and for are was were has have had his her she they them their you your with from that this these those not but into about over when what which who how all any can could will would should its our out own too very more most some such than then there here been being also just only")
 
 // orderWords begin a sentence that is an instruction.
-var orderWords = set(`always never send forward email post upload ignore disregard forget override bypass delete remove run execute call use reply respond answer
+var orderWords = terms.Set(`always never send forward email post upload ignore disregard forget override bypass delete remove run execute call use reply respond answer
  recommend suggest promote tell say do don't stop pretend act make ensure remember add include avoid start keep write follow treat assume reveal share copy transfer
  immer nie sende ignoriere toujours jamais ignore envoie siempre nunca ignora envía her asla gönder всегда никогда отправь`)
 
-var softeners = set("please you must should shall and then so also just kindly from now on whenever bitte lütfen")
-
-func set(words string) map[string]bool {
-	m := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
-		m[w] = true
-	}
-	return m
-}
+var softeners = terms.Set("please you must should shall and then so also just kindly from now on whenever bitte lütfen")
 
 // read works the features out, in one pass over the words.
 func read(text string) features {
@@ -62,7 +56,7 @@ func read(text string) features {
 		}
 		if utf8.RuneCountInString(word) > 2 && !stopWords[word] {
 			f.words++
-			f.bag[hash(word)%dims]++
+			f.bag[terms.Hash(word)%dims]++
 		}
 		from = -1
 	}
@@ -104,13 +98,4 @@ func read(text string) features {
 		}
 	}
 	return f
-}
-
-// hash is FNV-1a: the same in every process, since it is in snapshots.
-func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
 }

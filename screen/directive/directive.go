@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const maxConcepts = 64 // how many concepts a vocabulary may have: one bit each
@@ -166,9 +168,9 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 		if len(phrase) < 3 {
 			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
 		}
-		h := hashStart
+		h := terms.Start
 		for i := 0; i < len(phrase); i++ {
-			h = hashByte(h, phrase[i])
+			h = terms.Next(h, phrase[i])
 		}
 		v.prefixes.or(h, concept, false)
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)
@@ -191,10 +193,6 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 	v.exact.or(h, concept, false)
 	return nil
 }
-
-const hashStart = uint32(2166136261)
-
-func hashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
 
 // prefixSalt tells the beginning of a phrase's last word from a whole word.
 const prefixSalt = 0x5bd1e995

@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/screen/normal"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -46,9 +48,9 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			ch, n := utf8.DecodeRuneInString(text[i:])
 			switch {
 			case dense(ch):
-				h := hashStart
+				h := terms.Start
 				for j := i; j < i+n; j++ {
-					h = hashByte(h, text[j])
+					h = terms.Next(h, text[j])
 				}
 				w := Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense}
 				flags = 0
@@ -112,7 +114,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 // word reads the word that begins at text[i] and returns where it ends.
 func (v *Vocabulary) word(text string, i int) (Word, int) {
 	w := Word{Start: int32(i)}
-	h := hashStart
+	h := terms.Start
 	lowerSeen, letters := false, 0
 	var concepts uint64
 	n := 0
@@ -180,7 +182,7 @@ func contracted(rest string) bool {
 
 // step hashes one byte, and looks for a prefix that ends there.
 func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) uint32 {
-	h = hashByte(h, c)
+	h = terms.Next(h, c)
 	*n++
 	if *n == stemBytes {
 		w.Stem = h
@@ -236,13 +238,13 @@ func (v *Vocabulary) opening(h uint32, word string) uint64 {
 		return 0
 	}
 	var found uint64
-	p := hashStart
+	p := terms.Start
 	for i := 0; i < len(word) && i < maxPrefix; i++ {
 		c := word[i]
 		if c >= 'A' && c <= 'Z' {
 			c += 'a' - 'A'
 		}
-		p = hashByte(p, c)
+		p = terms.Next(p, c)
 		if i >= 2 {
 			c, _ := v.exact.get(joinHash(h, p^prefixSalt))
 			found |= c

@@ -18,6 +18,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/similar"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Options set up an Index.
@@ -138,7 +140,7 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 const aimless = 0.7 // what is left of the likeness to an exemplar that names an address where the sentence names none
 
 // address is the hash of every address.
-var address = hash("\x00address")
+var address = terms.Hash("\x00address")
 
 func aims(words []token) bool {
 	return slices.ContainsFunc(words, func(t token) bool { return t.hash == address })
@@ -237,31 +239,19 @@ func parts(r rune) bool {
 	return r == '“' || r == '”' || unicode.IsSpace(r)
 }
 
-// between are the ASCII characters that stand between words; edge are those that
-// are left out at the ends of one.
-var (
-	between = bytesOf("\t\n\v\f\r ,;:!?()[]{}\"")
-	edge    = bytesOf(".'`*_<>-")
-)
-
-func bytesOf(s string) (set [256]bool) {
-	for i := range len(s) {
-		set[s[i]] = true
+// between are the ASCII characters that stand between words.
+var between = func() (set [128]bool) {
+	for _, c := range "\t\n\v\f\r ,;:!?()[]{}\"" {
+		set[c] = true
 	}
 	return set
-}
+}()
 
 // tokens appends the words of a sentence. Addresses are alike, whosever they
 // are.
 func tokens(dst []token, s string) []token {
 	for w := range strings.FieldsFuncSeq(s, parts) {
-		for w != "" && edge[w[0]] {
-			w = w[1:]
-		}
-		for w != "" && edge[w[len(w)-1]] {
-			w = w[:len(w)-1]
-		}
-		w = strings.ToLower(w)
+		w = strings.ToLower(strings.Trim(w, ".'`*_<>-"))
 		t := token{weight: 1}
 		switch {
 		case w == "":
@@ -273,7 +263,7 @@ func tokens(dst []token, s string) []token {
 		default:
 			w, t.telling = stem(w), true
 		}
-		t.hash = hash(w)
+		t.hash = terms.Hash(w)
 		dst = append(dst, t)
 	}
 	return dst
@@ -321,17 +311,9 @@ func host(w string) bool {
 
 var domains = strings.Fields("com org net io co ai app dev xyz site online cloud ru cn de uk example info biz me tech sh test")
 
-var light = setOf(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
+var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
 	some when where which who what how there here about just also now please`)
-
-func setOf(words string) map[string]bool {
-	set := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
-		set[w] = true
-	}
-	return set
-}
 
 // stem takes the commonest endings off.
 func stem(w string) string {
@@ -341,12 +323,4 @@ func stem(w string) string {
 		}
 	}
 	return w
-}
-
-func hash(w string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(w) {
-		h = (h ^ uint64(w[i])) * 1099511628211
-	}
-	return h
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/similar"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // The work is linear in the text: every word is looked at once in its sentence
@@ -155,7 +156,7 @@ func TestTokensByDefinition(t *testing.T) {
 			default:
 				w, tok.telling = stem(w), true
 			}
-			tok.hash = hash(w)
+			tok.hash = terms.Hash(w)
 			out = append(out, tok)
 		}
 		return out

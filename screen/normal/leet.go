@@ -3,6 +3,8 @@ package normal
 import (
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // leetLetters is what a digit or sign may stand for in a word, the likeliest first.
@@ -145,7 +147,7 @@ const (
 func guess(s string, word []glyph) (n int, ok bool) {
 	tries := maxGuesses
 	for n = len(word); n > 0; n-- {
-		if spellOut(word[:n], hashStart, &tries) {
+		if spellOut(word[:n], terms.Start, &tries) {
 			return n, true
 		}
 		if strings.IndexByte("!|+(<#", s[word[n-1].from]) < 0 || word[n-1].to-word[n-1].from > 1 {
@@ -163,7 +165,7 @@ func spellOut(word []glyph, h uint32, tries *int) bool {
 	}
 	g := &word[0]
 	for k := 0; k < len(g.may) && *tries > 0; k++ {
-		if spellOut(word[1:], hashByte(h, lower(g.may[k])), tries) {
+		if spellOut(word[1:], terms.Next(h, lower(g.may[k])), tries) {
 			g.may = g.may[k : k+1]
 			return true
 		}

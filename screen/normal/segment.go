@@ -3,6 +3,8 @@ package normal
 import (
 	"slices"
 	"strings"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -120,9 +122,9 @@ func segment(b *builder, from int) bool {
 		if c := best[i] + 8; prev[i+1] == 0 || c < best[i+1] {
 			best[i+1], prev[i+1] = c, 1
 		}
-		h := hashStart
+		h := terms.Start
 		for n := 1; n <= maxWord && i+n <= len(w); n++ {
-			h = hashByte(h, lower(w[i+n-1]))
+			h = terms.Next(h, lower(w[i+n-1]))
 			if n < 2 || n == 2 && !two.has(h) || n > 2 && !vocab.has(h) {
 				continue
 			}

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"strings"
 	"sync"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // common are words by which a decoding is recognised as language: the most
@@ -63,15 +65,11 @@ var english = sync.OnceValue(func() vocabulary { return newVocabulary(common) })
 // wide returns the larger vocabulary: for what is known to be words.
 var wide = sync.OnceValue(func() vocabulary { return newVocabulary(common + " " + shared) })
 
-const hashStart = uint32(2166136261)
-
-func hashByte(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
-
 // hash is that of a word in lower case.
 func hash(w string) uint32 {
-	h := hashStart
+	h := terms.Start
 	for i := range len(w) {
-		h = hashByte(h, lower(w[i]))
+		h = terms.Next(h, lower(w[i]))
 	}
 	return h
 }
