@@ -3,8 +3,12 @@ package screen
 import (
 	"math/bits"
 
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // The kinds of feature; each seeds its hashes.
@@ -70,4 +74,118 @@ func features(dst []classify.Feature, words []directive.Word, at int32) []classi
 		before2, before = before, w
 	}
 	return dst
+}
+
+// The kinds of feature by which a text is judged whole, behind those by which
+// its windows are.
+const (
+	kindGram = iota + 32
+	kindWholeWord
+	kindWholePair
+)
+
+// partBytes is how much of a text is judged together. A longer text is judged
+// in parts: the whole of a page would drown the one paragraph that matters.
+const partBytes = 2 << 10
+
+const wholeBits = 20 // how much of a hash tells features of a part apart
+
+// once remembers which features a part of a text has: how often it has them
+// says how long it is, and little else.
+type once struct {
+	seen [1 << wholeBits / 64]uint64
+	list []classify.Feature
+}
+
+// add appends a feature unless the part has it.
+func (o *once) add(h uint32) {
+	i := h >> (32 - wholeBits)
+	if bit := uint64(1) << (i & 63); o.seen[i>>6]&bit == 0 {
+		o.seen[i>>6] |= bit
+		o.list = append(o.list, classify.Feature{Hash: h})
+	}
+}
+
+// clear forgets everything, in the time that it took to learn it.
+func (o *once) clear() {
+	for _, f := range o.list {
+		o.seen[f.Hash>>(32-wholeBits+6)] = 0
+	}
+	o.list = o.list[:0]
+}
+
+// whole fills o with what one part of a text has: its words and pairs of words,
+// and its runs of three to five characters, which know a word in another form
+// and a language by its spelling. part is the text, and words are its words.
+func (o *once) whole(part string, words []directive.Word) {
+	o.clear()
+	for i := range words {
+		o.add(hash(kindWholeWord, words[i].Hash, 0))
+		if i > 0 {
+			o.add(hash(kindWholePair, words[i-1].Hash, words[i].Hash))
+		}
+	}
+	var last [5]uint32 // the hash of what began 1 to 5 characters ago
+	run := 0           // characters so far
+	space, sign := true, true
+	for i := 0; i < len(part); {
+		c, n := rune(part[i]), 1
+		if c >= utf8.RuneSelf {
+			c, n = utf8.DecodeRuneInString(part[i:])
+		}
+		if sign { // what an identifier spells says nothing
+			if id := normal.Identifier(part[i:]); id > 0 {
+				c, n = '0', id
+			}
+		}
+		i += n
+		sign = c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a'
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case c >= '0' && c <= '9':
+			c = '0'
+		case c <= ' ' || n > 1 && unicode.IsSpace(c):
+			if space {
+				continue
+			}
+			c = ' '
+		}
+		space = c == ' '
+		last[4], last[3], last[2], last[1], last[0] = last[3], last[2], last[1], last[0], kindGram
+		for k := range min(run+1, len(last)) {
+			last[k] = (last[k] ^ uint32(c)) * 0x9e3779b1
+			last[k] ^= last[k] >> 15
+		}
+		run++
+		for k := minGram; k <= min(run, len(last)); k++ {
+			o.add(last[k-1] * 0x85ebca6b)
+		}
+	}
+}
+
+const minGram = 3 // the fewest characters that are a run
+
+// parts calls f with every part of a text that has words, its words, and their
+// places.
+func parts(text string, words []directive.Word, f func(part string, words []directive.Word, first int)) {
+	first := 0
+	for from := 0; from < len(text); {
+		to := from + partBytes
+		if to >= len(text) {
+			to = len(text)
+		} else {
+			for !utf8.RuneStart(text[to]) {
+				to--
+			}
+		}
+		end := first
+		for end < len(words) && int(words[end].Start) < to {
+			end++
+		}
+		if first < end {
+			f(text[from:to], words[first:end], first)
+		}
+		from, first = to, end
+	}
 }

@@ -14,6 +14,11 @@ import (
 	"regexp"
 	"slices"
 
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
@@ -79,3 +84,149 @@ func Patterns(text string) []Hit {
 	})
 	return slices.Compact(out)
 }
+
+// The ADR's thresholds, and those of the numbers about which it is silent.
+const (
+	maxEntropy       = 4.5 // bits a character
+	minEntropyLength = 32  // characters; a shorter text has less than that whatever it says
+	maxAgents        = 2   // others that a memory may mention
+	orderPercent     = 60  // of the sentences
+	minSentences     = 3   // fewer say nothing about a share
+)
+
+// Heuristics says in which ways a text is suspicious as a whole. Own are the
+// names of the agent that writes, which may mention itself.
+func Heuristics(text string, own []string) []Hit {
+	var out []Hit
+	add := func(rule string) { out = append(out, Hit{Prefix + rule, "medium", 0, len(text)}) }
+	if entropy(text) > maxEntropy {
+		add("entropy")
+	}
+	if len(mentions(text, own)) > maxAgents {
+		add("agents")
+	}
+	if all, orders := sentences(text); all >= minSentences && orders*100 > all*orderPercent {
+		add("imperative")
+	}
+	return out
+}
+
+// entropy is a text's, in bits a character. Scripts with many letters have more
+// than any threshold by nature: of those it is 0.
+func entropy(text string) float64 {
+	n, other := 0, 0
+	counts := map[rune]int{}
+	for _, r := range text {
+		n++
+		counts[r]++
+		if unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) {
+			other++
+		}
+	}
+	if n < minEntropyLength || other*2 > n {
+		return 0
+	}
+	h := 0.0
+	for _, c := range counts {
+		p := float64(c) / float64(n)
+		h -= p * math.Log2(p)
+	}
+	return h
+}
+
+// mentions are the agents and roles that a text speaks of: "@qa", "agent qa",
+// "the qa agent". An address, a package's scope and the author are none. More than
+// are of interest are not looked for.
+func mentions(text string, own []string) []string {
+	var out []string
+	note := func(name string) {
+		name = strings.ToLower(name)
+		if name != "" && !slices.Contains(out, name) && !slices.ContainsFunc(own, func(o string) bool { return strings.EqualFold(o, name) }) {
+			out = append(out, name)
+		}
+	}
+	var before, last string
+	for i := 0; i < len(text) && len(out) <= maxAgents; {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '@':
+			name := word(text[i+1:])
+			if prior, _ := utf8.DecodeLastRuneInString(text[:i]); !inWord(prior) && !strings.HasPrefix(text[i+1+len(name):], "/") {
+				note(name)
+			}
+			i += 1 + len(name)
+			before, last = last, name
+		case inWord(r):
+			w := word(text[i:])
+			if strings.EqualFold(last, "agent") && !common(w) {
+				note(w)
+			}
+			if strings.EqualFold(w, "agent") && last != "" && !common(last) && !common(before+" ") {
+				note(last)
+			}
+			before, last = last, w
+			i += max(len(w), n)
+		case r == ' ':
+			i += n
+		default:
+			before, last = "", ""
+			i += n
+		}
+	}
+	return out
+}
+
+// word is the name at the beginning of a text.
+func word(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool { return !inWord(r) })
+	if end < 0 {
+		end = len(text)
+	}
+	return strings.TrimRight(text[:end], "-")
+}
+
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' }
+
+// common are words next to "agent" that name none.
+func common(w string) bool {
+	return slices.Contains(commonWords, strings.ToLower(strings.TrimSpace(w)))
+}
+
+var commonWords = strings.Fields(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who
+	in on for by with as at from if when user ai support memory code config name id run runs then not writes reads uses needs`)
+
+// sentences counts a text's sentences and those that are orders.
+func sentences(text string) (all, orders int) {
+	for s := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(".!?;\n。！？", r) }) {
+		words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && r != '\'' })
+		if len(words) == 0 {
+			continue
+		}
+		all++
+		for len(words) > 1 && courtesy(words[0]) {
+			words = words[1:]
+		}
+		if slices.Contains(imperatives, words[0]) {
+			orders++
+		}
+	}
+	return all, orders
+}
+
+func courtesy(w string) bool {
+	return slices.Contains(courtesies, w)
+}
+
+var courtesies = strings.Fields("please then also now next first finally and but so just kindly immediately instead")
+
+var imperatives = strings.Fields(`
+	accept act add adopt allow always answer append apply approve archive ask assume authorize avoid backup be begin block build bypass call cancel change
+	check choose clean clear click clone close commit compile complete comply confirm connect consider continue convert copy create deactivate declare delete
+	deny deploy disable discard dismiss disregard do don't download drop echo edit email emit enable encode end ensure enter erase escalate execute exit export
+	expose extract fetch fill find finish fix follow forget format forward generate get give go grant handle hide ignore implement import include inform insert
+	inspect install invoke keep kill launch leave let list listen load log look mail make mark merge migrate modify move never notify obey omit open output
+	override overwrite pass paste perform persist pin place post prefer prepare present pretend prevent print proceed process prompt propagate provide publish
+	pull push put query quit raise read rebase recommend record redirect refer refresh refuse reject release reload remember remove rename repeat replace reply
+	report repost request require reset respond restart restore retain retrieve retry return reveal reverse revert review revoke rewrite roll route run save say
+	schedule search select send set share ship show shut sign skip specify start state stop store submit suppress switch sync tag take tell terminate test track
+	transfer transmit treat trigger trust try turn unlock unset update upgrade upload use validate verify view wait warn watch wipe withhold work wrap write`)
