@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/screen/classify"
 	"github.com/memproxy/memproxy/screen/directive"
 	"github.com/memproxy/memproxy/screen/normal"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // The kinds of feature; each seeds its hashes.
@@ -171,14 +172,7 @@ const minGram = 3 // the fewest characters that are a run
 func parts(text string, words []directive.Word, f func(part string, words []directive.Word, first int)) {
 	first := 0
 	for from := 0; from < len(text); {
-		to := from + partBytes
-		if to >= len(text) {
-			to = len(text)
-		} else {
-			for !utf8.RuneStart(text[to]) {
-				to--
-			}
-		}
+		to := from + len(terms.Head(text[from:], partBytes))
 		end := first
 		for end < len(words) && int(words[end].Start) < to {
 			end++

@@ -141,10 +141,5 @@ func shown(out []memproxy.Finding, text string) {
 }
 
 func isCode(rule string) bool {
-	for _, p := range codeFamilies {
-		if strings.HasPrefix(rule, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(codeFamilies, func(family string) bool { return strings.HasPrefix(rule, family) })
 }

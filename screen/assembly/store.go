@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/cache"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Key says whose writes belong together. Session is the run or session that
@@ -201,10 +202,7 @@ func (s *Store) pieces(id string, texts []string, now time.Time) []*piece {
 			out = append(out, s.newPiece(id, i, 0, t, now))
 			continue
 		}
-		head, tail := maxText/2, len(t)-maxText/2
-		for head > 0 && !utf8.RuneStart(t[head]) {
-			head--
-		}
+		head, tail := len(terms.Head(t, maxText/2)), len(t)-maxText/2
 		for tail < len(t) && !utf8.RuneStart(t[tail]) {
 			tail++
 		}

@@ -109,10 +109,8 @@ func (p *profile) check() error {
 	if len(p.Centroid) != 0 && len(p.Centroid) != dims {
 		return errors.New("a centroid of another size")
 	}
-	for _, f := range p.Centroid {
-		if f < 0 || math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
-			return errors.New("a centroid out of range")
-		}
+	if slices.ContainsFunc(p.Centroid, func(f float32) bool { return !(f >= 0 && f <= math.MaxFloat32) }) {
+		return errors.New("a centroid out of range")
 	}
 	for _, g := range []gauge{p.Likeness, p.Share, p.Hourly} {
 		if g.Weight < 0 || g.Variance < 0 || g.Mean < 0 || g.Weight > 1e6 || g.Mean > 1e12 || g.Variance > 1e24 {

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // Rule is one expression, or several that stand near each other.
@@ -98,7 +99,7 @@ func (l *Lexicon) index() {
 	for _, r := range l.Rules {
 		for _, p := range r.parts {
 			for _, whole := range p.anchor.literals {
-				text := begin(whole, maxScanned)
+				text := terms.Head(whole, maxScanned)
 				id, ok := ids[text]
 				if !ok {
 					id = len(texts)

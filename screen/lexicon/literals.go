@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -56,7 +58,7 @@ func newAnchor(literals []string, before, after int) *anchor {
 	}
 	for _, s := range slices.Sorted(slices.Values(trimmed)) {
 		if len(short) == 0 || !strings.HasPrefix(s, short[len(short)-1]) {
-			short = append(short, begin(s, maxLiteral))
+			short = append(short, terms.Head(s, maxLiteral))
 		}
 	}
 	return &anchor{short, before + spaces, after}
@@ -207,17 +209,6 @@ func product(a, b []string) []string {
 		}
 	}
 	return out
-}
-
-// begin is the beginning of s, of at most n bytes.
-func begin(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // rarer returns the anchor whose most frequent literal is rarer in prose.

@@ -326,22 +326,14 @@ func morse(found []View, v *View) []View {
 
 // beep is the dot (0) or dash (1) that s begins with; length 0 means none.
 func beep(s string) (bit, n int) {
-	if s == "" {
+	if s == "" || isAlnum(s[0]) || s[0] == ' ' {
 		return 0, 0
 	}
-	switch s[0] {
-	case '.':
-		return 0, 1
-	case '-', '_':
-		return 1, 1
-	}
-	if c := s[0]; c != 0xc2 && c != 0xe2 && c != 0xe3 { // with which the others begin
-		return 0, 0
-	}
-	switch ch, n := utf8.DecodeRuneInString(s); ch {
-	case '·', '•', '∙', '⋅', '・', '●':
+	c, n := utf8.DecodeRuneInString(s)
+	switch {
+	case strings.ContainsRune(".·•∙⋅・●", c):
 		return 0, n
-	case '−', '–', '—', '▬', '━':
+	case strings.ContainsRune("-_−–—▬━", c):
 		return 1, n
 	}
 	return 0, 0

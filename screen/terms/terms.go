@@ -4,7 +4,10 @@
 // hashes.
 package terms
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Set has the words of a list, which spaces part.
 func Set(list string) map[string]bool {
@@ -29,3 +32,14 @@ const Start = uint32(2166136261)
 
 // Next is the 32-bit hash h with one byte more.
 func Next(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
+
+// Head is the beginning of s, of at most so many bytes, with no character cut.
+func Head(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}

@@ -14,12 +14,12 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"sync"
 
 	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen/endpoint"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // ErrOpen is returned without a call while the endpoint is left alone.
@@ -91,7 +91,7 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 		n := min(len(order), batchSize)
 		batch := make([]string, n)
 		for i, key := range order[:n] {
-			batch[i] = clip(texts[missing[key][0]], maxText)
+			batch[i] = terms.Head(texts[missing[key][0]], maxText)
 		}
 		vectors, err := c.call(ctx, batch)
 		if err != nil {
@@ -108,17 +108,6 @@ func (c *Client) Embed(ctx context.Context, texts []string) ([][]float32, error)
 	return out, nil
 }
 
-// clip cuts a text before a character that would go over the limit.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
-
 // call asks for one batch. The breaker counts what the endpoint did wrong,
 // not a caller that gave up.
 func (c *Client) call(ctx context.Context, texts []string) ([][]float32, error) {
@@ -126,11 +115,7 @@ func (c *Client) call(ctx context.Context, texts []string) ([][]float32, error) 
 		return nil, ErrOpen
 	}
 	vectors, err := c.post(ctx, texts)
-	if err != nil && ctx.Err() != nil {
-		c.breaker.forget()
-		return nil, err
-	}
-	c.breaker.note(err == nil, c.opts.Now())
+	c.breaker.note(err, err != nil && ctx.Err() != nil, c.opts.Now())
 	return vectors, err
 }
 
@@ -191,8 +176,7 @@ const (
 type breaker struct {
 	mu       sync.Mutex
 	failures int
-	until    time.Time
-	probing  bool
+	until    time.Time // no call is made before
 }
 
 func (b *breaker) allow(now time.Time) bool {
@@ -201,29 +185,31 @@ func (b *breaker) allow(now time.Time) bool {
 	if b.failures < maxFailures {
 		return true
 	}
-	if now.Before(b.until) || b.probing {
+	if now.Before(b.until) {
 		return false
 	}
-	b.probing = true
+	b.until = never // while this call is under way
 	return true
 }
 
-func (b *breaker) note(ok bool, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.probing = false
-	if ok {
-		b.failures = 0
-		return
-	}
-	if b.failures++; b.failures >= maxFailures {
-		b.until = now.Add(cooldown)
-	}
-}
+// never is later than any call.
+var never = time.Unix(1<<40, 0)
 
-// forget records that a call ended without saying anything of the endpoint.
-func (b *breaker) forget() {
+// note takes in how a call ended: well, badly, or, with its caller gone, in a way
+// that says nothing of the endpoint.
+func (b *breaker) note(err error, gone bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.probing = false
+	switch {
+	case gone:
+		if b.until == never {
+			b.until = now
+		}
+	case err == nil:
+		b.failures = 0
+	default:
+		if b.failures++; b.failures >= maxFailures {
+			b.until = now.Add(cooldown)
+		}
+	}
 }

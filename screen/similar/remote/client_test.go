@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 )
 
 // answering is an endpoint that answers with the length of each text, last text first.
@@ -203,16 +202,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if len(vectors) != want {
 			t.Fatalf("%d vectors for %d", len(vectors), want)
-		}
-	})
-}
-
-func FuzzClip(f *testing.F) {
-	f.Add("üüü", 3)
-	f.Fuzz(func(t *testing.T, s string, n int) {
-		n &= 63
-		if c := clip(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
-			t.Fatalf("%q of %q", c, s)
 		}
 	})
 }
