@@ -121,7 +121,7 @@ func ReasonCodes() []ReasonCode {
 		IntegrityMismatch, IntegrityForged, IntegrityUnknown, IntegrityMetadata, IntegrityMissing, IntegrityChain, ReviewApproved,
 		SessionLocked, StateWithheld, StateSanitised,
 		TrustBelow, TrustAuthority, TrustCorrection, TrustClamped, TrustBackdated, TrustAttribution,
-		ScreenRisk, ScreenSecret, ScreenFinding, ScreenPattern, ScreenExtracted, ScreenWithheld, ScreenStored, ScreenConfigured,
+		ScreenRisk, ScreenSecret, ScreenFinding, ScreenPattern, ScreenExtracted, ScreenWithheld, ScreenStored, ScreenConfigured, ScreenRewritten,
 		FieldForbidden, FieldSize, FieldTrait, LayerNamespace, LayerInferred,
 		PolicyForbid, PolicyNoPermit, PolicyError, PolicyAdmin, PolicyBulk, PolicySteering,
 		BudgetHour, BudgetTotal, BudgetTenant, BudgetNamespace, HoldQueue, HoldReviewer,

@@ -1,0 +1,41 @@
+package memproxy_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Policies and queries of the log know every reason that a record may have.
+func TestReasonCodesAreAllOfThem(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, n := memproxy.ReasonCodes(), 0
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != "ReasonCode" {
+			return true
+		}
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; !slices.Contains(codes, memproxy.ReasonCode(value)) {
+			t.Errorf("%s is not listed", value)
+		}
+		return true
+	})
+	if n != len(codes) {
+		t.Errorf("%d constants, %d are listed", n, len(codes))
+	}
+}
