@@ -249,17 +249,25 @@ func shredHold(c *call, in Reason) (Settled, error) {
 }
 
 func resolveHold(c *call, in ResolveRequest) (Settled, error) {
+	approved := ""
 	s, err := settleHold(c, func(h *memproxy.HeldWrite) error {
 		if h.Principal == c.who.ID {
 			return memproxy.ErrOwnReview
 		}
-		return c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
+		err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
+		if err == nil && in.Outcome == memproxy.HoldApproved {
+			approved = h.ID
+		}
+		return err
 	})
-	if err != nil || in.Outcome != memproxy.HoldApproved {
+	if approved == "" {
 		return s, err
 	}
-	return c.sent(s.Hold.ID, s.Tallied)
+	return c.sent(approved, alone) // whether or not the hold could be read again
 }
+
+// alone is the tally of what one reviewer is enough for.
+var alone = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 
 // settleHold does what one reviewer is enough for, and answers with the hold as it is
 // then.
@@ -272,7 +280,7 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 		return Settled{}, err
 	}
 	h, err = c.hold()
-	return Settled{h, memproxy.Tallied{Settled: true, Have: 1, Need: 1}}, err
+	return Settled{h, alone}, err
 }
 
 // settling finds the hold and records what is about to be done.
