@@ -96,7 +96,7 @@ func crack(s string, now, n int) key {
 	}
 	best, found := least*n-1, key{}
 	for by := 0; by <= mirror; by++ {
-		to := alphabet(by)
+		to := &ciphers[by]
 		ahead, behind, last := 0, 0, byte(apart)
 		for i := range len(s) {
 			c := to[places[s[i]]]
@@ -117,23 +117,23 @@ func crack(s string, now, n int) key {
 	return found
 }
 
-// alphabet is what the places of the alphabet stand for under a cipher.
-func alphabet(by int) (to [27]byte) {
-	for c := range to {
-		to[c] = byte((c + 26 - by) % 26)
-		if by == mirror {
-			to[c] = byte(25 - c)
+// ciphers are what the places of the alphabet stand for under each cipher.
+var ciphers = func() (all [mirror + 1][27]byte) {
+	for by := range all {
+		for c := range apart {
+			all[by][c] = byte((c + 26 - by) % 26)
+			all[mirror][c] = byte(25 - c)
 		}
+		all[by][apart] = apart
 	}
-	to[apart] = apart
-	return to
-}
+	return all
+}()
 
 // deciphered reads v under a cipher. Case is kept.
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
-		to := alphabet(k.by)
+		to := &ciphers[k.by]
 		b := newBuilder(len(v.Text))
 		for i := range len(v.Text) {
 			c := v.Text[i]

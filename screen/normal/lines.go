@@ -217,17 +217,18 @@ func apiece(found []View, v *View) []View {
 	s := v.Text
 	n := 0
 	var out []byte
+	var buf [maxApiece]byte
 	for w := range strings.FieldsSeq(s) {
 		w = strings.TrimRight(w, "=")
 		if len(w) < 2 || len(w) > maxApiece {
 			return found
 		}
-		text, err := base64.RawStdEncoding.DecodeString(w)
+		k, err := base64.RawStdEncoding.Decode(buf[:], []byte(w))
 		if err != nil {
 			return found
 		}
 		n++
-		out = append(append(out, text...), ' ')
+		out = append(append(out, buf[:k]...), ' ')
 	}
 	if n < minGroups || !printable(out) {
 		return found
@@ -271,7 +272,12 @@ func regroup(found []View, v *View, from, to int) []View {
 
 // ungrouped is s without what parts groups.
 func ungrouped(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return c <= ' ' || strings.ContainsRune("=:,.", c) }), "")
+	return strings.Map(func(c rune) rune {
+		if c <= ' ' || c == '=' || c == ':' || c == ',' || c == '.' {
+			return -1
+		}
+		return c
+	}, s)
 }
 
 // decodeGroup returns the text that groups encode together, or nil.

@@ -113,8 +113,9 @@ func glued(s string) bool {
 }
 
 func (b *builder) copy(s string, i, j int) {
+	b.text = append(b.text, s[i:j]...)
 	for ; i < j; i++ {
-		b.byte(s[i], int32(i))
+		b.at = append(b.at, int32(i))
 	}
 }
 

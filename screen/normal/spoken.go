@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 const (
@@ -118,11 +120,11 @@ func eachWord(s string, f func(i, j int, h uint32)) {
 			i++
 			continue
 		}
-		j := i
-		for j < len(s) && isLetter(s[j]) {
-			j++
+		h, j := terms.Start, i
+		for ; j < len(s) && isLetter(s[j]); j++ {
+			h = terms.Next(h, lower(s[j]))
 		}
-		f(i, j, hash(s[i:j]))
+		f(i, j, h)
 		i = j
 	}
 }
@@ -316,11 +318,12 @@ func phonetic(found []View, v *View) []View {
 
 func backward(v *View) View {
 	s := v.Text
-	var words []span
+	words := make([]span, 0, len(s)/5)
 	fields(s, func(i, j int, _ bool) { words = append(words, span{i, j}) })
 	b := newBuilder(len(s))
-	for k, w := range slices.Backward(words) {
-		if k < len(words)-1 {
+	slices.Reverse(words)
+	for k, w := range words {
+		if k > 0 {
 			b.byte(' ', int32(w.end-1))
 		}
 		if strings.IndexByte(".,;!?", s[w.end-1]) >= 0 {
