@@ -57,8 +57,7 @@ func stuttered(found []View, v *View) []View {
 	if same < minAlphabet {
 		return found
 	}
-	b := newBuilder(len(s))
-	some := false
+	var b *builder
 	for i := 0; i < len(s); {
 		end, times, runs := i, run(s[i:]), 0
 		for times > 1 && end < len(s) {
@@ -71,13 +70,16 @@ func stuttered(found []View, v *View) []View {
 		}
 		if runs < minAlphabet {
 			times, end = 1, max(end, i+1)
+		} else if b == nil {
+			b = newBuilder(len(s))
+			b.copy(s, 0, i)
 		}
-		some = some || times > 1
-		for ; i < end; i += times {
+		for ; b != nil && i < end; i += times {
 			b.byte(s[i], int32(i))
 		}
+		i = end
 	}
-	if !some {
+	if b == nil {
 		return found
 	}
 	return append(found, mapped(Joined, b, v))
