@@ -264,6 +264,20 @@ func (v *Value) Get(name string) *Value {
 	return nil
 }
 
+// Each calls f for each element of an array, whose pointer is given, with the
+// element's own, until f returns an error. Nil and other kinds have none.
+func (v *Value) Each(pointer string, f func(*Value, string) error) error {
+	if v == nil {
+		return nil
+	}
+	for i, e := range v.Elems {
+		if err := f(e, Index(pointer, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Text returns the decoded text of a string, or "".
 func (v *Value) Text() string {
 	if v == nil || v.Kind != String {

@@ -274,10 +274,10 @@ func found(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
 	case v == nil || v.Kind == jsondoc.Null:
 		return nil
 	case v.Kind == jsondoc.Array:
-		return f.list(v, "/func_return")
+		return v.Each("/func_return", f.element)
 	case v.Kind == jsondoc.Object:
 		if list := v.Get("results"); list != nil && list.Kind == jsondoc.Array {
-			return f.list(list, "/func_return/results")
+			return list.Each("/func_return/results", f.element)
 		}
 	}
 	return errShape

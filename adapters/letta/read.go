@@ -51,7 +51,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case root.Kind == jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 	case root.Kind == jsondoc.Array:
-		if err := f.list(root, ""); err != nil || r.id != "letta.create_passage" {
+		if err := root.Each("", f.element); err != nil || r.id != "letta.create_passage" {
 			return rd, err
 		}
 		f.archives(root)
@@ -65,7 +65,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	default:
 		for _, key := range listKeys {
 			if v := root.Get(key); v != nil && v.Kind == jsondoc.Array && root.Get("id") == nil {
-				return rd, f.list(v, "/"+key)
+				return rd, v.Each("/"+key, f.element)
 			}
 		}
 		return rd, f.element(root, "")
@@ -86,15 +86,6 @@ type finding struct {
 	// image, if set, is what an object of a kind is besides a memory's text.
 	image func(kind string, v *jsondoc.Value) []byte
 	row   *row
-}
-
-func (f *finding) list(v *jsondoc.Value, ptr string) error {
-	for i, e := range v.Elems {
-		if err := f.element(e, jsondoc.Index(ptr, i)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // element reads one memory of an answer.

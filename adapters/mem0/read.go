@@ -37,7 +37,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	case jsondoc.Array:
 		rd.Settles = rt.Kind == memproxy.Learn
-		return rd, f.list(root, "")
+		return rd, root.Each("", f.element)
 	case jsondoc.Object:
 	default:
 		return nil, errShape
@@ -55,7 +55,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			continue
 		}
 		found = true
-		if err := f.list(v, "/"+key); err != nil {
+		if err := v.Each("/"+key, f.element); err != nil {
 			return nil, err
 		}
 	}
@@ -103,15 +103,6 @@ type finding struct {
 	rd  *memproxy.Reading
 	doc *jsondoc.Doc
 	rt  memproxy.Route
-}
-
-func (f *finding) list(v *jsondoc.Value, ptr string) error {
-	for i, e := range v.Elems {
-		if err := f.element(e, jsondoc.Index(ptr, i)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // element reads one memory, history entry, event or entity.

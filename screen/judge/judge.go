@@ -5,11 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
-
+	"io"
 	"sync"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cache"
@@ -65,8 +66,10 @@ type Options struct {
 	Timeout   time.Duration    // of one call, with its answer; default 5 s
 	PerMinute int              // calls; default 60
 	Now       func() time.Time // default time.Now
+	Random    io.Reader        // default crypto/rand; read from one call at a time
 }
 
+// The defaults of Options, and the bounds of a Judge.
 const (
 	defaultTimeout   = 5 * time.Second
 	defaultPerMinute = 60
@@ -105,6 +108,9 @@ func New(o Options) (*Judge, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
 	}
 	return &Judge{opts: o, api: api, cache: cache.New[[sha256.Size]byte, Opinion](kept), purse: purse{perMinute: cmp.Or(o.PerMinute, defaultPerMinute)}}, nil
 }
@@ -145,7 +151,10 @@ func (j *Judge) Ask(ctx context.Context, asker, text string, score memproxy.PerM
 }
 
 func (j *Judge) call(ctx context.Context, text string) (Opinion, error) {
-	nonce, canary := rand.Text()[:16], rand.Text()[:16]
+	nonce, canary, err := j.draw()
+	if err != nil {
+		return Opinion{}, err
+	}
 	reply, err := j.post(ctx, prompt(canary), question(nonce, text))
 	if err != nil {
 		return Opinion{}, err
@@ -155,6 +164,17 @@ func (j *Judge) call(ctx context.Context, text string) (Opinion, error) {
 		return Opinion{Word: Suspicious, Irregular: true}, nil
 	}
 	return Opinion{Word: word}, nil
+}
+
+// draw returns a fresh marker and a fresh canary.
+func (j *Judge) draw() (nonce, canary string, err error) {
+	j.purse.mu.Lock() // an injected source need not be safe for concurrent use
+	defer j.purse.mu.Unlock()
+	var b [16]byte
+	if _, err := io.ReadFull(j.opts.Random, b[:]); err != nil {
+		return "", "", errors.New("judge: no randomness")
+	}
+	return hex.EncodeToString(b[:8]), hex.EncodeToString(b[8:]), nil
 }
 
 // purse holds the budget: calls of one minute of the clock, and calls at once.

@@ -23,7 +23,7 @@ type asked struct {
 	system, user, nonce, canary, content string
 }
 
-var canaryIn = regexp.MustCompile(`"check" \(([0-9A-Z]+)\)`)
+var canaryIn = regexp.MustCompile(`"check" \(([0-9a-f]+)\)`)
 
 // model is a fake endpoint whose answer is worked out by reply.
 func model(t *testing.T, calls *atomic.Int64, reply func(asked) string) http.HandlerFunc {
@@ -192,6 +192,11 @@ func TestNoOpinion(t *testing.T) {
 	moved := newJudge(t, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Options{})
 	if _, err := moved.Ask(t.Context(), "acme/agent:dev", "text", 500); err == nil {
 		t.Error("a redirect was followed")
+	}
+	var calls atomic.Int64
+	dry := newJudge(t, model(t, &calls, obey("SAFE")), Options{Random: strings.NewReader("short")})
+	if _, err := dry.Ask(t.Context(), "acme/agent:dev", "text", 500); err == nil || calls.Load() != 0 {
+		t.Errorf("without randomness: %v", err)
 	}
 }
 

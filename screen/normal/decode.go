@@ -100,7 +100,7 @@ func stretches(s string) (text []byte, all bool) {
 		return nil, true
 	}
 	add := func(b []byte) {
-		b, whole := inflate(b)
+		b, whole := inflate(b, maxLayers)
 		text, all = append(text, textIn(b)...), all && whole
 	}
 	for skip := range 4 {
@@ -116,10 +116,13 @@ func stretches(s string) (text []byte, all bool) {
 // three times as long.
 const maxPacked = 4
 
-// inflate unpacks what gzip or zlib packed, as far as it is whole. All is false, and
-// nothing is unpacked, where that is a text too long for its code. Other bytes are
-// returned as they are.
-func inflate(b []byte) (out []byte, all bool) {
+// maxLayers is how many times a text is unpacked that was packed again.
+const maxLayers = 4
+
+// inflate unpacks what gzip or zlib packed, as far as it is whole, so many times at
+// most. All is false, and nothing is unpacked, where that is a text too long for its
+// code, or packed more often. Other bytes are returned as they are.
+func inflate(b []byte, layers int) (out []byte, all bool) {
 	var r io.Reader
 	var err error
 	switch {
@@ -135,6 +138,9 @@ func inflate(b []byte) (out []byte, all bool) {
 	if err != nil {
 		return b, true
 	}
+	if layers == 0 {
+		return nil, false
+	}
 	most := maxPacked*len(b) + 1<<8
 	switch out, err = io.ReadAll(io.LimitReader(r, int64(most))); {
 	case len(out) == most:
@@ -142,7 +148,7 @@ func inflate(b []byte) (out []byte, all bool) {
 	case err != nil && len(out) == 0:
 		return b, true
 	}
-	return out, true
+	return inflate(out, layers-1)
 }
 
 // textIn returns the text among bytes: each part of it that is long enough, or all of

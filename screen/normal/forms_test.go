@@ -76,6 +76,7 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 		"gzip in hex":            hex.EncodeToString(gz),
 		"zlib in base64":         b64(packed(t, payload, func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) })),
 		"gzip that is cut short": b64(packed(t, payload+strings.Repeat(" and more of it", 9), gzipped)[:64]),
+		"gzip in gzip in base64": b64(packed(t, string(gz), gzipped)),
 		"braille":                strings.Map(func(r rune) rune { return []rune(braille + "⠀")[strings.IndexRune("abcdefghijklmnopqrstuvwxyz ", r)] }, payload),
 	} {
 		if !readAs(text, payload[:24]) {
@@ -97,6 +98,13 @@ func TestFormsThatModelsReadAreRead(t *testing.T) {
 				}
 			}
 		}
+	}
+	layers := payload
+	for range 6 {
+		layers = string(packed(t, layers, gzipped))
+	}
+	if rd := Read(b64([]byte(layers))); !rd.Cut {
+		t.Error("what was packed six times is taken for read")
 	}
 	bomb := b64(packed(t, strings.Repeat("tea ", 1<<20), gzipped))
 	if rd := Read(bomb); !rd.Cut {

@@ -67,6 +67,9 @@ func TestHits(t *testing.T) {
 		if !seen[c] {
 			t.Errorf("no case for %s", c)
 		}
+		if c.Severity() == "" {
+			t.Errorf("%s has no severity", c)
+		}
 	}
 }
 
