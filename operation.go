@@ -326,6 +326,9 @@ type Memory struct {
 	Was []byte
 	// Stamp is the provenance found in the metadata, unverified, or nil.
 	Stamp *Stamp
+	// Memo is shared by all answers that show the memory in the same bytes; nil
+	// where the adapter does not recognise them.
+	Memo *Memo
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
 	// Inferred is set where the backend says that the memory is not a user's

@@ -48,3 +48,40 @@ func TestStampsOfWhatWasMadeTogether(t *testing.T) {
 		}
 	}
 }
+
+// What was found out about the bytes of a memory counts for the tenant and the key
+// that it was found out for, and for no other.
+func TestMemosAreOfOneTenantAndKey(t *testing.T) {
+	m := memproxy.Memory{ID: "m1", Text: "tea", TextAt: "/memory", Memo: new(memproxy.Memo), Stamp: &memproxy.Stamp{ID: "d1", Signature: "signed for acme"}}
+	row := func(tenant string) *memproxy.Ownership {
+		return &memproxy.Ownership{ID: "m1", Decision: "d1", SHA256: memproxy.TextSHA256("tea"), Scope: memproxy.Scope{Tenant: tenant}}
+	}
+	for range 2 {
+		for _, c := range []struct {
+			signer gate.Signer
+			tenant string
+			want   memproxy.ReasonCode
+		}{
+			{fakeSigner{}, "acme", ""},
+			{fakeSigner{}, "acme", ""},
+			{fakeSigner{}, "other", memproxy.IntegrityForged},
+			{noSigner{}, "acme", memproxy.IntegrityForged},
+		} {
+			e := gate.Examiner{Ledger: &fullLedger{}, Signer: c.signer, Backend: "mem", Tenant: c.tenant}
+			if got, _ := e.Examine(t.Context(), row(c.tenant), &m); got != c.want {
+				t.Errorf("%T for %s: %q, want %q", c.signer, c.tenant, got, c.want)
+			}
+		}
+	}
+	changed := row("acme")
+	changed.SHA256 = memproxy.TextSHA256("rum")
+	e := gate.Examiner{Ledger: &fullLedger{}, Signer: fakeSigner{}, Backend: "mem", Tenant: "acme"}
+	if got, _ := e.Examine(t.Context(), changed, &m); got != memproxy.IntegrityMismatch {
+		t.Errorf("a record that says otherwise: %q", got)
+	}
+}
+
+// noSigner has another key.
+type noSigner struct{ fakeSigner }
+
+func (noSigner) Verify(memproxy.Stamp) bool { return false }

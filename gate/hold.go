@@ -323,7 +323,7 @@ func recallStates(ctx context.Context, r *run) {
 	known := r.known
 	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
-		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, m.Stamp) != "" {
+		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, &m) != "" {
 			ret.reading.Memories = append(ret.reading.Memories, m)
 		}
 	}

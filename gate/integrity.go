@@ -62,25 +62,48 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 // known of it and against the metadata next to it. The empty code is nothing.
 // Row is what the ledger knows, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
+	said := e.proven(row, m)
 	if m.Stamp != nil {
-		tenant := e.Tenant
-		if row != nil {
-			tenant = row.Scope.Tenant
-		}
-		if !signedFor(e.Signer, tenant, *m.Stamp) {
+		switch {
+		case !said.signed:
 			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
-		}
-		if (row == nil || m.Stamp.ID != row.Decision) && e.anothers(ctx, row, m) {
+		case (row == nil || m.Stamp.ID != row.Decision) && e.anothers(ctx, row, m):
 			return memproxy.IntegrityForged, "the provenance is another memory's"
-		}
-		if metadata.Differs(m.Stamp, m.Metadata) {
+		case said.differs:
 			return memproxy.IntegrityMetadata, "the metadata is not what was written"
 		}
 	}
-	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != textHash(m.Text) {
+	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != said.text {
 		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
 	}
 	return "", ""
+}
+
+// proven is what the bytes of a memory prove, for one tenant and one signer.
+type proven struct {
+	signer  Signer
+	tenant  string
+	signed  bool   // its stamp
+	differs bool   // its metadata, from what the stamp was written with
+	text    string // SHA-256 of it
+}
+
+// proven finds out what a memory's bytes prove, for the tenant that owns it, or
+// else the one that asks.
+func (e *Examiner) proven(row *memproxy.Ownership, m *memproxy.Memory) proven {
+	tenant := e.Tenant
+	if row != nil {
+		tenant = row.Scope.Tenant
+	}
+	if p, ok := m.Memo.Load().(proven); ok && p.tenant == tenant && p.signer == e.Signer {
+		return p
+	}
+	p := proven{signer: e.Signer, tenant: tenant, text: textHash(m.Text)}
+	if m.Stamp != nil {
+		p.signed, p.differs = signedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
+	}
+	m.Memo.Store(p)
+	return p
 }
 
 // anothers reports whether a stamp that verifies was written for another
@@ -142,9 +165,10 @@ func nameMissing(ctx context.Context, ret *answer) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// signed reports whether a stamp is this installation's, for the caller's tenant.
-func (ret *answer) signed(stamp *memproxy.Stamp) bool {
-	return signedFor(ret.g.opt.Signer, ret.Principal.Tenant, *stamp)
+// signed reports whether a memory's stamp is this installation's, for the caller's
+// tenant.
+func (ret *answer) signed(m *memproxy.Memory) bool {
+	return m.Stamp != nil && examinerOf(ret.g, ret.Admission).proven(nil, m).signed
 }
 
 func signedFor(signer Signer, tenant string, s memproxy.Stamp) bool {

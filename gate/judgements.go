@@ -76,7 +76,7 @@ func confident(ret *answer, it *item) outcome {
 	switch {
 	case it.row != nil:
 		is = it.row.Confidence
-	case it.Stamp != nil && ret.signed(it.Stamp):
+	case it.Stamp != nil && ret.signed(it.Memory):
 		is = it.Stamp.Confidence
 	}
 	if is >= least {
@@ -174,7 +174,7 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 	if own {
 		p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Written
 	}
-	if s := it.Stamp; s != nil && (own || !known) && ret.signed(s) {
+	if s := it.Stamp; s != nil && (own || !known) && ret.signed(it.Memory) {
 		if !known {
 			p.Actor, p.Trust, p.Confidence, p.Source, p.Decision, p.Written = s.Actor, s.Trust, s.Confidence, s.Source, s.ID, s.Time
 		}

@@ -195,7 +195,8 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		memory int
 		beside bool
 	}
-	var places []place
+	places := make([]place, 0, len(memories))
+	op.Items = make([]memproxy.Item, 0, len(memories))
 	for i := range memories {
 		m := &memories[i]
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
@@ -357,18 +358,19 @@ func origins(ret *answer, bare bool) []string {
 	made := make([]string, len(ret.items))
 	for i := range ret.items {
 		it := &ret.items[i]
-		if made[i] = stamped(ret, it.Stamp); made[i] != "" || !bare || it.ID == "" {
+		if made[i] = stamped(ret, it.Memory); made[i] != "" || !bare || it.ID == "" {
 			continue
 		}
-		made[i] = cmp.Or(stamped(ret, ret.op.Current[it.ID].Stamp), it.rec.Owner.Decision)
+		now := ret.op.Current[it.ID]
+		made[i] = cmp.Or(stamped(ret, &now), it.rec.Owner.Decision)
 	}
 	return made
 }
 
-// stamped is the decision that a stamp names, if it is ours.
-func stamped(ret *answer, s *memproxy.Stamp) string {
-	if s == nil || !ret.signed(s) {
+// stamped is the decision that a memory's stamp names, if it is ours.
+func stamped(ret *answer, m *memproxy.Memory) string {
+	if !ret.signed(m) {
 		return ""
 	}
-	return s.ID
+	return m.Stamp.ID
 }

@@ -50,7 +50,7 @@ func FuzzPrune(f *testing.F) {
 	}
 	f.Fuzz(func(tt *testing.T, body []byte) {
 		for route, s := range t.answers {
-			if claimed(s, body) {
+			if claimed(s, body, nil) {
 				if !json.Valid(body) {
 					tt.Fatalf("%s: the scan takes %q for JSON", route, body)
 				}
@@ -114,7 +114,7 @@ func BenchmarkClaimed(b *testing.B) {
 	body := []byte("[" + string(bytes.Repeat([]byte(element), 50)) + "{}]")
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if !claimed(t.answers["y"], body) {
+		if !claimed(t.answers["y"], body, nil) {
 			b.Fatal("no")
 		}
 	}

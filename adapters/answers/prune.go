@@ -31,6 +31,19 @@ func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
 	return prune(t.answers[route], body)
 }
 
+// Claims reports whether everything in an element is claimed that a route's answer
+// lists in one of its members, or as a whole: "".
+func (t *Table) Claims(route, member string, element []byte) bool {
+	s := t.answers[route]
+	if s != nil && member != "" {
+		if s.object == nil || s.object.members[member] == nil {
+			return false
+		}
+		s = s.object.members[member].spec
+	}
+	return s != nil && s.list != nil && claimed(s.list, element, nil)
+}
+
 // PruneFailed does so with an answer that is not 2xx.
 func (t *Table) PruneFailed(body []byte) (memproxy.Pruned, error) {
 	return prune(t.failed, body)
@@ -43,7 +56,7 @@ func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 		return whole, nil
 	case s == nil:
 		return memproxy.Pruned{}, ErrShape
-	case s.raw, claimed(s, body):
+	case s.raw, claimed(s, body, nil):
 		return whole, nil
 	}
 	doc, err := jsondoc.Parse(body, maxDepth)

@@ -8,18 +8,26 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
+// Known recognises elements of an answer: see jsondoc.ParseKnown. Of those that it
+// recognises, Claims must have said that everything is claimed.
+type Known func(member string, rest []byte) int
+
 // claimed reports whether a body is JSON in which everything is claimed. It
 // takes no document apart, and says no where it is not sure: the slow way then
 // decides. What it says yes to, the slow way would leave as it is.
-func claimed(s *spec, body []byte) bool {
+func claimed(s *spec, body []byte, known Known) bool {
 	if !utf8.Valid(body) {
 		return false
 	}
-	c := scan{jsondoc.Scanner{Src: body}}
+	c := scan{Scanner: jsondoc.Scanner{Src: body}, known: known}
 	return c.value(s, 0) && c.Space() == 0 && c.At == len(body)
 }
 
-type scan struct{ jsondoc.Scanner }
+type scan struct {
+	jsondoc.Scanner
+	known  Known  // may be nil
+	member string // of the answer, that is being read
+}
 
 // value scans a value; a nil spec claims everything.
 func (c *scan) value(s *spec, depth int) bool {
@@ -66,7 +74,9 @@ func (c *scan) list(s *spec, depth int) bool {
 		return true
 	}
 	for {
-		if !c.value(s, depth+1) {
+		if n := c.recognised(depth); n > 0 {
+			c.At += n
+		} else if !c.value(s, depth+1) {
 			return false
 		}
 		switch c.Space() {
@@ -79,6 +89,15 @@ func (c *scan) list(s *spec, depth int) bool {
 			return false
 		}
 	}
+}
+
+// recognised is how many bytes of the answer are a known element of a list at a
+// depth.
+func (c *scan) recognised(depth int) int {
+	if c.known == nil || depth > jsondoc.MaxKnownDepth || c.Space() != '{' {
+		return 0
+	}
+	return c.known(c.member, c.Src[c.At:])
 }
 
 // object scans an object whose members o or dict claims; with neither,
@@ -98,6 +117,9 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 			return false
 		}
 		c.At++
+		if depth == 0 {
+			c.member = string(name)
+		}
 		s := dict
 		var only []string
 		if o != nil {

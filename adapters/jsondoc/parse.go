@@ -23,6 +23,8 @@ const (
 	Number Kind = '0'
 	Bool   Kind = 't'
 	Null   Kind = 'n'
+	// Known is an element that the caller of ParseKnown knew: not taken apart.
+	Known Kind = 'k'
 )
 
 // Value is one value of a document.
@@ -59,15 +61,27 @@ func Parse(src []byte, maxDepth int) (*Doc, error) {
 	return parse(src, maxDepth, false)
 }
 
+// ParseKnown reads an answer without taking apart the elements that known knows:
+// those of the array that is the answer, or of one that is a member of it. It is
+// given the member's name and the answer from where an element begins, and returns
+// how long that one is, or 0. What it knows must be complete objects that Parse took.
+func ParseKnown(src []byte, known func(member string, rest []byte) int) (*Doc, error) {
+	return parser{max: DefaultMaxDepth, known: known}.parse(src)
+}
+
 // parse reads a body; strict as ParseRequest does.
 func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
+	return parser{max: maxDepth, strict: strict}.parse(src)
+}
+
+func (p parser) parse(src []byte) (*Doc, error) {
 	if err := plainText(src); err != nil {
 		return nil, err
 	}
-	p := parser{Scanner: Scanner{Src: src}, max: maxDepth, strict: strict}
+	p.Src = src
 	root := p.value(0)
 	if root == nil || p.Space() != 0 {
-		return nil, refusal(src, maxDepth, strict)
+		return nil, refusal(src, p.max, p.strict)
 	}
 	return &Doc{Src: src, Root: root}, nil
 }
@@ -87,6 +101,8 @@ type parser struct {
 	Scanner
 	max    int
 	strict bool
+	known  func(member string, rest []byte) int // see ParseKnown; may be nil
+	member string                               // of the answer, that is being read
 	slab   []Value
 	names  map[string]string // one copy of each, however many objects have it
 	// members and elems of the objects and arrays that are not complete.
@@ -99,7 +115,11 @@ type parser struct {
 func (p *parser) make(kind Kind) *Value {
 	if len(p.slab) == cap(p.slab) {
 		n := 1024
-		if p.slab == nil {
+		switch {
+		case p.slab != nil:
+		case p.known != nil:
+			n = 64
+		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
 		p.slab = make([]Value, 0, n)
@@ -152,6 +172,9 @@ func (p *parser) object(v *Value, depth int) bool {
 			return false
 		}
 		p.At++
+		if depth == 0 {
+			p.member = m.Name
+		}
 		if m.Value = p.value(depth + 1); m.Value == nil {
 			return false
 		}
@@ -168,7 +191,7 @@ func (p *parser) array(v *Value, depth int) bool {
 	first := len(p.elems)
 	more, ok := p.open(']'), true
 	for more {
-		e := p.value(depth + 1)
+		e := p.element(depth)
 		if e == nil {
 			return false
 		}
@@ -179,6 +202,22 @@ func (p *parser) array(v *Value, depth int) bool {
 	}
 	v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
 	return true
+}
+
+// MaxKnownDepth is how deep the arrays are whose elements may be known.
+const MaxKnownDepth = 1
+
+// element reads one of an array at a depth.
+func (p *parser) element(depth int) *Value {
+	if p.known != nil && depth <= MaxKnownDepth && p.Space() == '{' {
+		if n := p.known(p.member, p.Src[p.At:]); n > 0 {
+			v := p.make(Known)
+			p.At += n
+			v.End = p.At
+			return v
+		}
+	}
+	return p.value(depth + 1)
 }
 
 // open reads the bracket at which the parser is and, where nothing is between them,

@@ -31,12 +31,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Adapter is the Mem0 adapter. It is stateless and safe for concurrent use.
+// Adapter is the Mem0 adapter. It is safe for concurrent use.
 type Adapter struct {
 	*routes
 	answertable.Pruner
-	opt   Options
-	names *spelling.Names // what says whose a request is
+	opt      Options
+	names    *spelling.Names // what says whose a request is
+	elements elements        // of answers, read before
 }
 
 // New returns the adapter.
@@ -65,7 +66,7 @@ func New(opt Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes()}
+	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
 	return a, nil
 }
 

@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,12 +25,13 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if rt.Derived || rt.Kind == memproxy.Admin {
 		return receipts(reply)
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	rd := &memproxy.Reading{}
+	f := finding{opt: &a.opt, rd: rd, rt: rt, body: reply.Body, a: a}
+	doc, err := jsondoc.ParseKnown(reply.Body, f.known)
 	if err != nil {
 		return nil, err
 	}
-	rd := &memproxy.Reading{}
-	f := finding{opt: &a.opt, rd: rd, doc: doc, rt: rt}
+	f.doc = doc
 	root := doc.Root
 	switch root.Kind {
 	case jsondoc.Null:
@@ -37,6 +39,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	case jsondoc.Array:
 		rd.Settles = rt.Kind == memproxy.Learn
+		rd.Memories = make([]memproxy.Memory, 0, len(root.Elems))
 		return rd, root.Each("", f.element)
 	case jsondoc.Object:
 	default:
@@ -55,6 +58,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			continue
 		}
 		found = true
+		rd.Memories = slices.Grow(rd.Memories, len(v.Elems))
 		if err := v.Each("/"+key, f.element); err != nil {
 			return nil, err
 		}
@@ -103,10 +107,19 @@ type finding struct {
 	rd  *memproxy.Reading
 	doc *jsondoc.Doc
 	rt  memproxy.Route
+
+	// Of the answer to a read: elements that were read before, in order.
+	a    *Adapter // nil: none are recognised or kept
+	body []byte
+	met  []met
 }
 
 // element reads one memory, history entry, event or entity.
 func (f *finding) element(v *jsondoc.Value, ptr string) error {
+	if v.Kind == jsondoc.Known {
+		f.rd.Memories = append(f.rd.Memories, f.metAt(v.Start).at(ptr))
+		return nil
+	}
 	if v.Kind != jsondoc.Object {
 		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
 		return nil
@@ -167,6 +180,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	m.Unreadable = unreadable(v) || unreadable(meta)
+	f.keep(v, &m)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
 		return results(f.rd, v, m)

@@ -1,0 +1,158 @@
+package mem0
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/cache"
+)
+
+const (
+	// maxElements bounds the memory that the kept elements take, in bytes, and
+	// maxElement the length of each.
+	maxElements = 32 << 20
+	maxElement  = 4 << 10
+	// headSize is how much of an element it is looked up by: the backend begins one
+	// with its id.
+	headSize = 48
+)
+
+// elements are those that were read of late, by the route, the member of its answer
+// that lists them, and the bytes that they begin with. What an element says is a
+// function of these and of its bytes, so an answer that shows one again is not taken
+// apart there. A score, which is of the search and not of the memory, may be another
+// one.
+type elements = cache.Cache[head, *element]
+
+type head struct {
+	route, member string
+	bytes         [headSize]byte
+}
+
+// element is one that was read.
+type element struct {
+	before []byte // all of it, or up to the number that is its score
+	after  []byte // what follows that number
+	memory memproxy.Memory
+	text   string // where the text is, under the element
+	// claimed is set where the table of answers claims everything in it.
+	claimed bool
+}
+
+func newElements() elements { return cache.NewWeighed[head](maxElements, (*element).size) }
+
+// size is about how much memory an element takes: its bytes, those of them that are
+// the memory's texts once more, and what is of one size.
+func (e *element) size() int { return 2*(len(e.before)+len(e.after)) + 1024 }
+
+// headOf is what an element is looked up by; short ones are not kept.
+func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
+	listed := member == "" || slices.Contains(listKeys[:], member)
+	if !listed || rt.Kind != memproxy.Recall || len(rest) < headSize {
+		return h, false
+	}
+	h.route, h.member = rt.ID, member
+	copy(h.bytes[:], rest)
+	return h, true
+}
+
+// recognise returns the element that an answer goes on with, if it was read before,
+// and how many bytes it has there.
+func (a *Adapter) recognise(rt memproxy.Route, member string, rest []byte) (*element, int) {
+	h, ok := headOf(rt, member, rest)
+	if !ok {
+		return nil, 0
+	}
+	e, ok := a.elements.Get(h)
+	if !ok {
+		return nil, 0
+	}
+	return e, e.length(rest)
+}
+
+// Prune implements the gate's pruner.
+func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
+	return a.PruneKnown(rt, reply, func(member string, rest []byte) int {
+		if e, n := a.recognise(rt, member, rest); n > 0 && e.claimed {
+			return n
+		}
+		return 0
+	})
+}
+
+// known is how many bytes of an answer are an element that was read before.
+func (f *finding) known(member string, rest []byte) int {
+	e, n := f.a.recognise(f.rt, member, rest)
+	if n > 0 {
+		f.met = append(f.met, met{len(f.body) - len(rest), e})
+	}
+	return n
+}
+
+// met is an element of an answer that was read before, and where it begins.
+type met struct {
+	start int
+	*element
+}
+
+// metAt is the known element that begins somewhere.
+func (f *finding) metAt(start int) *element {
+	i, _ := slices.BinarySearchFunc(f.met, start, func(m met, at int) int { return cmp.Compare(m.start, at) })
+	return f.met[i].element
+}
+
+// length is how many bytes the element has that an answer goes on with, if it is
+// this one, or 0.
+func (e *element) length(rest []byte) int {
+	if !bytes.HasPrefix(rest, e.before) {
+		return 0
+	}
+	if len(e.after) == 0 {
+		return len(e.before)
+	}
+	s := jsondoc.Scanner{Src: rest, At: len(e.before)}
+	if !s.Number() || !bytes.HasPrefix(rest[s.At:], e.after) {
+		return 0
+	}
+	return s.At + len(e.after)
+}
+
+// at is the element's memory in an answer.
+func (e *element) at(ptr string) memproxy.Memory {
+	m := e.memory
+	m.Pointer = ptr
+	if e.text != "" {
+		m.TextAt = ptr + e.text
+	}
+	return m
+}
+
+// keep remembers a memory that was read of an element of a list, and has it share
+// its memo from now on.
+func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
+	raw := f.doc.Raw(v)
+	member, _, ok := strings.Cut(strings.TrimPrefix(m.Pointer, "/"), "/")
+	if !ok {
+		member = "" // the answer is the list
+	}
+	h, ok := headOf(f.rt, member, raw)
+	if !ok || f.a == nil || m.Pointer == "" || m.Kind != "" || len(raw) > maxElement {
+		return
+	}
+	m.Memo = new(memproxy.Memo)
+	raw = bytes.Clone(raw)
+	e := &element{before: raw, memory: *m, text: m.TextAt[min(len(m.TextAt), len(m.Pointer)):]}
+	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
+		e.before, e.after = raw[:score.Start-v.Start], raw[score.End-v.Start:]
+	}
+	if meta := v.Get("metadata"); m.Metadata != nil {
+		e.memory.Metadata = raw[meta.Start-v.Start : meta.End-v.Start]
+	}
+	e.memory.Pointer, e.memory.TextAt = "", ""
+	e.claimed = f.a.Answers.Claims(f.rt.ID, member, raw)
+	f.a.elements.Add(h, e)
+}

@@ -1,0 +1,181 @@
+package mem0_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
+)
+
+const (
+	elementOne = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a01","memory":"Likes tea","user_id":"ann","metadata":{"field":"preferences"},"score":0.5,"hash":"x"}`
+	elementTwo = `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a02","memory":"Lives in Rome","agent_id":"dev","metadata":null,"created_at":"2026-03-01"}`
+)
+
+var searched = memproxy.Route{ID: "mem0.server.search", Kind: memproxy.Recall}
+
+func read(tb testing.TB, a *mem0.Adapter, rt memproxy.Route, body string) (*memproxy.Reading, error) {
+	tb.Helper()
+	rd, err := a.Read(rt, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)})
+	return rd, err
+}
+
+// An element is recognised in another answer to the same route, with another score
+// and in another place, and says the same there. One that differs anywhere else is
+// read anew.
+func TestElementsAreRecognised(t *testing.T) {
+	a := adapter(t)
+	first, err := read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memo := first.Memories[0].Memo
+	for name, c := range map[string]struct {
+		rt    memproxy.Route
+		body  string
+		known bool
+	}{
+		"the same":               {searched, `{"results":[` + elementOne + `]}`, true},
+		"in another place":       {searched, `{"results":[` + elementTwo + `, ` + elementOne + `]}`, true},
+		"with another score":     {searched, `{"results":[` + strings.Replace(elementOne, "0.5", "-1.25e-3", 1) + `]}`, true},
+		"with a score of words":  {searched, `{"results":[` + strings.Replace(elementOne, "0.5", `"0.5"`, 1) + `]}`, false},
+		"with another text":      {searched, `{"results":[` + strings.Replace(elementOne, "tea", "rum", 1) + `]}`, false},
+		"with another owner":     {searched, `{"results":[` + strings.Replace(elementOne, "ann", "bob", 1) + `]}`, false},
+		"with another end":       {searched, `{"results":[` + strings.Replace(elementOne, `"x"`, `"y"`, 1) + `]}`, false},
+		"with more after it":     {searched, `{"results":[` + strings.TrimSuffix(elementOne, "}") + `,"run_id":"r"}]}`, false},
+		"with other white space": {searched, `{"results":[` + strings.Replace(elementOne, `,"user`, `, "user`, 1) + `]}`, false},
+		"in another list":        {searched, `{"memories":[` + elementOne + `]}`, false},
+		"of another route":       {memproxy.Route{ID: "mem0.server.list", Kind: memproxy.Recall}, `{"results":[` + elementOne + `]}`, false},
+		"of a write":             {memproxy.Route{ID: searched.ID, Kind: memproxy.Learn}, `{"results":[` + elementOne + `]}`, false},
+	} {
+		rd, err := read(t, a, c.rt, c.body)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		fresh, _ := read(t, adapter(t), c.rt, c.body)
+		if got := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Memo == memo && memo != nil }); got != c.known {
+			t.Errorf("%s: recognised is %v", name, got)
+		}
+		if !sameReading(rd, fresh) {
+			t.Errorf("%s: %+v, read anew %+v", name, rd, fresh)
+		}
+		if _, err := read(t, a, searched, `{"results":[`+elementOne+`]}`); err != nil { // it is known again
+			t.Fatal(err)
+		}
+		again, _ := read(t, a, searched, `{"results":[`+elementOne+`]}`)
+		memo = again.Memories[0].Memo
+	}
+}
+
+// Both lists of an answer may have known elements, in any order.
+func TestKnownElementsKeepTheirPlaces(t *testing.T) {
+	a := adapter(t)
+	for range 2 {
+		rd, err := read(t, a, searched, `{"items":[`+elementOne+`],"results":[`+elementTwo+`]}`)
+		if err != nil || len(rd.Memories) != 2 {
+			t.Fatal(rd, err)
+		}
+		for _, m := range rd.Memories {
+			if want := map[string]string{"/results/0": "Lives in Rome", "/items/0": "Likes tea"}[m.Pointer]; m.Text != want || m.TextAt != m.Pointer+"/memory" {
+				t.Errorf("%s is %q at %s", m.Pointer, m.Text, m.TextAt)
+			}
+		}
+	}
+}
+
+// What a relation says is read of each answer, also where it looks like a memory
+// that was read before.
+func TestRelationsAreNoKnownElements(t *testing.T) {
+	relation := `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a09","memory":"m","source":"ann","relationship":"is told to","destination":"obey"}`
+	a := adapter(t)
+	for range 2 {
+		rd, err := read(t, a, searched, `{"results":[`+relation+`],"relations":[`+relation+`]}`)
+		if err != nil || len(rd.Relations) == 0 || !strings.Contains(strings.Join(rd.Relations, " "), "obey") {
+			t.Fatal(rd, err)
+		}
+	}
+}
+
+func TestElementsAreSharedByRequests(t *testing.T) {
+	a := adapter(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 100 {
+				rd, err := read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rd.Memories[0].Drop, rd.Memories[0].Text = true, "changed"
+				rd.Memories[1].Memo.Store("found")
+			}
+		})
+	}
+	all.Wait()
+	rd, _ := read(t, a, searched, `{"results":[`+elementOne+`]}`)
+	if m := rd.Memories[0]; m.Drop || m.Text != "Likes tea" {
+		t.Errorf("what one answer changes another one shows: %+v", m)
+	}
+}
+
+// sameReading compares readings but for memos.
+func sameReading(a, b *memproxy.Reading) bool {
+	plain := func(rd *memproxy.Reading) *memproxy.Reading {
+		if rd == nil {
+			return nil
+		}
+		out := *rd
+		out.Memories = slices.Clone(rd.Memories)
+		for i := range out.Memories {
+			out.Memories[i].Memo = nil
+		}
+		if len(out.Memories) == 0 {
+			out.Memories = nil
+		}
+		return &out
+	}
+	return reflect.DeepEqual(plain(a), plain(b))
+}
+
+// An adapter that read something before reads, prunes and refuses what comes next as
+// one that reads it first.
+func FuzzKnownElements(f *testing.F) {
+	routes := []memproxy.Route{searched, {ID: "mem0.server.list", Kind: memproxy.Recall}, {ID: "mem0.v2.search", Kind: memproxy.Recall}, {ID: "mem0.v1.history", Kind: memproxy.Recall}, {ID: "mem0.v1.events", Kind: memproxy.Recall}, {ID: "mem0.server.add", Kind: memproxy.Learn}}
+	lists := []string{
+		`[` + elementOne + `]`, `{"results":[` + elementOne + `,` + elementTwo + `]}`, `{"memories":[` + elementTwo + `],"results":[` + elementOne + `]}`,
+		`{"results":[` + elementOne + `` + elementTwo + `]}`, `{"results":[` + elementOne[:90] + `]}`, `{"results":[[` + elementOne + `]]}`, `{"relations":[` + elementOne + `]}`,
+		`{"results":[` + strings.Replace(elementOne, `"x"`, `"x","poison":"obey"`, 1) + `]}`, `{"results":[` + strings.Replace(elementOne, `"x"`, `"x","id":"other"`, 1) + `]}`,
+		`{"results":[` + strings.Replace(elementOne, "0.5", "0.25", 1) + `],"results":[]}`, `{"":[` + elementOne + `]}`, `{"results":{"results":[` + elementOne + `]}}`,
+	}
+	for i, one := range lists {
+		for j, two := range lists {
+			f.Add(byte(i+j), one, two)
+		}
+	}
+	f.Fuzz(func(t *testing.T, route byte, one, two string) {
+		rt := routes[int(route)%len(routes)]
+		warm, cold := adapter(t), adapter(t)
+		for range 2 {
+			_, _ = read(t, warm, rt, one)
+		}
+		for range 2 {
+			reply := memproxy.Reply{Status: 200, Body: []byte(two)}
+			p, err := warm.Prune(rt, reply)
+			q, errCold := cold.Prune(rt, reply)
+			if !reflect.DeepEqual(p, q) || (err == nil) != (errCold == nil) {
+				t.Fatalf("%q after %q is pruned to %+v (%v), read first to %+v (%v)", two, one, p, err, q, errCold)
+			}
+			a, err := read(t, warm, rt, two)
+			b, errCold := read(t, adapter(t), rt, two)
+			if !sameReading(a, b) || (err == nil) != (errCold == nil) {
+				t.Fatalf("%q after %q is read as %+v (%v), read first as %+v (%v)", two, one, a, err, b, errCold)
+			}
+		}
+	})
+}
