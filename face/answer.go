@@ -41,7 +41,7 @@ func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (bo
 			return nil, false, ErrTooLarge
 		}
 		if resp.ContentLength >= 0 {
-			body, err = ReadGrown(resp.Body, resp.ContentLength, limit, reserve)
+			body, err = readGrown(resp.Body, firstAnswer, resp.ContentLength, limit, reserve)
 			if err == nil && int64(len(body)) < resp.ContentLength {
 				err = io.ErrUnexpectedEOF
 			}

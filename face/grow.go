@@ -2,9 +2,12 @@ package face
 
 import "io"
 
-// firstBuffer is what a body's buffer begins with, in bytes, whatever length
-// was announced.
-const firstBuffer = 4 << 10
+// What the buffer of a body begins with, in bytes, whatever length was announced: of
+// a request, whose sender is not known yet, and of an answer of the backend.
+const (
+	firstBuffer = 4 << 10
+	firstAnswer = 64 << 10
+)
 
 // ReadGrown reads src to its end, up to limit bytes. The buffer grows with what
 // has arrived, at most to twice of it, and never with what was announced:
@@ -14,7 +17,10 @@ const firstBuffer = 4 << 10
 // With ErrTooLarge the bytes read so far, more than limit of them, come back as
 // well.
 func ReadGrown(src io.Reader, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
-	size := int64(firstBuffer)
+	return readGrown(src, firstBuffer, announced, limit, reserve)
+}
+
+func readGrown(src io.Reader, size, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
 	if announced >= 0 {
 		size = min(size, announced+1) // one more, so that the end is seen without growing
 	}

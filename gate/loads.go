@@ -19,14 +19,14 @@ func records(ctx context.Context, ret *answer) error {
 	ret.settled = len(ret.op.Targets) > 0 && !ret.deferred() && ret.op.Kind != memproxy.Learn
 	named := false
 	err := known.memories(ctx, ret.reading.Memories)
-	rows := make([]memproxy.Ownership, 0, 2*len(ret.items))
+	scopes := make([]memproxy.Scope, 0, 2*len(ret.items))
 	var bare []memproxy.Memory
 	ret.fresh = slices.Clone(ret.reading.Made)
 	for i := range ret.items {
 		it := &ret.items[i]
 		named = named || it.ID != "" && !it.Drop
 		if it.know(known); it.row != nil {
-			rows = append(rows, *it.row, memproxy.Ownership{Scope: it.Scope})
+			scopes = append(scopes, it.row.Scope, it.Scope)
 			continue
 		}
 		bare = append(bare, *it.Memory)
@@ -37,7 +37,7 @@ func records(ctx context.Context, ret *answer) error {
 		return nil
 	}
 	if err == nil {
-		err = ret.view.lookUp(ctx, ret.g, rows, bare)
+		err = ret.view.lookUp(ctx, ret.g, scopes, bare)
 	}
 	if err != nil {
 		ret.view.Blind, ret.blind = true, true

@@ -233,10 +233,10 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	}}
 }
 
-// lookUp finds out what is needed to judge rows, and memories of which there
-// are none: whose the owners and objects are that they name. An error means
+// lookUp finds out what is needed to judge the scopes of records, and memories
+// without one: whose the owners and objects are that they name. An error means
 // that nothing is known of them. Also are asked about along with them.
-func (v *viewer) lookUp(ctx context.Context, g *Gate, rows []memproxy.Ownership, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
+func (v *viewer) lookUp(ctx context.Context, g *Gate, scopes []memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
 		for _, d := range access.Dimensions {
@@ -248,8 +248,8 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, rows []memproxy.Ownership,
 			ask(memproxy.TargetMemory, name)
 		}
 	}
-	for i := range rows {
-		named(&rows[i].Scope, false)
+	for i := range scopes {
+		named(&scopes[i], false)
 	}
 	for i := range bare {
 		named(&bare[i].Scope, true)

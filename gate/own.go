@@ -233,16 +233,16 @@ func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (
 func judgeTargets(ctx context.Context, r *run) {
 	v := r.viewer(r.g.opt.Signer, r.known)
 	v.Blind = r.blind
-	var rows []memproxy.Ownership
+	var scopes []memproxy.Scope
 	var bare []memproxy.Memory
 	for _, id := range r.op.Targets {
 		if row, known := r.owners[id]; known {
-			rows = append(rows, row, memproxy.Ownership{Scope: r.op.Current[id].Scope})
+			scopes = append(scopes, row.Scope, r.op.Current[id].Scope)
 		} else if m, asked := r.op.Current[id]; asked {
 			bare = append(bare, m)
 		}
 	}
-	if err := v.lookUp(ctx, r.g, rows, bare); err != nil {
+	if err := v.lookUp(ctx, r.g, scopes, bare); err != nil {
 		v.Blind = true
 	}
 	for _, id := range r.op.Targets {

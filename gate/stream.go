@@ -158,7 +158,7 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	}
 	v := a.viewer(g.opt.Signer, known)
 	if row := known.owner(memproxy.TargetMemory, id); row != nil {
-		return v.lookUp(ctx, g, []memproxy.Ownership{*row}, nil) == nil && v.Sees(row, &memproxy.Memory{})
+		return v.lookUp(ctx, g, []memproxy.Scope{row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
 	}
 	found, err := located(ctx, g, a.call, loc, []string{id})
 	if err != nil {

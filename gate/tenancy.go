@@ -136,13 +136,13 @@ func referred(ctx context.Context, r *run) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
 	v := r.viewer(r.g.opt.Signer, r.named)
-	var rows []memproxy.Ownership
+	var scopes []memproxy.Scope
 	for i := range r.op.Refs {
 		if row := r.named.owner(r.op.Refs[i].Kind, r.op.Refs[i].ID); row != nil {
-			rows = append(rows, *row)
+			scopes = append(scopes, row.Scope)
 		}
 	}
-	if err := v.lookUp(ctx, r.g, rows, nil); err != nil {
+	if err := v.lookUp(ctx, r.g, scopes, nil); err != nil {
 		v.Blind = true
 	}
 	names := namesOf(r)

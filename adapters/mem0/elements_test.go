@@ -158,21 +158,23 @@ func FuzzKnownElements(f *testing.F) {
 			f.Add(byte(i+j), one, two)
 		}
 	}
+	warm, cold := adapter(f), adapter(f)
 	f.Fuzz(func(t *testing.T, route byte, one, two string) {
 		rt := routes[int(route)%len(routes)]
-		warm, cold := adapter(t), adapter(t)
+		warm.Forget()
 		for range 2 {
 			_, _ = read(t, warm, rt, one)
 		}
 		for range 2 {
 			reply := memproxy.Reply{Status: 200, Body: []byte(two)}
+			cold.Forget()
 			p, err := warm.Prune(rt, reply)
 			q, errCold := cold.Prune(rt, reply)
 			if !reflect.DeepEqual(p, q) || (err == nil) != (errCold == nil) {
 				t.Fatalf("%q after %q is pruned to %+v (%v), read first to %+v (%v)", two, one, p, err, q, errCold)
 			}
 			a, err := read(t, warm, rt, two)
-			b, errCold := read(t, adapter(t), rt, two)
+			b, errCold := read(t, cold, rt, two)
 			if !sameReading(a, b) || (err == nil) != (errCold == nil) {
 				t.Fatalf("%q after %q is read as %+v (%v), read first as %+v (%v)", two, one, a, err, b, errCold)
 			}
