@@ -50,11 +50,12 @@ func readBackend() http.Handler {
 	})
 	mux.HandleFunc("GET /memories", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		at := 0
-		if r.URL.Query().Has("agent_id") {
-			at = mrand.IntN(max(1, len(kept)-pageSize))
+		at, q := 0, r.URL.Query()
+		n, _ := strconv.Atoi(q.Get("top_k")) // more for the sweep, which would miss them
+		if q.Has("agent_id") {
+			at = mrand.IntN(max(1, len(kept)-n))
 		}
-		page := bytes.Join(kept[at:min(at+pageSize, len(kept))], []byte(","))
+		page := bytes.Join(kept[at:min(at+n, len(kept))], []byte(","))
 		mu.Unlock()
 		w.Header()["Content-Type"] = []string{"application/json"}
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(page) + len(`{"results":[]}`))}
@@ -67,6 +68,12 @@ func readBackend() http.Handler {
 // that have one (golang/go#70834).
 func listRequest(query string) []byte {
 	return fmt.Appendf(nil, "GET /memories?%s HTTP/1.1\r\nHost: bench\r\nX-API-Key: m0sk_bench\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", query)
+}
+
+// readQueries are what is asked for.
+var readQueries = [...]struct{ name, query string }{
+	{"the same ones each time", fmt.Sprintf("user_id=ann&top_k=%d", pageSize)},
+	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize)},
 }
 
 // readMemory is the body of the i-th addition.
@@ -147,7 +154,7 @@ func benchReads(ctx context.Context, rounds int, length time.Duration, conns int
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| a list of %d stamped memories | | requests/s, %d connections | ratio to bare | p50 µs, one connection |\n|---|---|--:|--:|--:|\n", pageSize, conns)
-	for _, s := range []struct{ name, query string }{{"the same ones each time", "user_id=ann"}, {fmt.Sprintf("any of %d", readMemories), "user_id=ann&agent_id=dev"}} {
+	for _, s := range readQueries {
 		rate, wait := map[string][]float64{}, map[string][]time.Duration{}
 		for range rounds {
 			for _, c := range proxies {

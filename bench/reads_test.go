@@ -70,7 +70,7 @@ func reader(tb testing.TB, n int) func(query string) string {
 // The benchmark measures what it says: 50 memories that were written through
 // memproxy are shown with their stamps.
 func TestReadIsWhatIsMeasured(t *testing.T) {
-	answer := reader(t, pageSize)("user_id=ann")
+	answer := reader(t, pageSize)(readQueries[0].query)
 	if n, stamps := strings.Count(answer, `"memory":"I moved`), strings.Count(answer, `"memproxy_sig":`); n != pageSize || stamps != pageSize {
 		t.Errorf("%d memories, %d stamps: %.1000s", n, stamps, answer)
 	}
@@ -78,7 +78,7 @@ func TestReadIsWhatIsMeasured(t *testing.T) {
 
 func BenchmarkRead(b *testing.B) {
 	read := reader(b, readMemories)
-	for _, s := range []struct{ name, query string }{{"same", "user_id=ann"}, {"any", "user_id=ann&agent_id=dev"}} {
+	for _, s := range readQueries {
 		b.Run(s.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

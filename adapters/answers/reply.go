@@ -10,21 +10,17 @@ import (
 )
 
 // Pruner implements the gate's pruner by a table.
-type Pruner struct{ Answers *Table }
-
-// PruneKnown does what Prune does, without looking into the elements of a 2xx answer
-// that are known.
-func (p Pruner) PruneKnown(rt memproxy.Route, reply memproxy.Reply, known Known) (memproxy.Pruned, error) {
-	if s := p.Answers.answers[rt.ID]; reply.Status/100 == 2 && s != nil && !s.raw && claimed(s, reply.Body, known) {
-		return memproxy.Pruned{Body: reply.Body}, nil
-	}
-	return p.Prune(rt, reply)
+type Pruner struct {
+	Answers *Table
+	// Known recognises elements of a route's 2xx answers, into which Prune does not
+	// look again; nil: none are known.
+	Known func(memproxy.Route) Known
 }
 
 // NewPruner reads the parts of a table.
 func NewPruner(texts ...string) (Pruner, error) {
 	t, err := Parse(texts...)
-	return Pruner{t}, err
+	return Pruner{Answers: t}, err
 }
 
 // Prune prunes an answer by its route and status. An error that is not made as
@@ -32,6 +28,10 @@ func NewPruner(texts ...string) (Pruner, error) {
 // nothing else: there is nothing in it to take apart.
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
+		s := p.Answers.answers[rt.ID]
+		if p.Known != nil && s != nil && !s.raw && claimed(s, reply.Body, p.Known(rt)) {
+			return memproxy.Pruned{Body: reply.Body}, nil
+		}
 		return p.Answers.readable(rt, reply.Body)
 	}
 	out, err := p.Answers.PruneFailed(reply.Body)

@@ -67,6 +67,7 @@ func New(opt Options) (*Adapter, error) {
 		return nil, err
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
+	a.Known = a.elements.claimed
 	return a, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/answers"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/cache"
 )
@@ -26,7 +27,7 @@ const (
 // function of these and of its bytes, so an answer that shows one again is not taken
 // apart there. A score, which is of the search and not of the memory, may be another
 // one.
-type elements = cache.Cache[head, *element]
+type elements struct{ cache.Cache[head, *element] }
 
 type head struct {
 	route, member string
@@ -43,7 +44,7 @@ type element struct {
 	claimed bool
 }
 
-func newElements() elements { return cache.NewWeighed[head](maxElements, (*element).size) }
+func newElements() elements { return elements{cache.NewWeighed[head](maxElements, (*element).size)} }
 
 // size is about how much memory an element takes: its bytes, those of them that are
 // the memory's texts once more, and what is of one size.
@@ -62,31 +63,31 @@ func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
 
 // recognise returns the element that an answer goes on with, if it was read before,
 // and how many bytes it has there.
-func (a *Adapter) recognise(rt memproxy.Route, member string, rest []byte) (*element, int) {
+func (e elements) recognise(rt memproxy.Route, member string, rest []byte) (*element, int) {
 	h, ok := headOf(rt, member, rest)
 	if !ok {
 		return nil, 0
 	}
-	e, ok := a.elements.Get(h)
+	known, ok := e.Get(h)
 	if !ok {
 		return nil, 0
 	}
-	return e, e.length(rest)
+	return known, known.length(rest)
 }
 
-// Prune implements the gate's pruner.
-func (a *Adapter) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
-	return a.PruneKnown(rt, reply, func(member string, rest []byte) int {
-		if e, n := a.recognise(rt, member, rest); n > 0 && e.claimed {
+// claimed recognises, for pruning, elements in which everything is claimed.
+func (e elements) claimed(rt memproxy.Route) answers.Known {
+	return func(member string, rest []byte) int {
+		if known, n := e.recognise(rt, member, rest); n > 0 && known.claimed {
 			return n
 		}
 		return 0
-	})
+	}
 }
 
 // known is how many bytes of an answer are an element that was read before.
 func (f *finding) known(member string, rest []byte) int {
-	e, n := f.a.recognise(f.rt, member, rest)
+	e, n := f.a.elements.recognise(f.rt, member, rest)
 	if n > 0 {
 		f.met = append(f.met, met{len(f.body) - len(rest), e})
 	}
