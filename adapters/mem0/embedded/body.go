@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf16"
 )
@@ -121,44 +123,14 @@ func isJSON(contentType string) bool {
 
 // equal compares as Python does: 1 and 1.0 are the same.
 func equal(a, b any) bool {
-	switch a := a.(type) {
-	case json.Number:
-		b, ok := b.(json.Number)
-		if !ok || a == b {
-			return ok
-		}
-		x, errX := a.Float64()
-		y, errY := b.Float64()
-		return errX == nil && errY == nil && x == y && !bothIntegers(a, b)
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !equal(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for k, v := range a {
-			w, there := b[k]
-			if !there || !equal(v, w) {
-				return false
-			}
-		}
-		return true
+	x, isNumber := a.(json.Number)
+	y, isOther := b.(json.Number)
+	if !isNumber || !isOther || x == y {
+		return reflect.DeepEqual(a, b)
 	}
-	switch b.(type) {
-	case []any, map[string]any:
-		return false
-	}
-	return a == b
+	f, errF := x.Float64()
+	g, errG := y.Float64()
+	return errF == nil && errG == nil && f == g && !bothIntegers(x, y)
 }
 
 // bothIntegers: two different integers are different even where a float cannot
@@ -168,10 +140,5 @@ func bothIntegers(a, b json.Number) bool {
 }
 
 func has(list []any, v any) bool {
-	for _, item := range list {
-		if equal(item, v) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(item any) bool { return equal(item, v) })
 }

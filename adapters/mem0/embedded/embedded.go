@@ -18,32 +18,28 @@ package embedded
 
 import (
 	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
 	// DefaultMaxMemories keeps a search, which looks at every memory of its
 	// scope, well under a millisecond.
 	DefaultMaxMemories = 10_000
-	// DefaultMaxBody is enough for a small base64 image in a message.
-	DefaultMaxBody = 4 << 20
-	// DefaultMaxRequests is how many requests Requests remembers.
-	DefaultMaxRequests = 256
 
-	// maxEvents and the byte limits bound what is kept next to the memories.
-	maxEvents       = 4096
-	maxEventBytes   = 32 << 20
-	maxRequestBytes = 32 << 20
+	// maxBody is enough for a small base64 image in a message; a longer body is
+	// answered 413.
+	maxBody = 4 << 20
+	// What is kept next to the memories.
+	maxRequests   = 256
+	maxEvents     = 4096
+	maxEventBytes = 32 << 20
 )
 
 // Options configure a Backend. The zero value is a backend that accepts
@@ -61,11 +57,6 @@ type Options struct {
 	// AdminKey is the self-hosted administrator's key; it is accepted next to
 	// Keys. Without it every accepted caller is an administrator.
 	AdminKey string
-	// ExternalURL is what next and previous links start with, such as
-	// "https://api.mem0.ai". Empty means the address that the request arrived
-	// at: either way the links name the backend itself and lead a client around
-	// any proxy, as the platform's do.
-	ExternalURL string
 	// Deferred leaves events PENDING until Step is called. Otherwise their
 	// work is done before the request is answered, though the answer still
 	// says PENDING.
@@ -73,12 +64,6 @@ type Options struct {
 	// MaxMemories bounds the store; at the limit the oldest memory makes room.
 	// 0 means DefaultMaxMemories.
 	MaxMemories int
-	// MaxBody bounds a request body in bytes; a longer one is answered 413.
-	// 0 means DefaultMaxBody.
-	MaxBody int64
-	// MaxRequests is how many requests Requests remembers. 0 means
-	// DefaultMaxRequests.
-	MaxRequests int
 }
 
 // Backend is a Mem0-style backend. It is safe for concurrent use.
@@ -98,32 +83,23 @@ type Backend struct {
 
 	answers atomic.Uint32 // numbers the self-hosted dialect's X-Request-ID
 
-	recordMu sync.Mutex
-	record   window[Request]
+	askedMu sync.Mutex
+	asked   window[asked]
 }
 
 // New checks the options and returns an empty backend. The error names the
 // option that is wrong.
 func New(opt Options) (*Backend, error) {
-	if opt.MaxMemories < 0 || opt.MaxBody < 0 || opt.MaxRequests < 0 {
-		return nil, errors.New("embedded: MaxMemories, MaxBody and MaxRequests must not be negative")
-	}
-	if opt.ExternalURL != "" {
-		u, err := url.Parse(opt.ExternalURL)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, fmt.Errorf("embedded: ExternalURL %q is not a base URL", opt.ExternalURL)
-		}
-		opt.ExternalURL = strings.TrimSuffix(opt.ExternalURL, "/")
+	if opt.MaxMemories < 0 {
+		return nil, errors.New("embedded: MaxMemories must not be negative")
 	}
 	if opt.Clock == nil {
 		opt.Clock = time.Now
 	}
 	if opt.NewID == nil {
-		opt.NewID = newUUID
+		opt.NewID = uuid.NewString
 	}
 	opt.MaxMemories = cmp.Or(opt.MaxMemories, DefaultMaxMemories)
-	opt.MaxBody = cmp.Or(opt.MaxBody, DefaultMaxBody)
-	opt.MaxRequests = cmp.Or(opt.MaxRequests, DefaultMaxRequests)
 
 	b := &Backend{opt: opt, keys: make(map[[sha256.Size]byte]bool)}
 	for _, k := range opt.Keys {
@@ -135,22 +111,11 @@ func New(opt Options) (*Backend, error) {
 	if opt.AdminKey != "" {
 		b.keys[sha256.Sum256([]byte(opt.AdminKey))] = true
 	}
-	b.record = window[Request]{max: opt.MaxRequests, maxBytes: maxRequestBytes}
-	b.store, b.jobs, b.settings, b.exports, b.profiles = new(store), new(jobs), new(settings), new(exports), new(profiles)
-	b.Reset()
+	b.asked = newest[asked](maxRequests)
+	b.store, b.jobs, b.settings = newStore(opt.MaxMemories, opt.NewID), newJobs(opt.Deferred), newSettings()
+	b.exports, b.profiles = &exports{b.store, newest[export](maxExports)}, newProfiles(b.store)
 	b.routes = map[bool][]route{true: b.hostedRoutes(), false: b.selfHostedRoutes()}
 	return b, nil
-}
-
-// Reset forgets memories, history, events and settings, but not the recorded
-// requests.
-func (b *Backend) Reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	*b.store = *newStore(b.opt.MaxMemories, b.opt.NewID) // in place: the routes have them
-	*b.jobs = *newJobs(b.opt.Deferred)
-	*b.settings, *b.profiles = *newSettings(), *newProfiles(b.store)
-	*b.exports = exports{b.store, window[export]{max: maxExports, maxBytes: maxExports}}
 }
 
 // Step does the work of the oldest pending event and reports whether there was
@@ -165,7 +130,7 @@ func (b *Backend) Step() bool {
 func (b *Backend) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.store.all.len()
+	return len(b.store.all.slots)
 }
 
 // now is the time as Mem0 writes it.
@@ -178,24 +143,6 @@ func stamp(t time.Time) string {
 		return t.Format("2006-01-02T15:04:05+00:00")
 	}
 	return t.Format("2006-01-02T15:04:05.000000+00:00")
-}
-
-// newUUID returns a random version 4 UUID.
-func newUUID() string {
-	var u [16]byte
-	rand.Read(u[:]) // never fails: documented to crash the program instead
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	var s [36]byte
-	hex.Encode(s[:], u[:4])
-	s[8] = '-'
-	hex.Encode(s[9:], u[4:6])
-	s[13] = '-'
-	hex.Encode(s[14:], u[6:8])
-	s[18] = '-'
-	hex.Encode(s[19:], u[8:10])
-	s[23] = '-'
-	hex.Encode(s[24:], u[10:])
-	return string(s[:])
 }
 
 var _ http.Handler = (*Backend)(nil)

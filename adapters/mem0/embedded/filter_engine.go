@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,8 +20,7 @@ import (
 func engineFilter(c *call, filters dict) (test, *reply) {
 	scoped := false
 	for i := range filters {
-		switch p := &filters[i]; p.key {
-		case "user_id", "agent_id", "run_id":
+		if p := &filters[i]; slices.Contains(engineIDs, p.key) {
 			id, err := entityID(p.key, p.value)
 			if err != nil {
 				return nil, detailed(http.StatusBadRequest, err.Error())
@@ -41,12 +41,9 @@ func engineFilter(c *call, filters dict) (test, *reply) {
 		filters = flat
 	}
 	for _, p := range filters {
-		switch p.key {
-		case "user_id", "agent_id", "run_id":
-			// The engine hashes these ids on its way and breaks on anything else.
-			if _, ok := p.value.(string); !ok {
-				return nil, c.engineFailure()
-			}
+		// The engine hashes these ids on its way and breaks on anything else.
+		if _, ok := p.value.(string); !ok && slices.Contains(engineIDs, p.key) {
+			return nil, c.engineFailure()
 		}
 	}
 	t, err := storeFilter(filters)
@@ -61,11 +58,7 @@ var errEngine = errors.New("engine failure")
 
 // engineFailure is the self-hosted answer to one.
 func (c *call) engineFailure() *reply {
-	return &reply{status: http.StatusBadGateway, body: struct {
-		Detail    string `json:"detail"`
-		Code      string `json:"code"`
-		RequestID string `json:"request_id"`
-	}{"The memory engine failed", "unknown", c.id}}
+	return &reply{status: http.StatusBadGateway, body: object{"detail": "The memory engine failed", "code": "unknown", "request_id": c.id}}
 }
 
 // entityID trims an id and refuses white space in it. Anything but a string is
@@ -93,6 +86,9 @@ func entityID(name string, v any) (any, error) {
 	}
 	return id, nil
 }
+
+// engineIDs are the ids that the engine knows.
+var engineIDs = []string{"user_id", "agent_id", "run_id"}
 
 var engineOps = []string{"eq", "ne", "gt", "gte", "lt", "lte", "in", "nin", "contains", "icontains"}
 
@@ -152,12 +148,12 @@ func flatten(filters dict) (dict, error) {
 // merge adds the members of one condition; an equal key is overwritten, unless
 // both are operators, which then stand together.
 func merge(into *dict, item any) error {
-	object, ok := item.(map[string]any)
+	conditions, ok := item.(object)
 	if !ok {
 		return errEngine
 	}
-	for _, key := range sortedKeys(object) {
-		if err := condition(into, key, object[key]); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(conditions)) {
+		if err := condition(into, key, conditions[key]); err != nil {
 			return err
 		}
 	}
@@ -170,7 +166,7 @@ func condition(into *dict, key string, value any) error {
 		into.set(key, value)
 		return nil
 	}
-	for _, op := range sortedKeys(ops) {
+	for _, op := range slices.Sorted(maps.Keys(ops)) {
 		if !slices.Contains(engineOps, op) {
 			return fmt.Errorf("Unsupported metadata filter operator: %s", op)
 		}
@@ -178,27 +174,12 @@ func condition(into *dict, key string, value any) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	if old, _ := into.get(key); old != nil {
-		if before, ok := old.(map[string]any); ok {
-			both := make(map[string]any, len(before)+len(ops))
-			for k, v := range before {
-				both[k] = v
-			}
-			for k, v := range ops {
-				both[k] = v
-			}
-			ops = both
-		}
+	old, _ := into.get(key)
+	both, _ := old.(object)
+	if both = maps.Clone(both); both == nil {
+		both = object{}
 	}
-	into.set(key, ops)
+	maps.Copy(both, ops)
+	into.set(key, both)
 	return nil
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -3,10 +3,10 @@ package embedded
 //lint:file-ignore ST1005 the sentences are the real server's, word for word
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -16,7 +16,8 @@ import (
 // lists allowed, "*" no condition at all, and "ne" and "nin" only true of
 // memories that have the key.
 func storeFilter(filters dict) (test, error) {
-	var must, should, mustNot []test
+	var must []test
+	nested := make(map[string][]test)
 	for _, p := range filters {
 		switch p.key {
 		case "AND", "OR", "NOT":
@@ -29,14 +30,7 @@ func storeFilter(filters dict) (test, error) {
 				if err != nil {
 					return nil, err
 				}
-				switch p.key {
-				case "AND":
-					must = append(must, sub)
-				case "OR":
-					should = append(should, sub)
-				case "NOT":
-					mustNot = append(mustNot, sub)
-				}
+				nested[p.key] = append(nested[p.key], sub)
 			}
 		default:
 			t, err := fieldTest(p.key, p.value)
@@ -46,13 +40,11 @@ func storeFilter(filters dict) (test, error) {
 			must = append(must, t)
 		}
 	}
-	if len(should) > 0 {
-		must = append(must, anyOf(should))
+	must = append(must, nested["AND"]...)
+	if len(nested["OR"]) > 0 {
+		must = append(must, anyOf(nested["OR"]))
 	}
-	if len(mustNot) > 0 {
-		must = append(must, not(anyOf(mustNot)))
-	}
-	return allOf(must), nil
+	return allOf(append(must, not(anyOf(nested["NOT"])))), nil
 }
 
 func subFilter(op string, i int, item any) (test, error) {
@@ -60,8 +52,8 @@ func subFilter(op string, i int, item any) (test, error) {
 	switch item := item.(type) {
 	case dict:
 		d = item
-	case map[string]any:
-		for _, key := range sortedKeys(item) {
+	case object:
+		for _, key := range slices.Sorted(maps.Keys(item)) {
 			d.set(key, item[key])
 		}
 	default:
@@ -72,10 +64,10 @@ func subFilter(op string, i int, item any) (test, error) {
 
 func fieldTest(key string, want any) (test, error) {
 	switch want := want.(type) {
-	case map[string]any:
+	case object:
 		return operatorTest(key, want)
 	case []any:
-		return func(m *memory) bool { return anyValue(m.payload(key), func(v any) bool { return has(want, v) }) }, nil
+		return onPayload(key, func(v any) bool { return has(want, v) }), nil
 	case string:
 		if want == "*" {
 			return always, nil
@@ -84,7 +76,7 @@ func fieldTest(key string, want any) (test, error) {
 	if err := matchable(want); err != nil {
 		return nil, err
 	}
-	return func(m *memory) bool { return anyValue(m.payload(key), func(v any) bool { return equal(v, want) }) }, nil
+	return onPayload(key, func(v any) bool { return equal(v, want) }), nil
 }
 
 // matchable: the store matches booleans, whole numbers and strings.
@@ -100,21 +92,25 @@ func matchable(v any) error {
 	return errors.New("3 validation errors for MatchValue")
 }
 
-func operatorTest(key string, ops map[string]any) (test, error) {
+var rangeOps = []string{"gt", "gte", "lt", "lte"}
+
+func operatorTest(key string, ops object) (test, error) {
 	var ranges []test
 	var first, other string
-	for _, op := range sortedKeys(ops) {
-		switch op {
-		case "gt", "gte", "lt", "lte":
-			t, err := rangeTest(key, op, ops[op])
-			if err != nil {
-				return nil, err
-			}
-			ranges = append(ranges, t)
-			first = op
-		default:
+	for _, op := range slices.Sorted(maps.Keys(ops)) {
+		if !slices.Contains(rangeOps, op) {
 			other = op
+			continue
 		}
+		of := ofNumbers
+		if _, isText := ops[op].(string); isText {
+			of = ofMoments
+		}
+		within, err := of[op](ops[op])
+		if err != nil {
+			return nil, errors.New("1 validation error for Range")
+		}
+		ranges, first = append(ranges, onPayload(key, within)), op
 	}
 	switch {
 	case len(ranges) > 0 && other != "":
@@ -129,64 +125,40 @@ func operatorTest(key string, ops map[string]any) (test, error) {
 			continue
 		}
 		list, isList := want.([]any)
+		word, isText := want.(string)
 		switch {
-		case op == "in" && isList:
-			return func(m *memory) bool { return anyValue(m.payload(key), func(v any) bool { return has(list, v) }) }, nil
-		case op == "nin" && isList:
-			return func(m *memory) bool { return anyValue(m.payload(key), func(v any) bool { return !has(list, v) }) }, nil
-		case op == "in", op == "nin":
-			return nil, errors.New("validation errors: a list is needed")
-		case op == "ne":
-			return func(m *memory) bool { return anyValue(m.payload(key), func(v any) bool { return !equal(v, want) }) }, nil
 		case op == "eq":
 			return fieldTest(key, want)
-		}
-		word, ok := want.(string)
-		if !ok {
+		case op == "ne":
+			return onPayload(key, func(v any) bool { return !equal(v, want) }), nil
+		case op == "in" || op == "nin":
+			if !isList {
+				return nil, errors.New("validation errors: a list is needed")
+			}
+			return onPayload(key, func(v any) bool { return has(list, v) == (op == "in") }), nil
+		case !isText:
 			return nil, errors.New("1 validation error for MatchText")
 		}
-		return func(m *memory) bool {
-			return anyValue(m.payload(key), func(v any) bool {
-				text, ok := v.(string)
-				return ok && strings.Contains(text, word)
-			})
-		}, nil
+		return onPayload(key, func(v any) bool {
+			text, isText := v.(string)
+			return isText && strings.Contains(text, word)
+		}), nil
 	}
-	return nil, fmt.Errorf("Unsupported filter operator(s) for field '%s': %v. Supported operators: %v", key, sortedKeys(ops), engineOps)
+	return nil, fmt.Errorf("Unsupported filter operator(s) for field '%s': %v. Supported operators: %v", key, slices.Sorted(maps.Keys(ops)), engineOps)
 }
 
-func rangeTest(key, op string, want any) (test, error) {
-	holds := comparisons[op]
-	switch want := want.(type) {
-	case json.Number:
-		limit, err := want.Float64()
-		if err != nil {
-			return nil, err
+// onPayload tests a field of the payload. A list passes when one of its items does.
+func onPayload(key string, passes check) test {
+	return func(m *memory) bool {
+		switch have := m.payload(key).(type) {
+		case nil, json.RawMessage:
+			return false
+		case []any:
+			return slices.ContainsFunc(have, passes)
+		default:
+			return passes(have)
 		}
-		return func(m *memory) bool {
-			return anyValue(m.payload(key), func(v any) bool {
-				n, ok := v.(json.Number)
-				if !ok {
-					return false
-				}
-				x, err := n.Float64()
-				return err == nil && holds(cmp.Compare(x, limit))
-			})
-		}, nil
-	case string:
-		limit, err := moment(want)
-		if err != nil {
-			return nil, errors.New("1 validation error for Range")
-		}
-		return func(m *memory) bool {
-			return anyValue(m.payload(key), func(v any) bool {
-				text, _ := v.(string)
-				at, err := moment(text)
-				return err == nil && holds(at.Compare(limit))
-			})
-		}, nil
 	}
-	return nil, errors.New("1 validation error for Range")
 }
 
 // payload is a field of the flat payload that the engine keeps for a memory.
@@ -194,7 +166,7 @@ func rangeTest(key, op string, want any) (test, error) {
 func (m *memory) payload(key string) any {
 	switch key {
 	case "user_id", "agent_id", "run_id", "app_id":
-		return textOrNil(m.entity(strings.TrimSuffix(key, "_id")))
+		return orNull(m.entity(strings.TrimSuffix(key, "_id")))
 	case "data", "text_lemmatized":
 		return m.text
 	case "hash":
@@ -213,15 +185,4 @@ func (m *memory) payload(key string) any {
 		return m.expires
 	}
 	return m.metadata[key]
-}
-
-// anyValue: a list in the payload passes when one of its items does.
-func anyValue(have any, passes func(any) bool) bool {
-	switch have := have.(type) {
-	case nil, json.RawMessage:
-		return false
-	case []any:
-		return slices.ContainsFunc(have, passes)
-	}
-	return passes(have)
 }

@@ -16,22 +16,6 @@ const (
 	stored = "Memories added successfully"
 )
 
-// added is one result of an add, and of its event.
-type added struct {
-	ID    string `json:"id"`
-	Event string `json:"event"`
-	Data  struct {
-		Memory string `json:"memory"`
-	} `json:"data"`
-}
-
-type accepted struct {
-	Message string `json:"message"`
-	Status  string `json:"status"`
-	EventID string `json:"event_id"`
-	Results []any  `json:"results,omitempty"`
-}
-
 // hostedWrites are the platform's routes that change memories.
 type hostedWrites struct {
 	store *store
@@ -44,7 +28,7 @@ func (w *hostedWrites) addV3(c *call) *reply {
 		return refused
 	}
 	if infer {
-		return ok(accepted{queued, "PENDING", w.startAdd(c, do), nil})
+		return ok(w.startAdd(c, do))
 	}
 	results, failure := do(c.now)
 	if failure != "" {
@@ -52,10 +36,7 @@ func (w *hostedWrites) addV3(c *call) *reply {
 	}
 	id := w.store.newID()
 	w.jobs.done(id, "ADD", c.body, len(c.raw), c.now, results)
-	return ok(struct {
-		accepted
-		Results []any `json:"results"`
-	}{accepted{stored, "SUCCEEDED", id, nil}, results})
+	return ok(object{"message": stored, "status": "SUCCEEDED", "event_id": id, "results": results})
 }
 
 // addV1 answers in the forms of the older clients: an array, or an object
@@ -67,7 +48,7 @@ func (w *hostedWrites) addV1(c *call) *reply {
 	}
 	var results []any
 	if async, given := c.body["async_mode"]; infer && (!given || truthy(async)) {
-		results = []any{accepted{queued, "PENDING", w.startAdd(c, do), nil}}
+		results = []any{w.startAdd(c, do)}
 	} else {
 		var failure string
 		if results, failure = do(c.now); failure != "" {
@@ -76,19 +57,18 @@ func (w *hostedWrites) addV1(c *call) *reply {
 		w.jobs.done(w.store.newID(), "ADD", c.body, len(c.raw), c.now, results)
 	}
 	if c.body["output_format"] == "v1.1" && c.body["version"] == "v2" {
-		return ok(related{results, []any{}})
+		return ok(related(results))
 	}
 	return ok(results)
 }
 
 // related is the v1.1 form of an answer.
-type related struct {
-	Results   any   `json:"results"`
-	Relations []any `json:"relations"`
-}
+func related(results any) object { return object{"results": results, "relations": []any{}} }
 
-func (w *hostedWrites) startAdd(c *call, do work) string {
-	return w.jobs.start(w.store.newID(), "ADD", c.body, len(c.raw), c.now, do)
+// startAdd answers an add that is done after the answer.
+func (w *hostedWrites) startAdd(c *call, do work) object {
+	id := w.jobs.start(w.store.newID(), "ADD", c.body, len(c.raw), c.now, do)
+	return object{"message": queued, "status": "PENDING", "event_id": id}
 }
 
 // addWork reads an add. What the payload says about who it is, is believed.
@@ -136,9 +116,7 @@ func (w *hostedWrites) addWork(c *call) (infer bool, do work, refused *reply) {
 		}
 		results := make([]any, len(made))
 		for i, m := range made {
-			r := added{ID: m.id, Event: "ADD"}
-			r.Data.Memory = m.text
-			results[i] = r
+			results[i] = object{"id": m.id, "event": "ADD", "data": object{"memory": m.text}}
 		}
 		return results, ""
 	}, nil

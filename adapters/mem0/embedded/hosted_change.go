@@ -2,11 +2,12 @@ package embedded
 
 import (
 	"cmp"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 const notFound = "Memory not found!"
@@ -23,26 +24,17 @@ func newestFirst(rows []*memory) []*memory {
 	return rows
 }
 
-// memoryUUID reads an id as the platform does, which forgives its spelling.
-func memoryUUID(id string) (string, bool) {
-	digits := strings.ToLower(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(id, "urn:uuid:"), "{}"), "-", ""))
-	if _, err := hex.DecodeString(digits); err != nil || len(digits) != 32 {
-		return "", false
-	}
-	return digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:], true
-}
-
-// hostedID is the id to look up. A backend with an id maker of its own knows
-// ids of another form.
+// hostedID is the id to look up, as the platform reads it, which forgives its
+// spelling. A backend with an id maker of its own knows ids of another form.
 func (s *store) hostedID(id string) (string, *reply) {
 	if s.past(id) != nil {
 		return id, nil
 	}
-	canonical, valid := memoryUUID(id)
-	if !valid {
+	canonical, err := uuid.Parse(id)
+	if err != nil {
 		return "", said(http.StatusBadRequest, id+" is not a valid memory id")
 	}
-	return canonical, nil
+	return canonical.String(), nil
 }
 
 // hostedSlot finds a memory by id alone: nobody asks whose it is.
@@ -114,7 +106,7 @@ func (w *hostedWrites) updateOne(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	return ok(sessioned(x.memory))
+	return ok(hosted(x.memory, sessionKey))
 }
 
 func (w *hostedWrites) deleteOne(c *call) *reply {
@@ -124,18 +116,9 @@ func (w *hostedWrites) deleteOne(c *call) *reply {
 	}
 	w.store.delete(x, c.now)
 	if strings.EqualFold(c.last("delete_linked"), "true") {
-		return ok(struct {
-			Message string `json:"message"`
-			Count   int    `json:"cascade_count"`
-		}{"Memory deleted successfully!", 0})
+		return ok(object{"message": "Memory deleted successfully!", "cascade_count": 0})
 	}
-	return ok(message{"Memory deleted successfully!"})
-}
-
-// begun answers work that goes on after the answer.
-type begun struct {
-	Message string `json:"message"`
-	EventID string `json:"event_id"`
+	return done("Memory deleted successfully!")
 }
 
 // deleteMany takes "*" for an id, which is everybody's.
@@ -157,26 +140,22 @@ func (w *hostedWrites) deleteMany(c *call) *reply {
 	for name := range c.query {
 		asked[name] = c.last(name)
 	}
-	id := w.jobs.startDelete(w.store, c, "DELETE_ALL", asked, func() []*memory {
+	return w.startDelete(c, "DELETE_ALL", asked, "Delete in progress. Please wait a few minutes.", func() []*memory {
 		return w.store.find(w.store.within(ids), func(m *memory) bool { return passes(m) && narrow(m) })
 	})
-	return ok(begun{"Delete in progress. Please wait a few minutes.", id})
 }
 
-// startDelete deletes from a store, when its time has come, what pick then finds.
-func (j *jobs) startDelete(s *store, c *call, kind string, payload any, pick func() []*memory) string {
-	return j.start(s.newID(), kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
-		type gone struct {
-			ID    string `json:"id"`
-			Event string `json:"event"`
-		}
+// startDelete deletes, when its time has come, what pick then finds.
+func (w *hostedWrites) startDelete(c *call, kind string, payload any, message string, pick func() []*memory) *reply {
+	id := w.jobs.start(w.store.newID(), kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
 		results := []any{}
 		for _, m := range pick() {
-			s.delete(s.byID[m.id], now)
-			results = append(results, gone{m.id, "DELETE"})
+			w.store.delete(w.store.byID[m.id], now)
+			results = append(results, object{"id": m.id, "event": "DELETE"})
 		}
 		return results, ""
 	})
+	return ok(object{"message": message, "event_id": id})
 }
 
 const maxBatch = 1000
@@ -218,7 +197,7 @@ func (w *hostedWrites) batchUpdate(c *call) *reply {
 			return refused
 		}
 	}
-	return ok(message{fmt.Sprintf("Successfully updated %d memories", len(items))})
+	return done(fmt.Sprintf("Successfully updated %d memories", len(items)))
 }
 
 func (w *hostedWrites) batchDelete(c *call) *reply {
@@ -227,9 +206,9 @@ func (w *hostedWrites) batchDelete(c *call) *reply {
 		return refused
 	}
 	for _, item := range items {
-		if !item.slot.dead { // the same id may come twice
+		if w.store.byID[item.slot.id] == item.slot { // the same id may come twice
 			w.store.delete(item.slot, c.now)
 		}
 	}
-	return ok(message{fmt.Sprintf("Successfully deleted %d memories", len(items))})
+	return done(fmt.Sprintf("Successfully deleted %d memories", len(items)))
 }

@@ -32,11 +32,7 @@ func (s *store) texts(c *call, filters map[string]any) ([]string, *reply) {
 		return nil, said(http.StatusBadRequest, err.Error())
 	}
 	rows := s.find(s.within(filters), func(m *memory) bool { return passes(m) && !m.expired(c.now) })
-	out := make([]string, len(rows))
-	for i, m := range newestFirst(rows) {
-		out[i] = m.text
-	}
-	return out, nil
+	return shapes(newestFirst(rows), func(m *memory) string { return m.text }), nil
 }
 
 func (x *exports) create(c *call) *reply {
@@ -59,10 +55,7 @@ func (x *exports) create(c *call) *reply {
 	}
 	e := export{x.store.newID(), filters, filled(schema, texts)}
 	x.made.add(e, 1)
-	return &reply{status: http.StatusCreated, body: struct {
-		Message string `json:"message"`
-		ID      string `json:"id"`
-	}{"Memory export request received.", e.id}}
+	return &reply{status: http.StatusCreated, body: object{"message": "Memory export request received.", "id": e.id}}
 }
 
 // filled is the caller's schema with the stored texts in it.
@@ -101,9 +94,7 @@ func (x *exports) summary(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	return ok(struct {
-		Summary string `json:"summary"`
-	}{strings.Join(texts, " ")})
+	return ok(object{"summary": strings.Join(texts, " ")})
 }
 
 func (r *hostedReads) feedback(c *call) *reply {
@@ -115,9 +106,5 @@ func (r *hostedReads) feedback(c *call) *reply {
 	if _, refused := r.store.hostedSlot(text(c.body, "memory_id")); refused != nil {
 		return refused
 	}
-	return ok(struct {
-		ID       string `json:"id"`
-		Feedback any    `json:"feedback"`
-		Reason   any    `json:"feedback_reason"`
-	}{r.store.newID(), c.body["feedback"], c.body["feedback_reason"]})
+	return ok(object{"id": r.store.newID(), "feedback": c.body["feedback"], "feedback_reason": c.body["feedback_reason"]})
 }

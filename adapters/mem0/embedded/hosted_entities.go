@@ -23,13 +23,13 @@ type entity struct {
 func (s *store) listed() []entity {
 	out := make([]entity, 0, len(s.entities))
 	for key, sh := range s.entities {
-		e := entity{ID: sh.number, Name: key.name, Type: key.kind, Owner: owner, Total: sh.len()}
-		sh.each(func(x *slot) {
+		e := entity{ID: sh.number, Name: key.name, Type: key.kind, Owner: owner, Total: len(sh.slots)}
+		for _, x := range sh.slots {
 			if e.Created == "" || x.created < e.Created {
 				e.Created = x.created
 			}
 			e.Updated = max(e.Updated, x.updated)
-		})
+		}
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(x, y entity) int {
@@ -40,21 +40,14 @@ func (s *store) listed() []entity {
 
 func (r *hostedReads) listEntities(c *call) *reply {
 	rows := r.store.listed()
-	totals := make(map[string]int)
-	for _, e := range rows {
-		totals[e.Type]++
-	}
-	out, refused := paginate(c, rows, func(e entity) any { return e })
+	out, refused := paginate(c, rows, itself)
 	if refused != nil {
 		return refused
 	}
-	return ok(struct {
-		page
-		Users  int `json:"total_users"`
-		Agents int `json:"total_agents"`
-		Apps   int `json:"total_apps"`
-		Runs   int `json:"total_runs"`
-	}{out, totals["user"], totals["agent"], totals["app"], totals["run"]})
+	for _, kind := range kinds {
+		out["total_"+kind+"s"] = len(slices.DeleteFunc(slices.Clone(rows), func(e entity) bool { return e.Type != kind }))
+	}
+	return ok(out)
 }
 
 func (r *hostedReads) getEntity(c *call) *reply {
@@ -83,15 +76,11 @@ func (w *hostedWrites) cascade(c *call, kind, name string) *reply {
 	if w.store.entities[key] == nil {
 		return said(http.StatusNotFound, kind+" "+name+" not found")
 	}
-	id := w.jobs.startDelete(w.store, c, "DELETE_ENTITY", map[string]any{"type": kind, "name": name}, func() []*memory {
+	return w.startDelete(c, "DELETE_ENTITY", object{"type": kind, "name": name}, "Entity deletion in progress.", func() []*memory {
 		return w.store.find(w.store.entities[key], always)
 	})
-	return ok(begun{"Entity deletion in progress.", id})
 }
 
 func (r *hostedReads) stats(*call) *reply {
-	return ok(struct {
-		Memories int `json:"total_memories"`
-		Entities int `json:"total_entities"`
-	}{r.store.all.len(), len(r.store.entities)})
+	return ok(object{"total_memories": len(r.store.all.slots), "total_entities": len(r.store.entities)})
 }

@@ -41,11 +41,7 @@ type profileJob struct {
 }
 
 func newProfiles(s *store) *profiles {
-	return &profiles{
-		store: s,
-		jobs:  window[profileJob]{max: maxProfileJobs, maxBytes: maxProfileJobs},
-		made:  window[profile]{max: maxProfileJobs, maxBytes: maxProfileJobs},
-	}
+	return &profiles{store: s, jobs: newest[profileJob](maxProfileJobs), made: newest[profile](maxProfileJobs)}
 }
 
 func (p *profiles) of(name string) (profile, bool) {
@@ -74,18 +70,10 @@ func (p *profiles) get(c *call) *reply {
 }
 
 func (p *profiles) settings(*call) *reply {
-	type user struct {
-		Schema       any `json:"schema"`
-		Instructions any `json:"custom_instructions"`
-	}
-	type entities struct {
-		User user `json:"user"`
-	}
-	return ok(struct {
-		Enabled      bool     `json:"enabled"`
-		Capabilities []string `json:"capabilities"`
-		Entities     entities `json:"entities"`
-	}{p.enabled, []string{}, entities{user{p.schema, p.instructions}}})
+	return ok(object{
+		"enabled": p.enabled, "capabilities": []string{},
+		"entities": object{"user": object{"schema": p.schema, "custom_instructions": p.instructions}},
+	})
 }
 
 func (p *profiles) setSettings(c *call) *reply {
@@ -167,7 +155,7 @@ func (p *profiles) getJob(c *call) *reply {
 			continue
 		}
 		total := len(j.Names)
-		return ok(map[string]any{"job": struct {
+		return ok(object{"job": struct {
 			profileJob
 			Total     int `json:"total"`
 			Completed int `json:"completed"`

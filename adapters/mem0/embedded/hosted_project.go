@@ -131,7 +131,7 @@ func (s *settings) updateWebhook(c *call) *reply {
 		}
 	}
 	h.Updated = c.now
-	return ok(message{"Webhook updated successfully"})
+	return done("Webhook updated successfully")
 }
 
 func (s *settings) deleteWebhook(c *call) *reply {
@@ -140,5 +140,5 @@ func (s *settings) deleteWebhook(c *call) *reply {
 		return refused
 	}
 	s.webhooks = slices.Delete(s.webhooks, i, i+1)
-	return ok(message{"Webhook deleted successfully"})
+	return done("Webhook deleted successfully")
 }

@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 )
 
 func ping(*call) *reply {
-	return ok(struct {
-		Status  string `json:"status"`
-		Org     string `json:"org_id"`
-		Project string `json:"project_id"`
-		Email   string `json:"user_email"`
-	}{"ok", "org-embedded", "proj-embedded", owner})
+	return ok(object{"status": "ok", "org_id": "org-embedded", "project_id": "proj-embedded", "user_email": owner})
 }
 
 // owner is the account that everything belongs to.
@@ -107,7 +103,7 @@ func narrowed(params map[string]any) test {
 
 const maxTopK = 1000
 
-func (r *hostedReads) search(c *call, filters any, threshold float64, shape func(hostedMemory, *memory) any) ([]any, *reply) {
+func (r *hostedReads) search(c *call, filters any, threshold float64, runKey string) ([]object, *reply) {
 	sel, refused := r.selected(c, filters, c.body)
 	if refused != nil {
 		return nil, refused
@@ -129,35 +125,29 @@ func (r *hostedReads) search(c *call, filters any, threshold float64, shape func
 			threshold = f
 		}
 	}
-	out := []any{}
-	for _, h := range rank(query, r.store.find(sel.scope, sel.passes), threshold, k) {
-		row := hostedOf(h.memory)
-		row.Score = &h.score
-		out = append(out, projected(shape(row, h.memory), sel.fields))
-	}
-	return out, nil
+	return shapes(rank(query, r.store.find(sel.scope, sel.passes), threshold, k), func(h hit) object {
+		row := hosted(h.memory, runKey)
+		row["score"] = h.score
+		return projected(row, sel.fields)
+	}), nil
 }
 
-func sessionShape(row hostedMemory, m *memory) any { return withSession{row, ref(m.run)} }
-func runShape(row hostedMemory, m *memory) any     { return withRun{row, ref(m.run)} }
-
 func (r *hostedReads) searchV3(c *call) *reply {
-	for _, key := range [...]string{"user_id", "agent_id", "app_id", "run_id"} {
+	for _, kind := range kinds {
+		key := kind + "_id"
 		if _, given := c.body[key]; given {
 			return said(http.StatusBadRequest, "Top-level entity parameters ['"+key+"'] are not supported; use filters")
 		}
 	}
-	found, refused := r.search(c, c.body["filters"], 0.1, runShape)
+	found, refused := r.search(c, c.body["filters"], 0.1, "run_id")
 	if refused != nil {
 		return refused
 	}
-	return ok(struct {
-		Results []any `json:"results"`
-	}{found})
+	return ok(object{"results": found})
 }
 
 func (r *hostedReads) searchV2(c *call) *reply {
-	found, refused := r.search(c, c.body["filters"], 0.3, sessionShape)
+	found, refused := r.search(c, c.body["filters"], 0.3, sessionKey)
 	if refused != nil {
 		return refused
 	}
@@ -169,12 +159,12 @@ func (r *hostedReads) searchV1(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	found, refused := r.search(c, ids, 0.1, sessionShape)
+	found, refused := r.search(c, ids, 0.1, sessionKey)
 	if refused != nil {
 		return refused
 	}
 	if c.body["output_format"] == "v1.1" {
-		return ok(related{found, []any{}})
+		return ok(related(found))
 	}
 	return ok(found)
 }
@@ -233,7 +223,7 @@ func (r *hostedReads) list(c *call, filters any, params map[string]any, inPages 
 		return refused
 	}
 	rows := newestFirst(r.store.find(sel.scope, sel.passes))
-	shape := func(m *memory) any { return projected(sessioned(m), sel.fields) }
+	shape := func(m *memory) object { return projected(hosted(m, sessionKey), sel.fields) }
 	if inPages {
 		return paged(c, rows, shape)
 	}
@@ -244,11 +234,7 @@ func (r *hostedReads) list(c *call, filters any, params map[string]any, inPages 
 		}
 		rows = rows[:min(limit, len(rows))]
 	}
-	out := make([]any, len(rows))
-	for i, m := range rows {
-		out[i] = shape(m)
-	}
-	return ok(out)
+	return ok(shapes(rows, shape))
 }
 
 func (r *hostedReads) getOne(c *call) *reply {
@@ -256,7 +242,7 @@ func (r *hostedReads) getOne(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	return ok(sessioned(x.memory))
+	return ok(hosted(x.memory, sessionKey))
 }
 
 // listOfEntity also shows what was said to make each memory.
@@ -267,38 +253,23 @@ func (r *hostedReads) listOfEntity(c *call) *reply {
 		return detailed(http.StatusNotFound, "Not found.")
 	}
 	rows := newestFirst(r.store.find(sh, func(m *memory) bool { return !m.expired(c.now) }))
-	return paged(c, rows, func(m *memory) any {
-		return struct {
-			withSession
-			Input []any `json:"input"`
-		}{sessioned(m), m.input}
+	return paged(c, rows, func(m *memory) object {
+		row := hosted(m, sessionKey)
+		row["input"] = m.input
+		return row
 	})
 }
 
-// hostedChange is a line of history, with the raw messages behind it.
-type hostedChange struct {
-	ID         string         `json:"id"`
-	MemoryID   string         `json:"memory_id"`
-	Old        *string        `json:"old_memory"`
-	New        *string        `json:"new_memory"`
-	Event      string         `json:"event"`
-	UserID     *string        `json:"user_id"`
-	AgentID    *string        `json:"agent_id"`
-	AppID      *string        `json:"app_id"`
-	Categories []string       `json:"categories"`
-	Metadata   map[string]any `json:"metadata"`
-	SessionID  *string        `json:"session_id"`
-	Input      []any          `json:"input"`
-	Created    string         `json:"created_at"`
-	Updated    string         `json:"updated_at"`
-}
-
-func hostedChangeOf(m *memory, c change) hostedChange {
-	return hostedChange{
-		ID: c.id, MemoryID: c.memory, Old: c.old, New: c.new, Event: c.event,
-		UserID: ref(m.user), AgentID: ref(m.agent), AppID: ref(m.app), SessionID: ref(m.run),
-		Metadata: orNil(m.metadata), Input: m.input, Created: c.created, Updated: cmp.Or(c.updated, c.created),
-	}
+// changes is a memory's history, each line with the raw messages behind it.
+func (x *slot) changes() []object {
+	m := x.memory
+	return shapes(x.history, func(c change) object {
+		return object{
+			"id": c.id, "memory_id": c.memory, "old_memory": c.old, "new_memory": c.new, "event": c.event, "user_id": orNull(m.user),
+			"agent_id": orNull(m.agent), "app_id": orNull(m.app), "categories": nil, "metadata": orNil(m.metadata),
+			sessionKey: orNull(m.run), "input": m.input, "created_at": c.created, "updated_at": cmp.Or(c.updated, c.created),
+		}
+	})
 }
 
 // historyOf outlives its memory.
@@ -311,19 +282,13 @@ func (r *hostedReads) historyOf(c *call) *reply {
 	if x == nil {
 		return said(http.StatusNotFound, notFound)
 	}
-	out := make([]hostedChange, len(x.history))
-	for i, line := range x.history {
-		out[i] = hostedChangeOf(x.memory, line)
-	}
-	return ok(out)
+	return ok(x.changes())
 }
 
 func (r *hostedReads) historyOfAll(c *call) *reply {
-	var rows []hostedChange
-	r.store.all.each(func(x *slot) {
-		for _, line := range x.history {
-			rows = append(rows, hostedChangeOf(x.memory, line))
-		}
-	})
-	return paged(c, rows, func(row hostedChange) any { return row })
+	var rows []object
+	for _, x := range slices.Backward(r.store.all.slots) {
+		rows = append(rows, x.changes()...)
+	}
+	return paged(c, rows, itself)
 }

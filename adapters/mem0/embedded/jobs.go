@@ -122,5 +122,5 @@ func (j *jobs) one(c *call) *reply {
 }
 
 func (j *jobs) all(c *call) *reply {
-	return paged(c, j.newestFirst(), func(e event) any { return e })
+	return paged(c, j.newestFirst(), itself)
 }

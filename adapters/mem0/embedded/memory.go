@@ -112,18 +112,18 @@ func orNil(m map[string]any) map[string]any {
 	return m
 }
 
-// ref is the pointer that encodes "" as null.
-func ref(s string) *string {
+// orNull makes "" null in an answer.
+func orNull(s string) any {
 	if s == "" {
 		return nil
 	}
-	return &s
+	return s
 }
 
 // change is one line of a memory's history.
 type change struct {
 	id, memory, event string
-	old, new          *string
+	old, new          any // texts, or nil
 	created, updated  string
 	actor, role       any
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 func (b *Backend) selfHostedRoutes() []route {
 	server := &server{b.store}
 	return []route{
-		{"POST", "/memories", writes, object(
+		{"POST", "/memories", writes, wants(
 			field{"messages", "messages", true}, field{"user_id", "string", false}, field{"agent_id", "string", false},
 			field{"run_id", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
 			field{"infer", "boolean", false}, field{"memory_type", "string", false}, field{"prompt", "string", false},
@@ -23,20 +24,20 @@ func (b *Backend) selfHostedRoutes() []route {
 		{"GET", "/memories", reads, noBody, server.list},
 		{"DELETE", "/memories", adminWrites, noBody, server.deleteAll},
 		{"GET", "/memories/{}", reads, noBody, server.get},
-		{"PUT", "/memories/{}", writes, object(
+		{"PUT", "/memories/{}", writes, wants(
 			field{"text", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
 		), server.update},
 		{"DELETE", "/memories/{}", writes, noBody, server.drop},
 		{"GET", "/memories/{}/history", reads, noBody, server.history},
-		{"POST", "/search", reads, object(
+		{"POST", "/search", reads, wants(
 			field{"query", "string", true}, field{"filters", "object", false}, field{"user_id", "string", false},
 			field{"agent_id", "string", false}, field{"run_id", "string", false}, field{"top_k", "integer", false},
 			field{"threshold", "number", false}, field{"explain", "boolean", false}, field{"show_expired", "boolean", false},
 		), server.search},
 		{"GET", "/configure", reads, noBody, b.settings.getConfig},
-		{"POST", "/configure", adminWrites, object(), b.settings.configure},
+		{"POST", "/configure", adminWrites, wants(), b.settings.configure},
 		{"GET", "/configure/providers", reads, noBody, providers},
-		{"POST", "/generate-instructions", reads, object(field{"use_case", "string", true}), instructions},
+		{"POST", "/generate-instructions", reads, wants(field{"use_case", "string", true}), instructions},
 		{"POST", "/reset", adminWrites, noBody, server.reset},
 		{"GET", "/entities", reads, noBody, server.entities},
 		{"DELETE", "/entities/{}/{/}", adminWrites, noBody, server.dropEntity},
@@ -85,68 +86,34 @@ func (s *server) add(c *call) *reply {
 	if err != nil {
 		return detailed(http.StatusBadRequest, err.Error())
 	}
-	results := make([]any, len(made))
-	for i, m := range made {
-		if infer {
-			results[i] = extracted{m.id, m.text, "ADD"}
-		} else {
-			results[i] = verbatim{extracted{m.id, m.text, "ADD"}, m.actor, m.role}
+	return ok(object{"results": shapes(made, func(m *memory) object {
+		row := object{"id": m.id, "memory": m.text, "event": "ADD"}
+		if !infer {
+			row["actor_id"], row["role"] = m.actor, m.role
 		}
+		return row
+	})})
+}
+
+// engineOf is a memory as the engine shows it, without the fields that it has not.
+func engineOf(m *memory) object {
+	out := object{
+		"id": m.id, "memory": m.text, "hash": m.hash, "metadata": m.visible(), "created_at": m.created, "updated_at": m.updated,
+		"user_id": orNull(m.user), "agent_id": orNull(m.agent), "run_id": orNull(m.run),
+		"actor_id": m.actor, "role": m.role, "attributed_to": m.attribute, "expiration_date": m.expires,
 	}
-	return ok(resultList{results})
+	maps.DeleteFunc(out, func(_ string, v any) bool { return v == nil })
+	return out
 }
 
-type extracted struct {
-	ID     string `json:"id"`
-	Memory string `json:"memory"`
-	Event  string `json:"event"`
-}
-
-type verbatim struct {
-	extracted
-	Actor any `json:"actor_id"`
-	Role  any `json:"role"`
-}
-
-type resultList struct {
-	Results []any `json:"results"`
-}
-
-// engineMemory is a memory as the engine shows it.
-type engineMemory struct {
-	ID         string         `json:"id"`
-	Memory     string         `json:"memory"`
-	Hash       string         `json:"hash"`
-	Metadata   map[string]any `json:"metadata"`
-	Score      any            `json:"score,omitempty"`
-	Created    string         `json:"created_at"`
-	Updated    string         `json:"updated_at"`
-	UserID     string         `json:"user_id,omitempty"`
-	AgentID    string         `json:"agent_id,omitempty"`
-	RunID      string         `json:"run_id,omitempty"`
-	ActorID    any            `json:"actor_id,omitempty"`
-	Role       any            `json:"role,omitempty"`
-	Attributed any            `json:"attributed_to,omitempty"`
-	Expiration any            `json:"expiration_date,omitempty"`
-	Details    any            `json:"score_details,omitempty"`
-}
-
-func engineOf(m *memory) engineMemory {
-	return engineMemory{
-		ID: m.id, Memory: m.text, Hash: m.hash, Metadata: m.visible(), Created: m.created, Updated: m.updated,
-		UserID: m.user, AgentID: m.agent, RunID: m.run,
-		ActorID: m.actor, Role: m.role, Attributed: m.attribute, Expiration: m.expires,
-	}
-}
-
-// getMemory answers null for a memory that is not there.
+// get answers null for a memory that is not there.
 func (s *server) get(c *call) *reply {
 	x := s.store.byID[c.args[0]]
 	if x == nil {
 		return ok(json.RawMessage("null"))
 	}
 	out := engineOf(x.memory)
-	out.Score = json.RawMessage("null") // the key is there, without a search
+	out["score"] = nil // the key is there, without a search
 	return ok(out)
 }
 
@@ -200,7 +167,7 @@ func (s *server) update(c *call) *reply {
 		next.say(words)
 	}
 	s.store.replace(x, &next, c.now)
-	return ok(message{"Memory updated successfully!"})
+	return done("Memory updated successfully!")
 }
 
 func (s *server) drop(c *call) *reply {
@@ -209,29 +176,20 @@ func (s *server) drop(c *call) *reply {
 		return refused
 	}
 	s.store.delete(x, c.now)
-	return ok(message{"Memory deleted successfully!"})
+	return done("Memory deleted successfully!")
 }
 
 func (s *server) history(c *call) *reply {
-	type line struct {
-		ID       string  `json:"id"`
-		MemoryID string  `json:"memory_id"`
-		Old      *string `json:"old_memory"`
-		New      *string `json:"new_memory"`
-		Event    string  `json:"event"`
-		Created  string  `json:"created_at"`
-		Updated  string  `json:"updated_at"`
-		Deleted  bool    `json:"is_deleted"`
-		Actor    any     `json:"actor_id"`
-		Role     any     `json:"role"`
-	}
-	out := []line{}
+	var lines []change
 	if x := s.store.past(c.args[0]); x != nil {
-		for _, h := range x.history {
-			out = append(out, line{h.id, h.memory, h.old, h.new, h.event, h.created, h.updated, h.event == "DELETE", h.actor, h.role})
-		}
+		lines = x.history
 	}
-	return ok(out)
+	return ok(shapes(lines, func(h change) object {
+		return object{
+			"id": h.id, "memory_id": h.memory, "old_memory": h.old, "new_memory": h.new, "event": h.event, "created_at": h.created,
+			"updated_at": h.updated, "is_deleted": h.event == "DELETE", "actor_id": h.actor, "role": h.role,
+		}
+	}))
 }
 
 func isTrue(s string) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func (s *server) deleteAll(c *call) *reply {
 		return detailed(http.StatusBadRequest, needID)
 	}
 	s.dropAll(want, c.now)
-	return ok(message{"Memories deleted successfully!"})
+	return done("Memories deleted successfully!")
 }
 
 func (s *server) dropAll(want memoryScope, now string) {
@@ -28,32 +29,20 @@ func (s *server) dropAll(want memoryScope, now string) {
 
 func (s *server) dropEntity(c *call) *reply {
 	var want memoryScope
-	switch kind, name := c.args[0], c.args[1]; kind {
-	case "user":
-		want.user = name
-	case "agent":
-		want.agent = name
-	case "run":
-		want.run = name
-	default:
-		return detailed(http.StatusBadRequest, "Unknown entity type "+kind)
+	id := want.at(c.args[0] + "_id")
+	if id == nil {
+		return detailed(http.StatusBadRequest, "Unknown entity type "+c.args[0])
 	}
+	*id = c.args[1]
 	s.dropAll(want, c.now)
-	return ok(message{"Entity deleted successfully"})
+	return done("Entity deleted successfully")
 }
 
 func (s *server) entities(*call) *reply {
-	type row struct {
-		ID      string `json:"id"`
-		Type    string `json:"type"`
-		Total   int    `json:"total_memories"`
-		Created string `json:"created_at"`
-		Updated string `json:"updated_at"`
-	}
-	out := []row{}
+	out := []object{}
 	for _, e := range s.store.listed() {
 		if e.Type != "app" {
-			out = append(out, row{e.Name, e.Type, e.Total, e.Created, e.Updated})
+			out = append(out, object{"id": e.Name, "type": e.Type, "total_memories": e.Total, "created_at": e.Created, "updated_at": e.Updated})
 		}
 	}
 	return ok(out)
@@ -61,8 +50,8 @@ func (s *server) entities(*call) *reply {
 
 // reset forgets the memories; settings stay.
 func (s *server) reset(*call) *reply {
-	*s.store = *newStore(s.store.max, s.store.newID)
-	return ok(message{"All memories reset"})
+	s.store.reset()
+	return done("All memories reset")
 }
 
 // requests is the server's own log: methods and paths, newest first.
@@ -71,17 +60,11 @@ func (b *Backend) requests(c *call) *reply {
 	if refused != nil {
 		return refused
 	}
-	type row struct {
-		Method string `json:"method"`
-		Path   string `json:"path"`
-	}
-	all := b.Requests()
-	out := []row{}
-	for i := len(all) - 1; i >= 0 && len(out) < limit; i-- {
-		path, _, _ := strings.Cut(all[i].RequestURI, "?")
-		out = append(out, row{all[i].Method, path})
-	}
-	return ok(out)
+	b.askedMu.Lock()
+	defer b.askedMu.Unlock()
+	all := b.asked.values()
+	slices.Reverse(all)
+	return ok(all[:min(max(limit, 0), len(all))])
 }
 
 func initialConfig() map[string]any {
@@ -125,7 +108,7 @@ func (s *settings) configure(c *call) *reply {
 		}
 	}
 	s.config = merged(s.config, c.body)
-	return ok(message{"Configuration set successfully"})
+	return done("Configuration set successfully")
 }
 
 func merged(base, changes map[string]any) map[string]any {

@@ -36,47 +36,39 @@ func (s *server) list(c *call) *reply {
 	}
 	expired := isTrue(c.last("show_expired"))
 	rows := s.store.inScope(want, func(m *memory) bool { return expired || !m.expired(c.now) })
-	out := []any{}
-	for _, m := range rows[:min(max(k, 1), len(rows))] { // the engine looks at the limit after the first
-		out = append(out, engineOf(m))
-	}
-	return ok(resultList{out})
+	// The engine looks at the limit after the first.
+	return ok(object{"results": shapes(rows[:min(max(k, 1), len(rows))], engineOf)})
 }
 
 // memoryScope is a set of ids that memories must have. Their type is
 // comparable, so "none given" is the zero value.
 type memoryScope struct{ user, agent, run string }
 
+// at is where a scope keeps an id, or nil.
+func (s *memoryScope) at(id string) *string {
+	return map[string]*string{"user_id": &s.user, "agent_id": &s.agent, "run_id": &s.run}[id]
+}
+
 func queryScope(c *call) (memoryScope, *reply) {
 	var s memoryScope
-	for _, p := range [...]struct {
-		name string
-		at   *string
-	}{{"user_id", &s.user}, {"agent_id", &s.agent}, {"run_id", &s.run}} {
-		v := c.last(p.name)
+	for _, name := range engineIDs {
+		v := c.last(name)
 		if v == "" {
 			continue
 		}
-		id, err := entityID(p.name, v)
+		id, err := entityID(name, v)
 		if err != nil {
 			return s, detailed(http.StatusBadRequest, err.Error())
 		}
-		*p.at = id.(string)
+		*s.at(name) = id.(string)
 	}
 	return s, nil
 }
 
 // inScope returns what has all ids of the scope and passes, oldest first.
 func (s *store) inScope(want memoryScope, passes test) []*memory {
-	scope := s.all
-	for _, key := range [...]entityKey{{"user", want.user}, {"agent", want.agent}, {"run", want.run}} {
-		if key.name != "" {
-			scope = s.entities[key]
-			break
-		}
-	}
 	m := &memory{user: want.user, agent: want.agent, run: want.run}
-	out := s.find(scope, func(x *memory) bool { return inScope(x, m) && passes(x) })
+	out := s.find(s.scoped(want), func(x *memory) bool { return inScope(x, m) && passes(x) })
 	slices.Reverse(out)
 	return out
 }
@@ -84,52 +76,31 @@ func (s *store) inScope(want memoryScope, passes test) []*memory {
 // wholeStore shows the payload as it lies in the store: role and the like stay
 // in metadata, and nothing expires.
 func (s *server) wholeStore(k int) *reply {
-	type raw struct {
-		ID       string         `json:"id"`
-		Memory   string         `json:"memory"`
-		Hash     string         `json:"hash"`
-		Created  string         `json:"created_at"`
-		Updated  string         `json:"updated_at"`
-		UserID   *string        `json:"user_id"`
-		AgentID  *string        `json:"agent_id"`
-		RunID    *string        `json:"run_id"`
-		Metadata map[string]any `json:"metadata"`
+	rows := s.store.inScope(memoryScope{}, always)
+	if k > 0 {
+		rows = rows[:min(k, len(rows))]
 	}
-	out := []any{}
-	for _, m := range s.store.inScope(memoryScope{}, always) {
-		if k > 0 && len(out) == k {
-			break
-		}
-		meta := maps.Clone(m.visible())
-		if meta == nil {
-			meta = make(map[string]any)
-		}
+	return ok(object{"results": shapes(rows, func(m *memory) object {
+		meta := object{"role": m.role, "actor_id": m.actor, "attributed_to": m.attribute, "expiration_date": m.expires}
+		maps.DeleteFunc(meta, func(_ string, v any) bool { return v == nil })
 		meta["text_lemmatized"] = m.text
-		for key, v := range map[string]any{"role": m.role, "actor_id": m.actor, "attributed_to": m.attribute, "expiration_date": m.expires} {
-			if v != nil {
-				meta[key] = v
+		for name, v := range m.visible() {
+			if _, taken := meta[name]; !taken {
+				meta[name] = v
 			}
 		}
-		out = append(out, raw{m.id, m.text, m.hash, m.created, m.updated, ref(m.user), ref(m.agent), ref(m.run), meta})
-	}
-	return ok(resultList{out})
-}
-
-type scoreDetails struct {
-	Semantic  float64     `json:"semantic_score"`
-	BM25      json.Number `json:"bm25_score"`
-	Boost     json.Number `json:"entity_boost"`
-	Raw       float64     `json:"raw_score"`
-	Max       json.Number `json:"max_possible_score"`
-	Final     float64     `json:"final_score"`
-	Threshold float64     `json:"threshold"`
+		return object{
+			"id": m.id, "memory": m.text, "hash": m.hash, "created_at": m.created, "updated_at": m.updated,
+			"user_id": orNull(m.user), "agent_id": orNull(m.agent), "run_id": orNull(m.run), "metadata": meta,
+		}
+	})})
 }
 
 // searchMemories takes the deprecated ids at the top level over those in
 // filters, and then has the engine's filters override both.
 func (s *server) search(c *call) *reply {
 	filters := member(c.raw, "filters")
-	for _, key := range [...]string{"user_id", "agent_id", "run_id"} {
+	for _, key := range engineIDs {
 		if id := text(c.body, key); id != "" {
 			filters.set(key, id)
 		}
@@ -161,16 +132,17 @@ func (s *server) search(c *call) *reply {
 	found := s.store.find(s.store.narrowest(filters), func(m *memory) bool {
 		return passes(m) && (expired || !m.expired(c.now))
 	})
-	out := []any{}
-	for _, h := range rank(query, found, threshold, k) {
+	return ok(object{"results": shapes(rank(query, found, threshold, k), func(h hit) object {
 		row := engineOf(h.memory)
-		row.Score = h.score
+		row["score"] = h.score
 		if truthy(c.body["explain"]) {
-			row.Details = scoreDetails{h.score, "0.0", "0.0", h.score, "1.0", h.score, threshold}
+			row["score_details"] = object{
+				"semantic_score": h.score, "bm25_score": json.Number("0.0"), "entity_boost": json.Number("0.0"), "raw_score": h.score,
+				"max_possible_score": json.Number("1.0"), "final_score": h.score, "threshold": threshold,
+			}
 		}
-		out = append(out, row)
-	}
-	return ok(resultList{out})
+		return row
+	})})
 }
 
 // narrowest is the shelf to search. With an AND the ids of the top level may
@@ -179,10 +151,10 @@ func (s *store) narrowest(filters dict) *shelf {
 	if _, overridden := filters.get("AND"); overridden {
 		return s.all
 	}
-	for _, kind := range [...]string{"user", "agent", "run"} {
-		v, _ := filters.get(kind + "_id")
+	for _, key := range engineIDs {
+		v, _ := filters.get(key)
 		if id, isText := v.(string); isText && id != "*" {
-			return s.entities[entityKey{kind, id}]
+			return s.entities[entityKey{strings.TrimSuffix(key, "_id"), id}]
 		}
 	}
 	return s.all

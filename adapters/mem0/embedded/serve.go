@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -17,17 +16,15 @@ import (
 
 // call is one request on its way through a handler.
 type call struct {
-	ctx      context.Context
-	r        *http.Request
-	args     []string // what the route's wildcards matched
-	query    url.Values
-	raw      []byte
-	body     map[string]any // nil unless the route takes an object
-	now      string
-	id       string // X-Request-ID, self-hosted only
-	hosted   bool
-	external string // Options.ExternalURL
-	admin    bool
+	r      *http.Request
+	args   []string // what the route's wildcards matched
+	query  url.Values
+	raw    []byte
+	body   map[string]any // nil unless the route takes an object
+	now    string
+	id     string // X-Request-ID, self-hosted only
+	hosted bool
+	admin  bool
 }
 
 // last returns the last value of a query parameter: the frameworks behind both
@@ -49,30 +46,29 @@ type reply struct {
 
 func ok(body any) *reply { return &reply{status: http.StatusOK, body: body} }
 
-// message is the commonest body.
-type message struct {
-	Message string `json:"message"`
-}
+// object is a JSON object.
+type object = map[string]any
+
+// done answers with a sentence, the commonest body.
+func done(message string) *reply { return ok(object{"message": message}) }
 
 // said answers an error in the hosted platform's style, {"error": …}.
 func said(status int, text string) *reply {
-	return &reply{status: status, body: struct {
-		Error string `json:"error"`
-	}{text}}
+	return &reply{status: status, body: object{"error": text}}
 }
 
 // detailed answers an error in the style of the self-hosted server, {"detail": …}.
 func detailed(status int, detail any) *reply {
-	return &reply{status: status, body: struct {
-		Detail any `json:"detail"`
-	}{detail}}
+	return &reply{status: status, body: object{"detail": detail}}
 }
 
 // ServeHTTP answers in the dialect that the path belongs to.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.opt.MaxBody))
-	b.remember(r, raw)
-	c := &call{ctx: r.Context(), r: r, raw: raw, now: b.now(), external: b.opt.ExternalURL, hosted: isHosted(r.URL.Path)}
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	b.askedMu.Lock()
+	b.asked.add(asked{r.Method, r.URL.EscapedPath()}, 1)
+	b.askedMu.Unlock()
+	c := &call{r: r, raw: raw, now: b.now(), hosted: isHosted(r.URL.Path)}
 	h := w.Header()
 	if !c.hosted {
 		// Eight hex digits on every answer; an incoming one is not honoured.
@@ -133,12 +129,10 @@ func (b *Backend) answer(c *call, readErr error) *reply {
 	return rt.serve(c)
 }
 
-// base is what absolute links start with.
+// base is what absolute links start with: the address that the request arrived
+// at, so that they lead a client around any proxy, as the platform's do.
 func (c *call) base() string {
-	if c.external != "" {
-		return c.external
-	}
-	if addr, ok := c.ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
+	if addr, ok := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		return "http://" + addr.String()
 	}
 	return "http://" + c.r.Host

@@ -2,82 +2,34 @@ package embedded
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 )
 
-// hostedMemory is a memory as the hosted platform shows it, but for the run:
-// that is run_id in v3 search answers and session_id everywhere else.
-type hostedMemory struct {
-	ID         string         `json:"id"`
-	Memory     string         `json:"memory"`
-	UserID     *string        `json:"user_id"`
-	AgentID    *string        `json:"agent_id"`
-	AppID      *string        `json:"app_id"`
-	Hash       string         `json:"hash"`
-	Metadata   map[string]any `json:"metadata"`
-	Categories []string       `json:"categories"`
-	Attributes any            `json:"structured_attributes"`
-	ReplacedBy *string        `json:"replaced_by"`
-	Synthetic  bool           `json:"synthesized"`
-	State      string         `json:"lifecycle_state"`
-	Expiration any            `json:"expiration_date"`
-	Created    string         `json:"created_at"`
-	Updated    string         `json:"updated_at"`
-	Score      *float64       `json:"score,omitempty"`
-}
+// sessionKey is what the hosted platform calls the run of a memory, but for the
+// answers of a v3 search, which say run_id.
+const sessionKey = "session_id"
 
-type withSession struct {
-	hostedMemory
-	SessionID *string `json:"session_id"`
-}
-
-type withRun struct {
-	hostedMemory
-	RunID *string `json:"run_id"`
-}
-
-func hostedOf(m *memory) hostedMemory {
-	return hostedMemory{
-		ID: m.id, Memory: m.text, UserID: ref(m.user), AgentID: ref(m.agent), AppID: ref(m.app),
-		Hash: m.hash, Metadata: orNil(m.metadata), State: "active", Expiration: m.expires,
-		Created: m.created, Updated: m.updated,
+// hosted is a memory as the hosted platform shows it.
+func hosted(m *memory, runKey string) object {
+	return object{
+		"id": m.id, "memory": m.text, "user_id": orNull(m.user), "agent_id": orNull(m.agent), "app_id": orNull(m.app), runKey: orNull(m.run),
+		"hash": m.hash, "metadata": orNil(m.metadata), "categories": nil, "structured_attributes": nil, "replaced_by": nil,
+		"synthesized": false, "lifecycle_state": "active", "expiration_date": m.expires, "created_at": m.created, "updated_at": m.updated,
 	}
 }
-
-func sessioned(m *memory) withSession { return withSession{hostedOf(m), ref(m.run)} }
 
 // projected keeps only the named fields of an answer's memory. Everything else
-// goes, ids and metadata included. Without fields it returns v.
-func projected(v any, fields []string) any {
-	if len(fields) == 0 {
-		return v
+// goes, ids and metadata included. Without fields it returns all.
+func projected(row object, fields []string) object {
+	if len(fields) > 0 {
+		maps.DeleteFunc(row, func(name string, _ any) bool { return !slices.Contains(fields, name) })
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return v
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(text, &all); err != nil {
-		return v
-	}
-	kept := make(map[string]json.RawMessage, len(fields))
-	for _, f := range fields {
-		if member, ok := all[f]; ok {
-			kept[f] = member
-		}
-	}
-	return kept
-}
-
-// page is one page of a list.
-type page struct {
-	Count    int     `json:"count"`
-	Next     *string `json:"next"`
-	Previous *string `json:"previous"`
-	Results  []any   `json:"results"`
+	return row
 }
 
 const (
@@ -87,20 +39,20 @@ const (
 
 // paginate cuts one page out of rows and shapes only that. The query wins over
 // the body. Its links are absolute and lead to this backend itself.
-func paginate[T any](c *call, rows []T, shape func(T) any) (page, *reply) {
+func paginate[T, R any](c *call, rows []T, shape func(T) R) (object, *reply) {
 	number, refused := positive(c, "page", 1, math.MaxInt32)
 	if refused != nil {
-		return page{}, refused
+		return nil, refused
 	}
 	size, refused := positive(c, "page_size", defaultPageSize, maxPageSize)
 	if refused != nil {
-		return page{}, refused
+		return nil, refused
 	}
 	pages := max(1, (len(rows)+size-1)/size)
 	if number > pages {
-		return page{}, detailed(http.StatusNotFound, "Invalid page.")
+		return nil, detailed(http.StatusNotFound, "Invalid page.")
 	}
-	link := func(n int) *string {
+	link := func(n int) any {
 		if n < 1 || n > pages {
 			return nil
 		}
@@ -110,23 +62,32 @@ func paginate[T any](c *call, rows []T, shape func(T) any) (page, *reply) {
 		}
 		q.Set("page", strconv.Itoa(n))
 		q.Set("page_size", strconv.Itoa(size))
-		return ref(c.base() + c.r.URL.EscapedPath() + "?" + q.Encode())
+		return c.base() + c.r.URL.EscapedPath() + "?" + q.Encode()
 	}
-	out := page{Count: len(rows), Next: link(number + 1), Previous: link(number - 1), Results: []any{}}
-	for _, row := range rows[(number-1)*size : min(number*size, len(rows))] {
-		out.Results = append(out.Results, shape(row))
+	page := shapes(rows[(number-1)*size:min(number*size, len(rows))], shape)
+	return object{"count": len(rows), "next": link(number + 1), "previous": link(number - 1), "results": page}, nil
+}
+
+// shapes are rows as they are shown.
+func shapes[T, R any](rows []T, shape func(T) R) []R {
+	out := make([]R, len(rows))
+	for i, row := range rows {
+		out[i] = shape(row)
 	}
-	return out, nil
+	return out
 }
 
 // paged answers with one page.
-func paged[T any](c *call, rows []T, shape func(T) any) *reply {
+func paged[T, R any](c *call, rows []T, shape func(T) R) *reply {
 	out, refused := paginate(c, rows, shape)
 	if refused != nil {
 		return refused
 	}
 	return ok(out)
 }
+
+// itself shows a row as it is.
+func itself[T any](row T) T { return row }
 
 // positive reads a number from the query or else the body.
 func positive(c *call, name string, fallback, limit int) (int, *reply) {

@@ -16,49 +16,17 @@ var kinds = [...]string{"user", "agent", "app", "run"}
 type slot struct {
 	*memory
 	history []change
-	dead    bool
 }
 
-// shelf is a list of slots, oldest first, with holes where slots died. It is
-// swept when half of it is holes, which makes dropping constant on average.
+// shelf is a list of slots, the oldest first.
 type shelf struct {
 	slots  []*slot
-	head   int // no live slot stands before it
-	dead   int
 	number int // an entity's number in the hosted dialect
 }
 
-func (s *shelf) add(x *slot) { s.slots = append(s.slots, x) }
-func (s *shelf) len() int    { return len(s.slots) - s.dead }
-
-// drop notes that one slot of the shelf has died.
-func (s *shelf) drop() {
-	s.dead++
-	if s.dead <= len(s.slots)/2 {
-		return
-	}
-	s.slots = slices.DeleteFunc(s.slots, func(x *slot) bool { return x.dead })
-	s.head, s.dead = 0, 0
-}
-
-// oldest returns the first live slot of a shelf that has one.
-func (s *shelf) oldest() *slot {
-	for s.slots[s.head].dead {
-		s.head++
-	}
-	return s.slots[s.head]
-}
-
-// each calls f with every live slot, newest first.
-func (s *shelf) each(f func(*slot)) {
-	if s == nil {
-		return
-	}
-	for _, x := range slices.Backward(s.slots[s.head:]) {
-		if !x.dead {
-			f(x)
-		}
-	}
+func (s *shelf) drop(x *slot) {
+	i := slices.Index(s.slots, x)
+	s.slots = slices.Delete(s.slots, i, i+1)
 }
 
 type entityKey struct{ kind, name string }
@@ -71,88 +39,80 @@ type store struct {
 	byID     map[string]*slot
 	entities map[entityKey]*shelf
 	numbers  int
-	hashes   map[string]int // how many memories have a text
 	deleted  map[string]*slot
 	graves   window[string]
 }
 
 func newStore(maxMemories int, newID func() string) *store {
-	return &store{
-		max: maxMemories, newID: newID, all: new(shelf), byID: make(map[string]*slot),
-		entities: make(map[entityKey]*shelf), deleted: make(map[string]*slot),
-		hashes: make(map[string]int), graves: window[string]{max: maxDeleted, maxBytes: maxDeleted},
+	s := &store{max: maxMemories, newID: newID}
+	s.reset()
+	return s
+}
+
+// reset forgets everything.
+func (s *store) reset() {
+	*s = store{
+		max: s.max, newID: s.newID, all: new(shelf), byID: make(map[string]*slot),
+		entities: make(map[entityKey]*shelf), deleted: make(map[string]*slot), graves: newest[string](maxDeleted),
 	}
 }
 
 // add stores a new memory, and lets go of the oldest if there are too many.
 func (s *store) add(m *memory) {
-	for s.all.len() >= s.max {
-		s.remove(s.all.oldest())
+	for len(s.all.slots) >= s.max {
+		s.remove(s.all.slots[0])
 	}
 	m.id = s.newID()
 	x := &slot{memory: m}
 	s.byID[m.id] = x
-	s.count(m.hash, 1)
-	s.all.add(x)
+	s.all.slots = append(s.all.slots, x)
 	for _, kind := range kinds {
-		if name := m.entity(kind); name != "" {
-			s.shelve(entityKey{kind, name}, x)
-		}
+		s.shelve(entityKey{kind, m.entity(kind)}, x)
 	}
-	text := m.text
-	s.note(x, change{event: "ADD", new: &text, created: m.created, updated: m.created})
+	s.note(x, change{event: "ADD", new: m.text, created: m.created, updated: m.created})
 }
 
+// shelve puts a slot on its entity's shelf; a memory without one has no name there.
 func (s *store) shelve(key entityKey, x *slot) {
+	if key.name == "" {
+		return
+	}
 	sh := s.entities[key]
 	if sh == nil {
 		s.numbers++
 		sh = &shelf{number: s.numbers}
 		s.entities[key] = sh
 	}
-	sh.add(x)
+	sh.slots = append(sh.slots, x)
 }
 
-// replace puts the memory's next version into its slot. The app is the only
-// identity that can change: metadata may carry it.
-func (s *store) replace(x *slot, next *memory, now string) {
-	old, text := x.text, next.text
-	next.updated = now
-	if before := x.app; before != next.app {
-		s.unshelve(entityKey{"app", before}, x)
-		if next.app != "" {
-			s.shelve(entityKey{"app", next.app}, x)
-		}
-	}
-	s.count(x.hash, -1)
-	s.count(next.hash, 1)
-	x.memory = next
-	s.note(x, change{event: "UPDATE", old: &old, new: &text, created: x.created, updated: now})
-}
-
-// unshelve takes a live slot off a shelf.
+// unshelve takes a slot off its entity's shelf.
 func (s *store) unshelve(key entityKey, x *slot) {
 	sh := s.entities[key]
 	if sh == nil {
 		return
 	}
-	sh.slots = slices.DeleteFunc(sh.slots, func(y *slot) bool { return y == x || y.dead })
-	sh.head, sh.dead = 0, 0
-	if sh.len() == 0 {
+	if sh.drop(x); len(sh.slots) == 0 {
 		delete(s.entities, key)
 	}
 }
 
-func (s *store) count(hash string, by int) {
-	if s.hashes[hash] += by; s.hashes[hash] == 0 {
-		delete(s.hashes, hash)
+// replace puts the memory's next version into its slot. The app is the only
+// identity that can change: metadata may carry it.
+func (s *store) replace(x *slot, next *memory, now string) {
+	next.updated = now
+	if x.app != next.app {
+		s.unshelve(entityKey{"app", x.app}, x)
+		s.shelve(entityKey{"app", next.app}, x)
 	}
+	was := x.text
+	x.memory = next
+	s.note(x, change{event: "UPDATE", old: was, new: next.text, created: next.created, updated: now})
 }
 
 // delete removes a memory on a caller's word; its history stays for a while.
 func (s *store) delete(x *slot, now string) {
-	old := x.text
-	s.note(x, change{event: "DELETE", old: &old, created: x.created, updated: now})
+	s.note(x, change{event: "DELETE", old: x.text, created: x.created, updated: now})
 	s.remove(x)
 	s.deleted[x.id] = x
 	for _, id := range s.graves.add(x.id, 1) {
@@ -161,17 +121,10 @@ func (s *store) delete(x *slot, now string) {
 }
 
 func (s *store) remove(x *slot) {
-	x.dead = true
 	delete(s.byID, x.id)
-	s.count(x.hash, -1)
-	s.all.drop()
+	s.all.drop(x)
 	for _, kind := range kinds {
-		key := entityKey{kind, x.entity(kind)}
-		if sh := s.entities[key]; sh != nil {
-			if sh.drop(); sh.len() == 0 {
-				delete(s.entities, key)
-			}
-		}
+		s.unshelve(entityKey{kind, x.entity(kind)}, x)
 	}
 }
 
@@ -192,37 +145,34 @@ func (s *store) past(id string) *slot {
 }
 
 // find returns what passes, newest first. The scope is the shelf to look at;
-// nil means all.
-func (s *store) find(scope *shelf, passes func(*memory) bool) []*memory {
+// nil is one of nothing.
+func (s *store) find(scope *shelf, passes test) []*memory {
 	out := []*memory{}
-	scope.each(func(x *slot) {
+	if scope == nil {
+		return out
+	}
+	for _, x := range slices.Backward(scope.slots) {
 		if passes(x.memory) {
 			out = append(out, x.memory)
 		}
-	})
+	}
 	return out
 }
 
 // twin reports whether one of the same scope has this text already.
 func (s *store) twin(m *memory) bool {
-	if s.hashes[m.hash] == 0 {
-		return false
-	}
-	scope := s.all
-	for _, kind := range kinds {
-		if name := m.entity(kind); name != "" && kind != "app" {
-			if scope = s.entities[entityKey{kind, name}]; scope == nil {
-				return false
-			}
-			break
+	scope := s.scoped(memoryScope{m.user, m.agent, m.run})
+	return scope != nil && slices.ContainsFunc(scope.slots, func(x *slot) bool { return x.hash == m.hash && inScope(x.memory, m) })
+}
+
+// scoped is the shelf of the first id of a scope, or all; nil where there is none.
+func (s *store) scoped(ids memoryScope) *shelf {
+	for _, key := range [...]entityKey{{"user", ids.user}, {"agent", ids.agent}, {"run", ids.run}} {
+		if key.name != "" {
+			return s.entities[key]
 		}
 	}
-	for _, x := range scope.slots[scope.head:] {
-		if !x.dead && x.hash == m.hash && inScope(x.memory, m) {
-			return true
-		}
-	}
-	return false
+	return s.all
 }
 
 // inScope: every id that m has, x has too. Apps do not divide the engine.

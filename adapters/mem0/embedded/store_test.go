@@ -26,7 +26,7 @@ func TestWindowKeepsTheNewest(t *testing.T) {
 	}
 	var none window[int]
 	none.add(1, 1)
-	if none.len() != 0 {
+	if len(none.values()) != 0 {
 		t.Error("the zero value keeps something")
 	}
 }
@@ -58,38 +58,34 @@ func TestShelvesAgreeWithAList(t *testing.T) {
 			next.say(fmt.Sprint(rng.IntN(20)))
 			s.replace(x, &next, "u")
 		}
-		check(t, s, model)
+		agree(t, s, model)
 	}
 }
 
-func check(t *testing.T, s *store, model []*slot) {
+func agree(t *testing.T, s *store, model []*slot) {
 	t.Helper()
-	if s.all.len() != len(model) || len(s.byID) != len(model) {
-		t.Fatalf("%d shelved, %d known, want %d", s.all.len(), len(s.byID), len(model))
+	if len(s.all.slots) != len(model) || len(s.byID) != len(model) {
+		t.Fatalf("%d shelved, %d known, want %d", len(s.all.slots), len(s.byID), len(model))
 	}
-	perEntity, perHash := map[entityKey]int{}, map[string]int{}
+	perEntity := map[entityKey]int{}
 	for _, x := range model {
 		for _, kind := range kinds {
 			if name := x.entity(kind); name != "" {
 				perEntity[entityKey{kind, name}]++
 			}
 		}
-		perHash[x.hash]++
 		if !s.twin(x.memory) {
 			t.Fatalf("%q is not found again", x.text)
 		}
 	}
-	if len(s.entities) != len(perEntity) || len(s.hashes) != len(perHash) {
-		t.Fatalf("%d entities and %d texts, want %d and %d", len(s.entities), len(s.hashes), len(perEntity), len(perHash))
+	if len(s.entities) != len(perEntity) {
+		t.Fatalf("%d entities, want %d", len(s.entities), len(perEntity))
 	}
 	for key, want := range perEntity {
 		sh := s.entities[key]
 		got := s.find(sh, func(m *memory) bool { return m.entity(key.kind) == key.name })
-		if sh.len() != want || len(got) != want {
-			t.Fatalf("%v: %d of %d, want %d", key, len(got), sh.len(), want)
-		}
-		if len(sh.slots) > 2*want+1 {
-			t.Fatalf("%v: %d slots for %d memories", key, len(sh.slots), want)
+		if len(sh.slots) != want || len(got) != want {
+			t.Fatalf("%v: %d of %d, want %d", key, len(got), len(sh.slots), want)
 		}
 	}
 	if len(s.deleted) > maxDeleted {

@@ -30,9 +30,9 @@ func missing(input any, loc ...any) flaw {
 	return flaw{Type: "missing", Loc: loc, Msg: "Field required", Input: input}
 }
 
-// object decodes a self-hosted body and checks the types of the fields that it
+// wants decodes a self-hosted body and checks the types of the fields that it
 // knows. Others are ignored, as the server does.
-func object(fields ...field) func(*call) *reply {
+func wants(fields ...field) func(*call) *reply {
 	return func(c *call) *reply {
 		if len(c.raw) == 0 {
 			return flawed(missing(nil, "body"))
@@ -96,28 +96,26 @@ func (f field) read(v any) (any, []flaw) {
 			return fails("bool_parsing", "boolean, unable to interpret input")
 		}
 		return fails("bool_type", "boolean")
-	case "integer":
+	case "integer", "number":
+		name, what := "int", "integer"
+		if f.kind == "number" {
+			name, what = "float", "number"
+		}
 		n, isNumber := laxNumber(v)
-		if !isNumber {
-			if _, isText := v.(string); isText {
-				return fails("int_parsing", "integer, unable to parse string as an integer")
-			}
-			return fails("int_type", "integer")
+		_, isText := v.(string)
+		switch {
+		case isNumber && f.kind == "number":
+			return n, nil
+		case !isNumber && isText:
+			return fails(name+"_parsing", what+", unable to parse string as "+map[string]string{"int": "an integer", "float": "a number"}[name])
+		case !isNumber:
+			return fails(name+"_type", what)
 		}
 		x, err := n.Float64()
 		if err != nil || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
 			return fails("int_from_float", "integer, got a number with a fractional part")
 		}
 		return json.Number(strconv.FormatInt(int64(x), 10)), nil
-	case "number":
-		n, isNumber := laxNumber(v)
-		if !isNumber {
-			if _, isText := v.(string); isText {
-				return fails("float_parsing", "number, unable to parse string as a number")
-			}
-			return fails("float_type", "number")
-		}
-		return n, nil
 	case "messages":
 		list, isList := v.([]any)
 		if !isList {
@@ -176,7 +174,7 @@ func checkMessages(list []any) []flaw {
 		msg, isObject := item.(map[string]any)
 		if !isObject {
 			f := notObject(item)
-			f.Type, f.Loc = "model_attributes_type", []any{"body", "messages", i}
+			f.Loc = []any{"body", "messages", i}
 			flaws = append(flaws, f)
 			continue
 		}
