@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,26 +32,20 @@ const envoyBinary = ".e2e/envoy/envoy/_bin/envoy"
 
 // newEnvoyLab runs the shipped configuration three times: without a filter,
 // with a processor that does nothing, and with memproxy.
-func newEnvoyLab(ctx context.Context, dir string) (*lab, error) {
-	l := &lab{ctx: ctx, dir: dir}
-	self, err := os.Executable()
+func newEnvoyLab(ctx context.Context) (*lab, error) {
+	l, err := openLab(ctx)
 	if err != nil {
 		return l, err
 	}
-	bin := filepath.Join(dir, "memproxy.bin")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy")
-	if out, err := build.CombinedOutput(); err != nil {
-		return l, fmt.Errorf("build memproxy: %w\n%s", err, out)
-	}
 	backend := l.port()
-	if err := l.join("backend alone", backend, self, "backend", backend); err != nil {
+	if err := l.join("backend alone", backend, l.self, "backend", backend); err != nil {
 		return l, err
 	}
 	if err := l.joinEnvoy(envoyAlone, backend, ""); err != nil {
 		return l, err
 	}
 	noop := l.port()
-	if _, err := l.run("noop", noop, self, "noop", noop); err != nil {
+	if _, err := l.run("noop", noop, l.self, "noop", noop); err != nil {
 		return l, err
 	}
 	if err := l.joinEnvoy(envoyNoop, backend, noop); err != nil {
@@ -62,35 +55,14 @@ func newEnvoyLab(ctx context.Context, dir string) (*lab, error) {
 	if err != nil {
 		return l, err
 	}
+	// Everything is on: keys, built-in policies, budgets, durable audit, tracing.
 	ours := l.port()
-	if err := l.runExtproc(bin, ours, backend, collector); err != nil {
+	_, err = l.sidecar("memproxy extproc", ours, mem0At(l.port(), backend), []string{benchIdentity, benchBudgets, "telemetry: {otlp: " + collector + "}"},
+		"extproc", "--listen", ours, "--grace", "0s")
+	if err != nil {
 		return l, err
 	}
 	return l, l.joinEnvoy(envoyOurs, backend, ours)
-}
-
-// runExtproc runs memproxy behind Envoy with everything on: keys, built-in
-// policies, budgets, durable audit, tracing to a collector.
-func (l *lab) runExtproc(bin, addr, backend, collector string) error {
-	path := filepath.Join(l.dir, "extproc.yaml")
-	conf := fmt.Sprintf(`profile: production
-state: %s
-admin: {listen: %s}
-backends:
-  - {name: mem0, kind: mem0, listen: "%s", upstream: "http://%s"}
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-budgets:
-  default: {writes_per_hour: 1000000000, writes_total: 1000000000}
-telemetry: {otlp: %s}
-log: {level: warn}
-`, filepath.Join(l.dir, "extproc"), l.port(), l.port(), backend, benchKeyHash, collector)
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return err
-	}
-	_, err := l.run("memproxy extproc", addr, bin, "extproc", "--config", path, "--listen", addr, "--grace", "0s")
-	return err
 }
 
 // joinEnvoy runs Envoy with examples/envoy/envoy.yaml; without a processor the
@@ -115,8 +87,8 @@ func (l *lab) joinEnvoy(name, backend, processor string) error {
 		}
 		conf = strings.ReplaceAll(conf, "port_value: "+port, "port_value: "+p)
 	}
-	path := filepath.Join(l.dir, strings.ReplaceAll(name, " ", "")+".yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+	path, err := l.write(plain(name)+".yaml", conf)
+	if err != nil {
 		return err
 	}
 	return l.join(name, addr, envoyBinary, "-c", path, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error")
@@ -140,31 +112,14 @@ func without(s, from, to string) string {
 
 // benchEnvoy measures what the processor adds to Envoy.
 func benchEnvoy(ctx context.Context, rounds int, length time.Duration, conns int) error {
-	dir, err := os.MkdirTemp("", "memproxy-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l, err := newEnvoyLab(ctx, dir)
+	l, err := newEnvoyLab(ctx)
 	defer l.close()
 	if err != nil {
 		return err
 	}
 	res := newResults(l, conns, 0)
-	for round := range rounds {
-		for _, c := range l.contestants {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			warm(c.addr, 300*time.Millisecond)
-			one, many := load(c.addr, 1, length, request()), load(c.addr, conns, length, request())
-			if one.failed+many.failed > 0 {
-				return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
-			}
-			res.add(c.name, one, many)
-			fmt.Fprintf(os.Stderr, "round %d %-28s %7.0f req/s   p50 %6.0f µs  p99 %6.0f µs (1 connection)\n",
-				round+1, c.name, many.rate(), us(one.quantile(0.5)), us(one.quantile(0.99)))
-		}
+	if err := res.measure(l.contestants, rounds, length, request()); err != nil {
+		return err
 	}
 	fmt.Print(res.envoyMarkdown())
 	return nil

@@ -1,18 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +41,6 @@ type fleetLab struct {
 	ca      *xdstest.CA
 	key     ed25519.PrivateKey
 	store   *xds.Dir
-	bin     string
 	control string // address
 	number  uint64
 	proc    *exec.Cmd
@@ -46,12 +49,7 @@ type fleetLab struct {
 }
 
 func benchFleet(ctx context.Context, sidecars int, report string) error {
-	dir, err := os.MkdirTemp("", "memproxy-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	f, err := newFleetLab(ctx, dir, sidecars)
+	f, err := newFleetLab(ctx, sidecars)
 	defer f.close()
 	if err != nil {
 		return err
@@ -106,19 +104,16 @@ func benchFleet(ctx context.Context, sidecars int, report string) error {
 	if err := f.firstUse(ctx, say); err != nil {
 		return err
 	}
-	fmt.Print(b.String())
-	if report != "" {
-		return writeReport(report, b.String())
-	}
-	return nil
+	return publish(b.String(), report)
 }
 
-func newFleetLab(ctx context.Context, dir string, sidecars int) (*fleetLab, error) {
-	f := &fleetLab{lab: &lab{ctx: ctx, dir: dir}, bin: filepath.Join(dir, "memproxy.bin"), took: make(chan string, 4*sidecars)}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", f.bin, "github.com/memproxy/memproxy/cmd/memproxy")
-	if out, err := build.CombinedOutput(); err != nil {
-		return f, fmt.Errorf("build memproxy: %w\n%s", err, out)
+func newFleetLab(ctx context.Context, sidecars int) (*fleetLab, error) {
+	l, err := openLab(ctx)
+	f := &fleetLab{lab: l, took: make(chan string, 4*sidecars)}
+	if err != nil {
+		return f, err
 	}
+	dir := f.dir
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return f, err
@@ -180,11 +175,7 @@ sidecars: [{common_name: sidecar}]
 rollout: {stages: []}
 log: {level: error}
 `, f.control, f.port(), f.dir, f.public())
-	path := filepath.Join(f.dir, "control.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return err
-	}
-	if _, err := f.run("control", f.control, f.bin, "control", "--config", path); err != nil {
+	if _, err := f.configured("control", f.control, conf, "control"); err != nil {
 		return err
 	}
 	f.proc = f.procs[len(f.procs)-1]
@@ -268,31 +259,12 @@ var errNoUse = errors.New("a release was not in use within ten seconds")
 // the directory to the first answer that it rules.
 func (f *fleetLab) firstUse(_ context.Context, say func(string, ...any)) error {
 	backend, addr := f.port(), f.port()
-	self, err := os.Executable()
-	if err != nil {
+	if _, err := f.run("backend", backend, f.self, "backend", backend); err != nil {
 		return err
 	}
-	if _, err := f.run("backend", backend, self, "backend", backend); err != nil {
-		return err
-	}
-	state := filepath.Join(f.dir, "member")
-	conf := fmt.Sprintf(`profile: production
-state: %s
-admin: {listen: %s}
-backends: [{name: mem0, kind: mem0, listen: %s, upstream: "http://%s"}]
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-budgets: {default: {writes_per_hour: 1000000000, writes_total: 1000000000}}
-policy:
-  control: {address: %s, fleet: bench, keys: ["%s"], node: real, tls: {cert: %[8]s/sidecar.crt, key: %[8]s/sidecar.key, ca: %[8]s/ca.crt}}
-log: {level: error}
-`, state, f.port(), addr, backend, benchKeyHash, f.control, f.public(), f.dir)
-	path := filepath.Join(f.dir, "member.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return err
-	}
-	if _, err := f.run("member", addr, f.bin, "serve", "--config", path); err != nil {
+	control := fmt.Sprintf(`policy:
+  control: {address: %s, fleet: bench, keys: ["%s"], node: real, tls: {cert: %[3]s/sidecar.crt, key: %[3]s/sidecar.key, ca: %[3]s/ca.crt}}`, f.control, f.public(), f.dir)
+	if _, err := f.sidecar("member", addr, mem0At(addr, backend), []string{benchIdentity, benchBudgets, control}, "serve"); err != nil {
 		return err
 	}
 	conn, err := net.Dial("tcp", addr)
@@ -330,4 +302,38 @@ log: {level: error}
 	p50, worst := quantiles(times)
 	say("\nFrom a release in the directory to the first answer that it rules, at one real sidecar, %d times: p50 %.0f ms, worst %.0f ms. The control plane looks at the directory every 10 ms here.", len(times), ms(p50), ms(worst))
 	return nil
+}
+
+// asker sends the add of the other measurements over one connection.
+type asker struct {
+	conn net.Conn
+	in   *bufio.Reader
+	req  []byte
+}
+
+func newAsker(conn net.Conn) *asker {
+	return &asker{conn: conn, in: bufio.NewReader(conn), req: request()}
+}
+
+// ask sends one add and returns the answer's status.
+func (a *asker) ask() (int, error) {
+	if err := a.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := a.conn.Write(a.req); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(a.in, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+// quantiles are the median and the highest.
+func quantiles(times []time.Duration) (p50, worst time.Duration) {
+	s := slices.Sorted(slices.Values(times))
+	return s[len(s)/2], s[len(s)-1]
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -61,15 +60,10 @@ type hostileResult struct {
 }
 
 func benchHostile(ctx context.Context, o hostileOptions) error {
-	dir, err := os.MkdirTemp("", "memproxy-bench-")
+	l, err := openLab(ctx)
+	defer l.close()
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "memproxy.bin")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build memproxy: %w\n%s", err, out)
 	}
 	if o.kinds == nil {
 		o.kinds = append(o.kinds, noKind)
@@ -85,7 +79,7 @@ func benchHostile(ctx context.Context, o hostileOptions) error {
 	var results []hostileResult
 	for _, address := range addresses {
 		for _, kind := range o.kinds {
-			one, err := hostileOne(ctx, o, filepath.Join(dir, strconv.Itoa(len(results))), bin, kind, address)
+			one, err := hostileOne(l, o, strconv.Itoa(len(results)), kind, address)
 			if err != nil {
 				return fmt.Errorf("%s: %w", kind, err)
 			}
@@ -104,46 +98,28 @@ func benchHostile(ctx context.Context, o hostileOptions) error {
 		}
 		text = string(raw)
 	}
-	if o.report != "" {
-		return writeReport(o.report, text)
-	}
-	return nil
+	return save(text, o.report)
 }
 
 // hostileOne measures one kind in front of a fresh memproxy.
-func hostileOne(ctx context.Context, o hostileOptions, dir, bin, kind, address string) (hostileResult, error) {
-	res := hostileResult{Kind: kind, Address: address, Tallies: map[string]hostile.Tally{}}
-	l := &lab{ctx: ctx, dir: dir}
+func hostileOne(all *lab, o hostileOptions, name, kind, address string) (hostileResult, error) {
+	res, ctx := hostileResult{Kind: kind, Address: address, Tallies: map[string]hostile.Tally{}}, all.ctx
+	l, err := all.within(name)
 	defer l.close()
-	self, err := os.Executable()
 	if err != nil {
 		return res, err
 	}
-	backend, addr, admin := l.port(), l.port(), l.port()
-	if _, err := l.run("backend", backend, self, "hostilebackend", backend); err != nil {
+	backend, addr := l.port(), l.port()
+	if _, err := l.run("backend", backend, l.self, "hostilebackend", backend); err != nil {
 		return res, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return res, err
-	}
-	conf := fmt.Sprintf(`profile: production
-state: %s
-admin: {listen: %s}
-backends:
-  - {name: mem0, kind: mem0, listen: %s, upstream: "http://%s", passthrough: ["POST /custom/*"]}
-identity:
+	callers := fmt.Sprintf(`identity:
   keys:
     - {sha256: "%x", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev], users: [ann]}
-    - {sha256: "%x", id: "agent:mallory", kind: agent, trust: authenticated, tenant: evil, acts_as: ["*"]}
-budgets:
-  default: {writes_per_hour: 1000000000, writes_total: 1000000000}
-log: {level: warn}
-`, filepath.Join(dir, "state"), admin, addr, backend, sha256.Sum256([]byte(ordinaryKey)), sha256.Sum256([]byte(attackerKey)))
-	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return res, err
-	}
-	proxy, err := l.run("memproxy", addr, bin, "serve", "--config", path)
+    - {sha256: "%x", id: "agent:mallory", kind: agent, trust: authenticated, tenant: evil, acts_as: ["*"]}`,
+		sha256.Sum256([]byte(ordinaryKey)), sha256.Sum256([]byte(attackerKey)))
+	front := strings.TrimSuffix(mem0At(addr, backend), "}") + `, passthrough: ["POST /custom/*"]}`
+	proxy, err := l.sidecar("memproxy", addr, front, []string{callers, benchBudgets}, "serve")
 	if err != nil {
 		return res, err
 	}
@@ -161,18 +137,18 @@ log: {level: warn}
 		if k.Name != kind && kind != allKinds {
 			continue
 		}
-		a, err := startAttacker(ctx, self, k.Name, addr, from, firstPort+i*o.conns, o.conns)
+		a, err := startAttacker(ctx, l.self, k.Name, addr, from, firstPort+i*o.conns, o.conns)
 		if err != nil {
 			return res, err
 		}
 		attackers = append(attackers, a)
 	}
-	spent := cpu(proxy.pid)
+	spent := cpuOf(proxy.pid)
 	begin := time.Now()
 	during, cancel := context.WithTimeout(ctx, o.length)
 	res.Served = hostile.Ordinary(during, me, o.pace)
 	cancel()
-	res.CPU = (cpu(proxy.pid) - spent).Seconds() / time.Since(begin).Seconds()
+	res.CPU = (cpuOf(proxy.pid) - spent).Seconds() / time.Since(begin).Seconds()
 	res.PeakRSS = peak(proxy.pid)
 	for _, a := range attackers {
 		if res.Tallies[a.kind], err = a.stop(); err != nil {
@@ -228,35 +204,10 @@ func runAttack(kind, addr, from, ports, n string) {
 	exit(json.NewEncoder(os.Stdout).Encode(did))
 }
 
-func runHostileBackend(addr string) {
+func hostileBackend() http.Handler {
 	b, err := embedded.New(embedded.Options{MaxMemories: 500})
 	exit(err)
-	exit(http.ListenAndServe(addr, hostile.Backend(b)))
-}
-
-// peak is the most resident memory that a process ever had, in KiB.
-func peak(pid int) int64 {
-	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	for line := range strings.SplitSeq(string(b), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return n
-		}
-	}
-	return 0
-}
-
-// cpu is the processor time that a process has used.
-func cpu(pid int) time.Duration {
-	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	if len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(f[11], 10, 64)
-	sys, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+sys) * 10 * time.Millisecond // Linux counts in hundredths of a second
+	return hostile.Backend(b)
 }
 
 func hostileTable(o hostileOptions, results []hostileResult) string {

@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -23,127 +21,107 @@ type contestant struct {
 	rss   int64         // idle resident memory in KiB, before any load
 }
 
-// lab runs the processes.
+// lab runs the processes, in a directory that goes with it.
 type lab struct {
 	ctx         context.Context
 	dir         string
+	self, bin   string // this program, and the memproxy that is measured
 	procs       []*exec.Cmd
 	contestants []contestant
 	missing     []string
 }
 
-func newLab(ctx context.Context, dir string) (*lab, error) {
-	l := &lab{ctx: ctx, dir: dir}
-	self, err := os.Executable()
-	if err != nil {
+// openLab builds the memproxy that is measured. The lab is to be closed, also after an
+// error.
+func openLab(ctx context.Context) (l *lab, err error) {
+	l = &lab{ctx: ctx}
+	if l.dir, err = os.MkdirTemp("", "memproxy-bench-"); err != nil {
 		return l, err
 	}
-	bin, err := l.build()
-	if err != nil {
+	if l.self, err = os.Executable(); err != nil {
 		return l, err
 	}
-	backend := l.port()
-	if err := l.join("backend alone", backend, self, "backend", backend); err != nil {
-		return l, err
+	l.bin = filepath.Join(l.dir, "memproxy.bin")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
+		return l, fmt.Errorf("build memproxy: %w\n%s", err, out)
 	}
-	up := "http://" + backend
-	bare := l.port()
-	if err := l.join(bareName, bare, self, "bare", bare, up); err != nil {
-		return l, err
-	}
-	if path, err := exec.LookPath("nginx"); err == nil {
-		addr := l.port()
-		conf, err := l.nginxConf(addr, backend)
-		if err != nil {
-			return l, err
-		}
-		if err := l.join("nginx", addr, path, "-c", conf, "-p", dir); err != nil {
-			return l, err
-		}
-	} else {
-		l.missing = append(l.missing, "nginx is not installed and was left out")
-	}
-	collector, err := startCollector()
-	if err != nil {
-		return l, err
-	}
-	if err := l.joinMemproxy("memproxy", bin, up, "otlp: "+collector, ""); err != nil {
-		return l, err
-	}
-	// The same with what tracing costs taken out, to see it.
-	if err := l.joinMemproxy("memproxy, 1 % of traces", bin, up, "sample: 0.01, otlp: "+collector, ""); err != nil {
-		return l, err
-	}
-	if path, err := exec.LookPath("redis-server"); err == nil {
-		redis := l.port()
-		_, port, _ := net.SplitHostPort(redis)
-		if _, err := l.run("redis", redis, path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir); err != nil {
-			return l, err
-		}
-		return l, l.joinMemproxy("memproxy + Redis", bin, up, "otlp: "+collector, "redis://"+redis+"/0")
-	}
-	l.missing = append(l.missing, "redis-server is not installed and was left out")
 	return l, nil
 }
 
-// build makes the memproxy that is measured.
-func (l *lab) build() (bin string, err error) {
-	bin = filepath.Join(l.dir, "memproxy.bin")
-	if out, err := exec.CommandContext(l.ctx, "go", "build", "-trimpath", "-o", bin, "github.com/memproxy/memproxy/cmd/memproxy").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build memproxy: %w\n%s", err, out)
-	}
-	return bin, nil
+// within is a lab of the same programs in a directory below.
+func (l *lab) within(name string) (*lab, error) {
+	in := &lab{ctx: l.ctx, dir: filepath.Join(l.dir, name), self: l.self, bin: l.bin}
+	return in, os.Mkdir(in.dir, 0o755)
 }
 
-// joinMemproxy runs memproxy with everything on: keys, built-in policies,
-// budgets, durable audit, tracing to a collector.
-func (l *lab) joinMemproxy(name, bin, upstream, telemetry, redis string) error {
-	addr, admin := l.port(), l.port()
-	dir := filepath.Join(l.dir, strings.NewReplacer(" ", "", ",", "", "%", "").Replace(name))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func (l *lab) close() {
+	for _, p := range l.procs {
+		_ = p.Process.Signal(os.Interrupt)
 	}
-	budgets := "budgets:\n  default: {writes_per_hour: 1000000000, writes_total: 1000000000}\n"
-	if redis != "" {
-		budgets += "  redis: {url: " + redis + "}\n"
+	for _, p := range l.procs {
+		done := make(chan struct{})
+		go func() { _ = p.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			_ = p.Process.Kill()
+		}
 	}
-	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(memproxyConfig(dir, admin, addr, upstream, budgets, telemetry)), 0o600); err != nil {
-		return err
+	if l.dir != "" {
+		_ = os.RemoveAll(l.dir) // below the system's temporary directory
 	}
-	return l.join(name, addr, bin, "serve", "--config", path)
 }
 
-// memproxyConfig has one key, "m0sk_bench".
-func memproxyConfig(dir, admin, addr, upstream, budgets, telemetry string) string {
-	return fmt.Sprintf(`profile: production
-state: %s
-admin: {listen: %s}
-backends:
-  - name: mem0
-    kind: mem0
-    listen: %s
-    upstream: %s
-identity:
-  keys:
-    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}
-%stelemetry: {%s}
-log: {level: warn}
-`, filepath.Join(dir, "state"), admin, addr, upstream, benchKeyHash, budgets, telemetry)
+// joinPeers has a backend of a role of this program compete, and the bare proxy.
+func (l *lab) joinPeers(name, role string) (backend string, err error) {
+	backend = l.port()
+	if err := l.join(name, backend, l.self, role, backend); err != nil {
+		return "", err
+	}
+	bare := l.port()
+	return backend, l.join(bareName, bare, l.self, "bare", bare, "http://"+backend)
 }
 
-func (l *lab) nginxConf(addr, backend string) (string, error) {
-	conf := fmt.Sprintf(`daemon off; worker_processes auto; pid nginx.pid; error_log stderr error;
-events { worker_connections 1024; }
-http {
-  access_log off; client_body_temp_path body; proxy_temp_path proxy;
-  upstream b { server %s; keepalive 256; keepalive_requests 1000000; }
-  server { listen %s; keepalive_requests 1000000;
-    location / { proxy_pass http://b; proxy_http_version 1.1; proxy_set_header Connection ""; } }
+// Sections that the measured configurations share.
+const (
+	benchIdentity = "identity:\n  keys:\n    - {sha256: \"" + benchKeyHash + `", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, roles: [dev], acts_as: [dev]}`
+	benchBudgets  = "budgets:\n  default: {writes_per_hour: 1000000000, writes_total: 1000000000}"
+)
+
+// mem0At is a backend of a configuration.
+func mem0At(listen, upstream string) string {
+	return fmt.Sprintf(`{name: mem0, kind: mem0, listen: "%s", upstream: "http://%s"}`, listen, upstream)
 }
-`, backend, addr)
-	path := filepath.Join(l.dir, "nginx.conf")
-	return path, os.WriteFile(path, []byte(conf), 0o600)
+
+// memproxyConfig is a sidecar of one backend, in production.
+func memproxyConfig(state, admin, backend string, sections ...string) string {
+	return fmt.Sprintf("profile: production\nstate: %s\nadmin: {listen: %s}\nbackends:\n  - %s\nlog: {level: warn}\n%s\n",
+		state, admin, backend, strings.Join(sections, "\n"))
+}
+
+// sidecar runs memproxy in front of one backend.
+func (l *lab) sidecar(name, addr, backend string, sections []string, command ...string) (contestant, error) {
+	conf := memproxyConfig(filepath.Join(l.dir, plain(name)), l.port(), backend, sections...)
+	return l.configured(name, addr, conf, command...)
+}
+
+// configured runs a command of memproxy with a configuration.
+func (l *lab) configured(name, addr, conf string, command ...string) (contestant, error) {
+	path, err := l.write(plain(name)+".yaml", conf)
+	if err != nil {
+		return contestant{}, err
+	}
+	return l.run(name, addr, append(append([]string{l.bin}, command...), "--config", path)...)
+}
+
+// plain is a name as that of a file.
+func plain(name string) string {
+	return strings.NewReplacer(" ", "", ",", "", "%", "", "+", "").Replace(name)
+}
+
+func (l *lab) write(name, text string) (path string, err error) {
+	path = filepath.Join(l.dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
 // port reserves a free loopback address.
@@ -154,8 +132,12 @@ func (l *lab) port() string {
 	return ln.Addr().String()
 }
 
+// join runs a contestant.
 func (l *lab) join(name, addr string, argv ...string) error {
-	c, err := l.run(name, addr, argv...)
+	return l.compete(l.run(name, addr, argv...))
+}
+
+func (l *lab) compete(c contestant, err error) error {
 	if err == nil {
 		l.contestants = append(l.contestants, c)
 	}
@@ -184,34 +166,4 @@ func (l *lab) run(name, addr string, argv ...string) (contestant, error) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return contestant{}, fmt.Errorf("%s did not listen on %s: %s", name, addr, log.String())
-}
-
-func (l *lab) close() {
-	for _, p := range l.procs {
-		_ = p.Process.Signal(os.Interrupt)
-	}
-	for _, p := range l.procs {
-		done := make(chan struct{})
-		go func() { _ = p.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(5 * time.Second):
-			_ = p.Process.Kill()
-		}
-	}
-}
-
-// rss is a process's resident memory in KiB, 0 where /proc does not tell.
-func rss(pid int) int64 {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if errors.Is(err, os.ErrNotExist) || err != nil {
-		return 0
-	}
-	for line := range strings.SplitSeq(string(b), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return n
-		}
-	}
-	return 0
 }

@@ -102,11 +102,7 @@ func benchLedger(ctx context.Context, memories int, length time.Duration, report
 		}
 		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %.0f | %s |\n", m.name, us(p50), us(p99), us(m.aim), word)
 	}
-	fmt.Print(b.String())
-	if report != "" {
-		return writeReport(report, b.String())
-	}
-	return nil
+	return publish(b.String(), report)
 }
 
 // idOf is an id as backends make them: random, so that neighbours in time are

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,8 +27,8 @@ const (
 	streamer     = "agent-00000000-0000-4000-8000-00000000beef" // an agent that only talks
 )
 
-// runLettaBackend serves the embedded Letta, and an agent that streams.
-func runLettaBackend(addr string) {
+// lettaBackend is the embedded Letta, and an agent that streams.
+func lettaBackend() http.Handler {
 	real := embedded.New()
 	mux := http.NewServeMux()
 	mux.Handle("/", real)
@@ -46,7 +45,7 @@ func runLettaBackend(addr string) {
 		}
 		fmt.Fprint(w, "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"end_turn\"}\n\ndata: [DONE]\n\n")
 	})
-	exit(http.ListenAndServe(addr, mux))
+	return mux
 }
 
 // lettaRun is what one contestant did.
@@ -57,38 +56,19 @@ type lettaRun struct {
 }
 
 func benchLetta(ctx context.Context, streams int) error {
-	dir, err := os.MkdirTemp("", "memproxy-bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l := &lab{ctx: ctx, dir: dir}
+	l, err := openLab(ctx)
 	defer l.close()
-	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	bin, err := l.build()
+	backend, err := l.joinPeers("directly", "lettabackend")
 	if err != nil {
-		return err
-	}
-	backend := l.port()
-	if err := l.join("directly", backend, self, "lettabackend", backend); err != nil {
-		return err
-	}
-	bare := l.port()
-	if err := l.join("bare ReverseProxy", bare, self, "bare", bare, "http://"+backend); err != nil {
 		return err
 	}
 	addr := l.port()
-	conf := fmt.Sprintf("profile: production\nstate: %s\nadmin: {listen: %s}\nbackends:\n  - {name: letta, kind: letta, listen: %s, upstream: http://%s}\nidentity:\n"+
-		"  default: {id: \"agent:dev\", kind: agent, trust: authenticated, acts_as: \"*\"}\nbudgets: {default: {writes_per_hour: 1000000000, writes_total: 1000000000}}\nlog: {level: warn}\n",
-		filepath.Join(dir, "state"), l.port(), addr, backend)
-	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		return err
-	}
-	if err := l.join("memproxy", addr, bin, "serve", "--config", path); err != nil {
+	front := fmt.Sprintf(`{name: letta, kind: letta, listen: "%s", upstream: "http://%s"}`, addr, backend)
+	anybody := "identity:\n  default: {id: \"agent:dev\", kind: agent, trust: authenticated, acts_as: \"*\"}"
+	if err := l.compete(l.sidecar("memproxy", addr, front, []string{anybody, benchBudgets}, "serve")); err != nil {
 		return err
 	}
 	var all []lettaRun

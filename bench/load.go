@@ -44,8 +44,6 @@ func (r run) quantile(q float64) time.Duration {
 	return r.latencies[min(len(r.latencies)-1, int(q*float64(len(r.latencies))))]
 }
 
-func warm(addr string, length time.Duration) { load(addr, 4, length, request()) }
-
 // load sends a request over conns connections, one after the other on each.
 func load(addr string, conns int, length time.Duration, req []byte) run {
 	var (

@@ -9,37 +9,34 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"time"
 )
 
+// handlers are what this program serves as a process of its own, by the word that
+// comes before the address.
+var handlers = map[string]func(args []string) http.Handler{
+	"backend":        func([]string) http.Handler { return addBackend() },
+	"readbackend":    func([]string) http.Handler { return readBackend() },
+	"lettabackend":   func([]string) http.Handler { return lettaBackend() },
+	"hostilebackend": func([]string) http.Handler { return hostileBackend() },
+	"bare":           func(args []string) http.Handler { return bare(args[0]) },
+}
+
 func main() {
 	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "backend":
-			runBackend(os.Args[2])
+		switch role := os.Args[1]; {
+		case handlers[role] != nil:
+			exit(http.ListenAndServe(os.Args[2], handlers[role](os.Args[3:])))
 			return
-		case "readbackend":
-			runReadBackend(os.Args[2])
-			return
-		case "lettabackend":
-			runLettaBackend(os.Args[2])
-			return
-		case "noop":
+		case role == "noop":
 			runNoop(os.Args[2])
 			return
-		case "hostilebackend":
-			runHostileBackend(os.Args[2])
-			return
-		case "attack":
+		case role == "attack":
 			runAttack(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
-			return
-		case "bare":
-			runBare(os.Args[2], os.Args[3])
 			return
 		}
 	}
@@ -66,85 +63,35 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if *hostile {
+	if *quick {
+		*rounds, *length, *attackLength = 1, 500*time.Millisecond, 5*time.Second
+	}
+	switch {
+	case *hostile:
 		o := hostileOptions{conns: *attackers, length: *attackLength, pace: 20 * time.Millisecond, same: *same, report: *report}
 		if *attack != "" {
 			o.kinds = strings.Split(*attack, ",")
 		}
-		if *quick {
-			o.length = 5 * time.Second
-		}
 		exit(benchHostile(ctx, o))
-		return
-	}
-	if *quick {
-		*rounds, *length = 1, 500*time.Millisecond
-	}
-	if *stored {
+	case *stored:
 		exit(benchLedger(ctx, *many, *length, *report))
-		return
-	}
-	if *reads {
+	case *reads:
 		exit(benchReads(ctx, *rounds, *length, *conns, *report))
-		return
-	}
-	if *fleet {
+	case *fleet:
 		exit(benchFleet(ctx, *members, *report))
-		return
-	}
-	if *onEnvoy {
+	case *onEnvoy:
 		exit(benchEnvoy(ctx, *rounds, *length, *conns))
-		return
-	}
-	if *onLetta {
+	case *onLetta:
 		streams := 500
 		if *quick {
 			streams = 20
 		}
 		exit(benchLetta(ctx, streams))
-		return
-	}
-	res, err := bench(ctx, *rounds, *length, *conns, *report)
-	exit(err)
-	if *check {
-		exit(res.hold(os.Stdout, writeFloors))
-	}
-}
-
-func bench(ctx context.Context, rounds int, length time.Duration, conns int, report string) (*results, error) {
-	dir, err := os.MkdirTemp("", "memproxy-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	lab, err := newLab(ctx, dir)
-	defer lab.close()
-	if err != nil {
-		return nil, err
-	}
-	res := newResults(lab, conns, runtime.NumCPU())
-	for round := range rounds {
-		for _, c := range lab.contestants {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			warm(c.addr, 300*time.Millisecond)
-			one := load(c.addr, 1, length, request())
-			many := load(c.addr, conns, length, request())
-			if one.failed+many.failed > 0 {
-				return nil, fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
-			}
-			res.add(c.name, one, many)
-			fmt.Fprintf(os.Stderr, "round %d %-28s %7.0f req/s   p50 %6.0f µs  p99 %6.0f µs (1 connection)\n",
-				round+1, c.name, many.rate(), us(one.quantile(0.5)), us(one.quantile(0.99)))
+	default:
+		res, err := bench(ctx, *rounds, *length, *conns, *report)
+		exit(err)
+		if *check {
+			exit(res.hold(os.Stdout, writeFloors))
 		}
 	}
-	text := res.markdown()
-	fmt.Print(text)
-	if report != "" {
-		return res, writeReport(report, text)
-	}
-	return res, nil
 }
-
-func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	mrand "math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +20,6 @@ import (
 // readMemories are so many that memories drawn at random are mostly in none of
 // memproxy's caches.
 const readMemories = 20_000
-
-func runReadBackend(addr string) { exit(http.ListenAndServe(addr, readBackend())) }
 
 // readBackend keeps what is added and lists 50 of it: the first of the user's, or of
 // the agent's any that follow one another.
@@ -125,27 +121,16 @@ func fillReads(ctx context.Context, addr string, n int) error {
 }
 
 func benchReads(ctx context.Context, rounds int, length time.Duration, conns int, report string) error {
-	dir, err := os.MkdirTemp("", "memproxy-bench-reads-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l := &lab{ctx: ctx, dir: dir}
+	l, err := openLab(ctx)
 	defer l.close()
-	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	bin, err := l.build()
+	backend, err := l.joinPeers("backend", "readbackend")
 	if err != nil {
 		return err
 	}
-	backend, bare := l.port(), l.port()
-	err = errors.Join(
-		l.join("backend", backend, self, "readbackend", backend),
-		l.join(bareName, bare, self, "bare", bare, "http://"+backend),
-		l.joinMemproxy("memproxy", bin, "http://"+backend, "sample: 0.01", ""))
-	if err != nil {
+	if err := l.joinMemproxy("memproxy", backend, "sample: 0.01", ""); err != nil {
 		return err
 	}
 	proxies := l.contestants[1:]
@@ -155,25 +140,13 @@ func benchReads(ctx context.Context, rounds int, length time.Duration, conns int
 	var b strings.Builder
 	fmt.Fprintf(&b, "| a list of %d stamped memories | | requests/s, %d connections | ratio to bare | p50 µs, one connection |\n|---|---|--:|--:|--:|\n", pageSize, conns)
 	for _, s := range readQueries {
-		rate, wait := map[string][]float64{}, map[string][]time.Duration{}
-		for range rounds {
-			for _, c := range proxies {
-				req := listRequest(s.query)
-				load(c.addr, 4, 300*time.Millisecond, req)
-				one, many := load(c.addr, 1, length, req), load(c.addr, conns, length, req)
-				if one.failed+many.failed > 0 {
-					return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
-				}
-				rate[c.name], wait[c.name] = append(rate[c.name], many.rate()), append(wait[c.name], one.quantile(0.5))
-			}
+		res := newResults(l, conns, 0)
+		if err := res.measure(proxies, rounds, length, listRequest(s.query)); err != nil {
+			return err
 		}
 		for _, c := range proxies {
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f |\n", s.name, c.name, median(rate[c.name]), median(rate[c.name])/median(rate[bareName]), us(median(wait[c.name])))
+			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f |\n", s.name, c.name, median(res.rate[c.name]), res.ratio(c.name), us(median(res.p50[c.name])))
 		}
 	}
-	fmt.Print(b.String())
-	if report != "" {
-		return writeReport(report, b.String())
-	}
-	return nil
+	return publish(b.String(), report)
 }

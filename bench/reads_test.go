@@ -30,7 +30,7 @@ func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
 func reader(tb testing.TB, n int) func(query string) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	text := memproxyConfig(dir, "127.0.0.1:0", "127.0.0.1:0", "http://backend.invalid", "budgets:\n  default: {writes_per_hour: 1000000000, writes_total: 1000000000}\n", "sample: 0.01")
+	text := memproxyConfig(dir, "127.0.0.1:0", mem0At("127.0.0.1:0", "backend.invalid"), benchIdentity, benchBudgets, "telemetry: {sample: 0.01}")
 	cfg, err := config.Parse(filepath.Join(dir, "memproxy.yaml"), []byte(text), os.Getenv)
 	if err != nil {
 		tb.Fatal(err)

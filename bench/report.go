@@ -27,6 +27,26 @@ func newResults(l *lab, conns, cpus int) *results {
 	return &results{lab: l, conns: conns, cpus: cpus, rate: map[string][]float64{}, p50: map[string][]time.Duration{}, p99: map[string][]time.Duration{}}
 }
 
+// measure loads each contestant once in each round, by one connection and by many.
+func (r *results) measure(all []contestant, rounds int, length time.Duration, req []byte) error {
+	for round := range rounds {
+		for _, c := range all {
+			if err := r.lab.ctx.Err(); err != nil {
+				return err
+			}
+			load(c.addr, 4, 300*time.Millisecond, req) // to warm it
+			one, many := load(c.addr, 1, length, req), load(c.addr, r.conns, length, req)
+			if one.failed+many.failed > 0 {
+				return fmt.Errorf("%s: %d requests failed: %s", c.name, one.failed+many.failed, one.firstError+many.firstError)
+			}
+			r.add(c.name, one, many)
+			fmt.Fprintf(os.Stderr, "round %d %-28s %7.0f req/s   p50 %6.0f µs  p99 %6.0f µs (1 connection)\n",
+				round+1, c.name, many.rate(), us(one.quantile(0.5)), us(one.quantile(0.99)))
+		}
+	}
+	return nil
+}
+
 func (r *results) add(name string, one, many run) {
 	r.rate[name] = append(r.rate[name], many.rate())
 	r.p50[name] = append(r.p50[name], one.quantile(0.5))
@@ -61,9 +81,21 @@ func (r *results) markdown() string {
 	return b.String()
 }
 
-func writeReport(path, text string) error {
+// publish prints a report, and writes it to a file where one is named.
+func publish(text, path string) error {
+	fmt.Print(text)
+	return save(text, path)
+}
+
+func save(text, path string) error {
+	if path == "" {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(text), 0o644)
 }
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
