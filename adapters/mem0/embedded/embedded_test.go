@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
-	"github.com/memproxy/memproxy/adapters/mem0/embedded/contract"
 )
 
 func newBackend(t testing.TB, opt embedded.Options) *embedded.Backend {
@@ -61,13 +60,6 @@ const (
 	listAnn = "/memories?user_id=ann"
 	addBoat = `{"user_id":"ann","messages":[{"role":"user","content":"Ann owns a boat"}]}`
 )
-
-func TestContract(t *testing.T) {
-	keys := contract.Keys{Hosted: "m0-x", SelfHosted: "m0sk_x", Admin: "root"}
-	srv := httptest.NewServer(newBackend(t, embedded.Options{Keys: []string{"m0-x", "m0sk_x"}, AdminKey: "root"}))
-	defer srv.Close()
-	contract.Run(t, srv.URL, keys)
-}
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, opt := range map[string]embedded.Options{

@@ -3,19 +3,31 @@ package contract
 import (
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"golang.org/x/tools/txtar"
 )
 
 var update = flag.Bool("update", false, "write the answers that MEM0_CONTRACT_URL gives into testdata")
 
+func TestEmbedded(t *testing.T) {
+	b, err := embedded.New(embedded.Options{Keys: []string{keys.Hosted, keys.SelfHosted}, AdminKey: keys.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(b)
+	defer srv.Close()
+	run(t, srv.URL)
+}
+
 // keys are accepted by e2e/mem0 as it is started by default.
-var keys = Keys{Hosted: "m0-contract", SelfHosted: "m0sk_contract", Admin: "e2e-admin-key"}
+var keys = credentials{Hosted: "m0-contract", SelfHosted: "m0sk_contract", Admin: "e2e-admin-key"}
 
 // TestRealEngine runs the cases against the engine of e2e/mem0, or anything
 // else at MEM0_CONTRACT_URL. With -update its answers become the wanted ones.
@@ -25,7 +37,7 @@ func TestRealEngine(t *testing.T) {
 		t.Skip("MEM0_CONTRACT_URL is not set")
 	}
 	if !*update {
-		Run(t, base, keys)
+		run(t, base)
 		return
 	}
 	for _, c := range cases(t) {

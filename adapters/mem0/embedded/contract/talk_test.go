@@ -1,14 +1,13 @@
 // Package contract holds what a Mem0 backend answers, as cases: a conversation
 // of requests and the answers to them, with ids, times and scores replaced by
-// placeholders. The same cases run against the embedded backend, against the
-// real engine behind both dialects, and against either through a proxy.
+// placeholders. The same cases run against the embedded backend and against the
+// real engine behind both dialects.
 //
 // It promises that a case changes nothing but what it made itself, and puts
 // settings back: every id in it carries the run's own suffix, so a shared
 // backend can be asked.
 //
-// A case is a txtar file. Its comment says what it shows; a line "tags: …"
-// says what the backend must be able to do. Then come pairs of files:
+// A case is a txtar file. Its comment says what it shows. Then come pairs of files:
 //
 //	-- name.ask --
 //	POST /v3/memories/search/
@@ -34,7 +33,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,16 +43,8 @@ import (
 //go:embed testdata/*.txtar
 var files embed.FS
 
-// Tags say what a case needs of a backend beyond the common.
-const (
-	// Engine: metadata and Mem0's own fields share one flat payload.
-	Engine = "engine"
-	// Locked: keys are asked for, so strangers are turned away.
-	Locked = "locked"
-)
-
-// Keys are the credentials of a backend.
-type Keys struct {
+// credentials are those of a backend.
+type credentials struct {
 	Hosted     string // Authorization: Token
 	SelfHosted string // X-API-Key
 	Admin      string // X-API-Key of the self-hosted administrator
@@ -65,17 +55,11 @@ const (
 	maxAnswer     = 8 << 20
 )
 
-// Run replays every case against the backend at baseURL, as subtests, except
-// those that carry one of the tags in without.
-func Run(t *testing.T, baseURL string, keys Keys, without ...string) {
+// run replays every case against the backend at baseURL, as subtests.
+func run(t *testing.T, baseURL string) {
 	t.Helper()
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
-			for _, tag := range c.tags {
-				if slices.Contains(without, tag) {
-					t.Skipf("the backend is without %q", tag)
-				}
-			}
 			talk := newTalk(baseURL, keys)
 			defer talk.tidy(t, c.name)
 			for _, step := range c.steps {
@@ -94,7 +78,6 @@ func Run(t *testing.T, baseURL string, keys Keys, without ...string) {
 // kase is one case.
 type kase struct {
 	name  string
-	tags  []string
 	steps []step
 }
 
@@ -128,11 +111,6 @@ func cases(t *testing.T) []kase {
 
 func parseCase(name string, ar *txtar.Archive) (kase, error) {
 	c := kase{name: name}
-	for line := range strings.Lines(string(ar.Comment)) {
-		if list, ok := strings.CutPrefix(line, "tags:"); ok {
-			c.tags = strings.Fields(list)
-		}
-	}
 	for _, f := range ar.Files {
 		stem, isAsk := strings.CutSuffix(f.Name, ".ask")
 		if isAsk {
@@ -154,12 +132,12 @@ func parseCase(name string, ar *txtar.Archive) (kase, error) {
 // talk is one conversation: what was learnt from the answers so far.
 type talk struct {
 	base   string
-	keys   Keys
+	keys   credentials
 	client *http.Client
 	names  *names
 }
 
-func newTalk(base string, keys Keys) *talk {
+func newTalk(base string, keys credentials) *talk {
 	return &talk{
 		base: strings.TrimSuffix(base, "/"), keys: keys, names: newNames(strings.ToLower(rand.Text()[:10])),
 		client: &http.Client{
