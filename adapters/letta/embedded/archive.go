@@ -3,8 +3,8 @@ package embedded
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -26,19 +26,11 @@ type found struct {
 	Tags      []string `json:"tags"`
 }
 
-func (b *Backend) archive(w http.ResponseWriter, r *http.Request) {
-	var p passage
-	if !read(w, r, &p) {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agent(w, r)
-	if a == nil {
-		return
-	}
-	_ = b.insert(a, p)
-	reply(w, http.StatusOK, a.passages[len(a.passages)-1:])
+func (b *Backend) archive(r *http.Request, p *passage) any {
+	return b.ofAgent(func(a *agent, _ *http.Request) any {
+		_ = b.insert(a, *p)
+		return a.passages[len(a.passages)-1:]
+	})(r)
 }
 
 // insert adds to an archive; the lock is held.
@@ -52,40 +44,28 @@ func (b *Backend) insert(a *agent, p passage) error {
 }
 
 // passages lists an archive, the newest first unless it is asked otherwise.
-func (b *Backend) passages(w http.ResponseWriter, r *http.Request) {
-	a := b.agent(w, r)
-	if a == nil {
-		return
+func passages(a *agent, r *http.Request) any {
+	q, list, way := r.URL.Query(), slices.Clone(a.passages), 1
+	if q.Get("ascending") != "true" {
+		way = -1
+		q = url.Values{"after": q["before"], "limit": q["limit"]} // those before one come after it here
 	}
-	list := slices.Clone(a.passages)
-	if q := r.URL.Query(); q.Get("ascending") == "true" {
-		slices.SortStableFunc(list, func(x, y passage) int { return strings.Compare(x.Created, y.Created) })
-		reply(w, http.StatusOK, page(list, q, func(p passage) string { return p.ID }))
-		return
-	}
-	slices.SortStableFunc(list, func(x, y passage) int { return -strings.Compare(x.Created, y.Created) })
-	if i := slices.IndexFunc(list, func(p passage) bool { return p.ID == r.URL.Query().Get("before") }); i >= 0 {
-		list = list[i+1:]
-	}
-	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n < len(list) {
-		list = list[:n]
-	}
-	if list == nil {
-		list = []passage{}
-	}
-	reply(w, http.StatusOK, list)
+	slices.SortStableFunc(list, func(x, y passage) int { return way * strings.Compare(x.Created, y.Created) })
+	return page(list, q, func(p passage) string { return p.ID })
 }
 
-func (b *Backend) dropPassage(w http.ResponseWriter, r *http.Request) {
+func (b *Backend) dropPassage(r *http.Request) any {
 	if a := b.agents[r.PathValue("id")]; a != nil {
 		if i := slices.IndexFunc(a.passages, func(p passage) bool { return p.ID == r.PathValue("passage") }); i >= 0 {
 			a.passages = slices.Delete(a.passages, i, i+1)
-			reply(w, http.StatusOK, map[string]string{"message": "deleted"})
-			return
+			return deleted
 		}
 	}
-	refuse(w, http.StatusNotFound, "Passage not found")
+	return notFound("Passage")
 }
+
+// deleted answers a deletion.
+var deleted = map[string]string{"message": "deleted"}
 
 // search is the search tool: whatever holds a word of the query.
 func (a *agent) search(query string) []found {
@@ -98,33 +78,25 @@ func (a *agent) search(query string) []found {
 	return out
 }
 
-// runTool runs a tool from outside.
-func (b *Backend) runTool(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Args map[string]string `json:"args"`
-	}
-	if !read(w, r, &q) {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agent(w, r)
-	if a == nil {
-		return
-	}
-	if name := r.PathValue("name"); name != "archival_memory_search" {
+// running is a request to run a tool from outside.
+type running struct {
+	Args map[string]string `json:"args"`
+}
+
+func (b *Backend) runTool(r *http.Request, q *running) any {
+	return b.ofAgent(func(a *agent, r *http.Request) any {
+		name := r.PathValue("name")
+		if name == "archival_memory_search" {
+			return map[string]any{"status": "success", "func_return": a.search(q.Args["query"]), "stdout": nil, "stderr": nil}
+		}
 		args, err := json.Marshal(q.Args)
 		if err != nil {
-			refuse(w, http.StatusInternalServerError, err.Error())
-			return
+			return refusal{http.StatusInternalServerError, err.Error()}
 		}
 		text, err := (&answer{b: b, a: a}).call(toolCall{Name: name, Arguments: string(args)})
 		if err != nil {
-			reply(w, http.StatusOK, map[string]any{"status": "error", "func_return": nil, "stderr": []string{err.Error()}})
-			return
+			return map[string]any{"status": "error", "func_return": nil, "stderr": []string{err.Error()}}
 		}
-		reply(w, http.StatusOK, map[string]any{"status": "success", "func_return": text, "stdout": nil, "stderr": nil})
-		return
-	}
-	reply(w, http.StatusOK, map[string]any{"status": "success", "func_return": a.search(q.Args["query"]), "stdout": nil, "stderr": nil})
+		return map[string]any{"status": "success", "func_return": text, "stdout": nil, "stderr": nil}
+	})(r)
 }

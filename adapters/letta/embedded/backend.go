@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,15 +70,15 @@ type block struct {
 }
 
 type tool struct {
-	ID     string          `json:"id"`
-	Name   string          `json:"name"`
-	Type   string          `json:"tool_type"`
-	Source string          `json:"source_code,omitempty"`
-	Schema json.RawMessage `json:"json_schema"`
+	ID     string         `json:"id"`
+	Name   string         `json:"name"`
+	Type   string         `json:"tool_type"`
+	Source string         `json:"source_code,omitempty"`
+	Schema map[string]any `json:"json_schema"`
 }
 
 // newTool is a tool as the server tells of it: one of its own has no code there.
-func newTool(id, name string, schema json.RawMessage) tool {
+func newTool(id, name string, schema map[string]any) tool {
 	t := tool{ID: id, Name: name, Schema: schema}
 	switch {
 	case strings.HasPrefix(name, "memory"), strings.HasPrefix(name, "rethink"):
@@ -103,40 +104,67 @@ func New() *Backend {
 	b.talks, b.objects = conversations{b, map[string]*conversation{}}, objects{b, map[string]object{}}
 	b.objects.routes()
 	b.talks.routes()
-	b.mux.HandleFunc("POST /v1/agents/{$}", b.create)
+	b.mux.HandleFunc("POST /v1/agents/{$}", reading(b, b.create))
 	b.mux.HandleFunc("GET /v1/agents/{$}", b.locked(b.listAgents))
-	b.mux.HandleFunc("GET /v1/agents/{id}", b.locked(b.get))
-	b.mux.HandleFunc("PATCH /v1/agents/{id}", b.takeBlocks)
+	b.mux.HandleFunc("GET /v1/agents/{id}", b.locked(b.ofAgent(func(a *agent, _ *http.Request) any { return a })))
+	b.mux.HandleFunc("PATCH /v1/agents/{id}", reading(b, b.change))
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages", b.send)
 	b.mux.HandleFunc("POST /v1/agents/{id}/messages/stream", b.send)
-	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", b.async)
-	b.mux.HandleFunc("POST /v1/agents/{id}/archival-memory", b.archive)
-	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.locked(b.passages))
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/async", reading(b, b.async))
+	b.mux.HandleFunc("POST /v1/agents/{id}/archival-memory", reading(b, b.archive))
+	b.mux.HandleFunc("GET /v1/agents/{id}/archival-memory", b.locked(b.ofAgent(passages)))
 	b.mux.HandleFunc("DELETE /v1/agents/{id}/archival-memory/{passage}", b.locked(b.dropPassage))
 	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{how}/{block}", b.locked(b.blocks.attach))
-	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.blocks.labelled)
-	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", b.blocks.labelled)
+	b.mux.HandleFunc("GET /v1/agents/{id}/core-memory/blocks/{label}", b.locked(b.blocks.one))
+	b.mux.HandleFunc("PATCH /v1/agents/{id}/core-memory/blocks/{label}", reading(b, b.blocks.change))
 	b.mux.HandleFunc("GET /v1/blocks/{$}", b.locked(b.blocks.list))
-	b.mux.HandleFunc("POST /v1/blocks/{$}", b.blocks.create)
-	b.mux.HandleFunc("GET /v1/blocks/{block}", b.blocks.one)
-	b.mux.HandleFunc("PATCH /v1/blocks/{block}", b.blocks.one)
+	b.mux.HandleFunc("POST /v1/blocks/{$}", reading(b, b.blocks.create))
+	b.mux.HandleFunc("GET /v1/blocks/{block}", b.locked(b.blocks.one))
+	b.mux.HandleFunc("PATCH /v1/blocks/{block}", reading(b, b.blocks.change))
 	b.mux.HandleFunc("DELETE /v1/blocks/{block}", b.locked(b.blocks.drop))
 	b.mux.HandleFunc("GET /v1/runs/{$}", b.locked(b.runs.list))
-	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", b.runTool)
-	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", b.runs.cancel)
-	b.mux.HandleFunc("GET /v1/runs/{id}", b.runs.get)
-	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.runs.messages)
+	b.mux.HandleFunc("POST /v1/agents/{id}/tools/{name}/run", reading(b, b.runTool))
+	b.mux.HandleFunc("POST /v1/agents/{id}/messages/cancel", reading(b, b.runs.cancel))
+	b.mux.HandleFunc("GET /v1/runs/{id}", b.locked(b.runs.of(func(l *answer) any { return l.record() })))
+	b.mux.HandleFunc("GET /v1/runs/{id}/messages", b.locked(b.runs.of(func(l *answer) any { return l.messages })))
 	b.mux.HandleFunc("POST /v1/runs/{id}/stream", b.runs.stream)
 	return b
 }
 
-// locked is a handler that has the server to itself.
-func (b *Backend) locked(h http.HandlerFunc) http.HandlerFunc {
+// locked is a handler that has the server to itself, and answers what do returns:
+// a refusal, or else a value.
+func (b *Backend) locked(do func(r *http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		h(w, r)
+		answerWith(w, do(r))
 	}
+}
+
+// reading is locked for a route that takes a body.
+func reading[Q any](b *Backend, do func(r *http.Request, q *Q) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := new(Q)
+		if read(w, r, q) {
+			b.locked(func(r *http.Request) any { return do(r, q) })(w, r)
+		}
+	}
+}
+
+// refusal is a status that says no, and why.
+type refusal struct {
+	status int
+	detail string
+}
+
+func notFound(what string) refusal { return refusal{http.StatusNotFound, what + " not found"} }
+
+func answerWith(w http.ResponseWriter, v any) {
+	if no, refused := v.(refusal); refused {
+		refuse(w, no.status, no.detail)
+		return
+	}
+	reply(w, http.StatusOK, v)
 }
 
 // ServeHTTP implements http.Handler.
@@ -170,34 +198,28 @@ func (b *Backend) id(kind string) string {
 	return fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", kind, b.n)
 }
 
-// agent is the agent that a path names, or nil once that is answered; the lock
-// is held.
-func (b *Backend) agent(w http.ResponseWriter, r *http.Request) *agent {
-	a := b.agents[r.PathValue("id")]
-	if a == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
+// ofAgent is a handler about the agent that the path names; the lock is held.
+func (b *Backend) ofAgent(do func(a *agent, r *http.Request) any) func(*http.Request) any {
+	return func(r *http.Request) any {
+		if a := b.agents[r.PathValue("id")]; a != nil {
+			return do(a, r)
+		}
+		return notFound("Agent")
 	}
-	return a
 }
 
-func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Name   string   `json:"name"`
-		Type   string   `json:"agent_type"`
-		Blocks []*block `json:"memory_blocks"`
-		Tools  []string `json:"tools"`
-		Sleep  bool     `json:"enable_sleeptime"`
-		Rules  []rule   `json:"tool_rules"`
-	}
-	if !read(w, r, &q) {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := &agent{ID: b.id("agent"), Name: q.Name, Type: q.Type, Blocks: q.Blocks, Sleep: q.Sleep, Rules: q.Rules}
-	if a.Type == "" {
-		a.Type = pausing
-	}
+// hiring is a request for an agent.
+type hiring struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"agent_type"`
+	Blocks []*block `json:"memory_blocks"`
+	Tools  []string `json:"tools"`
+	Sleep  bool     `json:"enable_sleeptime"`
+	Rules  []rule   `json:"tool_rules"`
+}
+
+func (b *Backend) create(_ *http.Request, q *hiring) any {
+	a := &agent{ID: b.id("agent"), Name: q.Name, Type: cmp.Or(q.Type, pausing), Blocks: q.Blocks, Sleep: q.Sleep, Rules: q.Rules}
 	for _, bl := range a.Blocks {
 		bl.ID = b.id("block")
 		b.blocks.all[bl.ID] = bl
@@ -208,21 +230,9 @@ func (b *Backend) create(w http.ResponseWriter, r *http.Request) {
 		a.Group = &group{ID: b.id("group"), Agents: []string{fellow.ID}}
 	}
 	for _, name := range append([]string{"conversation_search", "memory_replace", "memory_insert"}, q.Tools...) {
-		schema, err := json.Marshal(map[string]any{"name": name, "description": "the tool " + name, "parameters": map[string]any{"type": "object"}})
-		if err != nil {
-			refuse(w, http.StatusInternalServerError, err.Error())
-			return
-		}
+		schema := map[string]any{"name": name, "description": "the tool " + name, "parameters": map[string]any{"type": "object"}}
 		a.Tools = append(a.Tools, newTool(b.id("tool"), name, schema))
 	}
 	b.agents[a.ID] = a
-	reply(w, http.StatusOK, a)
-}
-
-func (b *Backend) get(w http.ResponseWriter, r *http.Request) {
-	a := b.agent(w, r)
-	if a == nil {
-		return
-	}
-	reply(w, http.StatusOK, a)
+	return a
 }

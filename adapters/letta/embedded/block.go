@@ -14,122 +14,117 @@ type blocks struct {
 	all map[string]*block
 }
 
-// labelled reads or changes an agent's block by its label.
-func (s *blocks) labelled(w http.ResponseWriter, r *http.Request) {
-	id := s.b.BlockID(r.PathValue("id"), r.PathValue("label"))
-	r.SetPathValue("block", id)
-	s.one(w, r)
-}
-
-// one reads or changes a block by its id.
-func (s *blocks) one(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Value, Label, Description *string
-		Metadata                  json.RawMessage
+// named is the block that a path names, by its id or by its label in an agent.
+func (s *blocks) named(r *http.Request) *block {
+	label := r.PathValue("label")
+	if label == "" {
+		return s.all[r.PathValue("block")]
 	}
-	if r.Method == http.MethodPatch && !read(w, r, &q) {
-		return
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	bl := s.all[r.PathValue("block")]
-	if bl == nil {
-		refuse(w, http.StatusNotFound, "Block not found")
-		return
-	}
-	for from, to := range map[*string]*string{q.Value: &bl.Value, q.Label: &bl.Label, q.Description: &bl.Description} {
-		if from != nil {
-			*to = *from
+	if a := s.b.agents[r.PathValue("id")]; a != nil {
+		if i := a.at(label); i >= 0 {
+			return a.Blocks[i]
 		}
 	}
+	return nil
+}
+
+func (s *blocks) one(r *http.Request) any {
+	if bl := s.named(r); bl != nil {
+		return bl
+	}
+	return notFound("Block")
+}
+
+// blockChange is what of a block is to change.
+type blockChange struct {
+	Value, Label, Description *string
+	Metadata                  json.RawMessage
+}
+
+func (s *blocks) change(r *http.Request, q *blockChange) any {
+	bl := s.named(r)
+	if bl == nil {
+		return notFound("Block")
+	}
+	set(&bl.Value, q.Value)
+	set(&bl.Label, q.Label)
+	set(&bl.Description, q.Description)
 	if len(q.Metadata) > 0 {
 		bl.Metadata = q.Metadata
 	}
-	reply(w, http.StatusOK, bl)
+	return bl
+}
+
+// set changes a member that was sent.
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
 }
 
 // drop deletes a block, and takes it from whoever has it.
-func (s *blocks) drop(w http.ResponseWriter, r *http.Request) {
-	bl := s.all[r.PathValue("block")]
+func (s *blocks) drop(r *http.Request) any {
+	bl := s.named(r)
 	if bl == nil {
-		refuse(w, http.StatusNotFound, "Block not found")
-		return
+		return notFound("Block")
 	}
 	delete(s.all, bl.ID)
 	for _, a := range s.b.agents {
 		a.drop(bl)
 	}
-	reply(w, http.StatusOK, map[string]string{"message": "deleted"})
+	return deleted
 }
 
 // create makes a block that belongs to no agent yet.
-func (s *blocks) create(w http.ResponseWriter, r *http.Request) {
-	var bl block
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&bl); err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
+func (s *blocks) create(_ *http.Request, bl *block) any {
 	bl.ID = s.b.id("block")
-	s.all[bl.ID] = &bl
-	reply(w, http.StatusOK, &bl)
+	s.all[bl.ID] = bl
+	return bl
 }
 
-// takeBlocks changes an agent; it gets the blocks of a list in the place of its
-// own.
-func (b *Backend) takeBlocks(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Blocks                    *[]string `json:"block_ids"`
-		Name, Description, System *string
-		Tags                      *[]string
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&q); err != nil {
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agent(w, r)
-	if a == nil {
-		return
-	}
-	for from, to := range map[*string]*string{q.Name: &a.Name, q.Description: &a.Description, q.System: &a.System} {
-		if from != nil {
-			*to = *from
-		}
-	}
-	if q.Tags != nil {
-		a.Tags = *q.Tags
-	}
-	if q.Blocks != nil {
-		a.Blocks = []*block{}
-		for _, id := range *q.Blocks {
-			if bl := b.blocks.all[id]; bl != nil {
-				a.Blocks = append(a.Blocks, bl)
+// agentChange is what of an agent is to change; it gets the blocks of a list in the
+// place of its own.
+type agentChange struct {
+	Blocks                    *[]string `json:"block_ids"`
+	Name, Description, System *string
+	Tags                      *[]string
+}
+
+func (b *Backend) change(r *http.Request, q *agentChange) any {
+	return b.ofAgent(func(a *agent, _ *http.Request) any {
+		set(&a.Name, q.Name)
+		set(&a.Description, q.Description)
+		set(&a.System, q.System)
+		set(&a.Tags, q.Tags)
+		if q.Blocks != nil {
+			a.Blocks = []*block{}
+			for _, id := range *q.Blocks {
+				if bl := b.blocks.all[id]; bl != nil {
+					a.Blocks = append(a.Blocks, bl)
+				}
 			}
 		}
-	}
-	reply(w, http.StatusOK, a)
+		return a
+	})(r)
 }
 
 // attach gives an agent a block, or takes it away.
-func (s *blocks) attach(w http.ResponseWriter, r *http.Request) {
+func (s *blocks) attach(r *http.Request) any {
 	a, bl := s.b.agents[r.PathValue("id")], s.all[r.PathValue("block")]
-	if a == nil || bl == nil {
-		refuse(w, http.StatusNotFound, "not found")
-		return
-	}
-	switch r.PathValue("how") {
-	case "attach":
+	switch how := r.PathValue("how"); {
+	case a == nil || bl == nil || how != "attach" && how != "detach":
+		return refusal{http.StatusNotFound, "not found"}
+	case how == "attach":
 		a.Blocks = append(a.Blocks, bl)
-	case "detach":
-		a.drop(bl)
 	default:
-		refuse(w, http.StatusNotFound, "not found")
-		return
+		a.drop(bl)
 	}
-	reply(w, http.StatusOK, nil)
+	return nil
+}
+
+// at is the place of an agent's first block of a label, or -1.
+func (a *agent) at(label string) int {
+	return slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == label })
 }
 
 func (a *agent) drop(bl *block) {
@@ -146,7 +141,7 @@ func (s *blocks) memory(a *agent, args map[string]string) error {
 		s.all[bl.ID] = bl
 		a.Blocks = append(a.Blocks, bl)
 	case "delete":
-		i := slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == label })
+		i := a.at(label)
 		if i < 0 {
 			return errors.New("no such block")
 		}
@@ -156,7 +151,7 @@ func (s *blocks) memory(a *agent, args map[string]string) error {
 		if args["description"] == "" {
 			was, to = strings.TrimPrefix(args["old_path"], "/memories/"), strings.TrimPrefix(args["new_path"], "/memories/")
 		}
-		i := slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == was })
+		i := a.at(was)
 		if i < 0 {
 			return errors.New("no such block")
 		}
@@ -169,72 +164,69 @@ func (s *blocks) memory(a *agent, args map[string]string) error {
 	return nil
 }
 
-// eachBlock calls f with an agent's blocks of a label, the first one last.
-func (b *Backend) eachBlock(agentID, label string, f func(*block)) {
+// block calls f with an agent's first block of a label, if there is one.
+func (b *Backend) block(agentID, label string, f func(*block)) {
+	b.about(agentID, func(a *agent) {
+		if i := a.at(label); i >= 0 {
+			f(a.Blocks[i])
+		}
+	})
+}
+
+// about calls f with an agent, if there is one.
+func (b *Backend) about(agentID string, f func(*agent)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.agents[agentID]; a != nil {
-		for _, bl := range slices.Backward(a.Blocks) {
-			if bl.Label == label {
-				f(bl)
-			}
-		}
+		f(a)
 	}
 }
 
 // Value is a block's value, for tests.
 func (b *Backend) Value(agentID, label string) (value string) {
-	b.eachBlock(agentID, label, func(bl *block) { value = bl.Value })
+	b.block(agentID, label, func(bl *block) { value = bl.Value })
 	return value
 }
 
 // SetValue changes a block behind everybody's back, for tests.
 func (b *Backend) SetValue(agentID, label, value string) {
-	b.eachBlock(agentID, label, func(bl *block) { bl.Value = value })
+	b.block(agentID, label, func(bl *block) { bl.Value = value })
 }
 
 // BlockID is the id of an agent's block, or "", for tests.
 func (b *Backend) BlockID(agentID, label string) (id string) {
-	b.eachBlock(agentID, label, func(bl *block) { id = bl.ID })
+	b.block(agentID, label, func(bl *block) { id = bl.ID })
 	return id
 }
 
 // Passages are the texts of an agent's archive, the oldest first, for tests.
 func (b *Backend) Passages(agentID string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	out := []string{}
-	if a := b.agents[agentID]; a != nil {
+	b.about(agentID, func(a *agent) {
 		for _, p := range a.passages {
 			out = append(out, p.Text)
 		}
-	}
-	return out
-}
-
-// Labels are an agent's blocks, sorted, for tests.
-func (b *Backend) Labels(agentID string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out []string
-	if a := b.agents[agentID]; a != nil {
-		for _, bl := range a.Blocks {
-			out = append(out, bl.Label)
-		}
-	}
-	slices.Sort(out)
+	})
 	return out
 }
 
 // PassageIDs are the ids of an agent's archive, the oldest first, for tests.
-func (b *Backend) PassageIDs(agentID string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out []string
-	if a := b.agents[agentID]; a != nil {
+func (b *Backend) PassageIDs(agentID string) (out []string) {
+	b.about(agentID, func(a *agent) {
 		for _, p := range a.passages {
 			out = append(out, p.ID)
 		}
-	}
+	})
+	return out
+}
+
+// Labels are an agent's blocks, sorted, for tests.
+func (b *Backend) Labels(agentID string) (out []string) {
+	b.about(agentID, func(a *agent) {
+		for _, bl := range a.Blocks {
+			out = append(out, bl.Label)
+		}
+	})
+	slices.Sort(out)
 	return out
 }

@@ -27,71 +27,61 @@ type conversations struct {
 }
 
 func (s *conversations) routes() {
-	s.b.mux.HandleFunc("POST /v1/conversations/{$}", s.create)
-	s.b.mux.HandleFunc("GET /v1/conversations/{$}", s.b.locked(func(w http.ResponseWriter, r *http.Request) {
+	s.b.mux.HandleFunc("POST /v1/conversations/{$}", reading(s.b, s.create))
+	s.b.mux.HandleFunc("GET /v1/conversations/{$}", s.b.locked(func(r *http.Request) any {
 		id := func(c *conversation) string { return c.ID }
 		list := slices.DeleteFunc(sorted(s.all, id), func(c *conversation) bool {
 			return r.URL.Query().Has("agent_id") && c.Agent != r.URL.Query().Get("agent_id")
 		})
-		reply(w, http.StatusOK, page(list, r.URL.Query(), id))
+		return page(list, r.URL.Query(), id)
 	}))
-	s.b.mux.HandleFunc("GET /v1/conversations/{talk}", s.b.locked(func(w http.ResponseWriter, r *http.Request) {
+	s.b.mux.HandleFunc("GET /v1/conversations/{talk}", s.b.locked(func(r *http.Request) any {
 		switch c := s.all[r.PathValue("talk")]; {
 		case c != nil:
-			reply(w, http.StatusOK, c)
+			return c
 		case strings.HasPrefix(r.PathValue("talk"), "conv-"):
-			refuse(w, http.StatusNotFound, "Conversation not found")
+			return notFound("Conversation")
 		default: // this route alone takes nothing else for a conversation
-			refuse(w, http.StatusUnprocessableEntity, "String should match pattern '^conv-'")
+			return refusal{http.StatusUnprocessableEntity, "String should match pattern '^conv-'"}
 		}
 	}))
 	s.b.mux.HandleFunc("POST /v1/conversations/{talk}/messages", s.talk)
-	s.b.mux.HandleFunc("GET /v1/conversations/{talk}/messages", func(w http.ResponseWriter, r *http.Request) {
+	s.b.mux.HandleFunc("GET /v1/conversations/{talk}/messages", s.b.locked(func(r *http.Request) any {
 		agent, conv, ok := s.place(r.PathValue("talk"), r.URL.Query().Get("agent_id"))
-		s.said(w, r, ok, func(l *answer) bool { return l.a.ID == agent && l.in == conv })
-	})
-	s.b.mux.HandleFunc("GET /v1/agents/{id}/messages", func(w http.ResponseWriter, r *http.Request) {
+		return s.said(r, ok, func(l *answer) bool { return l.a.ID == agent && l.in == conv })
+	}))
+	s.b.mux.HandleFunc("GET /v1/agents/{id}/messages", s.b.locked(func(r *http.Request) any {
 		agent, _, ok := s.place("default", r.PathValue("id"))
-		s.said(w, r, ok, func(l *answer) bool { return l.a.ID == agent })
-	})
-	s.b.mux.HandleFunc("GET /v1/messages/{$}", func(w http.ResponseWriter, r *http.Request) {
-		s.said(w, r, true, func(*answer) bool { return true })
-	})
-	s.b.mux.HandleFunc("GET /v1/messages/{message}", s.b.locked(func(w http.ResponseWriter, r *http.Request) {
+		return s.said(r, ok, func(l *answer) bool { return l.a.ID == agent })
+	}))
+	s.b.mux.HandleFunc("GET /v1/messages/{$}", s.b.locked(func(r *http.Request) any {
+		return s.said(r, true, func(*answer) bool { return true })
+	}))
+	s.b.mux.HandleFunc("GET /v1/messages/{message}", s.b.locked(func(r *http.Request) any {
 		for _, l := range s.b.runs.all {
 			for _, m := range l.messages {
 				if m.ID == r.PathValue("message") {
-					reply(w, http.StatusOK, []message{m})
-					return
+					return []message{m}
 				}
 			}
 		}
-		refuse(w, http.StatusNotFound, "Message not found")
+		return notFound("Message")
 	}))
 }
 
-func (s *conversations) create(w http.ResponseWriter, r *http.Request) {
-	c := &conversation{}
-	if !read(w, r, c) {
-		return
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
+func (s *conversations) create(r *http.Request, c *conversation) any {
 	if c.Agent = r.URL.Query().Get("agent_id"); s.b.agents[c.Agent] == nil {
-		refuse(w, http.StatusNotFound, "Agent not found")
-		return
+		return notFound("Agent")
 	}
 	c.ID, c.Messages, c.Isolated = s.b.id("conv"), []string{}, []string{}
 	s.all[c.ID] = c
-	reply(w, http.StatusOK, c)
+	return c
 }
 
 // place is the agent and the conversation that a name in a conversation's
 // place means: "default" goes with an agent, and older clients put an agent's
-// id there.
+// id there. The lock is held.
 func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
 	switch c := s.all[name]; {
 	case c != nil:
 		return c.Agent, c.ID, true
@@ -113,7 +103,9 @@ func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(body, &q)
 	}
+	s.b.mu.Lock()
 	agent, conv, ok := s.place(r.PathValue("talk"), q.Agent)
+	s.b.mu.Unlock()
 	switch {
 	case err != nil:
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
@@ -134,12 +126,9 @@ func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 }
 
 // said lists messages of runs, the newest first unless it is asked otherwise.
-func (s *conversations) said(w http.ResponseWriter, r *http.Request, ok bool, of func(*answer) bool) {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
+func (s *conversations) said(r *http.Request, ok bool, of func(*answer) bool) any {
 	if !ok {
-		refuse(w, http.StatusNotFound, "not found")
-		return
+		return refusal{http.StatusNotFound, "not found"}
 	}
 	list := []message{}
 	for _, id := range slices.Sorted(maps.Keys(s.b.runs.all)) {
@@ -151,5 +140,5 @@ func (s *conversations) said(w http.ResponseWriter, r *http.Request, ok bool, of
 	if q.Get("order") != "asc" {
 		q.Set("order", "desc")
 	}
-	reply(w, http.StatusOK, page(list, q, func(m message) string { return m.ID }))
+	return page(list, q, func(m message) string { return m.ID })
 }

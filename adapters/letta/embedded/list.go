@@ -41,12 +41,12 @@ func sorted[T any](m map[string]T, id func(T) string) []T {
 	return out
 }
 
-func (s *blocks) list(w http.ResponseWriter, r *http.Request) {
+func (s *blocks) list(r *http.Request) any {
 	id := func(x *block) string { return x.ID }
-	reply(w, http.StatusOK, page(sorted(s.all, id), r.URL.Query(), id))
+	return page(sorted(s.all, id), r.URL.Query(), id)
 }
 
-func (b *Backend) listAgents(w http.ResponseWriter, r *http.Request) {
+func (b *Backend) listAgents(r *http.Request) any {
 	id := func(x *agent) string { return x.ID }
-	reply(w, http.StatusOK, page(sorted(b.agents, id), r.URL.Query(), id))
+	return page(sorted(b.agents, id), r.URL.Query(), id)
 }

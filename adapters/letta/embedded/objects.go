@@ -40,19 +40,13 @@ type objects struct {
 func (s *objects) routes() {
 	for segment, k := range kept {
 		path := "/v1/" + segment + "/"
-		made := func(w http.ResponseWriter, r *http.Request) {
-			o := object{}
-			if !read(w, r, &o) {
-				return
-			}
-			s.b.mu.Lock()
-			defer s.b.mu.Unlock()
+		made := reading(s.b, func(r *http.Request, sent *object) any {
+			o := *sent
 			if r.Method == http.MethodPut { // what has the key, if there is one
 				for _, has := range s.all {
 					if has["identifier_key"] == o["identifier_key"] {
 						maps.Copy(has, o)
-						reply(w, http.StatusOK, has.shown())
-						return
+						return has.shown()
 					}
 				}
 			}
@@ -66,13 +60,13 @@ func (s *objects) routes() {
 				o["manager_agent_id"] = config["manager_agent_id"]
 			}
 			s.all[o.id()] = o
-			reply(w, http.StatusOK, o)
-		}
+			return o
+		})
 		s.b.mux.HandleFunc("POST "+path+"{$}", made)
 		if segment == "identities" {
 			s.b.mux.HandleFunc("PUT "+path+"{$}", made)
 		}
-		s.b.mux.HandleFunc("GET "+path+"{$}", s.b.locked(func(w http.ResponseWriter, r *http.Request) {
+		s.b.mux.HandleFunc("GET "+path+"{$}", s.b.locked(func(r *http.Request) any {
 			q := r.URL.Query()
 			list := slices.DeleteFunc(sorted(s.all, object.id), func(o object) bool {
 				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
@@ -83,11 +77,12 @@ func (s *objects) routes() {
 			for i, o := range list {
 				shown[i] = o.shown()
 			}
-			reply(w, http.StatusOK, page(shown, q, object.id))
+			return page(shown, q, object.id)
 		}))
-		for _, method := range []string{"GET", "PATCH", "DELETE"} {
-			s.b.mux.HandleFunc(method+" "+path+"{object}", s.one)
-		}
+		one := s.b.locked(func(r *http.Request) any { return s.one(r, &object{}) })
+		s.b.mux.HandleFunc("GET "+path+"{object}", one)
+		s.b.mux.HandleFunc("DELETE "+path+"{object}", one)
+		s.b.mux.HandleFunc("PATCH "+path+"{object}", reading(s.b, s.one))
 	}
 	s.b.mux.HandleFunc("GET /v1/archives/{object}/agents", s.b.locked(s.agents))
 }
@@ -99,24 +94,17 @@ func (o object) shown() object {
 	return out
 }
 
-func (s *objects) one(w http.ResponseWriter, r *http.Request) {
-	change := object{}
-	if r.Method == http.MethodPatch && !read(w, r, &change) {
-		return
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
+func (s *objects) one(r *http.Request, change *object) any {
 	o := s.all[r.PathValue("object")]
 	if o == nil {
-		refuse(w, http.StatusNotFound, "not found")
-		return
+		return refusal{http.StatusNotFound, "not found"}
 	}
 	if r.Method == http.MethodDelete {
 		delete(s.all, o.id())
 	}
-	delete(change, "id")
-	maps.Copy(o, change)
-	reply(w, http.StatusOK, o.shown())
+	delete(*change, "id")
+	maps.Copy(o, *change)
+	return o.shown()
 }
 
 // archiveOf is the archive of an agent, which the server makes with its first
@@ -132,17 +120,11 @@ func (s *objects) archiveOf(a *agent) string {
 	return o.id()
 }
 
-func (s *objects) agents(w http.ResponseWriter, r *http.Request) {
+func (s *objects) agents(r *http.Request) any {
 	o := s.all[r.PathValue("object")]
 	if o == nil {
-		refuse(w, http.StatusNotFound, "not found")
-		return
+		return refusal{http.StatusNotFound, "not found"}
 	}
-	out := []*agent{}
-	for _, a := range sorted(s.b.agents, func(a *agent) string { return a.ID }) {
-		if o.has("_agents", a.ID) {
-			out = append(out, a)
-		}
-	}
-	reply(w, http.StatusOK, out)
+	all := sorted(s.b.agents, func(a *agent) string { return a.ID })
+	return slices.DeleteFunc(all, func(a *agent) bool { return !o.has("_agents", a.ID) })
 }

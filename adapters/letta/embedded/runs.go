@@ -31,21 +31,13 @@ func (l *answer) number() *int {
 	return &n
 }
 
-func (s *runs) find(w http.ResponseWriter, r *http.Request) *answer {
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
-	l := s.all[r.PathValue("id")]
-	if l == nil {
-		refuse(w, http.StatusNotFound, "Run not found")
-	}
-	return l
-}
-
-func (s *runs) get(w http.ResponseWriter, r *http.Request) {
-	if l := s.find(w, r); l != nil {
-		s.b.mu.Lock()
-		defer s.b.mu.Unlock()
-		reply(w, http.StatusOK, l.record())
+// of is a handler about the run that the path names; the lock is held.
+func (s *runs) of(do func(*answer) any) func(*http.Request) any {
+	return func(r *http.Request) any {
+		if l := s.all[r.PathValue("id")]; l != nil {
+			return do(l)
+		}
+		return notFound("Run")
 	}
 }
 
@@ -69,7 +61,7 @@ func (l *answer) record() map[string]any {
 
 // list lists runs, the newest first, at most limit. Its pages are those of
 // the server, which has them the other way round: before a run are older ones.
-func (s *runs) list(w http.ResponseWriter, r *http.Request) {
+func (s *runs) list(r *http.Request) any {
 	q := r.URL.Query()
 	out := []map[string]any{}
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.all))) {
@@ -82,34 +74,26 @@ func (s *runs) list(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	reply(w, http.StatusOK, out)
+	return out
 }
 
 // async begins a run and answers before it does anything.
-func (b *Backend) async(w http.ResponseWriter, r *http.Request) {
-	q := &request{}
-	if !read(w, r, q) {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.agent(w, r)
-	if a == nil {
-		return
-	}
-	q.ClientTools, q.Back = nil, true // such a run knows no client tools
-	l := &answer{b: b, a: a, q: q, run: b.id("run"), going: true}
-	b.runs.keep(l)
-	reply(w, http.StatusOK, l.record())
-	go func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if status, _ := l.take(); status != 0 {
-			l.stop = "error"
-		}
-		l.follow()
-		l.going = false
-	}()
+func (b *Backend) async(r *http.Request, q *request) any {
+	return b.ofAgent(func(a *agent, _ *http.Request) any {
+		q.ClientTools, q.Back = nil, true // such a run knows no client tools
+		l := &answer{b: b, a: a, q: q, run: b.id("run"), going: true}
+		b.runs.keep(l)
+		go func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if status, _ := l.take(); status != 0 {
+				l.stop = "error"
+			}
+			l.follow()
+			l.going = false
+		}()
+		return l.record()
+	})(r)
 }
 
 // follow has the agents run that come after this one; the lock is held.
@@ -157,15 +141,7 @@ func (l *answer) status() string {
 
 // cancel stops runs too late, as happens to the server when the model is at
 // work: the call that it wrote waits all the same.
-func (s *runs) cancel(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Runs []string `json:"run_ids"`
-	}
-	if !read(w, r, &q) {
-		return
-	}
-	s.b.mu.Lock()
-	defer s.b.mu.Unlock()
+func (s *runs) cancel(_ *http.Request, q *cancelling) any {
 	out := map[string]string{}
 	for _, id := range q.Runs {
 		out[id] = "failed"
@@ -173,26 +149,27 @@ func (s *runs) cancel(w http.ResponseWriter, r *http.Request) {
 			l.stop, out[id] = "cancelled", "cancelled"
 		}
 	}
-	reply(w, http.StatusOK, out)
+	return out
 }
 
-func (s *runs) messages(w http.ResponseWriter, r *http.Request) {
-	if l := s.find(w, r); l != nil {
-		reply(w, http.StatusOK, l.messages)
-	}
+type cancelling struct {
+	Runs []string `json:"run_ids"`
 }
 
 // stream sends a background run's events once more, from the first on.
 func (s *runs) stream(w http.ResponseWriter, r *http.Request) {
-	l := s.find(w, r)
-	if l == nil {
-		return
-	}
-	if !l.q.Back {
+	s.b.mu.Lock()
+	found := s.of(func(l *answer) any { return l })(r)
+	s.b.mu.Unlock()
+	l, ok := found.(*answer)
+	switch {
+	case !ok:
+		answerWith(w, found)
+	case !l.q.Back:
 		refuse(w, http.StatusBadRequest, "Run was not created in background mode, so it cannot be retrieved.")
-		return
+	default:
+		again := *l
+		again.seq = 0
+		again.stream(w)
 	}
-	again := *l
-	again.seq = 0
-	again.stream(w)
 }

@@ -56,13 +56,15 @@ type request struct {
 			Status  string `json:"status"`
 		} `json:"approvals"`
 	} `json:"messages"`
-	ClientTools []struct {
-		Name string `json:"name"`
-	} `json:"client_tools"`
-	Types     []string `json:"include_return_message_types"`
-	Streaming bool     `json:"streaming"`
-	Tokens    bool     `json:"stream_tokens"`
-	Back      bool     `json:"background"`
+	ClientTools []named  `json:"client_tools"`
+	Types       []string `json:"include_return_message_types"`
+	Streaming   bool     `json:"streaming"`
+	Tokens      bool     `json:"stream_tokens"`
+	Back        bool     `json:"background"`
+}
+
+type named struct {
+	Name string `json:"name"`
 }
 
 // step is what the model does at once.
@@ -221,11 +223,7 @@ func (l *answer) proceed() {
 		var wait, run []toolCall
 		for _, c := range s.calls {
 			c.ID = l.b.id("call")
-			if l.a.Type == pausing && slices.ContainsFunc(l.q.ClientTools, func(t struct {
-				Name string `json:"name"`
-			}) bool {
-				return t.Name == c.Name
-			}) {
+			if l.a.Type == pausing && slices.Contains(l.q.ClientTools, named{c.Name}) {
 				wait = append(wait, c)
 			} else {
 				run = append(run, c)
@@ -296,7 +294,7 @@ func (l *answer) call(c toolCall) (string, error) {
 	case "run_code": // which computes what was never said
 		return strings.ReplaceAll(args["code"], "+", ""), nil
 	}
-	i := slices.IndexFunc(a.Blocks, func(b *block) bool { return b.Label == args["label"] })
+	i := a.at(args["label"])
 	if i < 0 {
 		return "", fmt.Errorf("block field %s does not exist", args["label"])
 	}
