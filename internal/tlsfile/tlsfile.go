@@ -18,6 +18,7 @@ type Certificate struct {
 	mu     sync.Mutex
 	loaded *tls.Certificate
 	mtime  time.Time
+	failed error // why the files as they are now are not in use
 }
 
 // Open reads the certificate once, to see that it can be.
@@ -34,20 +35,28 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	defer c.mu.Unlock()
 	info, err := os.Stat(c.cert)
 	if err == nil && c.loaded != nil && info.ModTime().Equal(c.mtime) {
+		c.failed = nil
 		return c.loaded, nil
 	}
 	var pair tls.Certificate
 	if err == nil {
 		pair, err = tls.LoadX509KeyPair(c.cert, c.key)
 	}
-	if err != nil {
-		if c.loaded != nil {
-			return c.loaded, nil
-		}
+	c.failed = err
+	if err == nil {
+		c.loaded, c.mtime = &pair, info.ModTime()
+	}
+	if c.loaded == nil {
 		return nil, err
 	}
-	c.loaded, c.mtime = &pair, info.ModTime()
 	return c.loaded, nil
+}
+
+// Failed is why Get gave a certificate that is not that of the files, or nil.
+func (c *Certificate) Failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
 }
 
 // Server gives the certificate to who connects.

@@ -2,7 +2,6 @@ package compensate
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -56,15 +55,9 @@ func (w *Watch) askHeld(a *agent) {
 
 // listed are the ids of a list.
 func listed(r memproxy.Reply) ([]string, error) {
-	if r.Status < 200 || r.Status > 299 {
-		return nil, fmt.Errorf("letta: asked for a list, the server answers %d", r.Status)
-	}
-	doc, err := jsondoc.Parse(r.Body, 0)
+	doc, err := document(r, jsondoc.Array, "a list")
 	if err != nil {
 		return nil, err
-	}
-	if doc.Root.Kind != jsondoc.Array {
-		return nil, errors.New("letta: asked for a list, the server answers something else")
 	}
 	var out []string
 	for _, e := range doc.Root.Elems {

@@ -25,15 +25,9 @@ func (w *Watch) askPassages(a *agent, than string) {
 // passages takes one page. The first look is one page long; later ones go back
 // to where it began, so that all that is new is seen.
 func (w *Watch) passages(a *agent, r memproxy.Reply) error {
-	if r.Status < 200 || r.Status > 299 {
-		return fmt.Errorf("letta: asked for passages, the server answers %d", r.Status)
-	}
-	doc, err := jsondoc.Parse(r.Body, 0)
+	doc, err := document(r, jsondoc.Array, "passages")
 	if err != nil {
 		return err
-	}
-	if doc.Root.Kind != jsondoc.Array {
-		return errors.New("letta: asked for passages, the server answers something else")
 	}
 	fresh := 0
 	for _, e := range doc.Root.Elems {

@@ -154,18 +154,18 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 // says else may mean that it only cannot be asked in this way.
 func missing(r memproxy.Reply) bool { return r.Status == 404 }
 
-func object(r memproxy.Reply) (*jsondoc.Doc, error) {
+func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one thing") }
+
+// document is an answer of the kind that was asked for.
+func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, error) {
 	if r.Status < 200 || r.Status > 299 {
-		return nil, fmt.Errorf("letta: asked about memory, the server answers %d", r.Status)
+		return nil, fmt.Errorf("letta: asked for %s, the server answers %d", asked, r.Status)
 	}
 	doc, err := jsondoc.Parse(r.Body, 0)
-	if err != nil {
-		return nil, err
+	if err == nil && doc.Root.Kind != kind {
+		err = fmt.Errorf("letta: asked for %s, the server answers something else", asked)
 	}
-	if doc.Root.Kind != jsondoc.Object {
-		return nil, errors.New("letta: asked for one thing, the server answers something else")
-	}
-	return doc, nil
+	return doc, err
 }
 
 func (w *Watch) conversation(r memproxy.Reply) error {

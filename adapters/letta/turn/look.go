@@ -99,21 +99,14 @@ func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks")
 	}
-	if list == nil {
-		return
-	}
-	for _, e := range list.Elems {
+	for _, e := range elems(list) {
 		v.block(doc, e)
 	}
 }
 
 // isolated asks for the blocks that the conversation has of its own.
 func (v *view) isolated(doc *jsondoc.Doc) {
-	list := doc.Root.Get("isolated_block_ids")
-	if list == nil {
-		return
-	}
-	for _, e := range list.Elems {
+	for _, e := range elems(doc.Root.Get("isolated_block_ids")) {
 		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
 			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) { v.block(doc, doc.Root) }})
 		}

@@ -190,11 +190,9 @@ func (by *caller) said() []any {
 	if v := by.root.Root.Get("input"); v != nil {
 		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
 	}
-	if v := by.root.Root.Get("messages"); v != nil {
-		for _, m := range v.Elems {
-			if !isAnswer(m) {
-				out = append(out, json.RawMessage(by.root.Raw(m)))
-			}
+	for _, m := range elems(by.root.Root.Get("messages")) {
+		if !isAnswer(m) {
+			out = append(out, json.RawMessage(by.root.Raw(m)))
 		}
 	}
 	return out

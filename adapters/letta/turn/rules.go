@@ -37,16 +37,10 @@ type output struct{ is, tool string }
 
 // read takes an agent's rules.
 func (r *rules) read(doc *jsondoc.Doc) error {
-	list := doc.Root.Get("tool_rules")
-	if list == nil {
-		return nil
-	}
-	for _, v := range list.Elems {
+	for _, v := range elems(doc.Root.Get("tool_rules")) {
 		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text()}
-		if c := v.Get("children"); c != nil {
-			for _, e := range c.Elems {
-				one.children = append(one.children, e.Text())
-			}
+		for _, e := range elems(v.Get("children")) {
+			one.children = append(one.children, e.Text())
 		}
 		switch one.kind {
 		case "requires_approval", "exit_loop", "continue_loop":

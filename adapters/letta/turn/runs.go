@@ -67,11 +67,9 @@ func ByOtids(place string, otids []string) string {
 
 func otids(doc *jsondoc.Doc) []string {
 	var ids []string
-	if list := doc.Root.Get("messages"); list != nil {
-		for _, m := range list.Elems {
-			if id := m.Get("otid").Text(); id != "" {
-				ids = append(ids, id)
-			}
+	for _, m := range elems(doc.Root.Get("messages")) {
+		if id := m.Get("otid").Text(); id != "" {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -129,12 +127,10 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 // sameRun gives the messages of a whole answer the run of the first request.
 func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
-	if list := doc.Root.Get("messages"); list != nil {
-		for _, m := range list.Elems {
-			id := m.Get("run_id")
-			if is := id.Text(); plainID(is) && is != s.run(is) {
-				e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
-			}
+	for _, m := range elems(doc.Root.Get("messages")) {
+		id := m.Get("run_id")
+		if is := id.Text(); plainID(is) && is != s.run(is) {
+			e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 		}
 	}
 	if e.Empty() {

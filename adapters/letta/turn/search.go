@@ -18,11 +18,9 @@ func reserved(root *jsondoc.Value) []string {
 			out = append(out, jsondoc.Child("", m.Name))
 		}
 	}
-	if tags := root.Get("tags"); tags != nil {
-		for i, e := range tags.Elems {
-			if strings.HasPrefix(e.Text(), memproxy.StampPrefix) {
-				out = append(out, jsondoc.Index("/tags", i))
-			}
+	for i, e := range elems(root.Get("tags")) {
+		if strings.HasPrefix(e.Text(), memproxy.StampPrefix) {
+			out = append(out, jsondoc.Index("/tags", i))
 		}
 	}
 	return out

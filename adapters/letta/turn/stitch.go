@@ -60,10 +60,8 @@ func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 			s.usage[m.Name] += n
 		}
 	}
-	if ids := usage.Get("run_ids"); ids != nil {
-		for _, e := range ids.Elems {
-			s.runs = append(s.runs, doc.Raw(e))
-		}
+	for _, e := range elems(usage.Get("run_ids")) {
+		s.runs = append(s.runs, doc.Raw(e))
 	}
 }
 
@@ -108,21 +106,19 @@ func (t *Turn) Whole(body []byte) error {
 	t.out.add(doc, doc.Root.Get("usage"))
 	var calls []*call
 	request := ""
-	if list := doc.Root.Get("messages"); list != nil {
-		for _, m := range list.Elems {
-			if m.Get("message_type").Text() == "approval_request_message" {
-				calls, request = callsOf(m), m.Get("id").Text()
-				if slices.ContainsFunc(calls, t.tools.asks) {
-					t.out.late = append(t.out.late, late{doc: doc, message: m, at: len(t.out.messages)})
-					continue
-				}
+	for _, m := range elems(doc.Root.Get("messages")) {
+		if m.Get("message_type").Text() == "approval_request_message" {
+			calls, request = callsOf(m), m.Get("id").Text()
+			if slices.ContainsFunc(calls, t.tools.asks) {
+				t.out.late = append(t.out.late, late{doc: doc, message: m, at: len(t.out.messages)})
+				continue
 			}
-			shown, err := t.out.shown(doc, m)
-			if err != nil {
-				return err
-			}
-			t.out.messages = append(t.out.messages, shown...)
 		}
+		shown, err := t.out.shown(doc, m)
+		if err != nil {
+			return err
+		}
+		t.out.messages = append(t.out.messages, shown...)
 	}
 	t.pause.calls = nil
 	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {

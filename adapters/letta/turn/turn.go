@@ -98,15 +98,11 @@ func New(opt Options) (*Turn, error) {
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
-	if v := doc.Root.Get("include_return_message_types"); v != nil {
-		for _, e := range v.Elems {
-			t.out.types = append(t.out.types, e.Text())
-		}
+	for _, e := range elems(doc.Root.Get("include_return_message_types")) {
+		t.out.types = append(t.out.types, e.Text())
 	}
-	if v := doc.Root.Get("client_tools"); v != nil {
-		for _, e := range v.Elems {
-			t.tools.own = append(t.tools.own, doc.Raw(e))
-		}
+	for _, e := range elems(doc.Root.Get("client_tools")) {
+		t.tools.own = append(t.tools.own, doc.Raw(e))
 	}
 	return t, nil
 }
@@ -144,6 +140,14 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return t.view.looks[0].request, true
 	}
 	return memproxy.Request{}, false
+}
+
+// elems are those of a list, none where there is no list.
+func elems(list *jsondoc.Value) []*jsondoc.Value {
+	if list == nil {
+		return nil
+	}
+	return list.Elems
 }
 
 func get(path, query string) memproxy.Request {
@@ -309,20 +313,12 @@ func (by *caller) answerOf(id string) *given {
 // answers records the caller's own answers. The older form speaks of all
 // calls at once.
 func (by *caller) answers(calls []*call) {
-	messages := by.root.Root.Get("messages")
-	if messages == nil {
-		return
-	}
-	for _, m := range messages.Elems {
+	for _, m := range elems(by.root.Root.Get("messages")) {
 		if !isAnswer(m) {
 			continue
 		}
 		for _, list := range [...]string{"approvals", "tool_returns"} {
-			v := m.Get(list)
-			if v == nil {
-				continue
-			}
-			for _, e := range v.Elems {
+			for _, e := range elems(m.Get(list)) {
 				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.yes(e.Get("approve")))
 			}
 		}
