@@ -110,7 +110,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.budget, err = s.openBudget(); err != nil {
 		return nil, err
 	}
-	if s.rules, err = newRulebook(s.group.Context(), cfg, s.log, s.group.Go); err != nil {
+	if s.rules, err = newRulebook(cfg, s.log, s.group.Go); err != nil {
 		return nil, err
 	}
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {

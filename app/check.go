@@ -39,7 +39,7 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	if _, err := buildIdentifier(cfg, nil); err != nil {
 		return nil, err
 	}
-	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+	rules, err := newRulebook(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (e *Explained) MarshalJSON() ([]byte, error) {
 
 // Explain runs a request through every step without effect.
 func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, error) {
-	rules, err := newRulebook(ctx, cfg, slog.New(slog.DiscardHandler), unowned(ctx))
+	rules, err := newRulebook(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,7 +56,7 @@ type rulebook struct {
 	broken map[string]error // why the newest edit of something is not in force
 }
 
-func newRulebook(ctx context.Context, cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
+func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
 	d, err := newDesk(cfg.Screening, log, begin)
 	if err != nil {
 		return nil, fmt.Errorf("screening: %w", err)

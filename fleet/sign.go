@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"crypto/ed25519"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/keyfile"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -116,7 +115,7 @@ func NewKey(dir string) (path, public string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
+	text, err := keyfile.Encode(private)
 	if err != nil {
 		return "", "", err
 	}
@@ -128,34 +127,11 @@ func NewKey(dir string) (path, public string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	_, err = f.Write(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	_, err = f.Write(text)
 	return path, base64.StdEncoding.EncodeToString(pub), errors.Join(err, f.Sync(), f.Close())
 }
 
 // ReadKey reads the private key that signs releases.
 func ReadKey(path string) (ed25519.PrivateKey, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s may be read by others (mode %04o); make it 0600", path, info.Mode().Perm())
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(b)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%s is not a PEM private key", path)
-	}
-	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a PKCS #8 key", path)
-	}
-	key, ok := k.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
-	}
-	return key, nil
+	return keyfile.Read(path, 0o077)
 }

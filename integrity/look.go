@@ -73,7 +73,7 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			if rec.Listing == memproxy.Listed && m.Stamp == nil {
 				err = w.listed(ctx, rec.FirstSeen, &m, &out)
 			} else {
-				err = w.stranger(ctx, &m, &out)
+				w.stranger(ctx, &m, &out)
 			}
 			if err != nil {
 				return out, err
@@ -100,7 +100,7 @@ func (w *storeSweep) examiner(tenant string) *gate.Examiner {
 
 // stranger judges a memory that the ledger does not know: written behind
 // memproxy, before it, or by a write whose ids are not told.
-func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) error {
+func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) {
 	if m.Stamp != nil {
 		for _, tenant := range w.tenants {
 			s := *m.Stamp
@@ -111,17 +111,16 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
 				out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultInsert), code, detail)
 			}
-			return nil // a read will bind it
+			return // a read will bind it
 		}
 		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultForge, memproxy.IntegrityForged, "the provenance is not signed by this installation")
-		return nil
+		return
 	}
 	if w.sealed {
 		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultInsert, memproxy.IntegrityUnknown, "nobody wrote it through memproxy")
-		return nil
+		return
 	}
 	out.unknown++
-	return nil
 }
 
 // listed judges a memory that the backend held when it was sealed: by its text

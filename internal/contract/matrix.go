@@ -87,7 +87,7 @@ func (p place) String() string {
 }
 
 // places are all places of a route, the one that names nothing first.
-func (f *Format) places(r *Route, method string, body string) ([]place, error) {
+func (f *Format) places(r *Route, body string) ([]place, error) {
 	out := []place{{}}
 	for _, m := range param.FindAllStringSubmatch(r.Path, -1) {
 		kind, err := f.kind(r, m[1], m[2] != "")
@@ -167,7 +167,7 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 	if err != nil {
 		return yield(nil, err)
 	}
-	all, err := f.places(r, method, body)
+	all, err := f.places(r, body)
 	if err != nil {
 		return yield(nil, err)
 	}

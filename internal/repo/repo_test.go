@@ -69,7 +69,7 @@ func internalName(path string) (string, bool) {
 }
 
 // general are packages that every other may import: they know nothing of memproxy.
-var general = []string{"internal/cache", "internal/durable", "screen/rulefile", "screen/terms"}
+var general = []string{"internal/cache", "internal/durable", "internal/keyfile", "internal/tlsfile", "screen/rulefile", "screen/terms"}
 
 // allowed says which of the module's own packages a package may import,
 // besides the root and its own children's shared parent. The first matching
@@ -80,11 +80,11 @@ var allowed = []struct {
 }{
 	{"cmd/memproxy/command", "commands read options and print, and know no backend's format", []string{"app", "config", "demo", "fleet", "inject", "inject/server", "internal/cli", "policy", "policy/replay", "review", "screen/hunt", "telemetry", "telemetry/audit/auditcmd"}},
 	{"cmd/", "the binary puts everything together", []string{"*"}},
-	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "gate/access", "group", "identity", "integrity", "internal/tlsfile", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
+	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
 	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
 	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
-	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "group", "internal/tlsfile", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
+	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
 	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "group", "inject", "proxy"}},
 	{"e2e", "end-to-end tests may use everything", []string{"*"}},
 	{"bench", "benchmarks put everything together", []string{"*"}},

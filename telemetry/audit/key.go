@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/memproxy/memproxy/internal/keyfile"
 	"golang.org/x/mod/sumdb/note"
 )
 
@@ -35,30 +36,10 @@ func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
 // may not.
 func LoadKey(path string) (ed25519.PrivateKey, error) { return readKey(path, 0o007) }
 
-// readKey reads a key that those of the mode bits may do nothing with.
 func readKey(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
-	b, err := os.ReadFile(path)
+	key, err := keyfile.Read(path, others)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
-	}
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	if st.Mode().Perm()&others != 0 {
-		return nil, fmt.Errorf("audit: %s may be read by others (mode %04o); make it 0600", path, st.Mode().Perm())
-	}
-	block, _ := pem.Decode(b)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("audit: %s is not a PEM private key", path)
-	}
-	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %s: not a PKCS #8 key", path)
-	}
-	key, ok := k.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("audit: %s is not an Ed25519 key", path)
 	}
 	return key, nil
 }
@@ -71,7 +52,7 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	text, err := keyfile.Encode(key)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
@@ -83,7 +64,7 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	if err := d.replace(PublicKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}), true); err != nil {
 		return nil, err
 	}
-	if err := d.replace(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), true); err != nil {
+	if err := d.replace(KeyFile, text, true); err != nil {
 		return nil, err
 	}
 	return key, d.syncDir(".")

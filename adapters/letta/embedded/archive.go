@@ -28,19 +28,18 @@ type found struct {
 
 func (b *Backend) archive(r *http.Request, p *passage) any {
 	return b.ofAgent(func(a *agent, _ *http.Request) any {
-		_ = b.insert(a, *p)
+		b.insert(a, *p)
 		return a.passages[len(a.passages)-1:]
 	})(r)
 }
 
 // insert adds to an archive; the lock is held.
-func (b *Backend) insert(a *agent, p passage) error {
+func (b *Backend) insert(a *agent, p passage) {
 	p.ID, p.Archive = b.id("passage"), b.objects.archiveOf(a)
 	if p.Created == "" {
 		p.Created = time.Unix(int64(b.n), 0).UTC().Format(time.RFC3339)
 	}
 	a.passages = append(a.passages, p)
-	return nil
 }
 
 // passages lists an archive, the newest first unless it is asked otherwise.

@@ -284,7 +284,8 @@ func (l *answer) call(c toolCall) (string, error) {
 		b, err := json.Marshal(a.search(args["query"]))
 		return string(b), err
 	case "archival_memory_insert":
-		return "ok", l.b.insert(a, passage{Text: args["content"]})
+		l.b.insert(a, passage{Text: args["content"]})
+		return "ok", nil
 	case "memory":
 		return "ok", l.b.blocks.memory(a, args)
 	case "fetch_webpage":

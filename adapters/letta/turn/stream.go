@@ -68,7 +68,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		t.out.add(doc, doc.Root)
 		return nil, nil
 	case "approval_request_message":
-		return t.out.pause(event, doc)
+		return t.out.pause(doc)
 	case "ping":
 		return [][]byte{event}, nil
 	default:
@@ -123,7 +123,7 @@ func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 }
 
 // pause passes a pause on as the caller sees it, whole or a fragment of one.
-func (s *stitched) pause(event []byte, doc *jsondoc.Doc) ([][]byte, error) {
+func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	if s.partial == nil {
 		s.partial = map[string]*call{}
 	}

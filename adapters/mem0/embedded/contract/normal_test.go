@@ -127,10 +127,11 @@ type names struct {
 	run   string
 	ids   map[string]string // id → name
 	given map[string]string // name → id
+	begun time.Time
 }
 
 func newNames(run string) *names {
-	return &names{run: run, ids: make(map[string]string), given: make(map[string]string)}
+	return &names{run: run, ids: make(map[string]string), given: make(map[string]string), begun: time.Now()}
 }
 
 // fill puts what the names stand for into a question.
@@ -207,7 +208,7 @@ func (n *names) text(s string) string {
 	s = isoTime.ReplaceAllStringFunc(s, func(at string) string {
 		// Only what was just written varies; a backdated time is part of the case.
 		t, err := time.Parse(time.RFC3339, at)
-		if err != nil || time.Since(t).Abs() > 24*time.Hour {
+		if err != nil || n.begun.Sub(t).Abs() > 24*time.Hour {
 			return at
 		}
 		return "<time>"
