@@ -60,9 +60,9 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 		if err != nil {
 			return nil, err
 		}
-		var rules []identity.OIDCRule
+		var rules []identity.Rule
 		for _, r := range o.Rules {
-			rules = append(rules, identity.OIDCRule{Subject: r.Subject, Principal: r.Memproxy()})
+			rules = append(rules, identity.Rule{Name: r.Subject, Principal: r.Memproxy()})
 		}
 		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
 			Client: client, Bearer: bearerIn(o.TokenFile), Rules: rules,
@@ -78,9 +78,9 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 		}
 	}
 	if s := cfg.Identity.SPIFFE; s != nil {
-		var rules []identity.SPIFFERule
+		var rules []identity.Rule
 		for _, r := range s.Rules {
-			rules = append(rules, identity.SPIFFERule{Path: r.Path, Principal: r.Memproxy()})
+			rules = append(rules, identity.Rule{Name: r.Path, Principal: r.Memproxy()})
 		}
 		if opt.SPIFFE, err = identity.NewSPIFFE(s.TrustDomain, rules); err != nil {
 			return nil, err

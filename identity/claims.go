@@ -31,7 +31,11 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 		return memproxy.Principal{}, rejected("the token names nobody by a usable name")
 	}
 	if len(o.Rules) > 0 {
-		return o.ruled(id)
+		p, known := o.ruleset().of(id, o.Prefix+id)
+		if !known {
+			return p, rejected("no rule knows the token's subject")
+		}
+		return p, nil
 	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
 	if o.Claims.Tenant != "" {

@@ -238,14 +238,14 @@ func TestAnonymousSessions(t *testing.T) {
 // Proves EDGE-15
 func TestKnows(t *testing.T) {
 	dev := memproxy.Principal{ID: "agent:dev", Tenant: "acme"}
-	oidc := func(rules ...identity.OIDCRule) *identity.OIDC {
+	oidc := func(rules ...identity.Rule) *identity.OIDC {
 		o, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
-	spiffe := func(rules ...identity.SPIFFERule) *identity.SPIFFE {
+	spiffe := func(rules ...identity.Rule) *identity.SPIFFE {
 		s, err := identity.NewSPIFFE("example.org", rules)
 		if err != nil {
 			t.Fatal(err)
@@ -254,8 +254,8 @@ func TestKnows(t *testing.T) {
 	}
 	keyed := identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}}
 	ruled, open, served := keyed, keyed, keyed
-	ruled.OIDC = oidc(identity.OIDCRule{Subject: "robot", Principal: memproxy.Principal{ID: "agent:robot", Tenant: "acme"}}, identity.OIDCRule{Subject: "team:*", Principal: memproxy.Principal{Tenant: "acme"}})
-	ruled.SPIFFE = spiffe(identity.SPIFFERule{Path: "/ci", Principal: memproxy.Principal{ID: "agent:ci"}}, identity.SPIFFERule{Path: "/ns/*", Principal: memproxy.Principal{Tenant: "acme"}})
+	ruled.OIDC = oidc(identity.Rule{Name: "robot", Principal: memproxy.Principal{ID: "agent:robot", Tenant: "acme"}}, identity.Rule{Name: "team:*", Principal: memproxy.Principal{Tenant: "acme"}})
+	ruled.SPIFFE = spiffe(identity.Rule{Name: "/ci", Principal: memproxy.Principal{ID: "agent:ci"}}, identity.Rule{Name: "/ns/*", Principal: memproxy.Principal{Tenant: "acme"}})
 	open.OIDC, open.SPIFFE = oidc(), spiffe()
 	served.Default = &memproxy.Principal{ID: "public", Kind: memproxy.KindAnonymous}
 	served.AnonymousKey = make([]byte, 32)

@@ -45,7 +45,7 @@ type OIDCOptions struct {
 	MaxTrust memproxy.Trust
 	// Rules say who a subject is. With any, a token of which none knows the
 	// subject is refused, and no claim but the id is read.
-	Rules   []OIDCRule
+	Rules   []Rule
 	Timeout time.Duration
 	Clock   func() time.Time
 	Client  *http.Client
@@ -75,6 +75,14 @@ var (
 	signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 )
 
+func (o OIDCOptions) ruleset() ruleset { return ruleset{o.Rules, ":", "oidc"} }
+
+// names reports whether a principal could be that of a token.
+func (o OIDCOptions) names(p memproxy.Principal) bool {
+	subject, of := strings.CutPrefix(p.ID, o.Prefix)
+	return len(o.Rules) == 0 && of || o.ruleset().names(p, subject, of)
+}
+
 // NewOIDC returns a verifier.
 func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	if opt.Issuer == "" || opt.Audience == "" || opt.Clock == nil {
@@ -99,7 +107,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 		return nil, errors.New("identity: a token for the issuer would go there in the clear")
 	}
 	for _, r := range opt.Rules {
-		if r.Subject == "" {
+		if r.Name == "" {
 			return nil, errors.New("identity: a rule without a subject")
 		}
 	}

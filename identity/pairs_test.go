@@ -15,7 +15,7 @@ import (
 // the backend's only where no known one stands in the other of its headers
 // alone.
 func TestCredentialsTogether(t *testing.T) {
-	spiffe, err := identity.NewSPIFFE("example.org", []identity.SPIFFERule{{Path: "/a", Principal: who("a")}, {Path: "/b", Principal: who("b")}})
+	spiffe, err := identity.NewSPIFFE("example.org", []identity.Rule{{Name: "/a", Principal: who("a")}, {Name: "/b", Principal: who("b")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,34 +10,26 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// SPIFFERule maps SPIFFE ids to a principal.
-type SPIFFERule struct {
-	// Path is the id's path; a "*" segment matches any one segment.
-	Path string
-	// Principal is who it is. An empty ID stands for the SPIFFE id itself.
-	Principal memproxy.Principal
-}
-
 // SPIFFE maps verified client certificates to principals. Source: the SPIFFE
 // X.509-SVID specification; an SVID has exactly one URI SAN.
 type SPIFFE struct {
 	domain spiffeid.TrustDomain
-	rules  []SPIFFERule
+	rules  ruleset
 }
 
 // NewSPIFFE returns the mapping. Ids that no rule matches are refused; without
 // rules every id of the domain is an authenticated agent of its own name.
-func NewSPIFFE(trustDomain string, rules []SPIFFERule) (*SPIFFE, error) {
+func NewSPIFFE(trustDomain string, rules []Rule) (*SPIFFE, error) {
 	td, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("identity: trust domain: %w", err)
 	}
 	for _, r := range rules {
-		if !strings.HasPrefix(r.Path, "/") {
+		if !strings.HasPrefix(r.Name, "/") {
 			return nil, errors.New("identity: a SPIFFE path begins with /")
 		}
 	}
-	return &SPIFFE{td, rules}, nil
+	return &SPIFFE{td, ruleset{rules, "/", "spiffe"}}, nil
 }
 
 // maxSPIFFE bounds an id, in bytes. The specification lets it have 2,048; what
@@ -55,47 +47,22 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	if len(uris[0]) > maxSPIFFE {
 		return memproxy.Principal{}, rejected("the SPIFFE id is too long")
 	}
-	if len(s.rules) == 0 {
+	if len(s.rules.rules) == 0 {
 		return memproxy.Principal{
 			ID: id.String(), Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Method: "spiffe",
 			Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
 		}, nil
 	}
-	for _, r := range s.rules {
-		if !pathMatches(r.Path, id.Path()) {
-			continue
-		}
-		p := r.Principal
-		if p.ID == "" {
-			p.ID = id.String()
-		}
-		p.Method = "spiffe"
-		return p, nil
+	p, known := s.rules.of(id.Path(), id.String())
+	if !known {
+		return p, rejected("no rule knows this SPIFFE id")
 	}
-	return memproxy.Principal{}, rejected("no rule knows this SPIFFE id")
+	return p, nil
 }
 
 // names reports whether a principal could be that of a certificate.
 func (s *SPIFFE) names(p memproxy.Principal) bool {
 	id, err := spiffeid.FromString(p.ID)
 	of := err == nil && id.MemberOf(s.domain)
-	for _, r := range s.rules {
-		if r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && of && pathMatches(r.Path, id.Path())) {
-			return true
-		}
-	}
-	return len(s.rules) == 0 && of && p.Tenant == ""
-}
-
-func pathMatches(pattern, path string) bool {
-	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
-	if len(want) != len(have) {
-		return false
-	}
-	for i := range want {
-		if want[i] != "*" && want[i] != have[i] {
-			return false
-		}
-	}
-	return true
+	return len(s.rules.rules) == 0 && of && p.Tenant == "" || s.rules.names(p, id.Path(), of)
 }

@@ -211,10 +211,10 @@ func TestUnverifiedCertificate(t *testing.T) {
 func TestSPIFFERules(t *testing.T) {
 	ci := who("agent:ci")
 	ci.Tenant, ci.Roles, ci.ActsAs = "acme", []string{"dev"}, memproxy.Limit{Values: []string{"ci"}}
-	s, err := identity.NewSPIFFE("example.org", []identity.SPIFFERule{
-		{Path: "/ns/prod/sa/ci", Principal: ci},
-		{Path: "/ns/*/sa/worker", Principal: memproxy.Principal{Kind: memproxy.KindService, Trust: memproxy.TrustEstablished}},
-		{Path: "/ns/prod/sa/*", Principal: who("first of two")},
+	s, err := identity.NewSPIFFE("example.org", []identity.Rule{
+		{Name: "/ns/prod/sa/ci", Principal: ci},
+		{Name: "/ns/*/sa/worker", Principal: memproxy.Principal{Kind: memproxy.KindService, Trust: memproxy.TrustEstablished}},
+		{Name: "/ns/prod/sa/*", Principal: who("first of two")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestSPIFFERules(t *testing.T) {
 			t.Errorf("trust domain %q was taken", domain)
 		}
 	}
-	if _, err := identity.NewSPIFFE("example.org", []identity.SPIFFERule{{Path: "ns"}}); err == nil {
+	if _, err := identity.NewSPIFFE("example.org", []identity.Rule{{Name: "ns"}}); err == nil {
 		t.Error("a path without a slash was taken")
 	}
 }

@@ -21,9 +21,9 @@ func TestSubjectsByRule(t *testing.T) {
 	d := newDesk(t, func(o *identity.OIDCOptions) {
 		o.Prefix = ""
 		o.Claims = identity.Claims{Roles: "groups", Tenant: "org", Trust: "tier"}
-		o.Rules = []identity.OIDCRule{
-			{Subject: "system:serviceaccount:team-a:reader", Principal: named},
-			{Subject: "system:serviceaccount:team-a:*", Principal: own},
+		o.Rules = []identity.Rule{
+			{Name: "system:serviceaccount:team-a:reader", Principal: named},
+			{Name: "system:serviceaccount:team-a:*", Principal: own},
 		}
 	})
 	named.Method, own.Method, own.ID = "oidc", "oidc", "system:serviceaccount:team-a:writer"
@@ -42,7 +42,7 @@ func TestSubjectsByRule(t *testing.T) {
 	} {
 		d.refuse(d.token("sub", subject))
 	}
-	if _, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://i.example", Audience: "a", Clock: time.Now, Rules: []identity.OIDCRule{{}}}); err == nil {
+	if _, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://i.example", Audience: "a", Clock: time.Now, Rules: []identity.Rule{{}}}); err == nil {
 		t.Error("a rule without a subject is taken")
 	}
 }
