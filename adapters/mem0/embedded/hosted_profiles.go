@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 )
@@ -109,44 +108,22 @@ func (p *profiles) createJob(c *call) *reply {
 			return ok(j)
 		}
 	}
-	names := []string{text(c.body, "entity_id")}
-	if c.body["operation"] == "sample" {
-		names = p.sample(c.body["limit"])
+	name := text(c.body, "entity_id")
+	texts, refused := p.store.texts(c, object{"user_id": name})
+	if refused != nil {
+		return refused
 	}
-	for _, name := range names {
-		texts, refused := p.store.texts(c, map[string]any{"user_id": name})
-		if refused != nil {
-			return refused
-		}
-		before, _ := p.of(name)
-		p.made.add(profile{
-			Profile: filled(p.schema, texts), Status: "succeeded", Kind: "user", Name: name, Updated: &c.now, Count: before.Count + 1,
-		}, 1)
-	}
+	before, _ := p.of(name)
+	p.made.add(profile{
+		Profile: filled(p.schema, texts), Status: "succeeded", Kind: "user", Name: name, Updated: &c.now, Count: before.Count + 1,
+	}, 1)
 	id := p.store.newID()
 	j := profileJob{
 		ID: id, Status: "succeeded", StatusURL: "/v2/profiles/jobs/" + id + "/",
-		Operation: c.body["operation"], Kind: "user", Names: names, key: key,
+		Operation: c.body["operation"], Kind: "user", Names: []string{name}, key: key,
 	}
 	p.jobs.add(j, 1)
 	return ok(j)
-}
-
-// sample names some users.
-func (p *profiles) sample(limit any) []string {
-	k := 3
-	if n, isNumber := limit.(json.Number); isNumber {
-		if i, err := n.Int64(); err == nil && i > 0 {
-			k = int(min(i, maxProfileJobs))
-		}
-	}
-	names := []string{}
-	for _, e := range p.store.listed() {
-		if e.Type == "user" && len(names) < k {
-			names = append(names, e.Name)
-		}
-	}
-	return names
 }
 
 func (p *profiles) getJob(c *call) *reply {

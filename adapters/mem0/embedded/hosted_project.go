@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -34,8 +33,7 @@ type webhook struct {
 type settings struct {
 	project  map[string]any
 	config   map[string]any
-	webhooks []webhook
-	hooks    int // the last number given
+	webhooks []webhook // they are only added to
 }
 
 func newSettings() *settings {
@@ -99,9 +97,8 @@ func (s *settings) createWebhook(c *call) *reply {
 	if len(s.webhooks) >= maxWebhooks {
 		return said(http.StatusBadRequest, "too many webhooks")
 	}
-	s.hooks++
 	h := webhook{
-		Number: s.hooks, Name: c.body["name"], URL: c.body["url"], Events: c.body["event_types"],
+		Number: len(s.webhooks) + 1, Name: c.body["name"], URL: c.body["url"], Events: c.body["event_types"],
 		Project: c.args[0], Active: true, Created: c.now, Updated: c.now,
 	}
 	if h.Events == nil {
@@ -109,36 +106,4 @@ func (s *settings) createWebhook(c *call) *reply {
 	}
 	s.webhooks = append(s.webhooks, h)
 	return &reply{status: http.StatusCreated, body: h}
-}
-
-func (s *settings) hook(c *call) (int, *reply) {
-	i := slices.IndexFunc(s.webhooks, func(h webhook) bool { return strconv.Itoa(h.Number) == c.args[0] })
-	if i < 0 {
-		return 0, said(http.StatusNotFound, "Webhook not found")
-	}
-	return i, nil
-}
-
-func (s *settings) updateWebhook(c *call) *reply {
-	i, refused := s.hook(c)
-	if refused != nil {
-		return refused
-	}
-	h := &s.webhooks[i]
-	for name, field := range map[string]*any{"name": &h.Name, "url": &h.URL, "event_types": &h.Events} {
-		if v, given := c.body[name]; given {
-			*field = v
-		}
-	}
-	h.Updated = c.now
-	return done("Webhook updated successfully")
-}
-
-func (s *settings) deleteWebhook(c *call) *reply {
-	i, refused := s.hook(c)
-	if refused != nil {
-		return refused
-	}
-	s.webhooks = slices.Delete(s.webhooks, i, i+1)
-	return done("Webhook deleted successfully")
 }

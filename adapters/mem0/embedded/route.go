@@ -159,7 +159,5 @@ func (b *Backend) hostedRoutes() []route {
 		{"PATCH", "/api/v1/orgs/organizations/{}/projects/{}/", writes, hostedObject, b.settings.updateProject},
 		{"GET", "/api/v1/webhooks/projects/{}/", reads, noBody, b.settings.listWebhooks},
 		{"POST", "/api/v1/webhooks/projects/{}/", writes, hostedObject, b.settings.createWebhook},
-		{"PUT", "/api/v1/webhooks/{}/", writes, hostedObject, b.settings.updateWebhook},
-		{"DELETE", "/api/v1/webhooks/{}/", writes, noBody, b.settings.deleteWebhook},
 	}
 }
