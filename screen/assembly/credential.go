@@ -37,6 +37,9 @@ const (
 	maxOpaque = 256
 )
 
+// inSecrets are the characters of ASCII that a secret may have.
+var inSecrets = asciiOf(func(c byte) bool { return strings.IndexByte(" \t\n\r\"'`=<>()[],;", c) < 0 })
+
 // opaque returns what in s may be a piece of a secret, and what is said of it.
 func opaque(s string, words []span) ([]span, cue) {
 	var c cue
@@ -53,7 +56,7 @@ func opaque(s string, words []span) ([]span, cue) {
 		}
 	}
 	var out []span
-	for _, at := range runs(s, func(r rune) bool { return !strings.ContainsRune(" \t\n\r\"'`=<>()[],;", r) }) {
+	for _, at := range runs(s, &inSecrets, func(rune) bool { return true }) {
 		t := strings.TrimRight(s[at.from:at.to], ".!?:")
 		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
 			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {

@@ -235,7 +235,7 @@ func read(body string) reading {
 	words := split(body)
 	r := reading{
 		part: findPart(body), run: longestRun(body), defs: definitions(body),
-		uses: uses(body), cond: condition(body, words), action: action(body, words),
+		uses: uses(body, words), cond: condition(body, words), action: action(body, words),
 	}
 	r.frags, r.edges = fragments(body)
 	r.opaque, r.cue = opaque(body, words)

@@ -97,9 +97,8 @@ var runWords = terms.Set("run execute activate follow perform apply trigger star
 
 // uses finds where s stands for something that is named elsewhere: $x, ${x},
 // {x}, {{x}}, x + y, "execute protocol omega".
-func uses(s string) []use {
+func uses(s string, words []span) []use {
 	var out []use
-	words := split(s)
 	for i, w := range words {
 		if len(out) == maxUses {
 			break
@@ -137,7 +136,10 @@ func uses(s string) []use {
 // bracketed widens a word to the marks of a variable around it.
 func bracketed(s string, w span) (span, bool) {
 	before, after := s[:w.from], s[w.to:]
-	for _, m := range []struct{ open, close string }{{"${", "}"}, {"{{", "}}"}, {"{", "}"}, {"%", "%"}, {"<", ">"}, {"[", "]"}, {"$", ""}} {
+	if before == "" || strings.IndexByte("{%<[$", before[len(before)-1]) < 0 {
+		return span{}, false
+	}
+	for _, m := range [...]struct{ open, close string }{{"${", "}"}, {"{{", "}}"}, {"{", "}"}, {"%", "%"}, {"<", ">"}, {"[", "]"}, {"$", ""}} {
 		if strings.HasSuffix(before, m.open) && strings.HasPrefix(after, m.close) {
 			return span{w.from - len(m.open), w.to + len(m.close)}, true
 		}

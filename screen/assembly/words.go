@@ -9,16 +9,41 @@ import (
 // split returns the spans of the words of s: letters, digits, marks,
 // apostrophes and underscores.
 func split(s string) []span {
-	return runs(s, func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '\'' || r == '’' || r == '_'
-	})
+	return runs(s, &inWords, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '’' })
 }
 
-// runs returns the longest stretches of s of which in holds for every character.
-func runs(s string, in func(rune) bool) (out []span) {
+// ascii says of each character of ASCII whether a stretch goes on with it.
+type ascii [utf8.RuneSelf]bool
+
+var inWords = asciiOf(func(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '\'' || c == '_'
+})
+
+func asciiOf(in func(byte) bool) (a ascii) {
+	for c := range a {
+		a[c] = in(byte(c))
+	}
+	return a
+}
+
+// wordBytes is about how many bytes of a text there are for each of its words.
+const wordBytes = 6
+
+// runs returns the longest stretches of s of whose characters plain holds, or in
+// where they are not of ASCII.
+func runs(s string, plain *ascii, in func(rune) bool) (out []span) {
 	from := -1
 	for i, r := range s {
-		switch is := in(r); {
+		is := false
+		if r < utf8.RuneSelf {
+			is = plain[r]
+		} else {
+			is = in(r)
+		}
+		if out == nil && !is && from >= 0 {
+			out = make([]span, 0, len(s)/wordBytes+1)
+		}
+		switch {
 		case is && from < 0:
 			from = i
 		case !is && from >= 0:
