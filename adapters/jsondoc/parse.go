@@ -117,8 +117,8 @@ func (p *parser) make(kind Kind) *Value {
 		n := 1024
 		switch {
 		case p.slab != nil:
-		case p.known != nil:
-			n = 64
+		case p.known != nil && len(p.Src) > 2048:
+			n = 64 // most of a long list may be known
 		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
