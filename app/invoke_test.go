@@ -16,7 +16,7 @@ import (
 // many sidecars run at once: they wait much more than they compute.
 func TestMain(m *testing.M) {
 	app.Command = func(in app.Invoked) int {
-		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: in.Getenv, Version: in.Version}
+		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: tuned(in.Getenv), Version: in.Version}
 		return c.Run(in.Context)
 	}
 	debug.SetGCPercent(400) // processes live for one test
@@ -29,4 +29,15 @@ func TestMain(m *testing.M) {
 		_ = f.Value.Set(at)
 	}
 	os.Exit(m.Run())
+}
+
+// tuned keeps a command from tuning the memory of the process: the limit of one
+// sidecar would have all that tests start beside one another collected all the time.
+func tuned(getenv func(string) string) func(string) string {
+	return func(name string) string {
+		if name == "GOGC" || name == "GOMEMLIMIT" {
+			return "by TestMain"
+		}
+		return getenv(name)
+	}
 }
