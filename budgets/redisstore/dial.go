@@ -139,19 +139,20 @@ func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// scripts is a server by go-redis.
+// scripts is a server by go-redis. The client is no embedded field: it has 500
+// methods, and the compiler would write each of them again.
 type scripts struct {
-	redis.UniversalClient
+	client              redis.UniversalClient
 	charging, releasing *redis.Script
 }
 
 func (s scripts) charge(ctx context.Context, keys []string, args []any) ([]int64, error) {
-	return s.charging.Run(ctx, s, keys, args...).Int64Slice()
+	return s.charging.Run(ctx, s.client, keys, args...).Int64Slice()
 }
 
 func (s scripts) release(ctx context.Context, keys []string, args []any) error {
-	return s.releasing.Run(ctx, s, keys, args...).Err()
+	return s.releasing.Run(ctx, s.client, keys, args...).Err()
 }
 
-func (s scripts) ping(ctx context.Context) error { return s.Ping(ctx).Err() }
-func (s scripts) close() error                   { return s.Close() }
+func (s scripts) ping(ctx context.Context) error { return s.client.Ping(ctx).Err() }
+func (s scripts) close() error                   { return s.client.Close() }

@@ -197,7 +197,7 @@ func TestReadOnlyRedisIsAway(t *testing.T) {
 	_, url := socket(t)
 	s := connect(t, Options{URL: url})
 	must(t, s, charge("1", "acme", 1), 1)
-	if err := s.server.(scripts).Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+	if err := s.server.(scripts).client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	d, _ := guarded(t, url, patient)

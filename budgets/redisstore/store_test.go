@@ -102,14 +102,14 @@ func (c *counter) take() []string {
 func TestOneRoundTrip(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	var n counter
-	s.server.(scripts).AddHook(&n)
+	s.server.(scripts).client.AddHook(&n)
 	must(t, s, charge("first", "acme", 1), 1)
 	n.take()
 	must(t, s, charge("second", "acme", 1), 2)
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
 		t.Errorf("a charge sent %v", sent)
 	}
-	if err := s.server.(scripts).ScriptFlush(t.Context()).Err(); err != nil {
+	if err := s.server.(scripts).client.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	n.take()
@@ -147,12 +147,12 @@ func TestKeysExpire(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for k, most := range want {
-			switch d := s.server.(scripts).PTTL(t.Context(), k).Val(); {
+			switch d := s.server.(scripts).client.PTTL(t.Context(), k).Val(); {
 			case most == 0 && d != -1, most > 0 && (d <= 0 || d > most):
 				t.Errorf("%s lives %v, want %v", k, d, most)
 			}
 		}
-		if keys := s.server.(scripts).Keys(t.Context(), "*").Val(); len(keys) != len(want) {
+		if keys := s.server.(scripts).client.Keys(t.Context(), "*").Val(); len(keys) != len(want) {
 			t.Errorf("keys %v", keys)
 		}
 	}
@@ -166,7 +166,7 @@ func TestKeysExpire(t *testing.T) {
 	if err := s.Release(t.Context(), charge("d3", "acme", 5)); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.server.(scripts).Exists(t.Context(), total).Val(); n != 0 {
+	if n := s.server.(scripts).client.Exists(t.Context(), total).Val(); n != 0 {
 		t.Error("a total of zero is kept")
 	}
 }
@@ -239,20 +239,20 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	key := "memproxy:{acme}:total:0:principal/a"
 	for _, foreign := range []string{"many", "", "1e3", "0x10", "9999999999999999999999"} {
-		if err := s.server.(scripts).Set(t.Context(), key, foreign, 0).Err(); err != nil {
+		if err := s.server.(scripts).client.Set(t.Context(), key, foreign, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 			t.Errorf("charged on %q: %+v", foreign, a)
 		}
-		if n := s.server.(scripts).Exists(t.Context(), "memproxy:{acme}:charge:1").Val(); n != 0 {
+		if n := s.server.(scripts).client.Exists(t.Context(), "memproxy:{acme}:charge:1").Val(); n != 0 {
 			t.Errorf("a charge on %q failed and is remembered", foreign)
 		}
 	}
-	if err := s.server.(scripts).Del(t.Context(), key).Err(); err != nil {
+	if err := s.server.(scripts).client.Del(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.server.(scripts).HSet(t.Context(), key, "a", "b").Err(); err != nil {
+	if err := s.server.(scripts).client.HSet(t.Context(), key, "a", "b").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
@@ -261,7 +261,7 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	if err := s.Release(t.Context(), charge("1", "acme", 1)); err == nil {
 		t.Error("released on a hash")
 	}
-	if err := s.server.(scripts).Del(t.Context(), key).Err(); err != nil {
+	if err := s.server.(scripts).client.Del(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
 	// Nothing was half done: both ids are unused, and the hour counts from one.
