@@ -146,15 +146,16 @@ func (f *Format) body(r *Route, method string) (string, error) {
 // place and caller together. A route that the format does not cover ends it with
 // an error.
 func (f *Format) Cases(w *World, routes []Route) iter.Seq2[*Case, error] {
-	return f.cases(w, routes, func(string, *Caller) bool { return true })
+	return f.cases(w, routes, func(string, *Caller) bool { return true }, func(*Case) bool { return true })
 }
 
-// cases are the cases with methods and callers that are wanted.
-func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *Caller) bool) iter.Seq2[*Case, error] {
+// cases are the cases with methods and callers that are wanted, of which those that
+// are played get a request.
+func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *Caller) bool, plays func(*Case) bool) iter.Seq2[*Case, error] {
 	return func(yield func(*Case, error) bool) {
 		for i := range routes {
 			for _, method := range routes[i].methods() {
-				if !f.route(w, &routes[i], method, wanted, yield) {
+				if !f.route(w, &routes[i], method, wanted, plays, yield) {
 					return
 				}
 			}
@@ -162,7 +163,7 @@ func (f *Format) cases(w *World, routes []Route, wanted func(method string, c *C
 	}
 }
 
-func (f *Format) route(w *World, r *Route, method string, wanted func(string, *Caller) bool, yield func(*Case, error) bool) bool {
+func (f *Format) route(w *World, r *Route, method string, wanted func(string, *Caller) bool, plays func(*Case) bool, yield func(*Case, error) bool) bool {
 	body, err := f.body(r, method)
 	if err != nil {
 		return yield(nil, err)
@@ -172,6 +173,7 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 		return yield(nil, err)
 	}
 	for _, p := range all {
+		name := p.String()
 		for _, c := range w.Callers {
 			if !wanted(method, c) {
 				continue
@@ -180,7 +182,8 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 				if p.where == "" && class != Own {
 					continue // nothing is named
 				}
-				if !yield(f.request(w, r, method, body, p, class, c)) {
+				out := Case{Route: *r, Place: name, Class: class, Caller: c, Method: method, place: p, body: body}
+				if plays(&out) && !yield(f.request(w, &out)) {
 					return false
 				}
 			}
@@ -189,14 +192,17 @@ func (f *Format) route(w *World, r *Route, method string, wanted func(string, *C
 	return true
 }
 
-func (f *Format) request(w *World, r *Route, method, body string, p place, class Class, c *Caller) (*Case, error) {
-	out := &Case{Route: *r, Place: p.String(), Class: class, Caller: c, Method: method, place: p, body: body}
+// request gives a copy of a case the request that it is of.
+func (f *Format) request(w *World, of *Case) (*Case, error) {
+	c := *of
+	c.Header = nil
+	r, p, class := &c.Route, c.place, c.Class
 	var failed error
 	at := func(kind string, class Class) string {
 		if word, ok := strings.CutPrefix(kind, "="); ok {
 			return word
 		}
-		v, err := w.value(strings.TrimSuffix(strings.TrimSuffix(kind, "[]"), "?"), class, c)
+		v, err := w.value(strings.TrimSuffix(strings.TrimSuffix(kind, "[]"), "?"), class, c.Caller)
 		if err != nil && failed == nil {
 			failed = err
 		}
@@ -220,22 +226,22 @@ func (f *Format) request(w *World, r *Route, method, body string, p place, class
 	if p.where == "query" {
 		q.Set(p.name, at(p.kind, class))
 	}
-	if out.Target = path; len(q) > 0 {
-		out.Target += "?" + q.Encode()
+	if c.Target = path; len(q) > 0 {
+		c.Target += "?" + q.Encode()
 	}
 	if p.where == "header" {
-		out.Header = append(out.Header, p.name, at(p.kind, class))
+		c.Header = append(c.Header, p.name, at(p.kind, class))
 	}
-	if name, value, ok := strings.Cut(c.Header, ": "); ok {
-		out.Header = append(out.Header, name, value)
+	if name, value, ok := strings.Cut(c.Caller.Header, ": "); ok {
+		c.Header = append(c.Header, name, value)
 	}
-	out.Body = f.fill(body, at)
+	c.Body = f.fill(c.body, at)
 	if p.where == "body" {
-		if out.Body, err = with(out.Body, p.name, at(p.kind, class), strings.HasSuffix(p.kind, "[]")); err != nil {
+		if c.Body, err = with(c.Body, p.name, at(p.kind, class), strings.HasSuffix(p.kind, "[]")); err != nil {
 			return nil, err
 		}
 	}
-	return out, failed
+	return &c, failed
 }
 
 var slot = regexp.MustCompile(`\{([a-z_]+)\}`)

@@ -266,7 +266,7 @@ func namesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	admitted := 0
-	for seed := range uint64(sequences / ring.Share(16, 96)) {
+	for seed := range uint64(sequences / ring.Share(48, 96)) {
 		r := mathrand.New(mathrand.NewPCG(seed, 20))
 		b, err := embedded.New(embedded.Options{})
 		if err != nil {
@@ -298,7 +298,7 @@ func namesStay(t *testing.T) {
 			}
 		}
 	}
-	if admitted < sequences/ring.Share(16, 96) {
+	if admitted < sequences/ring.Share(48, 96) {
 		t.Errorf("%d writes were admitted: too few to show anything", admitted)
 	}
 }

@@ -140,12 +140,9 @@ func (p *Play) deal(wanted func(string, *Caller) bool, groups chan<- []*Case, fa
 			return err
 		}
 	}
-	for c, err := range p.Format.cases(p.World, p.Routes, wanted) {
+	for c, err := range p.Format.cases(p.World, p.Routes, wanted, p.plays) {
 		if err != nil {
 			return err
-		}
-		if !p.plays(c) {
-			continue
 		}
 		if len(group) > 0 && !group[0].beside(c) {
 			if err := send(); err != nil {
@@ -246,7 +243,9 @@ func (p *Play) one(c *Case) (*Answer, error) {
 
 // unknown asks for what does not exist in place of what a case names.
 func (p *Play) unknown(c *Case) (*Answer, error) {
-	twin, err := p.Format.request(p.World, &c.Route, c.Method, c.body, c.place, Unknown, c.Caller)
+	other := *c
+	other.Class = Unknown
+	twin, err := p.Format.request(p.World, &other)
 	if err != nil {
 		return nil, err
 	}
