@@ -4,6 +4,7 @@ import (
 	_ "embed" // the tables are data
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -56,7 +57,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	pruner, err := answertable.NewPruner(answerTable, moreAnswers, errorPhrases)
+	pruner, err := pruners()
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +171,11 @@ var moreAnswers string
 //
 //go:embed errors.txt
 var errorPhrases string
+
+// pruners reads the table for every adapter there is: nothing changes it.
+var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
+	return answertable.NewPruner(answerTable, moreAnswers, errorPhrases)
+})
 
 // shape says how a route's payload is laid out.
 type shape uint8

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -62,7 +63,7 @@ func New(opt Options) (*Adapter, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	pruner, err := answertable.NewPruner(answerTable)
+	pruner, err := pruners()
 	if err != nil {
 		return nil, err
 	}
@@ -110,3 +111,8 @@ var passing = [...]struct{ id, why string }{
 
 //go:embed answers.txt
 var answerTable string
+
+// pruners reads the table for every adapter there is: nothing changes it.
+var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
+	return answertable.NewPruner(answerTable)
+})
