@@ -3,6 +3,7 @@ package repo
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -36,28 +38,36 @@ type listed struct {
 	Doc          string
 }
 
-func packages(t *testing.T) []listed {
-	t.Helper()
+// everything are the packages of the module, listed once for all tests.
+var everything = sync.OnceValues(func() (pkgs []listed, err error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports,GoFiles,Dir,Doc", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		var ee *exec.ExitError
 		if errors.As(err, &ee) {
-			t.Fatalf("go list: %s", ee.Stderr)
+			return nil, fmt.Errorf("go list: %s", ee.Stderr)
 		}
-		t.Fatal(err)
+		return nil, err
 	}
-	var pkgs []listed
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed
 		if err := dec.Decode(&p); err == io.EOF {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		pkgs = append(pkgs, p)
 	}
+})
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	pkgs, err := everything()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
 }
 
 // internalName is a package's path inside the module; "" is the root package.

@@ -15,6 +15,7 @@ type section struct {
 	file, heading string
 	words         map[string]float64
 	length        float64
+	score         float64 // of the last search
 }
 
 var (
@@ -22,12 +23,13 @@ var (
 	question = regexp.MustCompile(`(?ms)^\*\*(\d+)\. (.+?)\*\*\n(.*?)(?:^\*\*|^## |\z)`)
 	heading  = regexp.MustCompile(`(?m)^#+ .*$`)
 	toFile   = regexp.MustCompile(`\]\(([a-z-]+\.md)`)
+	small    = strings.Fields("a an and are as at be by can do does for from how i if in is it its may my of on or our so that the them there they this to was we what when where which who why will with you your")
 )
 
 // terms are a text's words, plurals and questions' small words apart.
 func terms(text string) (out []string) {
 	for _, w := range term.FindAllString(strings.ToLower(text), -1) {
-		if !slices.Contains(strings.Fields("a an and are as at be by can do does for from how i if in is it its may my of on or our so that the them there they this to was we what when where which who why will with you your"), w) {
+		if !slices.Contains(small, w) {
 			out = append(out, strings.TrimSuffix(w, "s"))
 		}
 	}
@@ -64,15 +66,19 @@ func search(all []section, query string) []section {
 			in[w]++
 		}
 	}
+	asked := terms(query)
 	score := func(s section) (sum float64) {
-		for _, w := range terms(query) {
+		for _, w := range asked {
 			n := s.words[w]
 			sum += math.Log(1+(float64(len(all))-in[w]+.5)/(in[w]+.5)) * n * 2.2 / (n + 1.2*(.25+.75*s.length/mean))
 		}
 		return sum
 	}
 	found := slices.Clone(all)
-	slices.SortStableFunc(found, func(a, b section) int { return cmp.Compare(score(b), score(a)) })
+	for i := range found {
+		found[i].score = score(found[i])
+	}
+	slices.SortStableFunc(found, func(a, b section) int { return cmp.Compare(b.score, a.score) })
 	return found
 }
 
