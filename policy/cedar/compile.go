@@ -10,7 +10,6 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"github.com/memproxy/memproxy"
@@ -59,19 +58,11 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 // Compile parses and checks a bundle. The error lists every fault, each with
 // file and line.
 func Compile(b policy.Bundle) (*Policy, error) {
-	var sch schema.Schema
-	sch.SetFilename(b.Schema.Name)
-	if err := sch.UnmarshalCedar(b.Schema.Text); err != nil {
-		return nil, atLine(b.Schema.Name, err)
-	}
-	resolved, err := sch.Resolve()
+	checked, err := checkedBy(b.Schema)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
+		return nil, err
 	}
-	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: validate.New(resolved)}
-	if err := p.fits(); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.Schema.Name, err)
-	}
+	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: checked.validate}
 	var faults []error
 	for _, src := range b.Policies {
 		list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
@@ -80,7 +71,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 			continue
 		}
 		for _, pol := range list {
-			if err := p.add(src.Name, pol, b); err != nil {
+			if err := p.add(src.Name, pol, b, checked.files[string(src.Text)]); err != nil {
 				faults = append(faults, err)
 			}
 		}
@@ -109,8 +100,9 @@ func (p *Policy) known(b policy.Bundle, id string) bool {
 	return p.rules[cedar.PolicyID(id)] != nil || slices.Contains(b.Disabled, id) && p.rules[cedar.PolicyID("disabled:"+id)] != nil
 }
 
-// add checks one policy and files it.
-func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
+// add checks one policy and files it. Of one that the schema is known to admit, that
+// is not checked again.
+func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted bool) error {
 	line := pol.Position().Line
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...))
@@ -157,8 +149,10 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle) error {
 	default:
 		return fault("policy %s: @enforce is \"true\" or \"false\", not %q", r.id, v)
 	}
-	if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
-		return fault("policy %s: %s", r.id, inOrder(r.id, err))
+	if !admitted {
+		if err := p.validate.Policy(r.id, (*xast.Policy)(pol.AST())); err != nil {
+			return fault("policy %s: %s", r.id, inOrder(r.id, err))
+		}
 	}
 	if r.mark && pol.Effect() == cedar.Permit {
 		return fault("policy %s: a permit marks nothing", r.id)

@@ -43,13 +43,13 @@ func inOrder(id string, err error) string {
 // fits asks the schema whether the questions that there will be can be asked
 // at all. A schema of one's own that leaves something out would otherwise be
 // noticed when everything is denied.
-func (p *Policy) fits() error {
+func (c *checked) fits() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
 			about := askedBy(&q)
 			about = about.about(&written{}, &q.Governance)
-			err := p.validate.Request(cedar.Request{
+			err := c.validate.Request(cedar.Request{
 				Principal: makeEntities(&q).principal, Action: actionUID(string(kind)),
 				Resource: cedar.NewEntityUID("Memory", "x"), Context: about.context(),
 			})
