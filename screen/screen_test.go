@@ -182,9 +182,13 @@ func TestBrokenPacksAreRefused(t *testing.T) {
 		})
 	}
 	for file := range pack(t) {
+		language := strings.HasPrefix(file, "tongues/") && file != "tongues/rules.txt" // one may be missing
+		if language && file != "tongues/fr.txt" && !ring.IsSlow {
+			continue
+		}
 		m := pack(t)
 		delete(m, file)
-		if _, err := screen.Load(m); err == nil && (file == "tongues/rules.txt" || !strings.HasPrefix(file, "tongues/")) {
+		if _, err := screen.Load(m); err == nil && !language {
 			t.Errorf("a pack without %s loads", file)
 		}
 	}

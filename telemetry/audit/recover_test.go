@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // abandon leaves a log as a killed process would: nothing signed, the lock
@@ -93,7 +94,7 @@ func TestTornTail(t *testing.T) {
 			}
 		}
 	}
-	for cut := starts[2]; cut < len(content); cut += 7 {
+	for cut := starts[2]; cut < len(content); cut += 7 * ring.Share(4, 8) {
 		restore(content[:cut])
 		size, repair := reopen(t, opt)
 		if size != 3 { // two, and the repair
