@@ -26,19 +26,9 @@ func read(t *testing.T, name string) string {
 
 func markdown(t *testing.T) []string {
 	t.Helper()
-	var out []string
-	for _, glob := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "e2e/*/README.md", "charts/*/README.md", "examples/*/README.md", "telemetry/audit/interop/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, glob))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
-			rel, err := filepath.Rel(root, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, rel)
-		}
+	out, err := proofs.Documents(root)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }

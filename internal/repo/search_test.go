@@ -23,6 +23,7 @@ var (
 	question = regexp.MustCompile(`(?ms)^\*\*(\d+)\. (.+?)\*\*\n(.*?)(?:^\*\*|^## |\z)`)
 	heading  = regexp.MustCompile(`(?m)^#+ .*$`)
 	toFile   = regexp.MustCompile(`\]\(([a-z-]+\.md)`)
+	fence    = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
 	small    = strings.Fields("a an and are as at be by can do does for from how i if in is it its may my of on or our so that the them there they this to was we what when where which who why will with you your")
 )
 

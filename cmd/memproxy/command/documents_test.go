@@ -1,10 +1,11 @@
-package repo
+package command
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,11 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/proofs"
 )
 
+// root leads from this package to the module's.
+const root = "../../.."
+
 func commands() *cobra.Command {
-	in := command.Invocation{Stdout: io.Discard, Stderr: io.Discard}
+	in := Invocation{Stdout: io.Discard, Stderr: io.Discard}
 	return in.Commands()
 }
 
@@ -30,6 +34,15 @@ var (
 	template  = regexp.MustCompile(`\{\{.*?\}\}`)
 	word      = regexp.MustCompile(`"[^"]*"|'[^']*'|\S+`)
 )
+
+func inDocument(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
 
 // split are the words of a line. Brackets show what may be left out, and N is a
 // number.
@@ -113,11 +126,15 @@ func TestCommandLinesInDocuments(t *testing.T) {
 			t.Errorf("%s: memproxy %s: %v", file, strings.Join(words, " "), err)
 		}
 	}
-	for _, file := range markdown(t) {
+	documents, err := proofs.Documents(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range documents {
 		if file == "CHANGELOG.md" { // tells of what was, too
 			continue
 		}
-		text := strings.ReplaceAll(read(t, file), "\\\n", " ")
+		text := strings.ReplaceAll(inDocument(t, file), "\\\n", " ")
 		for _, block := range fence.FindAllStringSubmatch(text, -1) {
 			for line := range strings.Lines(block[2]) {
 				for _, m := range inShell.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
@@ -156,7 +173,7 @@ func TestCommandLinesInDocuments(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			text := read(t, file)
+			text := inDocument(t, file)
 			for _, m := range inProse.FindAllStringSubmatch(text, -1) {
 				check(file, spoken(m[1]), false)
 			}
