@@ -154,6 +154,9 @@ func scan(s string) marks {
 	if letters == 1 && apart >= 3 {
 		m |= markSpread
 	}
+	if len(s) >= crowded && spaceless(s) {
+		m |= markCrowded
+	}
 	return m
 }
 

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -14,33 +15,81 @@ const (
 	fewSpaces            = 20 // how many bytes such a text has for each
 )
 
-// split takes apart words that were run together.
+// split takes apart words that were run together, and sentences, whose signs stand
+// without spaces then.
 func split(found []View, v *View) []View {
-	s := v.Text
-	b := newBuilder(len(s) + 32)
-	taken, least := 0, crowded // letters that were taken apart
-	if strings.Count(s, " ")*fewSpaces < len(s) {
+	b := newBuilder(len(v.Text) + len(v.Text)/4)
+	taken := parting(b, v.Text, identity(v.Text))
+	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // letters of a code
+		return found
+	}
+	return append(found, mapped(Split, b, v))
+}
+
+// identity are the places of the bytes of s in s.
+func identity(s string) []int32 {
+	at := make([]int32, len(s))
+	for i := range at {
+		at[i] = int32(i)
+	}
+	return at
+}
+
+// spaceless reports texts that have hardly any spaces.
+func spaceless(s string) bool { return strings.Count(s, " ")*fewSpaces < len(s) }
+
+// parting writes s, whose bytes stand at places, with spaces between its words, and
+// returns how many letters were taken apart.
+func parting(b *builder, s string, at []int32) (taken int) {
+	least, bare := crowded, spaceless(s)
+	if bare {
 		least = crowdedText
 	}
+	quote := false
 	for i := 0; i < len(s); {
 		j := i
 		for j < len(s) && isLetter(s[j]) {
 			j++
 		}
 		from := len(b.text)
-		b.copy(s, i, max(j, i+1))
-		if j-i >= least && (unhump(b, from) || segment(b, from)) {
+		for k := i; k < max(j, i+1); k++ {
+			b.byte(s[k], at[k])
+		}
+		if j-i >= least && segment(b, from) {
 			taken += j - i
 			if j < len(s) && isDigit(s[j]) {
-				b.byte(' ', int32(j))
+				b.byte(' ', at[j])
 			}
 		}
-		i = max(j, i+1)
+		if j == i && s[i] == '"' {
+			quote = !quote
+		}
+		if i = max(j, i+1); bare && i < len(s) && sentenceGap(s, i, quote) {
+			b.byte(' ', at[i])
+		}
 	}
-	if taken < crowded && taken*fewSpaces < len(s) || taken == 0 { // letters of a code
-		return found
+	return taken
+}
+
+// sentenceGap reports whether a space belongs before s[i] in a sentence: behind signs
+// that end a clause, and on the outer sides of brackets and quotes.
+func sentenceGap(s string, i int, quote bool) bool {
+	before, c := s[i-1], s[i]
+	switch {
+	case c <= ' ' || before <= ' ':
+		return false
+	case strings.IndexByte(",;!?)", before) >= 0:
+		return isAlnum(c)
+	case before == '.' || before == ':':
+		return classes[c] == cUpper
+	case c == '(':
+		return isLetter(before)
+	case before == '"':
+		return !quote && isLetter(c)
+	case c == '"':
+		return !quote && isLetter(before)
 	}
-	return append(found, mapped(Split, b, v))
+	return false
 }
 
 // evenly joins letters that stand in groups of one length, whatever they part, and
@@ -59,19 +108,14 @@ func evenly(found []View, v *View) []View {
 	if size < 2 || size > maxEven || groups < minEven || odd > 1+groups/evenOdd {
 		return found
 	}
-	b := newBuilder(len(s))
-	from := 0
+	joined := newBuilder(len(s))
 	for i := range len(s) {
-		if s[i] > ' ' && !isLetter(s[i]) {
-			if segment(b, from); len(b.text) > from {
-				b.byte(s[i], int32(i))
-			}
-			from = len(b.text)
-		} else if s[i] > ' ' {
-			b.byte(s[i], int32(i))
+		if s[i] != ' ' {
+			joined.byte(s[i], int32(i))
 		}
 	}
-	segment(b, from)
+	b := newBuilder(len(s) + len(s)/4)
+	parting(b, string(joined.text), joined.at)
 	return append(found, mapped(Split, b, v))
 }
 
@@ -81,90 +125,108 @@ const (
 	maxEven, minEven, evenOdd = 8, 6, 12
 )
 
-const minHumps = 3 // how many capitals behind small letters part words
-
-// unhump puts spaces before the capitals of b.text[from:] that begin words.
-func unhump(b *builder, from int) bool {
-	cuts := 0
-	text, at := string(b.text[from:]), slices.Clone(b.at[from:])
-	b.text, b.at = b.text[:from], b.at[:from]
-	for i := range len(text) {
-		if i > 0 && classes[text[i]] == cUpper && classes[text[i-1]] == cLower {
-			cuts++
-			b.byte(' ', at[i])
-		}
-		b.byte(text[i], at[i])
-	}
-	if cuts < minHumps || cuts*maxWord < len(text) || !language(string(b.text[from:])) {
-		b.text, b.at = append(b.text[:from], text...), append(b.at[:from], at...)
-		return false
-	}
-	return true
-}
-
 const (
-	maxWord = 14 // the longest word that segment looks for
-	// manyWords of three letters and more, one behind the other, are a sentence.
-	manyWords = 6
+	maxWord = 14 // the longest word of the vocabulary
+	// What words cost that no list has, in sixteenths of a bit, besides their letters;
+	// other forms of a known one; one that goes on where a small letter stands before
+	// a capital; the article; and a letter, but for the one before it.
+	strangeWord, formOf, overHump, article, letterCost = 16 * 12, 16 * 2, 16 * 16, 16 * 6, 76
 )
 
-// segment puts spaces between the words of b.text[from:], by the segmentation
-// that covers most letters with known words. It reports whether that was most
-// of them, or many words, and leaves b alone otherwise.
+// cut is the best way to part the letters before one: what it costs, how many of them
+// are of known words, and how long the last word is.
+type cut struct{ cost, known, n int32 }
+
+// segment puts spaces between the words of b.text[from:]: those among which the
+// letters are the least surprising, known words by how usual they are and strange ones
+// by how their letters follow each other. It reports whether half of the letters are
+// of known words, or it is language with words in capitals, and leaves b alone otherwise.
 func segment(b *builder, from int) bool {
 	w := string(b.text[from:])
-	at := append([]int32(nil), b.at[from:]...)
-	// best[i] is the cost of w[:i]: unknown letters cost most, words a little.
-	best := make([]int32, len(w)+1)
-	prev := make([]uint8, len(w)+1)
-	two, vocab := english(), wide()
-	for i := range w {
-		if c := best[i] + 8; prev[i+1] == 0 || c < best[i+1] {
-			best[i+1], prev[i+1] = c, 1
-		}
-		h := terms.Start
-		for n := 1; n <= maxWord && i+n <= len(w); n++ {
-			h = terms.Next(h, lower(w[i+n-1]))
-			if n < 2 || n == 2 && !two.has(h) || n > 2 && !vocab.has(h) {
-				continue
-			}
-			c := best[i] + 3 + int32(max(0, 4-n))*2
-			for _, end := range [...]string{"", "s", "d", "ed", "ing", "ly"} { // other forms of it
-				if m := n + len(end); n > 2 || end == "" {
-					if i+m <= len(w) && w[i+n:i+m] == end && (prev[i+m] == 0 || c < best[i+m]) {
-						best[i+m], prev[i+m] = c, uint8(m)
-					}
-				}
-				c++
-			}
-		}
-	}
-	known := 0
-	for i := len(w); i > 0; i -= int(prev[i]) {
-		if prev[i] >= 3 {
-			known++
-		}
-	}
-	// A sentence may have words that nobody listed.
-	if most := int(best[len(w)]); most > len(w)*2 && (known < manyWords || most > len(w)*3) {
+	best, humps := cuts(w)
+	if all := best[len(w)]; int(all.known)*2 < len(w) && (humps < minHumps || humps*maxWord < len(w) || !language(w)) || int(all.n) == len(w) {
 		return false
 	}
-	var cuts []int
-	for i := len(w); i > 0; i -= int(prev[i]) {
-		if prev[i] > 1 || i == len(w) || prev[i+1] > 1 {
-			cuts = append(cuts, i-int(prev[i]))
-		}
+	at := slices.Clone(b.at[from:])
+	begins := make([]bool, len(w)+1)
+	for i := len(w); i > 0; i -= int(best[i].n) {
+		begins[i] = true
 	}
 	b.text, b.at = b.text[:from], b.at[:from]
-	next := len(cuts) - 1
 	for i := range len(w) {
-		if next >= 0 && cuts[next] == i {
-			if i > 0 {
-				b.byte(' ', at[i])
-			}
-			next--
+		if begins[i] {
+			b.byte(' ', at[i])
 		}
 		b.byte(w[i], at[i])
 	}
 	return true
 }
+
+// cuts finds the best way to part every beginning of w, and counts its humps.
+func cuts(w string) (best []cut, humps int) {
+	p, vocab := pairs(), wide()
+	best = make([]cut, len(w)+1)
+	put := func(i, n int, cost int32) {
+		if c := best[i].cost + cost; best[i+n].n == 0 || c < best[i+n].cost {
+			best[i+n] = cut{c, best[i].known + int32(n), int32(n)}
+		}
+	}
+	// A strange word that begins at start costs through, less what letters up to there
+	// cost when they go on, the least.
+	sum, through, start := int32(0), int32(math.MaxInt32), 0
+	for i := range w {
+		c, step := places[w[i]], int32(0)
+		if i > 0 {
+			last := places[w[i-1]]
+			if all := through + sum + letterCost - int32(p[last][apart]); best[i].n == 0 || all < best[i].cost {
+				best[i] = cut{all, best[start].known, int32(i - start)}
+			}
+			if step = letterCost - int32(p[last][c]); hump(w, i) {
+				humps++
+				step += overHump
+			}
+		}
+		sum += step
+		if begun := best[i].cost + strangeWord + letterCost - int32(p[apart][c]) - sum; begun < through {
+			through, start = begun, i
+		}
+		if c == 'a'-'a' || c == 'i'-'a' {
+			put(i, 1, article)
+		}
+		h, over := terms.Start, int32(0)
+		for n := 1; n <= maxWord && i+n <= len(w); n++ {
+			h = terms.Next(h, lower(w[i+n-1]))
+			if n == 1 {
+				continue
+			}
+			if hump(w, i+n-1) {
+				over += overHump
+			}
+			k := vocab.place(h)
+			if vocab.keys[k] == 0 {
+				continue
+			}
+			cost := int32(vocab.costs[k]) + over
+			put(i, n, cost)
+			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", lower(w[i+n])) < 0 {
+				continue
+			}
+			for _, end := range [...]string{"s", "d", "ed", "ing", "ly"} { // other forms of it
+				if m := n + len(end); i+m <= len(w) && strings.EqualFold(w[i+n:i+m], end) {
+					put(i, m, cost+formOf)
+				}
+			}
+		}
+	}
+	if n := len(w); n > 0 {
+		if all := through + sum + letterCost - int32(p[places[w[n-1]]][apart]); best[n].n == 0 || all < best[n].cost {
+			best[n] = cut{all, best[start].known, int32(n - start)}
+		}
+	}
+	return best, humps
+}
+
+const minHumps = 3 // how many capitals behind small letters part words
+
+// hump reports whether w[i] is a capital behind a small letter.
+func hump(w string, i int) bool { return classes[w[i]] == cUpper && classes[w[i-1]] == cLower }

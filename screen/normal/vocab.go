@@ -40,32 +40,42 @@ speaks english french german spanish agent agents block value values full dark l
 //go:embed words.txt
 var shared string
 
-// vocabulary is a set of words, kept as a table of two bits for each by hash: small,
-// quick, and wrong on about one strange word in forty thousand. Its length is a power
-// of two.
-type vocabulary []uint64
+// vocabulary is what words cost, by hash, in sixteenths of a bit: how surprising each
+// is where any word may stand, by its rank. The table is small and quick, and wrong on
+// about one strange word in a million. Its length is a power of two.
+type vocabulary struct {
+	keys  []uint32 // 0 is none
+	costs []int16
+}
 
-const bitsPerWord = 400
+const (
+	perWord = 2 // how much of the table is free for each word
+	// The frequency of words falls with their rank (Zipf): nearRank ranks have much the
+	// same, and rankCost is what the first of them costs less than their logarithm says.
+	nearRank, rankCost = 8, 43
+)
 
-func newVocabulary(words string) vocabulary {
-	all := strings.Fields(words)
+// newVocabulary ranks the words of lists, each with the most usual first.
+func newVocabulary(lists ...string) *vocabulary {
 	size := 64
-	for size*64 < len(all)*bitsPerWord {
+	for size < perWord*len(strings.Fields(strings.Join(lists, " "))) {
 		size *= 2
 	}
-	v := make(vocabulary, size)
-	for _, w := range all {
-		v.put(hash(w))
+	v := &vocabulary{make([]uint32, size), make([]int16, size)}
+	for _, list := range lists {
+		for rank, w := range strings.Fields(list) {
+			v.put(hash(w), int16(16*math.Log2(float64(rank+nearRank)))+rankCost)
+		}
 	}
 	return v
 }
 
 // english returns the vocabulary, made when it is first asked for and read-only
 // from then on.
-var english = sync.OnceValue(func() vocabulary { return newVocabulary(common) })
+var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) })
 
 // wide returns the larger vocabulary: for what is known to be words.
-var wide = sync.OnceValue(func() vocabulary { return newVocabulary(common + " " + shared) })
+var wide = sync.OnceValue(func() *vocabulary { return newVocabulary(common, shared) })
 
 // hash is that of a word in lower case.
 func hash(w string) uint32 {
@@ -76,33 +86,30 @@ func hash(w string) uint32 {
 	return h
 }
 
-func mix(h uint32) uint32 {
-	h ^= h >> 15
-	h *= 0x2c1b3c6d
-	return h ^ h>>13
-}
-
-func (v vocabulary) put(h uint32) {
-	h = mix(h)
-	v[h>>6&uint32(len(v)-1)] |= 1 << (h & 63)
-	h = mix(h)
-	v[h>>6&uint32(len(v)-1)] |= 1 << (h & 63)
-}
-
-func (v vocabulary) has(h uint32) bool {
-	h = mix(h)
-	if v[h>>6&uint32(len(v)-1)]>>(h&63)&1 == 0 {
-		return false
+// place is where a hash stands, or the free place where it would.
+func (v *vocabulary) place(h uint32) int {
+	most := uint32(len(v.keys) - 1)
+	i := (h ^ h>>15) * 0x2c1b3c6d
+	for i = (i ^ i>>13) & most; v.keys[i] != h && v.keys[i] != 0; {
+		i = (i + 1) & most
 	}
-	h = mix(h)
-	return v[h>>6&uint32(len(v)-1)]>>(h&63)&1 != 0
+	return int(i)
 }
+
+func (v *vocabulary) put(h uint32, cost int16) {
+	i := v.place(h)
+	if v.keys[i] == 0 || cost < v.costs[i] {
+		v.keys[i], v.costs[i] = h, cost
+	}
+}
+
+func (v *vocabulary) has(h uint32) bool { return v.keys[v.place(h)] != 0 }
 
 // word reports whether s, in whatever case, is in the vocabulary.
-func (v vocabulary) word(s string) bool { return v.has(hash(s)) }
+func (v *vocabulary) word(s string) bool { return v.has(hash(s)) }
 
 // count counts the words of s, of two letters and more, and those that are known.
-func (v vocabulary) count(s string) (known, words int) {
+func (v *vocabulary) count(s string) (known, words int) {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i < 2 {
 			return

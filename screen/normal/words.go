@@ -75,14 +75,14 @@ func spreadGap(b *builder, s string, from, to int, sep byte) {
 			apart = apart || k > from && s[k-1] == sep
 		case c == ' ':
 			apart = true
+		case c == '\n' || c >= utf8.RuneSelf:
+			apart = true
 		case sep == ' ' && to-from == 1:
 			b.byte(c, int32(k))
 			apart = true
-		case to-from > 1 && strings.IndexByte(".,;:!?'\"", c) >= 0:
+		case to-from > 1:
 			b.byte(c, int32(k))
-			apart = apart || sep == ' ' && c != '\'' && c != '"'
-		case c == '\n' || to-from > 1:
-			apart = true
+			apart = apart || sep == ' ' && strings.IndexByte(".,;:!?", c) >= 0
 		}
 	}
 	if apart {
