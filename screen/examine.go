@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -23,6 +22,7 @@ type scratch struct {
 	features  []classify.Feature
 	apart     []classify.Feature // of one sentence
 	sentences []classify.Span    // that are dangerous by themselves
+	said      []said             // sentences so far
 	part      once
 	lift      []float32 // what the whole says, for every classify.Stride words
 }
@@ -141,114 +141,6 @@ func (p *Pack) classified(out []memproxy.Finding, margin float64, start, end int
 		return out
 	}
 	return append(out, memproxy.Finding{Rule: RuleClassifier, Severity: severity(score, p), Score: memproxy.PerMille(score), Start: start, End: end})
-}
-
-// worst is the window that is most like poison: in its part, or, in a text of
-// several sentences, one by itself or with the next, and in links a line. Whatever
-// harmless prose somebody puts around it says nothing about it then. A sentence
-// by itself says less than one in its place, and weighs less. The scratch has those
-// that are dangerous afterwards.
-func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
-	best := s.pack.model.Score(sc.features, len(sc.words), lift)
-	sc.sentences = sc.sentences[:0]
-	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
-	marks, most := ".!?\n", mostAlone
-	switch {
-	case linked:
-		marks, most, least, less = "\n", len(sc.words), 1, 0
-	case len(sc.words) < paragraph:
-		return best
-	}
-	none := float32(math.Inf(-1))
-	alone := func(from, end int, less float32) float32 {
-		if end-from < least {
-			return none
-		}
-		one := s.alone(v, sc, from, end)
-		one.Margin -= less
-		if one.Margin > best.Margin {
-			best = one
-		}
-		if one.Margin >= s.pack.zero() {
-			sc.sentences = append(sc.sentences, one)
-		}
-		return one.Margin
-	}
-	before, last := -1, none // where the sentence before began, if it is harmless, and its margin
-	for from := 0; from < len(sc.words); {
-		end := passage(v.Text, sc.words, from, marks, most)
-		said := alone(from, end, less)
-		found := said >= s.pack.zero()
-		if !linked && !found {
-			for k, cuts := from+1, 0; k < end && cuts < maxCuts && said >= s.pack.zero()-hopeless; k++ {
-				if begins(v.Text, sc.words, k) {
-					found = max(alone(from, k, less), alone(k, end, less)) >= s.pack.zero() || found
-					cuts++
-				}
-			}
-			if !found && before >= 0 && end-before <= most && max(said, last) >= s.pack.zero()-hopeless {
-				found = alone(before, end, less+lessForTwo) >= s.pack.zero()
-			}
-		}
-		before, last = from, said
-		if linked || found {
-			before = -1
-		}
-		from = end
-	}
-	return best
-}
-
-// begins reports whether a sentence may begin with word i although no mark stands
-// before it: prose around a payload that ends without one runs on from it.
-func begins(text string, words []directive.Word, i int) bool {
-	first, before := text[words[i].Start], text[words[i-1].Start]
-	return 'A' <= first && first <= 'Z' && words[i].Flags&directive.Capital == 0 && 'a' <= before && before <= 'z'
-}
-
-// alone is what the words from first to end are by themselves.
-func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) classify.Span {
-	words := sc.words[first:end]
-	sc.apart = features(sc.apart[:0], words, 0)
-	one := s.pack.model.Score(sc.apart, len(words), nil)
-	if one.Margin < s.pack.zero()-far {
-		return one
-	}
-	sc.part.whole(v.Text[words[0].Start:words[len(words)-1].End], words)
-	one.Margin += s.pack.whole.Whole(sc.part.list) * float32(s.pack.weights["whole"]) / 1000
-	return classify.Span{Start: first + one.Start, End: first + one.End, Margin: one.Margin}
-}
-
-const (
-	paragraph = 16 // how many words a text has in which something may be buried: fewer are one sentence, mostly
-	// A sentence that is judged alone has so many words.
-	leastAlone, mostAlone = 6, 48
-	maxCuts               = 3   // bounds the places of a sentence at which another may begin
-	lessForTwo            = 0.3 // how much less two sentences weigh than one: any two are more like poison, here and there, than any one
-	hopeless              = 6   // how far below zero the margin of a sentence is that is judged neither in parts nor with the next
-	// far is how much less than zero the windows of a sentence may say that the
-	// whole of it is asked: it makes up for more in next to none.
-	far = 2.3
-)
-
-// passage is where the words from i on end before which a byte of marks stands, and
-// not in an address: at most so many.
-func passage(text string, words []directive.Word, i int, marks string, most int) int {
-	end := i + 1
-	for end < len(words) && end-i < most && (!strings.ContainsAny(text[words[end-1].End:words[end].Start], marks) || address(text, int(words[end].Start))) {
-		end++
-	}
-	return end
-}
-
-const longAddress = 64 // how much of a word is looked at for signs of an address
-
-// address reports whether the word in which text[i] stands began as an address, and
-// goes on there.
-func address(text string, i int) bool {
-	word := text[max(0, i-longAddress):i]
-	word = word[strings.LastIndexAny(word, " \n\t\"(<")+1:]
-	return strings.Contains(word, "@") || strings.HasPrefix(word, "www.")
 }
 
 // places keeps of spans, the highest first, those that are dangerous by themselves,

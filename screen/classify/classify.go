@@ -49,16 +49,26 @@ type Span struct {
 
 // Whole returns the margin of features that are judged together, wherever they
 // stand: positive is poison.
-func (m *Model) Whole(features []Feature) float32 {
+func (m *Model) Whole(features []Feature) float32 { return m.Margin(m.Sum(features), len(features)) }
+
+// Sum returns what features weigh: sums of several lists add up.
+func (m *Model) Sum(features []Feature) (sum int32) {
 	if len(m.weights) == 0 {
-		return float32(math.Inf(-1))
+		return 0
 	}
 	shift := 32 - m.bits
-	sum := int32(0)
 	for _, f := range features {
 		sum += int32(m.weights[f.Hash>>shift])
 	}
-	return float32(sum)*m.scale/float32(Norm(len(features))) + m.bias
+	return sum
+}
+
+// Margin returns the margin of so many features by their sum.
+func (m *Model) Margin(sum int32, features int) float32 {
+	if len(m.weights) == 0 {
+		return float32(math.Inf(-1))
+	}
+	return float32(sum)*m.scale/float32(Norm(features)) + m.bias
 }
 
 // Score returns the window with the highest margin. Features must be in order
@@ -123,7 +133,7 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 		if s+1 < slots && (s+1)*Stride < words {
 			continue
 		}
-		margin := float32(total)*m.scale/float32(Norm(int(number))) + m.bias
+		margin := m.Margin(total, int(number))
 		start := max(0, s+1-slots)
 		if lift != nil {
 			margin += max(lift[start], lift[s])
