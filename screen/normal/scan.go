@@ -107,7 +107,9 @@ func scan(s string) marks {
 		}
 		letters = 0
 		if k&cB64 != 0 && run > 0 {
-			run++
+			if run++; inRun == cDigit {
+				groups++
+			}
 			if k&cEmph == 0 {
 				continue
 			}

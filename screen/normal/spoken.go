@@ -11,6 +11,7 @@ import (
 const (
 	minScrambled = 3 // words that are others with their inner letters mixed
 	minSpelled   = 5 // words of a spelling alphabet in a row
+	minAnagram   = 5 // letters of a word that are one other in any order
 	minPig       = 4 // words of pig Latin
 	minBare      = 4 // words without vowels
 	minBackward  = 4 // words of a text that may run backward
@@ -59,11 +60,14 @@ func spoken(found []View, v *View) []View {
 			if len(w) < 4 || vocab.word(w) {
 				return ""
 			}
-			return scrambles()[signature(w)]
+			if other := scrambles()[signature(w)]; other != "" || len(w) < minAnagram {
+				return other
+			}
+			return scrambles()[anagram(w)]
 		}))
 	}
 	if bare >= minBare && bare*4 >= words*3 { // and not a few abbreviations
-		found = append(found, replaced(v, func(w string) string { return skeletons()[strings.ToLower(w)] }))
+		found = append(found, voweled(v))
 	}
 	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
 		found = append(found, replaced(v, unpig))
@@ -146,23 +150,36 @@ func signature(w string) inner {
 	return k
 }
 
-// scrambles are the known words of four letters and more by signature. A
-// signature that two of them have is of neither.
+// anagram is the signature of a word all of whose letters may be in any order.
+func anagram(w string) inner {
+	k := signature(" " + w + " ")
+	k.first, k.last = 0, 0
+	return k
+}
+
+// scrambles are the known words of four letters and more by signature, and those of
+// five and more by anagram. One that two of them have is the first's.
 var scrambles = sync.OnceValue(func() map[inner]string {
 	all := map[inner]string{}
 	for _, w := range strings.Fields(common + " " + shared) {
 		if len(w) < 4 {
 			continue
 		}
-		if other, ok := all[signature(w)]; ok && other != w {
-			w = ""
+		keys := []inner{signature(w), anagram(w)}
+		if len(w) < minAnagram {
+			keys = keys[:1]
 		}
-		if w != "" {
-			all[signature(w)] = w
+		for _, k := range keys {
+			if _, known := all[k]; !known {
+				all[k] = w
+			}
 		}
 	}
 	return all
 })
+
+// clipped are the ends of words behind an apostrophe by what is left of them.
+var clipped = map[string]string{"v": "ve", "r": "re"}
 
 const vowels = "aeiouAEIOU"
 
@@ -170,7 +187,7 @@ const vowels = "aeiouAEIOU"
 // that leave the same, the most usual one.
 var skeletons = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
-	for _, w := range strings.Fields("your are is use new need " + common + " " + shared) {
+	for _, w := range strings.Fields("your are is use and " + common + " " + shared) {
 		bare := strings.Map(func(c rune) rune {
 			if strings.ContainsRune(vowels, c) {
 				return -1
@@ -184,14 +201,39 @@ var skeletons = sync.OnceValue(func() map[string]string {
 	return all
 })
 
+// voweled reads v with the words that its own may be without their vowels. What an
+// apostrophe left of a word is its end, and of an article there are but two spaces.
+func voweled(v *View) View {
+	out := replacedIn(v, func(before, w string) string {
+		if n := len(before); n > 1 && before[n-1] == '\'' && isLetter(before[n-2]) {
+			return clipped[w]
+		}
+		return skeletons()[strings.ToLower(w)]
+	})
+	s := out.Text
+	b := newBuilder(len(s) + 16)
+	for i := range len(s) {
+		b.byte(s[i], int32(i))
+		if i > 0 && i+1 < len(s) && s[i] == ' ' && s[i+1] == ' ' && isLetter(s[i-1]) {
+			b.byte('a', int32(i))
+		}
+	}
+	return mapped(Scrambled, b, &out)
+}
+
 // replaced reads v with other words in the place of those for which another
 // gives one.
 func replaced(v *View, another func(string) string) View {
+	return replacedIn(v, func(_ string, w string) string { return another(w) })
+}
+
+// replacedIn is replaced by what knows what stands before a word.
+func replacedIn(v *View, another func(before, w string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	done := 0
 	eachWord(s, func(i, j int, _ uint32) {
-		w := another(s[i:j])
+		w := another(s[:i], s[i:j])
 		if w == "" {
 			return
 		}
