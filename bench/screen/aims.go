@@ -102,9 +102,9 @@ func byEvasions(g *generatedResult) []aim {
 	}
 	worst := g.single[0]
 	return []aim{
-		atLeast(fmt.Sprintf("%d attacks of the data, each in %d transforms", g.attacks, len(g.single)), g.caught.share(), 98, ""),
-		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 89, ""),
-		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 93, ""),
+		atLeast(fmt.Sprintf("%d attacks of the data, each in %d transforms", g.attacks, len(g.single)), g.caught.share(), 99, ""),
+		atLeast("of them, the transform that hides most ("+worst.name+")", worst.caught.share(), 93, ""),
+		atLeast("of them, in two transforms, one in the other", g.pairs.share(), 94, ""),
 		atMost(fmt.Sprintf("%d harmless rows in transforms", g.benign), g.held.share(), 0.6, ""),
 		atMost("of them, in two transforms", g.pairHeld.share(), 2, ""),
 	}
