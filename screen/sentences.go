@@ -9,10 +9,10 @@ import (
 )
 
 // worst is the window that is most like poison: in its part, or, in a text of
-// several sentences, one by itself or with the next, and in links a line. Whatever
-// harmless prose somebody puts around it says nothing about it then. A sentence
-// by itself says less than one in its place, and weighs less. The scratch has those
-// that are dangerous afterwards.
+// several sentences, one by itself or with those around it, and in links a line.
+// Whatever harmless prose somebody puts around it says nothing about it then. A
+// sentence by itself says less than one in its place, and weighs less, unless it
+// stands out. The scratch has those that are dangerous afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
 	best := s.pack.model.Score(sc.features, len(sc.words), lift)
 	sc.sentences, sc.said = sc.sentences[:0], sc.said[:0]
