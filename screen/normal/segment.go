@@ -190,7 +190,7 @@ func cuts(w string) (best []cut, humps int) {
 		if begun := best[i].cost + strangeWord + letterCost - int32(p[apart][c]) - sum; begun < through {
 			through, start = begun, i
 		}
-		if c == 'a'-'a' || c == 'i'-'a' {
+		if c == 0 || c == 'i'-'a' { // "a" and "i" are words
 			put(i, 1, article)
 		}
 		h, over := terms.Start, int32(0)
