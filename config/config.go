@@ -222,7 +222,7 @@ func (s *Sources) Table() memproxy.SourceNames {
 
 // Confidence are ceilings, from 0 to 1.
 type Confidence struct {
-	Clamp     *bool              `yaml:"clamp,omitempty" doc:"lower confidences to the ceilings; false: what is claimed stands" default:"true" loose:"order:true,false;unsafe"`
+	Clamp     *bool              `yaml:"clamp,omitempty" doc:"lower confidences to the ceilings; false: claims count as they are" default:"true" loose:"order:true,false;unsafe"`
 	Principal map[string]float64 `yaml:"principal,omitempty" doc:"ceilings by tier of the principal" default:"0.3, 0.7, 0.9, 1, 1" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1" loose:"up"`
 	Source    map[string]float64 `yaml:"source,omitempty" doc:"ceilings by tier of the source" default:"1, 0.9, 0.6, 0.3" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1" loose:"up"`
 	Unclaimed *float64           `yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" late:"true" min:"0" max:"1" loose:"up"`

@@ -9,8 +9,8 @@ type Review struct {
 	MaxHeld     int        `yaml:"max_held,omitempty" doc:"so many writes of one caller may wait for review; one more is 429" default:"100" min:"1" max:"10000" loose:"up"`
 	MaxHeldAll  int        `yaml:"max_held_tenant,omitempty" doc:"so many of one tenant; a caller who is known and of whom nothing waits may have one more held, and a quarter may be of callers whom nobody knows" default:"10000" min:"4" max:"100000" loose:"up"`
 	MaxHeldUser int        `yaml:"max_held_user,omitempty" doc:"so many of one caller on behalf of one end user" default:"50" min:"1" max:"10000" loose:"up"`
-	Age         *Duration  `yaml:"age,omitempty" doc:"holds that wait for so long are told of; 0 is never" default:"1d" loose:"up0"`
-	Idle        *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for so long have ended, and are told of; 0 is never" default:"30m0s" loose:"up0"`
+	Age         *Duration  `yaml:"age,omitempty" doc:"holds that have waited this long are reported; 0 is never" default:"1d" loose:"up0"`
+	Idle        *Duration  `yaml:"idle,omitempty" doc:"sessions without a refusal for this long have ended, and are reported; 0 is never" default:"30m0s" loose:"up0"`
 	Webhook     *Webhook   `yaml:"webhook,omitempty" doc:"who is told of holds and sessions"`
 }
 
@@ -26,7 +26,7 @@ type Reviewer struct {
 type Webhook struct {
 	URL   string   `yaml:"url,omitempty" doc:"where notices are posted" required:"true" loose:"-"`
 	Key   Secret   `yaml:"key,omitempty" doc:"signs them, at least 16 bytes" required:"true" loose:"-"`
-	Kinds []string `yaml:"kinds,omitempty" doc:"what is told: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated" default:"all of them" loose:"fewer"`
+	Kinds []string `yaml:"kinds,omitempty" doc:"which are sent: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated" default:"all of them" loose:"fewer"`
 }
 
 // Sessions says when writes are locked: three rejections show somebody who

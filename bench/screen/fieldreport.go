@@ -74,7 +74,7 @@ func microseconds(us float64) string {
 	return fmt.Sprintf("%.0f µs", us)
 }
 
-const fieldNote = `## Beside others
+const fieldNote = `## Compared with other detectors
 
 What ` + "`make bench-field`" + ` found when it was last run: published detectors, each in a process of its own with its defaults, on the same
 %d rows (at most 20 of each source and label) and the same machine, one after the other. memproxy is judged by classifiers that never
