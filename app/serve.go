@@ -114,7 +114,7 @@ const (
 	// process has resident is more than that by its program, by what the embedded
 	// database keeps outside of the heap, and by what comes during a collection:
 	// together they stay within 256 MiB.
-	memoryLimit = 168 << 20
+	memoryLimit = 192 << 20
 )
 
 // TuneMemory sets the collector of the process up for a small heap, unless GOGC and

@@ -15,7 +15,7 @@ import (
 const (
 	// maxElements bounds the memory that the kept elements take, in bytes, and
 	// maxElement the length of each.
-	maxElements = 48 << 20
+	maxElements = 32 << 20
 	maxElement  = 4 << 10
 	// headSize is how much of an element it is looked up by: the backend begins one
 	// with its id.
