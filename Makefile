@@ -94,9 +94,10 @@ bench-field: ## other published detectors beside memproxy, on every corpus; writ
 bench-latency: ## what a write waits for; fails over 5 ms of validation or 2 ms of audit
 	$(GO) run ./bench/screen -latency
 
-floors: bench-latency ## fails where screening finds less, or writes are slower, than they may: 2 minutes
+floors: bench-latency ## fails where screening finds less, or writes and reads are slower, than they may: 4 minutes
 	$(GO) run ./bench/screen -floors -data $(SCREEN_DATA)
 	$(GO) run ./bench -floors -rounds 3 -length 2s
+	$(GO) run ./bench -reads -floors -rounds 3 -length 2s
 
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME each

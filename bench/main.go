@@ -76,7 +76,7 @@ func main() {
 	case *stored:
 		exit(benchLedger(ctx, *many, *length, *report))
 	case *reads:
-		exit(benchReads(ctx, *rounds, *length, *conns, *report))
+		exit(benchReads(ctx, *rounds, *length, *conns, *check, *report))
 	case *fleet:
 		exit(benchFleet(ctx, *members, *report))
 	case *onEnvoy:

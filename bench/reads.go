@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"io"
 	mrand "math/rand/v2"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,10 +68,14 @@ func listRequest(query string) []byte {
 	return fmt.Appendf(nil, "GET /memories?%s HTTP/1.1\r\nHost: bench\r\nX-API-Key: m0sk_bench\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", query)
 }
 
-// readQueries are what is asked for.
-var readQueries = [...]struct{ name, query string }{
-	{"the same ones each time", fmt.Sprintf("user_id=ann&top_k=%d", pageSize)},
-	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize)},
+// readQueries are what is asked for, with the least part of the bare proxy's
+// throughput that is wanted (as writeFloors).
+var readQueries = [...]struct {
+	name, query string
+	floor       float64
+}{
+	{"the same ones each time", fmt.Sprintf("user_id=ann&top_k=%d", pageSize), 0.18},
+	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize), 0.10},
 }
 
 // readMemory is the body of the i-th addition.
@@ -120,7 +126,8 @@ func fillReads(ctx context.Context, addr string, n int) error {
 	}
 }
 
-func benchReads(ctx context.Context, rounds int, length time.Duration, conns int, report string) error {
+// benchReads measures lists; with check, a ratio below its floor is an error.
+func benchReads(ctx context.Context, rounds int, length time.Duration, conns int, check bool, report string) error {
 	l, err := openLab(ctx)
 	defer l.close()
 	if err != nil {
@@ -139,6 +146,7 @@ func benchReads(ctx context.Context, rounds int, length time.Duration, conns int
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| a list of %d stamped memories | | requests/s, %d connections | ratio to bare | p50 µs, one connection |\n|---|---|--:|--:|--:|\n", pageSize, conns)
+	var slow []error
 	for _, s := range readQueries {
 		res := newResults(l, conns, 0)
 		if err := res.measure(proxies, rounds, length, listRequest(s.query)); err != nil {
@@ -147,6 +155,9 @@ func benchReads(ctx context.Context, rounds int, length time.Duration, conns int
 		for _, c := range proxies {
 			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f | %.0f |\n", s.name, c.name, median(res.rate[c.name]), res.ratio(c.name), us(median(res.p50[c.name])))
 		}
+		if check {
+			slow = append(slow, res.hold(os.Stdout, []floor{{"memproxy", s.floor}}))
+		}
 	}
-	return publish(b.String(), report)
+	return errors.Join(append(slow, publish(b.String(), report))...)
 }
