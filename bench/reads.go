@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	mrand "math/rand/v2"
@@ -19,8 +19,7 @@ import (
 // The read measurements: a list of 50 memories that were written through memproxy,
 // with their stamps, through memproxy and through the bare proxy.
 
-// readMemories are so many that memories drawn at random are mostly in none of
-// memproxy's caches.
+// readMemories are somewhat more than memproxy's caches keep.
 const readMemories = 20_000
 
 // readBackend keeps what is added and lists 50 of it: the first of the user's, or of
@@ -28,6 +27,7 @@ const readMemories = 20_000
 func readBackend() http.Handler {
 	var mu sync.Mutex
 	var kept [][]byte
+	made := 0
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /memories", func(w http.ResponseWriter, r *http.Request) {
 		var add struct {
@@ -41,7 +41,7 @@ func readBackend() http.Handler {
 		text, _ := json.Marshal(add.Messages[0].Content)
 		mu.Lock()
 		id := idOf(len(kept))
-		kept = append(kept, fmt.Appendf(nil, `{"id":%q,"memory":%s,"user_id":"ann","agent_id":"dev","metadata":%s,"created_at":"2026-03-01T12:00:00+00:00","score":0.5}`, id, text, add.Metadata))
+		kept = append(kept, fmt.Appendf(nil, `{"id":%q,"memory":%s,"user_id":"ann","agent_id":"dev","metadata":%s,"created_at":%q,"score":0.5}`, id, text, add.Metadata, readCreated))
 		mu.Unlock()
 		w.Header()["Content-Type"] = []string{"application/json"}
 		_, _ = fmt.Fprintf(w, `{"results":[{"id":%q,"memory":%s,"event":"ADD"}]}`, id, text)
@@ -54,6 +54,10 @@ func readBackend() http.Handler {
 			at = mrand.IntN(max(1, len(kept)-n))
 		}
 		page := bytes.Join(kept[at:min(at+n, len(kept))], []byte(","))
+		if q.Has("show_expired") { // every element in bytes that nobody saw before
+			made++
+			page = bytes.ReplaceAll(page, []byte(readCreated), fmt.Appendf(nil, "2026-03-01T12:00:00.%06d+00:00", made%1_000_000))
+		}
 		mu.Unlock()
 		w.Header()["Content-Type"] = []string{"application/json"}
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(page) + len(`{"results":[]}`))}
@@ -61,6 +65,8 @@ func readBackend() http.Handler {
 	})
 	return mux
 }
+
+const readCreated = "2026-03-01T12:00:00+00:00"
 
 // listRequest has no body: httputil.ReverseProxy breaks some answers off to requests
 // that have one (golang/go#70834).
@@ -76,6 +82,7 @@ var readQueries = [...]struct {
 }{
 	{"the same ones each time", fmt.Sprintf("user_id=ann&top_k=%d", pageSize), 0.18},
 	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize), 0.10},
+	{"any, in bytes not seen before", fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d&show_expired=true", pageSize), 0.07},
 }
 
 // readMemory is the body of the i-th addition.
