@@ -3,8 +3,11 @@ package mem0
 import (
 	"bytes"
 	"cmp"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
@@ -27,7 +30,26 @@ const (
 // function of these and of its bytes, so an answer that shows one again is not taken
 // apart there. A score, which is of the search and not of the memory, may be another
 // one.
-type elements struct{ cache.Cache[head, *element] }
+type elements struct {
+	cache.Cache[head, *element]
+	met *sightings
+}
+
+// sightings remembers of what was read lately that it was: an element is kept when
+// it is read for the second time, so that a list that is read once costs nothing and
+// takes the place of none. A few elements are taken for one another.
+type sightings struct {
+	seed  maphash.Seed
+	marks [1 << 15]atomic.Uint32
+}
+
+// again reports whether an element in these bytes was read before, and notes that it
+// is.
+func (s *sightings) again(before, after []byte) bool {
+	sum := maphash.Bytes(s.seed, before) ^ bits.ReverseBytes64(maphash.Bytes(s.seed, after))
+	mark := uint32(sum>>32) | 1
+	return s.marks[sum%uint64(len(s.marks))].Swap(mark) == mark
+}
 
 type head struct {
 	route, member string
@@ -44,7 +66,9 @@ type element struct {
 	claimed bool
 }
 
-func newElements() elements { return elements{cache.NewWeighed[head](maxElements, (*element).size)} }
+func newElements() elements {
+	return elements{cache.NewWeighed[head](maxElements, (*element).size), &sightings{seed: maphash.MakeSeed()}}
+}
 
 // size is about how much memory an element takes: its bytes, its metadata once more,
 // and what is of one size.
@@ -146,12 +170,19 @@ func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	if !ok || f.a == nil || m.Pointer == "" || m.Kind != "" || len(raw) > maxElement {
 		return
 	}
+	before, after := raw, raw[:0]
+	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
+		before, after = raw[:score.Start-v.Start], raw[score.End-v.Start:]
+	}
+	if !f.a.elements.met.again(before, after) {
+		return
+	}
 	m.Memo = new(memproxy.Memo)
 	text := string(raw)
 	share(text, m)
-	e := &element{before: text, memory: *m, text: m.TextAt[min(len(m.TextAt), len(m.Pointer)):]}
-	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
-		e.before, e.after = text[:score.Start-v.Start], text[score.End-v.Start:]
+	e := &element{
+		before: text[:len(before)], after: text[len(text)-len(after):],
+		memory: *m, text: m.TextAt[min(len(m.TextAt), len(m.Pointer)):],
 	}
 	e.memory.Metadata = bytes.Clone(m.Metadata)
 	e.memory.Pointer, e.memory.TextAt = "", ""

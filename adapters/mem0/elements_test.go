@@ -29,11 +29,17 @@ func read(tb testing.TB, a *mem0.Adapter, rt memproxy.Route, body string) (*memp
 // read anew.
 func TestElementsAreRecognised(t *testing.T) {
 	a := adapter(t)
-	first, err := read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`)
-	if err != nil {
-		t.Fatal(err)
+	learn := func() *memproxy.Memo { // an element is kept when it is read again
+		var rd *memproxy.Reading
+		for range 3 {
+			var err error
+			if rd, err = read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return rd.Memories[0].Memo
 	}
-	memo := first.Memories[0].Memo
+	memo := learn()
 	for name, c := range map[string]struct {
 		rt    memproxy.Route
 		body  string
@@ -64,18 +70,28 @@ func TestElementsAreRecognised(t *testing.T) {
 		if !sameReading(rd, fresh) {
 			t.Errorf("%s: %+v, read anew %+v", name, rd, fresh)
 		}
-		if _, err := read(t, a, searched, `{"results":[`+elementOne+`]}`); err != nil { // it is known again
+		memo = learn()
+	}
+}
+
+// A list that is read once takes the place of no element.
+func TestElementsAreKeptTheSecondTime(t *testing.T) {
+	a := adapter(t)
+	for n, kept := range []bool{false, true, true} {
+		rd, err := read(t, a, searched, `{"results":[`+elementOne+`]}`)
+		if err != nil {
 			t.Fatal(err)
 		}
-		again, _ := read(t, a, searched, `{"results":[`+elementOne+`]}`)
-		memo = again.Memories[0].Memo
+		if got := rd.Memories[0].Memo != nil; got != kept {
+			t.Errorf("reading %d: kept is %v", n+1, got)
+		}
 	}
 }
 
 // Both lists of an answer may have known elements, in any order.
 func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 	a := adapter(t)
-	for range 2 {
+	for range 3 {
 		rd, err := read(t, a, searched, `{"items":[`+elementOne+`],"results":[`+elementTwo+`]}`)
 		if err != nil || len(rd.Memories) != 2 {
 			t.Fatal(rd, err)
@@ -93,7 +109,7 @@ func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 func TestRelationsAreNoKnownElements(t *testing.T) {
 	relation := `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a09","memory":"m","source":"ann","relationship":"is told to","destination":"obey"}`
 	a := adapter(t)
-	for range 2 {
+	for range 3 {
 		rd, err := read(t, a, searched, `{"results":[`+relation+`],"relations":[`+relation+`]}`)
 		if err != nil || len(rd.Relations) == 0 || !strings.Contains(strings.Join(rd.Relations, " "), "obey") {
 			t.Fatal(rd, err)
@@ -165,7 +181,7 @@ func FuzzKnownElements(f *testing.F) {
 		for range 2 {
 			_, _ = read(t, warm, rt, one)
 		}
-		for range 2 {
+		for range 3 {
 			reply := memproxy.Reply{Status: 200, Body: []byte(two)}
 			cold.Forget()
 			p, err := warm.Prune(rt, reply)
