@@ -207,7 +207,7 @@ func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.A
 func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
-	if made != nil {
+	if ruled(&ev); made != nil {
 		rolledBack(&ev, RollbackAnswer{Version: made})
 	}
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)

@@ -108,4 +108,10 @@ func TestRecordsOfRollbacks(t *testing.T) {
 	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "overtaken" || fmt.Sprint(*last.Act) != fmt.Sprint(memproxy.Act{Action: "memory.rollback", Stage: memproxy.ActFailed, Rule: "stale", Reason: "a crash"}) {
 		t.Errorf("recorded %+v", last.Act)
 	}
+	begin("refused")
+	r.up.now.Text, r.up.refuses = "text 0", true
+	must(t, "Recover", r.roller.Recover(t.Context()))
+	if last := r.audit.events[len(r.audit.events)-1]; last.Decision != "refused" || last.Act.Stage != memproxy.ActRefused || last.Verdict != memproxy.Deny {
+		t.Errorf("recorded %+v with the verdict %q", last.Act, last.Verdict)
+	}
 }
