@@ -65,13 +65,15 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	p := &Policy{rules: map[cedar.PolicyID]*rule{}, validate: checked.validate}
 	var faults []error
 	for _, src := range b.Policies {
-		list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
-		if err != nil {
-			faults = append(faults, atLine(src.Name, err))
-			continue
+		list, admitted := checked.files[string(src.Text)]
+		if !admitted {
+			if list, err = cedar.NewPolicyListFromBytes(src.Name, src.Text); err != nil {
+				faults = append(faults, atLine(src.Name, err))
+				continue
+			}
 		}
 		for _, pol := range list {
-			if err := p.add(src.Name, pol, b, checked.files[string(src.Text)]); err != nil {
+			if err := p.add(src.Name, pol, b, admitted); err != nil {
 				faults = append(faults, err)
 			}
 		}

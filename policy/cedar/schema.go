@@ -16,7 +16,7 @@ import (
 // checked is a schema that every question can be put to.
 type checked struct {
 	validate *validate.Validator
-	files    map[string]bool // texts of policies that it is known to admit
+	files    map[string]cedar.PolicyList // by their texts, files that it is known to admit; nobody changes what is in them
 }
 
 // shipped is the schema of the built-in bundle with the policies beside it. Nearly
@@ -28,7 +28,9 @@ var shipped = sync.OnceValues(func() (*checked, error) {
 		return nil, err
 	}
 	for _, src := range b.Policies {
-		c.files[string(src.Text)] = c.admits(src)
+		if list, admitted := c.admits(src); admitted {
+			c.files[string(src.Text)] = list
+		}
 	}
 	return c, nil
 })
@@ -51,23 +53,23 @@ func check(src policy.Source) (*checked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
-	c := &checked{validate.New(resolved), map[string]bool{}}
+	c := &checked{validate.New(resolved), map[string]cedar.PolicyList{}}
 	if err := c.fits(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Name, err)
 	}
 	return c, nil
 }
 
-// admits reports whether the schema admits every policy of a file.
-func (c *checked) admits(src policy.Source) bool {
+// admits returns the policies of a file, and whether the schema admits them all.
+func (c *checked) admits(src policy.Source) (cedar.PolicyList, bool) {
 	list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	for _, pol := range list {
 		if c.validate.Policy("", (*xast.Policy)(pol.AST())) != nil {
-			return false
+			return nil, false
 		}
 	}
-	return true
+	return list, true
 }
