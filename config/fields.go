@@ -17,7 +17,8 @@ type field struct {
 	required   bool
 	late       bool   // who uses the value puts the default in
 	loose      string // which way it loosens a control, see loosens
-	index      []int  // of the struct field, through what is inlined
+	direction  direction
+	index      []int // of the struct field, through what is inlined
 }
 
 // neverZero reports whether zero is no value that a file may give, so that it
@@ -60,7 +61,7 @@ func list(t reflect.Type) []field {
 		out = append(out, field{
 			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true", late: f.Tag.Get("late") == "true",
-			loose: f.Tag.Get("loose"), index: f.Index,
+			loose: f.Tag.Get("loose"), direction: directionOf(f.Tag.Get("loose")), index: f.Index,
 		})
 	}
 	return out

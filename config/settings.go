@@ -154,7 +154,7 @@ func (w *walk) structure(v reflect.Value, path, name string, at []any) {
 }
 
 func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
-	d := directionOf(f.loose)
+	d := f.direction
 	if d.kind == present {
 		w.add(v, f, d, path, name, at)
 	}

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -105,12 +106,19 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 	return out, err
 }
 
+// operations are the rows, by operation. Nobody changes a row.
+var operations = sync.OnceValue(func() map[string]route {
+	out := map[string]route{}
+	for _, rt := range routes() {
+		out[rt.op] = rt
+	}
+	return out
+})
+
 // routeOf is the row of an operation.
 func routeOf(op string) (route, error) {
-	for _, rt := range routes() {
-		if rt.op == op {
-			return rt, nil
-		}
+	if rt, ok := operations()[op]; ok {
+		return rt, nil
 	}
 	return route{}, fmt.Errorf("review: no operation is called %s", op)
 }
