@@ -66,12 +66,15 @@ func (r *Rule) together(parts [][]span) {
 	}
 }
 
-// matches returns the matches of a part in stretches of a text around literals.
-// One that reaches to where its stretch was cut off does not count: the cut made
+// matches returns the matches of a part in stretches of a text around literals, the
+// first of them where that is enough to tell a rule's places apart. One that reaches to where its stretch was cut off does not count: the cut made
 // it, as no match with a literal reaches so far.
 func (p *part) matches(text string, around []span) []span {
 	var out []span
 	for _, in := range around {
+		if !p.near && len(out) > maxHits {
+			break
+		}
 		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {
 			m := span{in.from + m[0], in.from + m[1]}
 			if (m.from > in.from || in.from == 0) && (m.to < in.to || in.to == len(text)) {

@@ -32,6 +32,7 @@ type part struct {
 	re      *regexp.Regexp
 	anchor  *anchor
 	repeats repetitions
+	near    bool // it counts near the rule's others alone
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
@@ -109,6 +110,7 @@ func (l *Lexicon) index() {
 				}
 				l.literals[id].ends = append(l.literals[id].ends, ending{whole[len(text):], len(l.parts)})
 			}
+			p.near = r.Within > 0
 			l.parts = append(l.parts, p)
 		}
 	}
@@ -137,6 +139,6 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	r.parts = append(r.parts, part{re, anchorOf(tree), repetitionsOf(tree)})
+	r.parts = append(r.parts, part{re: re, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
 	return nil
 }
