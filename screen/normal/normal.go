@@ -256,10 +256,10 @@ func encodings(found []View, v *View, m marks) []View {
 		found = groups(found, v)
 	}
 	if m&(markGroups|markRun) != 0 {
-		found = lettersByNumber(found, v)
+		found = spelledOut(found, v, &spellings[byNumber])
 	}
 	if m&markGroups != 0 || strings.IndexByte(v.Text, 0xe2) >= 0 || strings.Contains(v.Text, "·") || strings.Contains(v.Text, "・") {
-		found = morse(found, v)
+		found = spelledOut(found, v, &spellings[inMorse])
 	}
 	if m&markToken != 0 {
 		found = base85(found, v)

@@ -10,7 +10,6 @@ import (
 
 const (
 	minScrambled = 3 // words that are others with their inner letters mixed
-	minSpelled   = 5 // words of a spelling alphabet in a row
 	minAnagram   = 5 // letters of a word that are one other in any order
 	minPig       = 4 // words of pig Latin
 	minBare      = 4 // words without vowels
@@ -31,7 +30,7 @@ func spoken(found []View, v *View) []View {
 				bare++
 			}
 		}
-		if letter(s[i:j], h) != 0 {
+		if letter(s[i:j], h) > ' ' {
 			if spelled++; spelled > longest {
 				longest = spelled
 			}
@@ -53,7 +52,7 @@ func spoken(found []View, v *View) []View {
 		}
 	})
 	if longest >= minSpelled {
-		found = phonetic(found, v)
+		found = spelledOut(found, v, &spellings[byWord])
 	}
 	if scrambled >= minScrambled {
 		found = append(found, replaced(v, func(w string) string {
@@ -276,86 +275,6 @@ func unpig(w string) string {
 		}
 	}
 	return best
-}
-
-// spelling are the words of the alphabets of ICAO and of the older ones of
-// English, by hash, with the letters that they stand for.
-var spelling = sync.OnceValue(func() map[uint32]byte {
-	all := map[uint32]byte{}
-	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
-quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
-queen roger sugar tare uncle william yoke zebra`) {
-		all[hash(w)] = w[0]
-	}
-	return all
-})
-
-// letter returns the letter that a word of a spelling alphabet stands for, 0 for
-// other words.
-func letter(w string, h uint32) byte {
-	if len(w) < 3 || len(w) > 8 {
-		return 0 // most words need no look-up
-	}
-	return spelling()[h]
-}
-
-// phonetic joins the letters that words of a spelling alphabet stand for.
-// Whatever else stands between them parts words.
-func phonetic(found []View, v *View) []View {
-	s, parting := v.Text, "/|\n.,;_"
-	if strings.Count(s, "-") > strings.Count(s, " ") {
-		parting += " "
-	}
-	var out []byte
-	from, to, n := -1, 0, 0
-	flush := func() {
-		if n >= minSpelled {
-			b := newBuilder(len(out) + 8)
-			for _, word := range strings.Fields(string(out)) {
-				if len(b.text) > 0 {
-					b.byte(' ', 0)
-				}
-				at := len(b.text)
-				for k := range len(word) {
-					b.byte(word[k], 0)
-				}
-				if len(word) >= 12 {
-					segment(b, at)
-				}
-			}
-			found = append(found, whole(Encoded, b.text, v, from, to))
-		}
-		out, from, n = nil, -1, 0
-	}
-	last := 0
-	eachWord(s, func(i, j int, h uint32) {
-		c := letter(s[i:j], h)
-		if c == 0 {
-			switch strings.ToLower(s[i:j]) {
-			case "space", "stop", "break", "dash":
-				if n > 0 {
-					out = append(out, ' ')
-				}
-				last = j
-				return
-			case "x": // x-ray
-				return
-			case "ray":
-				c = 'x'
-			default:
-				flush()
-				return
-			}
-		}
-		if from < 0 {
-			from = i
-		} else if gap := s[last:i]; strings.ContainsAny(gap, parting) || strings.Contains(gap, "  ") {
-			out = append(out, ' ')
-		}
-		out, n, to, last = append(out, c), n+1, j, j
-	})
-	flush()
-	return found
 }
 
 func backward(v *View) View {

@@ -1,0 +1,193 @@
+package normal
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// spelling is a way to write letters one by one.
+type spelling struct {
+	least int                                        // how many in a row are a text
+	next  func(s string, i int) (letter byte, n int) // what stands at s[i], and how long it is: 0 is nothing
+	gap   func(c byte) bool                          // what may stand between two of them
+	meant func(string) bool                          // whether the letters say something
+}
+
+const (
+	byNumber = iota
+	inMorse
+	byWord
+)
+
+const (
+	minAlphabet = 12 // how many numbers are taken for letters
+	minSpelled  = 5  // words of a spelling alphabet in a row
+	minJoined   = 12 // how many letters without a gap are taken for several words
+)
+
+var spellings = [...]spelling{
+	byNumber: {minAlphabet, byPlace, func(c byte) bool { return !isAlnum(c) }, language},
+	inMorse:  {minNumbers, beeped, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
+	byWord:   {minSpelled, worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
+}
+
+// spelledOut reads letters that are written one by one. What stands between most of them
+// parts letters, and anything else parts words.
+func spelledOut(found []View, v *View, by *spelling) []View {
+	s := v.Text
+	var letters []byte
+	var gaps []string // before each
+	for i := 0; i < len(s); {
+		letters, gaps = letters[:0], gaps[:0]
+		end := i
+		for at := i; at < len(s); {
+			c, n := by.next(s, at)
+			if n == 0 {
+				break
+			}
+			letters, gaps = append(letters, c), append(gaps, s[end:at])
+			end = at + n
+			for at = end; at < len(s) && by.gap(s[at]); at++ {
+			}
+		}
+		if len(letters) >= by.least {
+			if b := spaced(letters, gaps); by.meant(string(b.text)) {
+				found = append(found, whole(Encoded, b.text, v, i, end))
+			}
+		}
+		i = max(end, i+1)
+	}
+	return found
+}
+
+// spaced writes letters with a space where another gap than the usual one stands before
+// them, and finds the words in those that none parts.
+func spaced(letters []byte, gaps []string) *builder {
+	count, usual := map[string]int{}, ""
+	for _, gap := range gaps[1:] {
+		if count[gap]++; count[gap] > count[usual] {
+			usual = gap
+		}
+	}
+	b := newBuilder(len(letters) + len(letters)/4)
+	from := 0 // where the last word begins
+	for k, c := range letters {
+		if k > 0 && gaps[k] != usual || c == ' ' {
+			if b.part(from); c != ' ' {
+				b.byte(' ', 0)
+			}
+			from = len(b.text)
+		}
+		b.byte(c, 0)
+	}
+	b.part(from)
+	return b
+}
+
+// part finds the words in the letters from a place on.
+func (b *builder) part(from int) {
+	if len(b.text)-from >= minJoined {
+		segment(b, from)
+	}
+}
+
+// byPlace reads a number from 1 to 26 as a letter of the alphabet.
+func byPlace(s string, i int) (letter byte, n int) {
+	if i > 0 && isAlnum(s[i-1]) {
+		return 0, 0
+	}
+	for i+n < len(s) && n < 3 && isAlnum(s[i+n]) {
+		n++
+	}
+	is, err := strconv.ParseUint(s[i:i+n], 10, 8)
+	if err != nil || is < 1 || is > 26 {
+		return 0, 0
+	}
+	return 'a' - 1 + byte(is), n
+}
+
+const maxBeeps = 6 // of one letter, digit or sign
+
+// beeped reads dots and dashes, whatever signs are used for them, as Morse code.
+func beeped(s string, i int) (letter byte, n int) {
+	_, before := utf8.DecodeLastRuneInString(s[:i])
+	if _, is := beep(s[i-before:]); is > 0 && before > 0 {
+		return 0, 0
+	}
+	code, beeps := 1, 0
+	for bit, size := beep(s[i:]); size > 0; bit, size = beep(s[i+n:]) {
+		code, n = code<<1|bit, n+size
+		if beeps++; beeps > maxBeeps {
+			return 0, 0
+		}
+	}
+	if k := strings.IndexByte(morseLetters, byte(code)); k >= 0 {
+		return morsePlain[k], n
+	}
+	return ' ', n
+}
+
+// beep is the dot (0) or dash (1) that s begins with; length 0 means none.
+func beep(s string) (bit, n int) {
+	if s == "" || isAlnum(s[0]) || s[0] == ' ' {
+		return 0, 0
+	}
+	c, n := utf8.DecodeRuneInString(s)
+	switch {
+	case strings.ContainsRune(".·•∙⋅・●", c):
+		return 0, n
+	case strings.ContainsRune("-_−–—▬━", c):
+		return 1, n
+	}
+	return 0, 0
+}
+
+// The codes as bits behind a leading one (dash is one), and what they mean.
+const (
+	morseLetters = "\x05\x18\x1a\x0c\x02\x12\x0e\x10\x04\x17\x0d\x14\x07\x06\x0f\x16\x1d\x0a\x08\x03\x09\x11\x0b\x19\x1b\x1c\x3f\x2f\x27\x23\x21\x20\x30\x38\x3c\x3e\x5e"
+	morsePlain   = "abcdefghijklmnopqrstuvwxyz0123456789'"
+)
+
+// spellingWords are the words of the alphabets of ICAO and of the older ones of
+// English, by hash, with the letters that they stand for.
+var spellingWords = sync.OnceValue(func() map[uint32]byte {
+	all := map[uint32]byte{}
+	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
+quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
+queen roger sugar tare uncle william yoke zebra`) {
+		all[hash(w)] = w[0]
+	}
+	for _, w := range strings.Fields("space stop break dash") {
+		all[hash(w)] = ' '
+	}
+	return all
+})
+
+// letter returns the letter that a word of a spelling alphabet stands for, 0 for
+// other words.
+func letter(w string, h uint32) byte {
+	if len(w) < 3 || len(w) > 8 {
+		return 0 // most words need no look-up
+	}
+	return spellingWords()[h]
+}
+
+// worded reads a word of a spelling alphabet.
+func worded(s string, i int) (c byte, n int) {
+	if i > 0 && isLetter(s[i-1]) {
+		return 0, 0
+	}
+	for i+n < len(s) && isLetter(s[i+n]) {
+		n++
+	}
+	w := s[i : i+n]
+	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
+		return 'x', x - i
+	}
+	if c = letter(w, hash(w)); c == 0 {
+		return 0, 0
+	}
+	return c, n
+}
