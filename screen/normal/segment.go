@@ -199,6 +199,9 @@ func cuts(w string) (best []cut, humps int) {
 			if n == 1 {
 				continue
 			}
+			if n == beginning && vocab.begins[three(w[i:])/64]>>(three(w[i:])%64)&1 == 0 {
+				break
+			}
 			if hump(w, i+n-1) {
 				over += overHump
 			}

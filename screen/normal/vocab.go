@@ -44,8 +44,9 @@ var shared string
 // is where any word may stand, by its rank. The table is small and quick, and wrong on
 // about one strange word in a million. Its length is a power of two.
 type vocabulary struct {
-	keys  []uint32 // 0 is none
-	costs []int16
+	keys   []uint32 // 0 is none
+	costs  []int16
+	begins [27*27*27/64 + 1]uint64 // with which three letters words begin, a bit each
 }
 
 const (
@@ -61,13 +62,23 @@ func newVocabulary(lists ...string) *vocabulary {
 	for size < perWord*len(strings.Fields(strings.Join(lists, " "))) {
 		size *= 2
 	}
-	v := &vocabulary{make([]uint32, size), make([]int16, size)}
+	v := &vocabulary{keys: make([]uint32, size), costs: make([]int16, size)}
 	for _, list := range lists {
 		for rank, w := range strings.Fields(list) {
 			v.put(hash(w), int16(16*math.Log2(float64(rank+nearRank)))+rankCost)
+			if len(w) >= beginning {
+				v.begins[three(w)/64] |= 1 << (three(w) % 64)
+			}
 		}
 	}
 	return v
+}
+
+const beginning = 3 // how many letters tell whether any word begins so
+
+// three is the place of the first letters of w among all.
+func three(w string) int {
+	return (int(places[w[0]])*27+int(places[w[1]]))*27 + int(places[w[2]])
 }
 
 // english returns the vocabulary, made when it is first asked for and read-only
