@@ -139,7 +139,7 @@ func writeAblation(w io.Writer, b setting, res []result) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(w, ablationNote)
+	fmt.Fprint(w, note("ablation"))
 	every := func(string) bool { return true }
 	for i := range rows {
 		r := &rows[i]
@@ -151,32 +151,6 @@ func writeAblation(w io.Writer, b setting, res []result) error {
 		sources, _ := macro(r.attacks, every)
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.1f %% |\n", name, families, sources, r.benign.share(), r.hidden.share())
 	}
-	fmt.Fprint(w, requiredNote)
+	fmt.Fprint(w, note("required"))
 	return nil
 }
-
-const ablationNote = `## What each layer is worth
-
-The same findings without those of one layer (` + "`screening.disable`" + `), for content of no stated source. Detection is the macro mean over
-families and over sources, each left out of the classifier's training; the last column is poison in the transforms of ` + "`internal/evasion`" + `.
-A layer stays where detection falls by half a point or more without it, or where a requirement asks for it by name.
-
-| | families | sources | harmless held | poison in transforms |
-|---|--:|--:|--:|--:|
-`
-
-const requiredNote = `
-Without the layer form (odd characters, orders, names of agents) three attacks of all sources fewer are held, and one harmless row, so
-it is gone; governed fields have the same heuristics in synapse. Embeddings from local files are gone too, and those of an API stay.
-These layers stay for a requirement that no single text of a corpus can show; a test of their own proves each of them:
-
-| layer | requirement | what it adds |
-|---|---|---|
-| likeness | MFW-4, MFW-14 | similarity to known attacks with thresholds by source, without a model; ` + "`similar`" + ` is the same by an embeddings API |
-| secrets | SYN-2 | credentials and personal data; policies refuse them, and they have no score |
-| synapse | SYN-2, SYN-3 | the mandatory patterns and heuristics of governed fields; policies refuse them, and they have no score |
-| assembly | MFW-13 | what one write makes together with earlier ones, of a session and of a memory |
-| baseline | MFW-6 | what is unusual for its user; learnt from writes |
-| judge | MFW-5 | a model's opinion on the borderline; off where no model is configured |
-
-`

@@ -17,7 +17,7 @@ var blindFiles embed.FS
 // blindly measures the shipped pack on texts that were written when it was
 // finished, by which nothing was trained or tuned.
 func blindly(w io.Writer) error {
-	fmt.Fprint(w, blindNote)
+	fmt.Fprint(w, note("blind"))
 	for _, sensitivity := range [...]string{"medium", "high"} {
 		poison, benign, err := blindTallies(sensitivity)
 		if err != nil {
@@ -57,7 +57,7 @@ func blindTongues(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(w, tonguesNote)
+	fmt.Fprint(w, note("tongues"))
 	for _, language := range slices.Sorted(maps.Keys(poison)) {
 		p, b := poison[language], benign[language]
 		fmt.Fprintf(w, "| %s | %d of %d | %d of %d |\n", language, p.held, p.n, b.held, b.n)

@@ -44,7 +44,7 @@ func writeField(w io.Writer, kept []byte) error {
 	if err := json.Unmarshal(kept, &f); err != nil {
 		return fmt.Errorf("field/results.json: %w", err)
 	}
-	fmt.Fprintf(w, fieldNote, f.Rows, strings.Join(strings.Fields(requirements), "`, `"))
+	fmt.Fprintf(w, note("field"), f.Rows, strings.Join(strings.Fields(requirements), "`, `"))
 	for _, m := range f.Table {
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.0f %% (%s) | %s | %s |\n",
 			m.Title, m.Later, m.Sources, m.Benign, m.Most, m.Worst, microseconds(m.P50), microseconds(m.P95))
@@ -73,13 +73,3 @@ func microseconds(us float64) string {
 	}
 	return fmt.Sprintf("%.0f µs", us)
 }
-
-const fieldNote = `## Compared with other detectors
-
-What ` + "`make bench-field`" + ` found when it was last run: published detectors, each in a process of its own with its defaults, on the same
-%d rows (at most 20 of each source and label) and the same machine, one after the other. memproxy is judged by classifiers that never
-saw the source; the others may have. Its latency is that of the shipped pack, without the cache. ` + "`%s`" + `.
-
-| | detection, sources gathered later | detection, all sources | harmless held | the worst harmless source | p50 | p95 |
-|---|--:|--:|--:|--:|--:|--:|
-`

@@ -144,7 +144,7 @@ func number(name string, n int) int {
 }
 
 func (g *generatedResult) write(w io.Writer) {
-	fmt.Fprintf(w, generatedNote, g.attacks, g.benign)
+	fmt.Fprintf(w, note("generated"), g.attacks, g.benign)
 	fmt.Fprint(w, "| transform | attacks caught | harmless held |\n|---|--:|--:|\n")
 	for _, t := range g.single {
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% |\n", t.name, t.caught.share(), t.benign.share())
@@ -170,16 +170,3 @@ func (g *generatedResult) missed(w io.Writer) {
 }
 
 func head(ids []string) []string { return ids[:min(5, len(ids))] }
-
-const generatedNote = `## Evasions of the data
-
-%d attacks of the data that the shipped pack stops as they stand, and %d harmless rows that it lets pass, each in every transform.
-The rows are those of the training data, so that this says what hiding does, and nothing about attacks that nobody has seen. The aim
-is that hiding hides nothing, in one transform or in two; what is below 100 %% is open. Hindi in Latin letters, queries and commands
-are most of it: what undoes a cipher, or finds words that run together, knows English.
-
-Rules count as much in quotation marks and in sentences of security prose ("attackers could", "for example", "prevents") as elsewhere.
-To discount those sentences by 200 per mille was tried: 7 of 21616 harmless rows fewer were held, and whoever adds such a word to each
-sentence would get 6.6 points of detection through. Quotation marks freed 5 rows for 0.4 points of plain detection.
-
-`

@@ -108,7 +108,7 @@ func report(w io.Writer, b setting, res []result) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, introduction, b.pack.Version())
+	fmt.Fprintf(w, note("introduction"), b.pack.Version())
 	fmt.Fprintf(w, "## Summary\n\n%s\n", summary(slices.Concat(byData(c), byEvasions(g), byTransforms(ev))))
 
 	table := func(title, note string, m map[string]*tally, names []string) {
@@ -121,8 +121,8 @@ func report(w io.Writer, b setting, res []result) error {
 		}
 		fmt.Fprintln(w)
 	}
-	table("Detection by family", familyNote, c.family, families)
-	table("Detection by source", detectionNote, c.attacks, worstFirst(c.attacks, false))
+	table("Detection by family", strings.TrimSpace(note("family")), c.family, families)
+	table("Detection by source", strings.TrimSpace(note("detection")), c.attacks, worstFirst(c.attacks, false))
 	table("False positives by source", "Held rows of sources that are harmless.", c.benign, worstFirst(c.benign, true))
 	if err := writeField(w, fieldKept); err != nil {
 		return err
@@ -144,7 +144,7 @@ func report(w io.Writer, b setting, res []result) error {
 	if err := speed(w); err != nil {
 		return err
 	}
-	fmt.Fprint(w, limits)
+	fmt.Fprint(w, note("limits"))
 	fmt.Fprint(w, "## Misses\n\nBy source: attacks that were not held, then harmless rows that were. Ids are those of the data; texts are never quoted.\n")
 	for _, m := range []map[string]*tally{c.attacks, c.benign} {
 		for _, k := range sorted(m) {

@@ -71,7 +71,7 @@ func writeShifts(w io.Writer, b setting, res []result) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(w, shiftsNote)
+	fmt.Fprint(w, note("shifts"))
 	for _, r := range rows {
 		share, _ := macro(r.attacks, func(string) bool { return true })
 		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.2f %% | %.2f %% |\n", r.name(), share, r.refused.share(), r.held.share(), r.wrong.share())
@@ -79,13 +79,3 @@ func writeShifts(w io.Writer, b setting, res []result) error {
 	fmt.Fprintln(w)
 	return nil
 }
-
-const shiftsNote = `## What each setting costs and gains
-
-The same findings, weighed by each sensitivity (` + "`screening.sensitivity`, `screening.sources`" + `), and at medium by each source and by each
-trust of the caller; they add up. Detection is the macro mean over sources, each left out; the others are of all rows. A refusal is
-final, what is held waits for a person.
-
-| | attacks held or refused | attacks refused | harmless held or refused | harmless refused |
-|---|--:|--:|--:|--:|
-`
