@@ -82,7 +82,7 @@ func (a *ablation) held(text string, found []memproxy.Finding) []bool {
 
 // without is what is held without a layer.
 type without struct {
-	attacks, family map[string]*tally
+	attacks, family byName
 	benign, hidden  tally
 }
 
@@ -94,7 +94,7 @@ func ablate(b setting, res []result) ([]without, error) {
 	}
 	out := make([]without, 1+len(layers))
 	for i := range out {
-		out[i] = without{attacks: map[string]*tally{}, family: map[string]*tally{}}
+		out[i] = without{attacks: byName{}, family: byName{}}
 	}
 	bySource, byFamily := make([][]bool, len(b.rows)), make([][]bool, len(b.rows))
 	parallel(len(b.rows), func(i int) {
@@ -105,12 +105,6 @@ func ablate(b setting, res []result) ([]without, error) {
 			}
 		}
 	})
-	count := func(m map[string]*tally, k string, held bool) {
-		if m[k] == nil {
-			m[k] = &tally{}
-		}
-		m[k].add(held, false, "")
-	}
 	for i := range b.rows {
 		r := &b.rows[i]
 		for k, held := range bySource[i] {
@@ -118,8 +112,8 @@ func ablate(b setting, res []result) ([]without, error) {
 				out[k].benign.add(held, false, "")
 				continue
 			}
-			count(out[k].attacks, r.Source, held)
-			count(out[k].family, familyOf(r), byFamily[i][k])
+			out[k].attacks.add(r.Source, held, false, "")
+			out[k].family.add(familyOf(r), byFamily[i][k], false, "")
 		}
 	}
 	for _, t := range evasion.Transforms() {

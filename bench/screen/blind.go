@@ -68,7 +68,7 @@ func blindTongues(w io.Writer) error {
 }
 
 // together is the tally of all languages.
-func together(each map[string]*tally) tally {
+func together(each byName) tally {
 	var all tally
 	for _, t := range each {
 		all.n, all.held = all.n+t.n, all.held+t.held
@@ -77,13 +77,13 @@ func together(each map[string]*tally) tally {
 }
 
 // tongueTallies count what is held of each language.
-func tongueTallies() (poison, benign map[string]*tally, err error) {
+func tongueTallies() (poison, benign byName, err error) {
 	s, err := screen.New(screen.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	poison, benign = map[string]*tally{}, map[string]*tally{}
-	for name, at := range map[string]map[string]*tally{"poison": poison, "benign": benign} {
+	poison, benign = byName{}, byName{}
+	for name, at := range map[string]byName{"poison": poison, "benign": benign} {
 		b, err := blindFiles.ReadFile("blind/tongues/" + name + ".tsv")
 		if err != nil {
 			return nil, nil, err
@@ -93,10 +93,7 @@ func tongueTallies() (poison, benign map[string]*tally, err error) {
 			if !ok || line[0] == '#' {
 				continue
 			}
-			if at[language] == nil {
-				at[language] = &tally{}
-			}
-			at[language].add(s.Text(text, "", "").Verdict.Stops(), false, "")
+			at.add(language, s.Text(text, "", "").Verdict.Stops(), false, "")
 		}
 	}
 	return poison, benign, nil

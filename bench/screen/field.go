@@ -240,7 +240,7 @@ func (p peer) measure(python string, rows []*row) (measured, error) {
 // tallied asks a detector about each row that is not of its own corpora.
 func tallied(p peer, rows []*row, ask func(*row) (answer, error)) (measured, error) {
 	m := measured{Title: p.title, Own: p.own}
-	attacks, benign, pooled := map[string]*tally{}, map[string]*tally{}, tally{}
+	attacks, benign, pooled := byName{}, byName{}, tally{}
 	dirs := map[string]string{}
 	var took []float64
 	for _, r := range rows {
@@ -267,10 +267,7 @@ func tallied(p peer, rows []*row, ask func(*row) (answer, error)) (measured, err
 			of = benign
 			pooled.add(a.Held, false, "")
 		}
-		if of[r.Source] == nil {
-			of[r.Source] = &tally{}
-		}
-		of[r.Source].add(a.Held, false, "")
+		of.add(r.Source, a.Held, false, "")
 		dirs[r.Source] = r.Dir
 	}
 	slices.Sort(took)

@@ -20,7 +20,7 @@ type generatedResult struct {
 	single          []transformed
 	caught, held    tally // singles
 	pairs, pairHeld tally
-	pairMissed      map[string]*tally // by either transform
+	pairMissed      byName // by either transform
 }
 
 // transformed is what became of the rows in one transform.
@@ -50,7 +50,7 @@ func generate(rows []row, each int) (*generatedResult, error) {
 	}
 	stops := func(text string) bool { return s.Text(text, "", "").Verdict.Stops() }
 	chosen := choose(rows, each, func(r *row) bool { return stops(r.Text) == r.attack() })
-	g := &generatedResult{pairMissed: map[string]*tally{}}
+	g := &generatedResult{pairMissed: byName{}}
 	all := evasion.Transforms()
 	for _, r := range chosen {
 		if r.attack() {
@@ -90,10 +90,7 @@ func generate(rows []row, each int) (*generatedResult, error) {
 			}
 			g.pairs.add(held, false, "")
 			for _, name := range []string{a.Name + ", then", "then " + b.Name} {
-				if g.pairMissed[name] == nil {
-					g.pairMissed[name] = &tally{}
-				}
-				g.pairMissed[name].add(held, false, "")
+				g.pairMissed.add(name, held, false, "")
 			}
 		}
 	}

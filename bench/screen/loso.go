@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -105,11 +104,6 @@ type margins struct {
 
 // result is what is found in one row with each of its margins.
 type result struct{ source, family screen.Report }
-
-// alone reports whether the classifier by itself holds.
-func alone(r *screen.Report) bool {
-	return slices.ContainsFunc(r.Findings, func(f memproxy.Finding) bool { return f.Rule == screen.RuleClassifier && f.Score >= screen.Hold })
-}
 
 // fold is one training: what it does without, and which rows it judges.
 type fold struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -33,6 +34,16 @@ func (t *tally) add(held, wrong bool, id string) {
 	}
 }
 
+// byName are tallies of several groups.
+type byName map[string]*tally
+
+func (m byName) add(name string, held, wrong bool, id string) {
+	if m[name] == nil {
+		m[name] = &tally{}
+	}
+	m[name].add(held, wrong, id)
+}
+
 func (t *tally) share() float64 { return 100 * float64(t.held) / float64(max(t.n, 1)) }
 
 // wilson is the 95 % interval of a share, in percent.
@@ -50,19 +61,13 @@ func wilson(held, n int) (lo, hi float64) {
 // counts are what was held: by source and by family, each judged by a model
 // that knew neither it nor its like, and by group of harmless sources.
 type counts struct {
-	attacks, family, benign, kind map[string]*tally
+	attacks, family, benign, kind byName
 	dir                           map[string]string // of sources
 }
 
 // tallies count what was held.
 func tallies(b setting, res []result) counts {
-	c := counts{map[string]*tally{}, map[string]*tally{}, map[string]*tally{}, map[string]*tally{}, map[string]string{}}
-	get := func(m map[string]*tally, k string) *tally {
-		if m[k] == nil {
-			m[k] = &tally{}
-		}
-		return m[k]
-	}
+	c := counts{byName{}, byName{}, byName{}, byName{}, map[string]string{}}
 	for i := range b.rows {
 		r := &b.rows[i]
 		if !r.measured() {
@@ -71,15 +76,14 @@ func tallies(b setting, res []result) counts {
 		c.dir[r.Source] = r.Dir
 		held := res[i].source.Verdict.Stops()
 		if r.attack() {
-			get(c.attacks, r.Source).add(held, !held, r.ID)
-			held := res[i].family.Verdict.Stops()
-			get(c.family, familyOf(r)).add(held, false, r.ID)
+			c.attacks.add(r.Source, held, !held, r.ID)
+			c.family.add(familyOf(r), res[i].family.Verdict.Stops(), false, r.ID)
 			continue
 		}
-		get(c.benign, r.Source).add(held, held, r.ID)
+		c.benign.add(r.Source, held, held, r.ID)
 		for k, sources := range ordinary {
 			if slices.Contains(sources, r.Source) {
-				get(c.kind, k).add(held, false, r.ID)
+				c.kind.add(k, held, false, r.ID)
 			}
 		}
 	}
@@ -87,7 +91,7 @@ func tallies(b setting, res []result) counts {
 }
 
 // macro is the mean share of the tallies that keep wants.
-func macro(m map[string]*tally, keep func(string) bool) (share float64, n int) {
+func macro(m byName, keep func(string) bool) (share float64, n int) {
 	for k, t := range m {
 		if keep(k) {
 			share += t.share()
@@ -111,7 +115,7 @@ func report(w io.Writer, b setting, res []result) error {
 	fmt.Fprintf(w, note("introduction"), b.pack.Version())
 	fmt.Fprintf(w, "## Summary\n\n%s\n", summary(slices.Concat(byData(c), byEvasions(g), byTransforms(ev))))
 
-	table := func(title, note string, m map[string]*tally, names []string) {
+	table := func(title, note string, m byName, names []string) {
 		fmt.Fprintf(w, "## %s\n\n%s\n\n| | rows | held | 95 %% interval |\n|---|--:|--:|--:|\n", title, note)
 		for _, k := range names {
 			if t := m[k]; t != nil {
@@ -146,8 +150,8 @@ func report(w io.Writer, b setting, res []result) error {
 	}
 	fmt.Fprint(w, note("limits"))
 	fmt.Fprint(w, "## Misses\n\nBy source: attacks that were not held, then harmless rows that were. Ids are those of the data; texts are never quoted.\n")
-	for _, m := range []map[string]*tally{c.attacks, c.benign} {
-		for _, k := range sorted(m) {
+	for _, m := range []byName{c.attacks, c.benign} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if t := m[k]; len(t.missed) > 0 {
 				slices.Sort(t.missed)
 				fmt.Fprintf(w, "\n<details><summary>%s: %d</summary>\n\n%s\n\n</details>\n", k, len(t.missed), strings.Join(t.missed, " "))
@@ -158,23 +162,14 @@ func report(w io.Writer, b setting, res []result) error {
 }
 
 // worstFirst are the names of tallies, those first that look worst.
-func worstFirst(m map[string]*tally, high bool) []string {
-	names := sorted(m)
+func worstFirst(m byName, high bool) []string {
+	names := slices.Sorted(maps.Keys(m))
 	slices.SortStableFunc(names, func(a, b string) int {
 		if high {
 			a, b = b, a
 		}
 		return cmp.Compare(m[a].share(), m[b].share())
 	})
-	return names
-}
-
-func sorted(m map[string]*tally) []string {
-	var names []string
-	for k := range m {
-		names = append(names, k)
-	}
-	slices.Sort(names)
 	return names
 }
 

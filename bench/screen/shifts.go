@@ -11,8 +11,8 @@ import (
 // shiftRow is one setting, and what is held and refused with it.
 type shiftRow struct {
 	sensitivity, source, trust string
-	attacks                    map[string]*tally // held, by source
-	refused, held, wrong       tally             // attacks refused; harmless rows held, and refused
+	attacks                    byName // held, by source
+	refused, held, wrong       tally  // attacks refused; harmless rows held, and refused
 }
 
 // shifts weighs the same findings anew for every sensitivity, source and trust,
@@ -33,7 +33,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 		if err != nil {
 			return nil, err
 		}
-		row.attacks = map[string]*tally{}
+		row.attacks = byName{}
 		for i := range b.rows {
 			r := &b.rows[i]
 			if !r.measured() {
@@ -45,10 +45,7 @@ func shifts(b setting, res []result) ([]*shiftRow, error) {
 				row.wrong.add(v == memproxy.Deny, false, "")
 				continue
 			}
-			if row.attacks[r.Source] == nil {
-				row.attacks[r.Source] = &tally{}
-			}
-			row.attacks[r.Source].add(v.Stops(), false, "")
+			row.attacks.add(r.Source, v.Stops(), false, "")
 			row.refused.add(v == memproxy.Deny, false, "")
 		}
 	}
