@@ -118,6 +118,7 @@ var allowed = []struct {
 	{"adapters/adaptertest", "the contract that every adapter is tested against", []string{"adapters/", "internal/ring"}},
 	{"adapters/", "adapters translate; they share what is not a dialect", []string{"adapters/answers", "adapters/internal/wire", "adapters/jsondoc", "adapters/origin", "adapters/pages", "adapters/refusal", "adapters/routetable", "adapters/spelling", "adapters/stamps", "adapters/letta/selfedit", "adapters/withheld"}},
 	{"screen/directive", "reads identifiers as the readings do", []string{"screen/normal"}},
+	{"screen/assembly", "decodes as the readings do", []string{"screen/normal"}},
 	{"screen/synapse", "looks for its patterns in every reading of a text", []string{"screen/normal"}},
 	{"screen/judge", "asks a model", []string{"screen/endpoint"}},
 	{"screen/similar/remote", "asks a model", []string{"screen/endpoint"}},

@@ -1,44 +1,26 @@
 package assembly
 
 import (
-	"encoding/base64"
-	"encoding/hex"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 const minRun = 8 // the shortest encoded stretch that is taken for one
 
-func base64Byte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
-}
+// inCode are the characters of base64 and hex; padding follows.
+var inCode = asciiOf(func(c byte) bool { return inWords[c] && c != '\'' || strings.IndexByte("+/-", c) >= 0 })
 
 // longestRun returns the longest stretch of base64 or hex in s that does not
 // read like a word: it mixes cases, or letters and digits.
-func longestRun(s string) span {
-	var best span
-	for i := 0; i < len(s); {
-		if !base64Byte(s[i]) {
-			i++
+func longestRun(s string) (best span) {
+	for _, at := range runs(s, &inCode, func(rune) bool { return false }) {
+		t := s[at.from:at.to]
+		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
-		from := i
-		upper, low, digit := false, false, false
-		for i < len(s) && base64Byte(s[i]) {
-			if s[i] == '=' { // padding, or the end of a name
-				for i < len(s) && s[i] == '=' {
-					i++
-				}
-				break
-			}
-			upper = upper || 'A' <= s[i] && s[i] <= 'Z' && i > from
-			low = low || 'a' <= s[i] && s[i] <= 'z'
-			digit = digit || '0' <= s[i] && s[i] <= '9'
-			i++
-		}
-		if i-from >= minRun && i-from > best.len() && (upper && low || digit) {
-			best = span{from, i}
+		if strings.ContainsAny(t, "0123456789") || strings.ToLower(t[1:]) != t[1:] && strings.ToUpper(t) != t {
+			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
 		}
 	}
 	return best
@@ -68,13 +50,12 @@ func (j *joiner) encoded() {
 		for i := n - 1; i >= 0; i-- {
 			p := runs[i]
 			raw.take(p, p.run)
-			t, ok := decode(p.body[p.run.from:p.run.to])
-			whole = whole && ok
-			if whole {
+			t := normal.Decoded(p.body[p.run.from:p.run.to])
+			if whole = whole && t != ""; whole {
 				plain.decoded(p, p.run, t)
 			}
 		}
-		if t, ok := decode(string(raw.text)); ok && len(t) > 0 {
+		if normal.Decoded(string(raw.text)) != "" {
 			j.emit(Encoded, &raw)
 			return
 		}
@@ -83,41 +64,4 @@ func (j *joiner) encoded() {
 			return
 		}
 	}
-}
-
-// decode returns what s stands for in hex or base64, if that is text.
-func decode(s string) (string, bool) {
-	s = strings.TrimRight(s, "=")
-	if raw, err := hex.DecodeString(s); err == nil && readable(raw) {
-		return string(raw), true
-	}
-	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		cut := len(s)
-		if cut%4 == 1 {
-			cut-- // the last piece may be yet to come
-		}
-		if raw, err := e.DecodeString(s[:cut]); err == nil && readable(raw) {
-			return string(raw), true
-		}
-	}
-	return "", false
-}
-
-// readable reports whether b reads as text: valid UTF-8 but for a character
-// cut at the end, nearly all of it letters, digits, spaces and the signs of sentences.
-func readable(b []byte) bool {
-	for i := 0; i < 3 && len(b) > 0 && !utf8.Valid(b); i++ {
-		b = b[:len(b)-1]
-	}
-	if len(b) < 4 || !utf8.Valid(b) {
-		return false
-	}
-	good, n := 0, 0
-	for _, r := range string(b) {
-		n++
-		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || unicode.IsSpace(r) || strings.ContainsRune(".,;:!?'\"@/-_()", r) {
-			good++
-		}
-	}
-	return good*10 >= n*9
 }

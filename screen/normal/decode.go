@@ -87,6 +87,18 @@ func decodeRun(s string) []byte {
 	return nil
 }
 
+// Decoded returns the text that a run of letters and digits encodes, or "". Its end may
+// be missing, and with it a part of the last character.
+func Decoded(run string) string {
+	run = strings.TrimRight(run, "=")
+	for cut := 0; cut <= utf8.UTFMax && cut < len(run); cut++ {
+		if t := decodeRun(run[:len(run)-cut]); t != nil {
+			return string(t)
+		}
+	}
+	return ""
+}
+
 // minStretch is how many bytes of text in a row hardly ever occur in bytes that are not
 // text: random ones are letters and signs for three in eight.
 const minStretch = 20
