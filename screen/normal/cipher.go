@@ -133,16 +133,12 @@ var ciphers = func() (all [mirror + 1][27]byte) {
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
-		to := &ciphers[k.by]
-		b := newBuilder(len(v.Text))
-		for i := range len(v.Text) {
-			c := v.Text[i]
+		out = shifted(v, func(c byte) byte {
 			if isLetter(c) {
-				c = c&^31 | to[places[c]] + 1
+				c = c&^31 | ciphers[k.by][places[c]] + 1
 			}
-			b.byte(c, int32(i))
-		}
-		out = mapped(Cipher, b, v)
+			return c
+		})
 	}
 	if k.back == 1 {
 		out = reversed(&out)
@@ -152,13 +148,20 @@ func deciphered(v *View, k key) View {
 
 // rot47 reads v with all signs of ASCII moved by half of their number.
 func rot47(v *View) View {
-	b := newBuilder(len(v.Text))
-	for i := range len(v.Text) {
-		c := v.Text[i]
+	return shifted(v, func(c byte) byte {
 		if c > ' ' && c < 0x7f {
 			c = 33 + (c-33+47)%94
 		}
-		b.byte(c, int32(i))
+		return c
+	})
+}
+
+// shifted reads v with another byte in the place of each.
+func shifted(v *View, to func(byte) byte) View {
+	b := newBuilder(len(v.Text))
+	b.copy(v.Text, 0, len(v.Text))
+	for i, c := range b.text {
+		b.text[i] = to(c)
 	}
 	return mapped(Cipher, b, v)
 }

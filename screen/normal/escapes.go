@@ -14,10 +14,7 @@ func unescape(found []View, v *View) []View {
 	b := (*builder)(nil)
 	printed := quoted(s)
 	for i := 0; i < len(s); {
-		ch, n := escapeAt(s, i)
-		if printed && s[i] == '=' {
-			ch, n = quotedAt(s, i)
-		}
+		ch, n := escapeAt(s, i, printed)
 		if n == 0 {
 			if b != nil {
 				b.byte(s[i], int32(i))
@@ -104,10 +101,15 @@ const minPoints = 3 // how many code points of Unicode a text must name to be re
 // pointed reports whether s spells characters by their numbers, as U+0069.
 func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
 
-// escapeAt decodes the escape that begins at s[i]; length 0 means none.
-func escapeAt(s string, i int) (rune, int) {
+// escapeAt decodes the escape that begins at s[i], in a text that is quoted-printable or
+// not; length 0 means none.
+func escapeAt(s string, i int, printed bool) (rune, int) {
 	rest := s[i+1:]
 	switch s[i] {
+	case '=':
+		if printed {
+			return quotedAt(s, i)
+		}
 	case '%':
 		if strings.HasPrefix(rest, "u") {
 			return hexAt(s, i, 2, 4, 4)

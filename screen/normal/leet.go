@@ -20,14 +20,14 @@ var leetPieces = [...]struct {
 }{
 	{`/\/\`, 'm'}, {`\/\/`, 'w'}, {"|v|", 'm'}, {"|V|", 'm'}, {"(_)", 'u'}, {"|_|", 'u'}, {`|\|`, 'n'}, {`/\/`, 'n'}, {"|-|", 'h'}, {"]-[", 'h'},
 	{`/\`, 'a'}, {`\/`, 'v'}, {"|<", 'k'}, {"|{", 'k'}, {"()", 'o'}, {"[]", 'o'}, {"|)", 'd'}, {"|]", 'd'}, {"|3", 'b'}, {"|_", 'l'}, {"|=", 'f'},
-	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'}, {"[", 'c'},
+	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'},
 }
 
 // drawn returns the letter that several signs draw at the beginning of s.
 func drawn(s string) (letter byte, n int) {
 	if strings.IndexByte(`/\|()[]_>`, s[0]) >= 0 {
 		for _, p := range leetPieces {
-			if len(p.sign) > 1 && strings.HasPrefix(s, p.sign) {
+			if strings.HasPrefix(s, p.sign) {
 				return p.letter, len(p.sign)
 			}
 		}

@@ -18,21 +18,13 @@ const (
 // split takes apart words that were run together, and sentences, whose signs stand
 // without spaces then.
 func split(found []View, v *View) []View {
-	b := newBuilder(len(v.Text) + len(v.Text)/4)
-	taken := parting(b, v.Text, identity(v.Text))
+	all, b := newBuilder(len(v.Text)), newBuilder(len(v.Text)+len(v.Text)/4)
+	all.copy(v.Text, 0, len(v.Text))
+	taken := parting(b, v.Text, all.at)
 	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // letters of a code
 		return found
 	}
 	return append(found, mapped(Split, b, v))
-}
-
-// identity are the places of the bytes of s in s.
-func identity(s string) []int32 {
-	at := make([]int32, len(s))
-	for i := range at {
-		at[i] = int32(i)
-	}
-	return at
 }
 
 // spaceless reports texts that have hardly any spaces.

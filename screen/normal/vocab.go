@@ -12,26 +12,9 @@ import (
 
 // common are words by which a decoding is recognised as language: the most
 // frequent words of English, and the words of instructions.
-const common = `the be to of and in that have it for not on with he as you do at this but his by from they we say her she
-or an will my one all would there their what so up out if about who get which go me when make can like time no just him know
-take people into year your good some could them see other than then now look only come its over think also back after use two
-how our work first well way even new want because any these give day most us is are was were been has had did does said
-ignore previous instructions instruction prior above below system prompt prompts rules rule guidelines forget disregard override bypass
-reveal show print repeat output display tell send forward email password passwords secret secrets key keys token tokens credentials
-credential user users assistant admin administrator developer mode memory remember always never must should from future conversation
-conversations message messages every time whenever without telling asking confirm confirmation data file files delete execute run
-command commands code access grant granted permission permissions enable disable safety security filter filters restrictions
-restricted act pretend role play model language answer question questions response respond reply follow following include string
-exactly here important urgent please do write word words sentence text initial given given begin start end hidden instead before
-task tasks request requests provide information content policy policies unrestricted jailbreak account bank transfer money payment
-invoice invoices external address server upload url link http https www com html script alert javascript image tool call function
-api private personal sensitive history chat log logs copy note update store save insert add set change trusted verified approve
-approved treat as authority authorized official company team support client customer context input order orders direct directly
-these those through between while where why made may might more less own same such too very let help need needs using used
-call calls called name number part place point state thing world life hand high last long great little old right big different
-small large next early young public bad able love like prefers prefer likes lives works meeting project monday friday morning
-coffee dog cat music book books favorite enjoys enjoy weekend family daughter son wife husband birthday food allergic travel
-speaks english french german spanish agent agents block value values full dark light setting settings default test tests`
+//
+//go:embed common.txt
+var common string
 
 // shared are words that many sources of texts share, the most shared first
 // (go run ./bench/screen -words): by which words are told where nothing parts
