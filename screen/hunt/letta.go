@@ -34,9 +34,16 @@ func (c *caller) list(ctx context.Context, path []string, q url.Values, size int
 }
 
 func parseList(raw []byte) ([]lettaElement, string, error) {
-	var out []lettaElement
-	if err := json.Unmarshal(raw, &out); err != nil || out == nil {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || list == nil {
 		return nil, "", errLetta
+	}
+	out := make([]lettaElement, len(list))
+	for i, raw := range list {
+		if json.Unmarshal(raw, &out[i]) != nil {
+			return nil, "", errLetta
+		}
+		out[i].raw = string(raw)
 	}
 	if len(out) == 0 {
 		return nil, "", nil
@@ -68,16 +75,6 @@ type lettaElement struct {
 	Metadata    json.RawMessage `json:"metadata"`
 
 	raw string
-}
-
-// UnmarshalJSON keeps the element as it is written too.
-func (e *lettaElement) UnmarshalJSON(raw []byte) error {
-	type plain lettaElement
-	if err := json.Unmarshal(raw, (*plain)(e)); err != nil {
-		return err
-	}
-	e.raw = string(raw)
-	return nil
 }
 
 // items returns the element's text and the strings of its metadata.

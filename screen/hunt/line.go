@@ -8,8 +8,6 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/memproxy/memproxy"
 )
 
 // The reasons why a line cannot be read. They quote nothing of it.
@@ -56,22 +54,14 @@ func readLine(line []byte) (record, error) {
 	return r, nil
 }
 
-// writeLine appends the answer to a record, with its newline. Its members are
-// fixed: other programs read them.
+// writeLine appends the answer to a record, with its newline.
 func writeLine(out *bytes.Buffer, r record, v Verdict) error {
-	if v.Findings == nil {
-		v.Findings = []Finding{}
-	}
-	raw, err := json.Marshal(struct {
-		ID       json.RawMessage   `json:"id"`
-		Verdict  memproxy.Verdict  `json:"verdict"`
-		Score    memproxy.PerMille `json:"score"`
-		Findings []Finding         `json:"findings"`
-	}{json.RawMessage(r.id), v.Verdict, v.Score, v.Findings})
+	err := json.NewEncoder(out).Encode(struct {
+		ID json.RawMessage `json:"id"`
+		Verdict
+	}{json.RawMessage(r.id), v})
 	if err != nil {
 		return errors.New("hunt: an answer cannot be encoded")
 	}
-	out.Write(raw)
-	out.WriteByte('\n')
 	return nil
 }

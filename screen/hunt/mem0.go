@@ -138,10 +138,10 @@ func (p mem0Pages) Page(ctx context.Context, cursor string) ([]Item, string, err
 // for: there may be more, and the server has no pages.
 var ErrTruncated = errors.New("the server gave as many memories as it was asked for and has no pages: narrow the scope by agent or run")
 
-// mem0Server walks the scopes of a self-hosted server by GET /memories.
+// mem0Server walks a scope of a self-hosted server by GET /memories.
 type mem0Server struct {
 	*caller
-	scopes []memproxy.Scope
+	scope memproxy.Scope
 }
 
 // Mem0Server walks scopes of a self-hosted server, one after the other. Without
@@ -156,20 +156,16 @@ func Mem0Server(a API, scopes ...memproxy.Scope) (Pager, error) {
 		scopes = []memproxy.Scope{{}}
 	}
 	c, err := newCaller(a, 1000)
-	return mem0Server{c, scopes}, err
+	var all sequence
+	for _, s := range scopes {
+		all = append(all, mem0Server{c, s})
+	}
+	return all, err
 }
 
-// Page reads the scope whose index is the cursor.
-func (p mem0Server) Page(ctx context.Context, cursor string) ([]Item, string, error) {
-	at := 0
-	if cursor != "" {
-		n, err := strconv.Atoi(cursor)
-		if err != nil || n < 0 || n >= len(p.scopes) {
-			return nil, "", errors.New("the cursor is no scope's")
-		}
-		at = n
-	}
-	s, q := p.scopes[at], url.Values{}
+// Page reads the scope, which is one page.
+func (p mem0Server) Page(ctx context.Context, _ string) ([]Item, string, error) {
+	s, q := p.scope, url.Values{}
 	for name, value := range map[string]string{"user_id": s.User, "agent_id": s.Agent, "run_id": s.Run} {
 		if value != "" {
 			q.Set(name, value)
@@ -190,8 +186,6 @@ func (p mem0Server) Page(ctx context.Context, cursor string) ([]Item, string, er
 	case list.n == p.api.Size || list.n > p.api.Size && s != (memproxy.Scope{}):
 		// The whole store may come whole, whatever was asked for.
 		return nil, "", ErrTruncated
-	case at+1 == len(p.scopes):
-		return list.items, "", nil
 	}
-	return list.items, strconv.Itoa(at + 1), nil
+	return list.items, "", nil
 }

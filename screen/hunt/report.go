@@ -22,23 +22,18 @@ func Report(w io.Writer, content bool) func(Item, Verdict) error {
 		if !v.Verdict.Stops() {
 			return nil
 		}
-		if v.Findings == nil {
-			v.Findings = []Finding{}
-		}
 		text := ""
 		if content {
 			text = i.Text
 		}
 		err := enc.Encode(struct {
-			ID       string            `json:"id"`
-			Kind     string            `json:"kind"`
-			Field    string            `json:"field"`
-			Owner    memproxy.Scope    `json:"owner"`
-			Verdict  memproxy.Verdict  `json:"verdict"`
-			Score    memproxy.PerMille `json:"score"`
-			Findings []Finding         `json:"findings"`
-			Text     string            `json:"text,omitempty"`
-		}{i.ID, i.Kind, i.Field, i.Owner, v.Verdict, v.Score, v.Findings, text})
+			ID    string         `json:"id"`
+			Kind  string         `json:"kind"`
+			Field string         `json:"field"`
+			Owner memproxy.Scope `json:"owner"`
+			Verdict
+			Text string `json:"text,omitempty"`
+		}{i.ID, i.Kind, i.Field, i.Owner, v, text})
 		if err != nil {
 			return fmt.Errorf("hunt: writing: %w", err)
 		}

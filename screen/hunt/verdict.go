@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -28,11 +29,19 @@ func (f Finding) Quote(text string) string {
 	return strconv.QuoteToGraphic(words)
 }
 
-// Verdict is what screening says of one text.
+// Verdict is what screening says of one text. Its JSON is fixed: other programs read it.
 type Verdict struct {
-	Verdict  memproxy.Verdict
-	Score    memproxy.PerMille
-	Findings []Finding
+	Verdict  memproxy.Verdict  `json:"verdict"`
+	Score    memproxy.PerMille `json:"score"`
+	Findings findings          `json:"findings"`
+}
+
+// findings are a list in JSON, where there are none, too.
+type findings []Finding
+
+// MarshalJSON implements json.Marshaler.
+func (f findings) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]Finding{}, f...))
 }
 
 // A Screener judges a text. It is called from several goroutines at once.
