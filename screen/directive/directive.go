@@ -59,8 +59,8 @@ const (
 type Vocabulary struct {
 	names    []string
 	index    map[string]int
-	exact    table
-	prefixes table
+	exact    terms.Table[meaning]
+	prefixes terms.Table[meaning]
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
 	openings [1 << 12]uint64 // the same for the words ahead of a last word that is given by its prefix
 	url      uint64
@@ -172,7 +172,7 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 		for i := 0; i < len(phrase); i++ {
 			h = terms.Next(h, phrase[i])
 		}
-		v.prefixes.or(h, concept, false)
+		v.prefixes.At(h).concepts |= concept
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)
 		return nil
 	}
@@ -183,14 +183,14 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 	v.longest = max(v.longest, len(words))
 	h := words[0].Hash
 	for i, w := range words[1:] {
-		v.exact.or(h, 0, true)
+		v.exact.At(h).more = true
 		if prefix && i+2 == len(words) {
 			v.openings[h>>6&(1<<12-1)] |= 1 << (h & 63)
 			w.Hash ^= prefixSalt
 		}
 		h = joinHash(h, w.Hash)
 	}
-	v.exact.or(h, concept, false)
+	v.exact.At(h).concepts |= concept
 	return nil
 }
 
@@ -199,53 +199,8 @@ const prefixSalt = 0x5bd1e995
 
 func joinHash(a, b uint32) uint32 { return (a*31 + 7) ^ b*0x9e3779b1 }
 
-// table maps hashes to concepts, with open addressing; at most half of it is used.
-type table struct {
-	keys []uint32
-	vals []uint64
-	more []bool // the key begins something longer
-	used int
-}
-
-func (t *table) slot(h uint32) uint32 {
-	mask := uint32(len(t.keys) - 1)
-	i := (h * 0x85ebca6b) >> 7 & mask
-	for t.keys[i] != 0 && t.keys[i] != h {
-		i = (i + 1) & mask
-	}
-	return i
-}
-
-func (t *table) or(h uint32, concept uint64, more bool) {
-	if 2*t.used >= len(t.keys) {
-		t.grow()
-	}
-	h = max(h, 1)
-	i := t.slot(h)
-	if t.keys[i] == 0 {
-		t.keys[i] = h
-		t.used++
-	}
-	t.vals[i] |= concept
-	t.more[i] = t.more[i] || more
-}
-
-func (t *table) grow() {
-	old, size := *t, max(64, 2*len(t.keys))
-	*t = table{make([]uint32, size), make([]uint64, size), make([]bool, size), old.used}
-	for i, h := range old.keys {
-		if h != 0 {
-			at := t.slot(h)
-			t.keys[at], t.vals[at], t.more[at] = h, old.vals[i], old.more[i]
-		}
-	}
-}
-
-// get returns the concepts of a hash, and whether something longer begins so.
-func (t *table) get(h uint32) (uint64, bool) {
-	if t.used == 0 {
-		return 0, false
-	}
-	i := t.slot(max(h, 1))
-	return t.vals[i], t.more[i]
+// meaning is what is known of a word, of the beginning of one, or of several words.
+type meaning struct {
+	concepts uint64
+	more     bool // something longer begins so
 }

@@ -188,17 +188,17 @@ func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) u
 		w.Stem = h
 	}
 	if v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
-		cs, _ := v.prefixes.get(h)
-		*concepts |= cs
+		m, _ := v.prefixes.Get(h)
+		*concepts |= m.concepts
 	}
 	return h
 }
 
 // look adds what the vocabulary says of the whole word.
 func (v *Vocabulary) look(w Word, concepts uint64) Word {
-	c, more := v.exact.get(w.Hash)
-	w.Concepts = c | concepts
-	if more {
+	m, _ := v.exact.Get(w.Hash)
+	w.Concepts = m.concepts | concepts
+	if m.more {
 		w.Flags |= starter
 	}
 	return w
@@ -217,14 +217,13 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 			}
 			open := v.opening(h, text[words[j].Start:words[j].End])
 			h = joinHash(h, words[j].Hash)
-			c, more := v.exact.get(h)
-			c |= open
-			if c != 0 {
+			m, _ := v.exact.Get(h)
+			if c := m.concepts | open; c != 0 {
 				for k := i; k <= j; k++ {
 					words[k].Concepts |= c
 				}
 			}
-			if !more {
+			if !m.more {
 				break
 			}
 		}
@@ -246,8 +245,8 @@ func (v *Vocabulary) opening(h uint32, word string) uint64 {
 		}
 		p = terms.Next(p, c)
 		if i >= 2 {
-			c, _ := v.exact.get(joinHash(h, p^prefixSalt))
-			found |= c
+			m, _ := v.exact.Get(joinHash(h, p^prefixSalt))
+			found |= m.concepts
 		}
 	}
 	return found

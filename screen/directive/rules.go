@@ -254,6 +254,14 @@ func put(hits []Hit, h Hit) []Hit {
 	return append(hits, h)
 }
 
+// where are the words of a block that have any of some concepts.
+func where(masks *[maxConcepts]uint64, concepts uint64) (words uint64) {
+	for c := concepts; c != 0; c &= c - 1 {
+		words |= masks[bits.TrailingZeros64(c)]
+	}
+	return words
+}
+
 // find runs the sequence over the free words of a block as sets of positions.
 // Its work does not depend on what stands in the block.
 func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64, stretch int) (start, end int, ok bool) {
@@ -265,11 +273,7 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64,
 	var reach [maxSlots]uint64
 	for i := range s.slots {
 		sl := &s.slots[i]
-		var here uint64
-		for c := sl.any; c != 0; c &= c - 1 {
-			here |= masks[bits.TrailingZeros64(c)]
-		}
-		here &= free
+		here := where(masks, sl.any) & free
 		if sl.opens {
 			here &= opens
 		}
@@ -281,20 +285,13 @@ func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64,
 		}
 		reach[i] = here
 	}
-	var bad uint64
-	for c := s.not; c != 0; c &= c - 1 {
-		bad |= masks[bits.TrailingZeros64(c)]
-	}
+	bad := where(masks, s.not)
 	last := len(s.slots) - 1
 	for ends := reach[last]; ends != 0; ends &= ends - 1 {
 		end = bits.TrailingZeros64(ends)
 		start = end
 		for i := last - 1; i >= 0; i-- {
-			before := reach[i] & (1<<start - 1)
-			start = 63 - bits.LeadingZeros64(before)
-			if start < 0 {
-				start = 0
-			}
+			start = max(0, 63-bits.LeadingZeros64(reach[i]&(1<<start-1)))
 		}
 		around := span(max(0, start-3), end)
 		if bad&around == 0 {

@@ -15,19 +15,13 @@ func (s *sequence) findTogether(masks *[maxConcepts]uint64, present, opens, own,
 		if s.slots[i].any&present == 0 {
 			return 0, 0, false
 		}
-		for c := s.slots[i].any; c != 0; c &= c - 1 {
-			of[i] |= masks[bits.TrailingZeros64(c)]
-		}
-		of[i] &= free
+		of[i] = where(masks, s.slots[i].any) & free
 		if s.slots[i].opens {
 			of[i] &= opens
 		}
 		any |= of[i]
 	}
-	var bad uint64
-	for c := s.not; c != 0; c &= c - 1 {
-		bad |= masks[bits.TrailingZeros64(c)]
-	}
+	bad := where(masks, s.not)
 	for starts := any; starts != 0; starts &= starts - 1 {
 		start = bits.TrailingZeros64(starts)
 		here := span(start, min(block-1, start+s.together*stretch))

@@ -197,11 +197,11 @@ func cuts(w string) (best []cut, humps int) {
 			if hump(w, i+n-1) {
 				over += overHump
 			}
-			k := vocab.place(h)
-			if vocab.keys[k] == 0 {
+			known, ok := vocab.costs.Get(h)
+			if !ok {
 				continue
 			}
-			cost := int32(vocab.costs[k]) + over
+			cost := int32(known) + over
 			put(i, n, cost)
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", lower(w[i+n])) < 0 {
 				continue

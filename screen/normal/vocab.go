@@ -25,30 +25,25 @@ var shared string
 
 // vocabulary is what words cost, by hash, in sixteenths of a bit: how surprising each
 // is where any word may stand, by its rank. The table is small and quick, and wrong on
-// about one strange word in a million. Its length is a power of two.
+// about one strange word in a million.
 type vocabulary struct {
-	keys   []uint32 // 0 is none
-	costs  []int16
+	costs  terms.Table[int16]
 	begins [27*27*27/64 + 1]uint64 // with which three letters words begin, a bit each
 }
 
-const (
-	perWord = 2 // how much of the table is free for each word
-	// The frequency of words falls with their rank (Zipf): nearRank ranks have much the
-	// same, and rankCost is what the first of them costs less than their logarithm says.
-	nearRank, rankCost = 8, 43
-)
+// The frequency of words falls with their rank (Zipf): nearRank ranks have much the
+// same, and rankCost is what the first of them costs less than their logarithm says.
+const nearRank, rankCost = 8, 43
 
 // newVocabulary ranks the words of lists, each with the most usual first.
 func newVocabulary(lists ...string) *vocabulary {
-	size := 64
-	for size < perWord*len(strings.Fields(strings.Join(lists, " "))) {
-		size *= 2
-	}
-	v := &vocabulary{keys: make([]uint32, size), costs: make([]int16, size)}
+	v := &vocabulary{}
 	for _, list := range lists {
 		for rank, w := range strings.Fields(list) {
-			v.put(hash(w), int16(16*math.Log2(float64(rank+nearRank)))+rankCost)
+			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, v.costs.At(hash(w))
+			if *at == 0 || cost < *at {
+				*at = cost
+			}
 			if len(w) >= beginning {
 				v.begins[three(w)/64] |= 1 << (three(w) % 64)
 			}
@@ -80,24 +75,10 @@ func hash(w string) uint32 {
 	return h
 }
 
-// place is where a hash stands, or the free place where it would.
-func (v *vocabulary) place(h uint32) int {
-	most := uint32(len(v.keys) - 1)
-	i := (h ^ h>>15) * 0x2c1b3c6d
-	for i = (i ^ i>>13) & most; v.keys[i] != h && v.keys[i] != 0; {
-		i = (i + 1) & most
-	}
-	return int(i)
+func (v *vocabulary) has(h uint32) bool {
+	_, ok := v.costs.Get(h)
+	return ok
 }
-
-func (v *vocabulary) put(h uint32, cost int16) {
-	i := v.place(h)
-	if v.keys[i] == 0 || cost < v.costs[i] {
-		v.keys[i], v.costs[i] = h, cost
-	}
-}
-
-func (v *vocabulary) has(h uint32) bool { return v.keys[v.place(h)] != 0 }
 
 // word reports whether s, in whatever case, is in the vocabulary.
 func (v *vocabulary) word(s string) bool { return v.has(hash(s)) }

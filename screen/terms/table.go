@@ -1,0 +1,47 @@
+package terms
+
+// Table maps hashes of words to values, with open addressing; at most half of it is
+// used. The hash 0 is that of 1.
+type Table[V any] struct {
+	keys []uint32
+	vals []V
+	used int
+}
+
+func (t *Table[V]) slot(h uint32) uint32 {
+	mask := uint32(len(t.keys) - 1)
+	i := (h * 0x85ebca6b) >> 7 & mask
+	for t.keys[i] != 0 && t.keys[i] != h {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// At is the place of the value of a hash, for it to be set.
+func (t *Table[V]) At(h uint32) *V {
+	if 2*t.used >= len(t.keys) {
+		old, size := *t, max(64, 2*len(t.keys))
+		*t = Table[V]{make([]uint32, size), make([]V, size), old.used}
+		for i, h := range old.keys {
+			if h != 0 {
+				at := t.slot(h)
+				t.keys[at], t.vals[at] = h, old.vals[i]
+			}
+		}
+	}
+	i := t.slot(max(h, 1))
+	if t.keys[i] == 0 {
+		t.keys[i] = max(h, 1)
+		t.used++
+	}
+	return &t.vals[i]
+}
+
+// Get returns the value of a hash, and whether it has one.
+func (t *Table[V]) Get(h uint32) (v V, ok bool) {
+	if t.used == 0 {
+		return v, false
+	}
+	i := t.slot(max(h, 1))
+	return t.vals[i], t.keys[i] != 0
+}
