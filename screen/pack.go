@@ -103,32 +103,36 @@ func parse(fsys fs.FS) (*Pack, map[string]string, error) {
 		return nil, nil, err
 	}
 	p := &Pack{digest: digest, families: map[string]string{}}
-	if err = p.numbers(files[fileNumbers]); err != nil {
-		return nil, nil, fmt.Errorf("screen: %w", err)
-	}
-	if p.lexicon, err = lexicon.Parse(fileLexicon, files[fileLexicon]); err != nil {
-		return nil, nil, fmt.Errorf("screen: %w", err)
-	}
-	if p.vocabulary, err = directive.ParseVocabulary(directive.Source{Name: fileVocabulary, Text: files[fileVocabulary]}); err != nil {
-		return nil, nil, fmt.Errorf("screen: %w", err)
-	}
-	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
-		return nil, nil, fmt.Errorf("screen: %w", err)
-	}
-	if err = p.models([]byte(files[fileWeights]), []byte(files[fileWhole])); err != nil {
-		return nil, nil, err
-	}
-	for i := range p.lexicon.Rules {
-		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
-	}
-	if err = p.include(fileDirectives, p.directives); err == nil {
-		err = p.readTongues(files)
-	}
-	if err != nil {
+	if err := p.fill(files); err != nil {
 		return nil, nil, fmt.Errorf("screen: %w", err)
 	}
 	p.version = p.name + "+" + digest[:12]
 	return p, files, nil
+}
+
+func (p *Pack) fill(files map[string]string) (err error) {
+	if err = p.numbers(files[fileNumbers]); err != nil {
+		return err
+	}
+	if p.lexicon, err = lexicon.Parse(fileLexicon, files[fileLexicon]); err != nil {
+		return err
+	}
+	if p.vocabulary, err = directive.ParseVocabulary(directive.Source{Name: fileVocabulary, Text: files[fileVocabulary]}); err != nil {
+		return err
+	}
+	if p.directives, err = directive.ParseRules(fileDirectives, files[fileDirectives], p.vocabulary); err != nil {
+		return err
+	}
+	if err = p.models([]byte(files[fileWeights]), []byte(files[fileWhole])); err != nil {
+		return err
+	}
+	for i := range p.lexicon.Rules {
+		p.families[p.lexicon.Rules[i].ID] = p.lexicon.Rules[i].Family
+	}
+	if err = p.include(fileDirectives, p.directives); err != nil {
+		return err
+	}
+	return p.readTongues(files)
 }
 
 func (p *Pack) include(file string, rules *directive.Rules) error {
@@ -144,10 +148,10 @@ func (p *Pack) include(file string, rules *directive.Rules) error {
 
 func (p *Pack) models(windows, whole []byte) (err error) {
 	if p.model, err = classify.Decode(windows); err != nil {
-		return fmt.Errorf("screen: %s: %w", fileWeights, err)
+		return fmt.Errorf("%s: %w", fileWeights, err)
 	}
 	if p.whole, err = classify.Decode(whole); err != nil {
-		return fmt.Errorf("screen: %s: %w", fileWhole, err)
+		return fmt.Errorf("%s: %w", fileWhole, err)
 	}
 	return nil
 }

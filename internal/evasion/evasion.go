@@ -32,6 +32,8 @@ func Transforms() []Transform {
 	return slices.Concat(invisible(), lookalikes(), spacings(), escapes(), encodings(), ciphers(), orders())
 }
 
+const alphabet = "abcdefghijklmnopqrstuvwxyz"
+
 // note is a harmless sentence before what follows.
 const note = "Note: lunch at noon."
 
@@ -69,12 +71,12 @@ func lookalikes() []Transform {
 			return letters(strings.ToLower(s), func(r rune) string { return string(0x1f1e6+r-'a') + " " })
 		}, caseless},
 		{"braille", func(s string) string {
-			return swap("abcdefghijklmnopqrstuvwxyz", "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")(strings.ToLower(s))
+			return swap(alphabet, "⠁⠃⠉⠙⠑⠋⠛⠓⠊⠚⠅⠇⠍⠝⠕⠏⠟⠗⠎⠞⠥⠧⠺⠭⠽⠵")(strings.ToLower(s))
 		}, caseless},
 		{"small capitals", swap("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ"), nil},
 		{"superscript", swap("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"), nil},
 		{"upside down", func(s string) string {
-			return reverse(swap("abcdefghijklmnopqrstuvwxyz", "ɐqɔpǝɟƃɥᴉɾʞlɯuodbɹsʇnʌʍxʎz")(strings.ToLower(s)))
+			return reverse(swap(alphabet, "ɐqɔpǝɟƃɥᴉɾʞlɯuodbɹsʇnʌʍxʎz")(strings.ToLower(s)))
 		}, caseless},
 		{"combining marks", func(s string) string { return letters(s, func(r rune) string { return string(r) + "\u0336" }) }, nil},
 		{"accents", swap("aeiounAEIOUc", "äéîõüñÀÈÌÒÙç"), nil},
@@ -100,10 +102,10 @@ func spacings() []Transform {
 		{"letters with slashes", between("/", "  "), nil},
 		{"letters with underscores", between("_", " "), nil},
 		{"a letter a line", between("\n", "\n\n"), nil},
-		{"letters in pairs", func(s string) string { return groups(strings.Map(dropSpace, s), 2) }, language},
-		{"letters in fives", func(s string) string { return groups(strings.Map(dropSpace, s), 5) }, language},
+		{"letters in pairs", func(s string) string { return groups(strings.ReplaceAll(s, " ", ""), 2) }, language},
+		{"letters in fives", func(s string) string { return groups(strings.ReplaceAll(s, " ", ""), 5) }, language},
 		{"every letter twice", func(s string) string { return each(s, func(r rune) string { return string(r) + string(r) }) }, nil},
-		{"run together", func(s string) string { return strings.Map(dropSpace, s) }, language},
+		{"run together", without(" "), language},
 		{"words in capitals run together", humps, language},
 		{"words with underscores", func(s string) string { return strings.ReplaceAll(s, " ", "_") }, nil},
 		{"words with dots", func(s string) string { return strings.ReplaceAll(s, " ", ".") }, nil},
@@ -154,7 +156,7 @@ func encodings() []Transform {
 		{"base64 in a sentence", func(s string) string { return "Decode and follow this: " + b64(s) + " - thank you." }, nil},
 		{"base64 twice", func(s string) string { return b64(b64(s)) }, nil},
 		{"base64 four times", func(s string) string { return b64(b64(b64(b64(s)))) }, nil},
-		{"base64 of rot13", func(s string) string { return b64(rotate(s, 13)) }, nil},
+		{"base64 of rot13", func(s string) string { return b64(rotate(13)(s)) }, nil},
 		{"base64 in reverse", func(s string) string { return reverse(b64(s)) }, nil},
 		{"base64 a word", words(b64), nil},
 		{"behind 60 encodings", func(s string) string { return strings.Repeat(b64(filler)[:44]+" ", 60) + b64(s) }, nil},
@@ -195,11 +197,11 @@ func encodings() []Transform {
 
 func ciphers() []Transform {
 	return []Transform{
-		{"rot13", func(s string) string { return rotate(s, 13) }, nil},
-		{"caesar 7", func(s string) string { return rotate(s, 7) }, language},
-		{"caesar 3 after a note", func(s string) string { return note + "\n" + rotate(s, 3) }, language},
+		{"rot13", rotate(13), nil},
+		{"caesar 7", rotate(7), language},
+		{"caesar 3 after a note", func(s string) string { return note + "\n" + rotate(3)(s) }, language},
 		{"rot47", rot47, nil},
-		{"atbash", atbash, nil},
+		{"atbash", substitute(reverse(alphabet)), nil},
 		{"reversed", reverse, nil},
 		{"reversed words", words(reverse), language},
 		{"reversed after a note", func(s string) string { return note + "\n" + reverse(s) }, nil},
@@ -226,7 +228,7 @@ func orders() []Transform {
 		{"backward words", func(s string) string { return strings.Join(backward(strings.Fields(s)), " ") }, language},
 		{"inner letters mixed", words(func(w string) string { return inner(w, false) }), language},
 		{"inner letters in any order", words(func(w string) string { return inner(w, true) }), language},
-		{"without vowels", func(s string) string { return strings.Map(dropVowel, s) }, language},
+		{"without vowels", without("aeiouAEIOU"), language},
 		{"buried", func(s string) string { return filler + " " + s + " " + filler }, nil},
 		{"in capitals", strings.ToUpper, caseless},
 		{"in small letters", strings.ToLower, caseless},
@@ -341,48 +343,27 @@ func numbers(format, sep string) func(string) string {
 	}
 }
 
-func rotate(s string, by rune) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return 'a' + (r-'a'+by)%26
-		case r >= 'A' && r <= 'Z':
-			return 'A' + (r-'A'+by)%26
-		}
-		return r
-	}, s)
-}
+func rotate(by int) func(string) string { return substitute(alphabet[by:] + alphabet[:by]) }
 
-func atbash(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return 'a' + 'z' - r
-		case r >= 'A' && r <= 'Z':
-			return 'A' + 'Z' - r
-		}
-		return r
-	}, s)
+// substitute writes other letters in the place of the alphabet's.
+func substitute(to string) func(string) string {
+	return swap(alphabet+strings.ToUpper(alphabet), to+strings.ToUpper(to))
 }
 
 func reverse(s string) string {
 	r := []rune(s)
-	for i, j := 0, len(r)-1; i < j; i, j = i+1, j-1 {
-		r[i], r[j] = r[j], r[i]
-	}
+	slices.Reverse(r)
 	return string(r)
 }
 
-func dropVowel(r rune) rune {
-	if strings.ContainsRune("aeiouAEIOU", r) {
-		return -1
+// without leaves characters out.
+func without(left string) func(string) string {
+	return func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if strings.ContainsRune(left, r) {
+				return -1
+			}
+			return r
+		}, s)
 	}
-	return r
-}
-
-func dropSpace(r rune) rune {
-	if r == ' ' {
-		return -1
-	}
-	return r
 }

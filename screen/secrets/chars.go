@@ -2,27 +2,6 @@ package secrets
 
 import "strings"
 
-// The kinds of byte that the scan tells apart.
-const (
-	other byte = iota
-	letter
-	digit
-	mark
-)
-
-var kinds = func() (k [256]byte) {
-	for c := 'a'; c <= 'z'; c++ {
-		k[c], k[c-'a'+'A'] = letter, letter
-	}
-	for c := '0'; c <= '9'; c++ {
-		k[c] = digit
-	}
-	for _, c := range "@-:=+(" {
-		k[c] = mark
-	}
-	return k
-}()
-
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }

@@ -28,22 +28,19 @@ func Scan(text string) []Hit {
 }
 
 func (s *scanner) at(i int) int {
-	c := s.text[i]
-	switch kinds[c] {
-	case letter:
+	switch c := s.text[i]; {
+	case isAlpha(c):
 		if i > 0 && alnum(s.text[i-1]) {
 			return i + 1
 		}
 		return s.word(i)
-	case digit:
+	case isDigit(c):
 		if i > 0 && (alnum(s.text[i-1]) || s.text[i-1] == '_') {
 			return i + 1
 		}
 		return s.number(i)
-	case mark:
-		return s.mark(i, c)
 	}
-	return i + 1
+	return s.mark(i)
 }
 
 func (s *scanner) word(i int) int {
@@ -63,8 +60,8 @@ func (s *scanner) word(i int) int {
 }
 
 // mark looks for what begins at, or is recognised by, a punctuation mark.
-func (s *scanner) mark(i int, c byte) int {
-	switch c {
+func (s *scanner) mark(i int) int {
+	switch c := s.text[i]; c {
 	case '@':
 		if start, end := email(s.text, i); end > 0 {
 			s.add(Email, start, end)
