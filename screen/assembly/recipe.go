@@ -153,7 +153,7 @@ func ingredientsOf(text string) (found [kinds]bool) {
 		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
 			w = strings.Trim(w, ".:*_")
 			named |= roles[w]
-			address = address || isAddress(w)
+			address = address || terms.Address(w)
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0
@@ -161,28 +161,3 @@ func ingredientsOf(text string) (found [kinds]bool) {
 	}
 	return found
 }
-
-// isAddress reports whether a word is an address outside: a URL, a mail address,
-// a domain name.
-func isAddress(w string) bool {
-	if strings.IndexByte(w, '.') < 0 && strings.IndexByte(w, ':') < 0 {
-		return false // most words
-	}
-	if strings.Contains(w, "://") {
-		return true
-	}
-	_, w, mail := strings.Cut("@"+w, "@")
-	if i := strings.LastIndexByte(w, '@'); i >= 0 {
-		w, mail = w[i+1:], true
-	}
-	w, _, _ = strings.Cut(w, "/")
-	w, _, _ = strings.Cut(w, ":")
-	dot := strings.LastIndexByte(w, '.')
-	if dot < 1 || len(w)-dot-1 < 2 || !mail && len(w) < 4 {
-		return false
-	}
-	return !strings.ContainsFunc(w[dot+1:], func(r rune) bool { return r < 'a' || r > 'z' }) && !fileEnd[w[dot+1:]]
-}
-
-// fileEnd are what files end in, and domain names hardly.
-var fileEnd = terms.Set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")

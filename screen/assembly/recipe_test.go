@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // The memory firewall's fragmented payload: three harmless notes of different
@@ -86,7 +88,7 @@ func TestIngredientsByDefinition(t *testing.T) {
 				found[packs] = found[packs] || kind(packs, w)
 				found[carries] = found[carries] || kind(carries, w)
 				aim = aim || kind(aims, w)
-				address = address || isAddress(w)
+				address = address || terms.Address(w)
 			}
 			found[aims] = found[aims] || address && aim
 		}

@@ -256,7 +256,7 @@ func tokens(dst []token, s string) []token {
 		switch {
 		case w == "":
 			continue
-		case strings.IndexByte(w, '@') >= 0, strings.Contains(w, "://"), host(w):
+		case strings.IndexByte(w, '@') >= 0, terms.Address(w):
 			w = "\x00address"
 		case light[w]:
 			t.weight = 0.25
@@ -298,18 +298,6 @@ func vector(dst []token, words []token) []token {
 	}
 	return dst
 }
-
-func host(w string) bool {
-	w, _, _ = strings.Cut(w, "/")
-	dot := strings.LastIndexByte(w, '.')
-	if dot < 2 || len(w)-dot-1 < 2 {
-		return false
-	}
-	tld := w[dot+1:]
-	return slices.Contains(domains, tld)
-}
-
-var domains = strings.Fields("com org net io co ai app dev xyz site online cloud ru cn de uk example info biz me tech sh test")
 
 var light = terms.Set(`a an the to of in on at by for from with without into and or but is are was be been it its this that these those as if then so
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any

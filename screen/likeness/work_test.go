@@ -149,7 +149,7 @@ func TestTokensByDefinition(t *testing.T) {
 			switch {
 			case w == "":
 				continue
-			case strings.Contains(w, "@"), strings.Contains(w, "://"), host(w):
+			case strings.Contains(w, "@"), strings.Contains(w, "://"), terms.Address(w):
 				w = "\x00address"
 			case light[w]:
 				tok.weight = 0.25

@@ -201,14 +201,7 @@ func unmarked(b *builder, ch rune, at int32) {
 		case c < utf8.RuneSelf:
 			b.byte(byte(c), at)
 		default:
-			if p, ok := smallForms[c]; ok {
-				b.text = append(b.text, p...)
-				for range p {
-					b.at = append(b.at, at)
-				}
-				continue
-			}
-			b.rune(unicode.ToLower(c), at)
+			unmarked(b, c, at)
 		}
 	}
 }

@@ -122,10 +122,6 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	for i, l := range found {
 		if l != nil {
 			findings = p.opt.Base.Judge(findings, l.danger, i, s.Operation.SourceClaim, s.Principal.Trust)
-		}
-	}
-	for i, l := range found {
-		if l != nil {
 			for _, f := range l.personal {
 				f.Item = i
 				findings = append(findings, f)

@@ -43,3 +43,28 @@ func Head(s string, most int) string {
 	}
 	return s[:most]
 }
+
+// Address reports whether a word is an address outside: a URL, a mail address,
+// a domain name.
+func Address(w string) bool {
+	if strings.IndexByte(w, '.') < 0 && strings.IndexByte(w, ':') < 0 {
+		return false // most words
+	}
+	if strings.Contains(w, "://") {
+		return true
+	}
+	_, w, mail := strings.Cut("@"+w, "@")
+	if i := strings.LastIndexByte(w, '@'); i >= 0 {
+		w, mail = w[i+1:], true
+	}
+	w, _, _ = strings.Cut(w, "/")
+	w, _, _ = strings.Cut(w, ":")
+	dot := strings.LastIndexByte(w, '.')
+	if dot < 1 || len(w)-dot-1 < 2 || !mail && len(w) < 4 {
+		return false
+	}
+	return !strings.ContainsFunc(w[dot+1:], func(r rune) bool { return r < 'a' || r > 'z' }) && !fileEnd[w[dot+1:]]
+}
+
+// fileEnd are what files end in, and domain names hardly.
+var fileEnd = Set("md txt json yaml yml go py js ts tsx jsx html css csv toml xml pdf png jpg gz tar zip log sql env lock mod sum conf cfg ini exe dll")
