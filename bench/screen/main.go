@@ -32,75 +32,44 @@ func main() {
 	field := flag.String("field", "", "measure other detectors beside memproxy, with this python, and keep what came of it in -out")
 	kept := flag.String("out", "bench/screen/field/results.json", "with -field: the file")
 	flag.Parse()
-	if *field != "" {
-		exit(fieldRun(os.Stdout, *data, *cache, *field, *kept))
-		return
+	var err error
+	switch {
+	case *field != "":
+		err = fieldRun(os.Stdout, *data, *cache, *field, *kept)
+	case *check:
+		err = floors(os.Stdout, *data, *cache)
+	case *wait:
+		err = latency(os.Stdout, maxValidation, maxAudit)
+	default:
+		var rows []row
+		if rows, err = load(*data); err != nil {
+			break
+		}
+		switch {
+		case *lexis != "":
+			err = words(rows, *lexis)
+		case *hide > 0:
+			err = hidden(os.Stdout, rows, *hide)
+		case *train != "":
+			err = teach(rows, *train)
+		default:
+			err = run(rows, *cache, *out, *show, *verbose, *alone)
+		}
 	}
-	if *lexis != "" {
-		exit(shared(*data, *lexis))
-		return
-	}
-	if *hide > 0 {
-		exit(hidden(os.Stdout, *data, *hide))
-		return
-	}
-	if *alone {
-		exit(ablated(os.Stdout, *data, *cache))
-		return
-	}
-	if *check {
-		exit(floors(os.Stdout, *data, *cache))
-		return
-	}
-	if *wait {
-		exit(latency(os.Stdout, maxValidation, maxAudit))
-		return
-	}
-	exit(run(*data, *train, *cache, *out, *show, *verbose))
-}
-
-// shared writes the words that many sources share.
-func shared(data, name string) error {
-	rows, err := load(data)
 	if err != nil {
-		return err
+		fmt.Fprintln(os.Stderr, "screen:", err)
+		os.Exit(1)
 	}
-	return words(rows, name)
 }
 
 // hidden prints what transforms hide.
-func hidden(w io.Writer, data string, each int) error {
-	rows, err := load(data)
-	if err != nil {
-		return err
-	}
+func hidden(w io.Writer, rows []row, each int) error {
 	g, err := generate(rows, each)
 	if err != nil {
 		return err
 	}
 	g.missed(w)
 	return nil
-}
-
-// ablated prints what is found without each layer.
-func ablated(w io.Writer, data, cache string) error {
-	rows, err := load(data)
-	if err != nil {
-		return err
-	}
-	b, res, err := measure(rows, cache)
-	if err != nil {
-		return err
-	}
-	return writeAblation(w, b, res)
-}
-
-// exit ends the program where there is an error.
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "screen:", err)
-		os.Exit(1)
-	}
 }
 
 // setting is a pack and the data, those of this project included.
@@ -172,8 +141,8 @@ func keep(name string, found []margins) error {
 	return os.WriteFile(name, b, 0o644)
 }
 
-// train writes the models that the built-in pack ships.
-func train(rows []row, dir string) error {
+// teach writes the models that the built-in pack ships.
+func teach(rows []row, dir string) error {
 	s, err := set(rows)
 	if err != nil {
 		return err
@@ -185,21 +154,17 @@ func train(rows []row, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "whole.bin"), whole, 0o644)
 }
 
-func run(data, models, cache, out, show string, verbose bool) error {
-	rows, err := load(data)
-	if err != nil {
-		return err
-	}
+func run(rows []row, cache, out, show string, verbose, ablation bool) error {
 	start := time.Now()
-	if models != "" {
-		return train(rows, models)
-	}
 	b, res, err := measure(rows, cache)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "folds", time.Since(start))
-	if show != "" {
+	switch {
+	case ablation:
+		return writeAblation(os.Stdout, b, res)
+	case show != "":
 		return places(b, res, show)
 	}
 	table(b, res, verbose)
