@@ -199,22 +199,16 @@ func schemeStart(s string, from, end int) int {
 // linkWords counts the words in the rest of a link, those in scripts without spaces
 // by letter; foreign is set if there are letters beyond ASCII.
 func linkWords(s string) (n int, foreign bool) {
-	for i := 0; i < len(s); {
-		if s[i] >= 0x80 {
+	for i := range len(s) {
+		if s[i] >= 0xc0 {
 			n, foreign = n+1, true
-			for i++; i < len(s) && s[i]&0xc0 == 0x80; i++ {
-			}
-			continue
 		}
-		j := i
-		for j < len(s) && isLetter(s[j]) {
-			j++
-		}
+	}
+	eachWord(s, func(i, j int, _ uint32) {
 		if j-i >= 2 && !slices.Contains(addressWords, strings.ToLower(s[i:j])) {
 			n++
 		}
-		i = max(j, i+1)
-	}
+	})
 	return n, foreign
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // An Embedder turns texts into vectors of one length, one for each text, in
@@ -244,9 +245,10 @@ type span struct{ from, to int }
 func windows(text string, size, limit int) []span {
 	var out []span
 	for from := 0; from < len(text); {
-		to := min(len(text), from+size)
+		head := terms.Head(text[from:], size)
+		to := from + len(head)
 		if to < len(text) {
-			to = from + cut(text[from:to])
+			to = from + cut(head)
 		}
 		if strings.ContainsFunc(text[from:to], func(r rune) bool { return !unicode.IsSpace(r) }) {
 			out = append(out, span{from, to})
@@ -264,8 +266,7 @@ func windows(text string, size, limit int) []span {
 }
 
 // cut returns where to end a window that fills s: after its last sentence, if
-// that leaves a quarter of it; else after its last word; else before a
-// character that would be cut.
+// that leaves a quarter of it; else after its last word; else at its end.
 func cut(s string) int {
 	if at := strings.LastIndexAny(s, ".!?\n。！？"); at >= len(s)/4 {
 		_, n := utf8.DecodeRuneInString(s[at:])
@@ -274,10 +275,5 @@ func cut(s string) int {
 	if at := strings.LastIndexByte(s, ' '); at >= len(s)/4 {
 		return at + 1
 	}
-	for at := len(s); at > 1 && at > len(s)-utf8.UTFMax; at-- {
-		if r, n := utf8.DecodeLastRuneInString(s[:at]); r != utf8.RuneError || n != 1 {
-			return at
-		}
-	}
-	return len(s) // not UTF-8 to begin with
+	return len(s)
 }

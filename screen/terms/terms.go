@@ -33,13 +33,16 @@ const Start = uint32(2166136261)
 // Next is the 32-bit hash h with one byte more.
 func Next(h uint32, c byte) uint32 { return (h ^ uint32(c)) * 16777619 }
 
-// Head is the beginning of s, of at most so many bytes, with no character cut.
+// Head is the beginning of s, of at most so many bytes, with no character cut. It has
+// that many of what is not UTF-8, so that whoever takes a text apart by it comes to its end.
 func Head(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for n := most; n >= max(0, most-utf8.UTFMax+1); n-- {
+		if utf8.RuneStart(s[n]) {
+			return s[:n]
+		}
 	}
 	return s[:most]
 }
