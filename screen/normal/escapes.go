@@ -101,62 +101,48 @@ const minPoints = 3 // how many code points of Unicode a text must name to be re
 // pointed reports whether s spells characters by their numbers, as U+0069.
 func pointed(s string) bool { return strings.Contains(s, "U+") && strings.Count(s, "U+") >= minPoints }
 
+// escapes are the ways to write a character by its number in hexadecimal, in the order
+// in which they are tried: how one begins, how many digits it has, what follows them, and
+// whether it may be left out. The last are those of style sheets.
+var escapes = [...]struct {
+	begin       string
+	least, most int
+	end         string
+	open        bool
+}{
+	{"%u", 4, 4, "", true}, {"%", 2, 2, "", true}, {"U+", 4, 6, " ", true},
+	{`\x`, 2, 2, "", true}, {`\u{`, 1, 6, "}", false}, {`\u`, 4, 4, "", true}, {`\U`, 8, 8, "", true}, {`\U`, 4, 4, "", true},
+	{`\`, 6, 6, " ", true}, {`\`, 2, 5, " ", false},
+}
+
 // escapeAt decodes the escape that begins at s[i], in a text that is quoted-printable or
 // not; length 0 means none.
 func escapeAt(s string, i int, printed bool) (rune, int) {
-	rest := s[i+1:]
-	switch s[i] {
-	case '=':
-		if printed {
-			return quotedAt(s, i)
-		}
-	case '%':
-		if strings.HasPrefix(rest, "u") {
-			return hexAt(s, i, 2, 4, 4)
-		}
-		if ch, n := hexAt(s, i, 1, 2, 2); n > 0 && (ch >= 0x20 || ch == '\n') {
-			return ch, n
-		}
-	case '&':
+	rest := s[i:]
+	switch {
+	case rest[0] == '=' && printed:
+		return quotedAt(s, i)
+	case rest[0] == '&':
 		return entityAt(s, i)
-	case 'U':
-		if strings.HasPrefix(rest, "+") {
-			ch, n := hexAt(s, i, 2, 4, 6)
-			if n > 0 && i+n < len(s) && s[i+n] == ' ' {
+	case rest[0] != '%' && rest[0] != 'U' && rest[0] != '\\':
+		return 0, 0
+	case len(rest) > 3 && rest[0] == '\\' && rest[1] >= '0' && rest[1] <= '3':
+		if c, err := strconv.ParseUint(rest[1:4], 8, 16); err == nil && c >= ' ' {
+			return rune(c), 4
+		}
+	}
+	for _, e := range escapes {
+		if !strings.HasPrefix(rest, e.begin) {
+			continue
+		}
+		ch, n := hexAt(s, i, len(e.begin), e.least, e.most)
+		if n == 0 || len(e.begin) == 1 && ch < ' ' && ch != '\n' {
+			continue
+		}
+		if ended := e.end != "" && strings.HasPrefix(rest[n:], e.end); ended || e.open {
+			if ended {
 				n++
 			}
-			return ch, n
-		}
-	case '\\':
-		if len(rest) < 3 {
-			return 0, 0
-		}
-		switch {
-		case rest[0] == 'x':
-			return hexAt(s, i, 2, 2, 2)
-		case rest[0] == 'u' && rest[1] == '{':
-			if ch, n := hexAt(s, i, 3, 1, 6); n > 0 && i+n < len(s) && s[i+n] == '}' {
-				return ch, n + 1
-			}
-		case rest[0] == 'u':
-			return hexAt(s, i, 2, 4, 4)
-		case rest[0] == 'U':
-			if ch, n := hexAt(s, i, 2, 8, 8); n > 0 {
-				return ch, n
-			}
-			return hexAt(s, i, 2, 4, 4)
-		case rest[0] >= '0' && rest[0] <= '3':
-			if c, err := strconv.ParseUint(rest[:3], 8, 16); err == nil && c >= 32 {
-				return rune(c), 4
-			}
-		}
-		// As in style sheets: a space ends it, or the sixth digit.
-		ch, n := hexAt(s, i, 1, 2, 6)
-		switch {
-		case n == 0 || ch < 0x20:
-		case i+n < len(s) && s[i+n] == ' ':
-			return ch, n + 1
-		case n == 7:
 			return ch, n
 		}
 	}
