@@ -13,10 +13,9 @@ type Adapter interface {
 	// Name is the wire format's name, "mem0".
 	Name() string
 
-	// Route finds the row of the route table that a request belongs to, by
-	// method, decoded path and query. Unknown: false. A path spelled to mean
-	// two things (an encoded slash that changes the row, dot segments) is
-	// unknown, never guessed.
+	// Route finds the row of the route table for a request, by method, decoded path
+	// and query. It returns false if there is none. An ambiguous path (an encoded
+	// slash that changes the row, dot segments) has no row; it is never guessed.
 	Route(memproxy.Request) (memproxy.Route, bool)
 
 	// Decode reads a request's payload (body, query, path parameters). An
@@ -31,58 +30,59 @@ type Adapter interface {
 	// request's where the route carries its payload there.
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
 
-	// Refuse words a decision in the backend's own error dialect.
+	// Refuse writes a decision in the backend's own error dialect.
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
 }
 
-// A Reader is an Adapter whose reads can be taken apart. Adapters without
-// it have their answers passed on as they are.
+// A Reader is an Adapter that can filter the answers to reads. The answers of other
+// adapters are passed on unchanged.
 type Reader interface {
 	// Read finds the memories in an answer. An answer that cannot be read is
 	// an error; the gate then withholds it.
 	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 
 	// Rewrite returns the answer without the memories marked Drop, with Links
-	// led back to Request.Base, and without fields that Encode had added to
-	// the request. With nothing to change it returns the body itself.
+	// changed to Request.Base, and without fields that Encode had added to the
+	// request. With nothing to change it returns the body itself.
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
 type Withholder interface {
-	// Withhold takes the secrets' values out of an answer that is no
-	// administrator's. With none in it, it returns the body itself. An answer
-	// that cannot be read is an error.
+	// Withhold removes the values of secrets from an answer to a caller who is not
+	// an administrator. With none in it, it returns the body itself. An answer that
+	// cannot be read is an error.
 	Withhold(memproxy.Route, []byte) ([]byte, error)
 }
 
-// A Locator is an Adapter that can ask its backend for one memory, so that
+// A Locator is an Adapter that can fetch one memory from its backend, so that
 // operations by id can be ruled on.
 type Locator interface {
 	// Locate returns the request that fetches target.
 	Locate(route memproxy.Route, req memproxy.Request, target string) memproxy.Request
 
-	// Located reads the answer. A memory that does not exist comes back with
-	// Missing set; an answer that says neither is an error.
+	// Located reads the answer. A memory that does not exist is returned with
+	// Missing set; an answer that is neither is an error.
 	Located(route memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error)
 
-	// Merges reports whether the route's patch must be merged with the memory
-	// as it is (Operation.Current), so that the gate fetches it even when the
-	// owner is known.
+	// Merges reports whether the route's patch must be merged with the present
+	// memory (Operation.Current), so that the gate fetches it even if its owner is
+	// known.
 	Merges(route memproxy.Route, op *memproxy.Operation) bool
 }
 
-// A Holder is an Adapter that can answer for a write that is held: as its
-// clients expect it of a write that takes its time.
+// A Holder is an Adapter that can answer for a held write in the way its clients
+// expect of an asynchronous write.
 type Holder interface {
-	// Held words the answer to a write that is held. Where the backend's
-	// clients take any success for done, there is no honest one: false.
+	// Held returns the answer to a held write. It returns false if the backend's
+	// clients take every success for completion, so that no truthful answer exists.
 	Held(memproxy.Route, memproxy.Request, *memproxy.Operation, memproxy.Decision) (memproxy.Reply, bool)
 
-	// Polls returns the receipt that a request asks about, or "".
+	// Polls returns the receipt that a request asks for, or "".
 	Polls(memproxy.Route) string
 
-	// Polled words the state of a held write whose receipt was asked about.
+	// Polled returns the state of a held write as an answer to a request for its
+	// receipt.
 	Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) memproxy.Reply
 }
 
@@ -101,33 +101,34 @@ type Sender interface {
 // A Pruner is a Reader that knows every member of its backend's answers.
 type Pruner interface {
 	Reader
-	// Prune returns the answer without what no row claims. An answer that as a
-	// whole is not what the route answers with is an error; the gate then
-	// withholds it. Errors of the backend are pruned too, and never an error.
+	// Prune returns the answer without the members that have no claim. If the
+	// answer as a whole is not one of the route's, Prune returns an error; the gate
+	// then withholds it. Errors of the backend are pruned too, and are never an
+	// error here.
 	Prune(memproxy.Route, memproxy.Reply) (memproxy.Pruned, error)
 
 	// Structured reports whether a route answers with a document of members, so
-	// that its answer has to be read where nothing else asks for that. Pages and
-	// files are not. What the adapter does not know is: it is then withheld.
+	// that its answer must be read even if no other filter needs it. Pages and
+	// files are not structured. Unknown routes are: their answers are withheld.
 	Structured(memproxy.Route) bool
 
-	// PruneEvent does so with one event of a stream; an empty body leaves the
-	// event out.
+	// PruneEvent prunes one event of a stream; an empty body removes the event.
 	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
 }
 
-// A Refiller is a Reader that can ask its backend for more of a list of which
-// memories were left out.
+// A Refiller is a Reader that can request more of a list from which memories were
+// filtered out.
 type Refiller interface {
 	Reader
-	// Refill returns what fills up an answer, as the request for it was sent
-	// and as the reading is marked; nil where nothing is missing, or more of
-	// the list cannot be had without showing something twice or never.
+	// Refill returns the source of further pages for an answer, from the request as
+	// it was sent and the reading as it is marked. It returns nil if nothing is
+	// missing, or if no further page can be requested without repeating or skipping
+	// memories.
 	Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill
 }
 
-// A Discloser is a Reader whose answers to changes show memories besides those
-// that the change made: an agent with all of its blocks, to whom one was
+// A Discloser is a Reader whose answers to changes also show memories that the
+// change did not make, such as an agent with all of its blocks when one is
 // attached.
 type Discloser interface {
 	Reader
@@ -136,31 +137,30 @@ type Discloser interface {
 	Disclosed(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 }
 
-// A Namer is an Adapter whose answers name objects by ids that tell what they
-// are, so that they can be found whatever member they stand under.
+// A Namer is an Adapter whose answers name objects by typed ids, which can be found
+// under any member.
 type Namer interface {
 	// Names returns every object that an answer names, with its pointer.
 	Names(memproxy.Route, memproxy.Reply) ([]memproxy.Ref, error)
 
-	// Without returns the answer's body without what stands at the pointers.
+	// Without returns the answer's body without the values at the pointers.
 	Without(reply memproxy.Reply, gone []string) ([]byte, error)
 }
 
-// A Masker is an Adapter that can write other names in the place of those that
-// a read names (Operation.Masked), so that its backend answers as for a name
-// that it has never heard.
+// A Masker is an Adapter that can replace the names in a read (Operation.Masked),
+// so that its backend answers as for a name that it does not know.
 type Masker interface {
 	// Masks reports whether all names of the operation can be replaced.
 	Masks(memproxy.Route, *memproxy.Operation) bool
 }
 
-// A Carrier is a Reader whose backend shows the stamp of a write with what it
-// made of it, so that memories can be told by their write before anybody knows
-// their ids. Only such writes are set aside (Rules.NeverRefuse).
+// A Carrier is a Reader whose backend shows the stamp of a write with the memories
+// made from it, so that memories can be matched with their write before their ids
+// are known. Only such writes are set aside (Rules.NeverRefuse).
 type Carrier interface {
 	Reader
-	// Carries reports whether everything that the write makes bears its stamp,
-	// and is shown on routes only that Read takes apart.
+	// Carries reports whether everything that the write makes has its stamp, and is
+	// shown only on routes whose answers Read can filter.
 	Carries(memproxy.Route, *memproxy.Operation) bool
 
 	// Bare reports whether the answers of a route show texts without their
@@ -168,170 +168,169 @@ type Carrier interface {
 	Bare(memproxy.Route) bool
 }
 
-// A Bringer is an Adapter some of whose operations bring existing memories
-// where an agent reads them, without their texts in the payload: a block that
-// is attached to another agent.
+// A Bringer is an Adapter with operations that put existing memories in front of an
+// agent without their texts in the payload, such as attaching a block to another
+// agent.
 type Bringer interface {
-	// Brings returns those of the operation's targets. What an operation takes
-	// away, or replaces, is none of them.
+	// Brings returns the targets that the operation puts in front of an agent.
+	// Targets that it detaches or replaces are not among them.
 	Brings(memproxy.Route, *memproxy.Operation) []string
 }
 
 // An Editor is an Adapter whose backend's agents write their own memory by tools,
-// which requests may also run in their place.
+// which clients may also call directly.
 type Editor interface {
-	// ToolRun follows the tool call that a request makes in an agent's place; nil
-	// where it makes none that writes.
+	// ToolRun follows the tool call that a request makes directly; nil if the
+	// request calls no tool that writes.
 	ToolRun(route memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits
 }
 
-// An Extractor is a Reader whose backend lets a model of its own decide what a
-// write becomes, at once or later behind a receipt.
+// An Extractor is a Reader whose backend lets its own model decide what a write
+// becomes, at once or later behind a receipt.
 type Extractor interface {
 	Reader
-	// Receipt returns the request that asks what came of an asynchronous write.
+	// Receipt returns the request for the outcome of an asynchronous write.
 	Receipt(route memproxy.Route, req memproxy.Request, id string) memproxy.Request
 
-	// Extracted reads the answer: the memories, and whether there will be no
-	// more. Nil memories say that the answer tells of none, an empty list that
-	// there are none.
+	// Extracted reads the answer: the memories, and whether the list is complete.
+	// Nil memories mean that the answer does not report any; an empty list means
+	// that there are none.
 	Extracted(memproxy.Reply) (memories []memproxy.Memory, over bool, err error)
 
-	// Undo returns the requests that take back what was made of a memory, and
-	// false where the answer does not say enough for it.
+	// Undo returns the requests that retract what was made of a memory, and false
+	// if the answer does not contain enough for that.
 	Undo(route memproxy.Route, req memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool)
 }
 
-// A Counter is a Reader whose backend tells after some writes how many memories
-// they came to, if it is asked: a document that it takes apart, an agent that is
-// made of a file.
+// A Counter is a Reader whose backend can report after some writes how many
+// memories they made: a document that is split, an agent that is created from a
+// file.
 type Counter interface {
 	Reader
-	// Counts returns the requests that ask what came of a write, by the ids that
-	// its answer names; none where the answer says it, or nothing would.
+	// Counts returns the requests that ask how many memories a write made, by the
+	// ids in its answer; none if the answer reports it already, or no request
+	// could.
 	Counts(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request
 
-	// Counted reads the answer to one of them: the memories that have ids, how
-	// many there are besides, and whether there will be no more.
+	// Counted reads the answer to one of them: the memories that have ids, the
+	// number of further ones, and whether the count is final.
 	Counted(memproxy.Reply) (ids []string, more int64, over bool, err error)
 }
 
-// A Reworder is an Adapter that can put other texts into a payload.
+// A Reworder is an Adapter that can replace texts in a payload.
 type Reworder interface {
-	// Reword replaces texts by the pointers of their items. What is no text of
-	// the payload by itself is an error.
+	// Reword replaces texts by the pointers of their items. A pointer that is not a
+	// text of the payload is an error.
 	Reword(rt memproxy.Route, req memproxy.Request, body []byte, texts map[string]string) ([]byte, error)
 }
 
-// A Seeker is a Locator that can look for a write by the stamp that it would
-// carry.
+// A Seeker is a Locator that can search for a write by its stamp.
 type Seeker interface {
 	Locator
-	// Seek returns the request that lists what a write could have made, false
-	// where nothing of it would carry a stamp.
+	// Seek returns the request that lists what a write may have made, false if
+	// nothing of it would have a stamp.
 	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation) (memproxy.Request, bool)
 
 	// Sought reads the answer: the ids of the memories that carry the decision.
 	Sought(reply memproxy.Reply, decision string) ([]string, error)
 }
 
-// A Restorer is an Adapter that can put a memory back to what it was. Where a
-// backend has several dialects it returns one request for each that knows the
-// memory: the first that the backend has counts. None where there is no such
-// request.
+// A Restorer is an Adapter that can restore a previous version of a memory. If a
+// backend has several dialects it returns one request for each that supports the
+// memory: the first that the backend implements counts. It returns none if no
+// request can.
 type Restorer interface {
 	// Find returns requests that show a memory as it is.
 	Find(memproxy.MemoryKey) []memproxy.Search
 
-	// Found reads the answer to one of them. One that is not there comes back
-	// with Missing set.
+	// Found reads the answer to one of them. A memory that does not exist is
+	// returned with Missing set.
 	Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error)
 
-	// Restore returns requests that make a memory what a version of it was.
-	// Now is the memory as it is: its other metadata stays, the stamp takes the
-	// place of the one that is there.
+	// Restore returns requests that restore a version of a memory. Now is its
+	// present state: its other metadata is kept, and the stamp replaces the present
+	// one.
 	Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search
 
 	// Remove returns requests that delete a memory.
 	Remove(memproxy.MemoryKey) []memproxy.Search
 }
 
-// A Mixer is an Adapter whose backend shows fields of its own among a memory's
+// A Mixer is an Adapter whose backend shows fields of its own inside a memory's
 // metadata in some answers, and next to it in others.
 type Mixer interface {
-	// Mixed reports whether a name may be such a field's.
+	// Mixed reports whether a name may be that of such a field.
 	Mixed(name string) bool
 }
 
-// An Observer is an Adapter whose answers tell what tools, files and services
-// said while an agent ran, besides memories.
+// An Observer is an Adapter whose answers also contain what tools, files and
+// services returned while an agent ran.
 type Observer interface {
-	// Listen begins to hear a run on a route.
+	// Listen starts to observe a run on a route.
 	Listen(memproxy.Route) memproxy.Listener
 }
 
-// A Turner is an Adapter whose backend runs agents: on some routes the agent
-// calls tools while the request lasts, and some tools write its memory inside
-// the backend, where no proxy sees them.
+// A Turner is an Adapter whose backend runs agents: on some routes the agent calls
+// tools while the request lasts, and some tools write its memory inside the
+// backend, where no proxy sees them.
 type Turner interface {
-	// Turn returns the run that an admitted request starts, or nil when its
-	// route runs no agent. A route that runs one and cannot be made to pause
-	// is memproxy.ErrUngated.
+	// Turn returns the run that an admitted request starts, or nil if its route
+	// runs no agent. A run that cannot be made to pause is memproxy.ErrUngated.
 	Turn(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error)
 
 	// Rearms returns the agent whose tools a request changes, or "".
 	Rearms(route memproxy.Route) string
 }
 
-// A Chainer is a Turner whose backend knows each request of a turn as a run of its
-// own. Callers know the first; what they ask about it is answered for all.
+// A Chainer is a Turner whose backend treats each request of a turn as a separate
+// run. Callers know the first run; their requests about it are answered for all of
+// them.
 type Chainer interface {
 	Turner
-	// Resume reports whether a request asks for the stream of a turn again.
+	// Resume reports whether a request resumes the stream of a turn.
 	Resume(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Resumption, bool)
 
-	// RunOf is the run that an event of a stream names, or "". Data is false
-	// for an event that tells nothing: a comment, the end.
+	// RunOf is the run that an event of a stream names, or "". Data is false for an
+	// event without data: a comment, the end.
 	RunOf(event []byte) (run string, data bool)
 
 	// Asks reports the runs that a request is about: one that is read, or
 	// those that are to be stopped.
 	Asks(route memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool)
 
-	// Merge makes one answer about run of the answers about each of a turn's
-	// runs, in their order. Over is false while the turn is under way.
+	// Merge combines the answers about each of a turn's runs, in order, into one
+	// answer about run. Over is false while the turn is under way.
 	Merge(route memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error)
 }
 
-// A Prober is a Turner some of whose requests run one tool outside of a run.
-// What that writes depends on which tool goes by the name.
+// A Prober is a Turner with requests that run a single tool outside of a run. What
+// they write depends on the tool of that name.
 type Prober interface {
 	Turner
-	// Probe returns the agent whose tool a request runs, and the side request
-	// that tells what it is; false for other requests. Probed reads the answer:
-	// nil for a tool of which the request says what it does, ErrUngated for
-	// one of which it is not known what it writes.
+	// Probe returns the agent whose tool a request runs, and the side request that
+	// describes the tool; false for other requests. Probed reads the answer: nil
+	// for a tool whose effect follows from the request, ErrUngated for one that may
+	// write something else.
 	Probe(route memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool)
 	Probed(route memproxy.Route, reply memproxy.Reply) error
 }
 
-// A Compensator is a Turner that can say afterwards what a run changed.
+// A Compensator is a Turner that can determine afterwards what a run changed.
 type Compensator interface {
 	Turner
-	// Watch returns what is to be looked at over an admitted run that cannot
-	// be gated. One of which nobody can say what it changes is
-	// memproxy.ErrUngated.
+	// Watch returns what to compare before and after an admitted run that cannot be
+	// gated. A run whose changes cannot be determined is memproxy.ErrUngated.
 	Watch(route memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error)
 
-	// Rewatch takes up a watch by its picture.
+	// Rewatch restores a watch from its picture.
 	Rewatch(picture []byte) (memproxy.Watch, error)
 }
 
-// A Recoverer is a Turner that can decline what waits in a pause.
+// A Recoverer is a Turner that can decline the calls that wait in a pause.
 type Recoverer interface {
 	Turner
 	// Recover returns the turn that answers the pause in which the turn of a key
-	// may have ended, and where its requests are sent. Nothing waits in it once it is
-	// prepared when there is no pause, or it is somebody else's to answer.
+	// may have ended, and where its requests are sent. After it is prepared, it has
+	// nothing waiting if there is no pause, or if another turn has to answer it.
 	Recover(key string) (memproxy.Request, memproxy.Turn, error)
 }

@@ -25,11 +25,11 @@ type run struct {
 	mode    mode
 	q       memproxy.Question
 	verdict verdict
-	known   *lookups            // what the ledger said so far
+	known   *lookups            // what the ledger answered so far
 	blind   bool                // the ledger could not be asked for the targets' owners
-	held    *memproxy.HeldWrite // the held write that is asked about
-	decided bool                // only what follows from the decision is left
-	// under is the admission that started the run that makes the tool call.
+	held    *memproxy.HeldWrite // the held write whose receipt is asked for
+	decided bool                // the decision is made; only its consequences are left
+	// under is the admission of the run whose agent makes the tool call.
 	under *Admission
 	tool  memproxy.ToolCall
 	// after, if set, is called after each step, with its error.
@@ -37,18 +37,18 @@ type run struct {
 	reworded *reworded
 }
 
-// A mode is what a call is ruled on for.
+// A mode is the kind of call that is ruled on.
 type mode uint8
 
 const (
 	client  mode = 1 << iota // a request of a client
 	call                     // a tool call of a running agent
-	foresee                  // the same, before a person is asked: nothing is charged or recorded
-	decline                  // the same, which is refused without asking the policies
+	foresee                  // a tool call before a person is asked: nothing is charged or recorded
+	decline                  // a tool call that is refused without asking the policies
 	replay                   // a held write that was approved
-	putBack                  // an object that a reviewer puts back to a version of it
+	putBack                  // an object that a reviewer restores to one of its versions
 	recheck                  // a held write under new rules: nothing is charged, recorded or sent
-	explain                  // `memproxy explain`: as recheck, and a refusal does not end it
+	explain                  // `memproxy explain`: as recheck, but a refusal does not end it
 )
 
 // step is one row of the life of a write. An error of run is breakage: the call
@@ -56,7 +56,7 @@ const (
 type step struct {
 	name   string // of its span
 	modes  mode   // in which it runs
-	final  bool   // it runs after a refusal, too
+	final  bool   // it also runs after a refusal
 	broken memproxy.ReasonCode
 	// idle, if set, reports that there is nothing to do; the step is then
 	// neither run nor traced.
@@ -64,9 +64,9 @@ type step struct {
 	run  func(context.Context, *run) error
 }
 
-// admission is the life of a write (and of a read, up to the backend) in order,
-// in every mode. A step that refuses ends it but for the final steps, so that
-// later steps can rely on what the earlier ones established.
+// admission is the life of a write (and of a read, up to the backend) in order, in
+// every mode. After a refusal only the final steps run, so that each step can rely
+// on what the earlier ones established.
 var admission = [...]step{
 	{signal.SpanIdentify, client | explain, false, memproxy.InternalError, nil, identify},
 	{signal.SpanCall, call | foresee, false, memproxy.InternalError, nil, toolCall},
@@ -84,10 +84,10 @@ var admission = [...]step{
 	{signal.SpanEncode, client | replay | putBack, false, memproxy.InternalError, unsent, encode},
 	{signal.SpanCharge, client | call | replay | explain, false, memproxy.InternalError, gratis, charge},
 	{signal.SpanBind, client | call | replay | putBack, false, memproxy.LedgerUnavailable, unclaimed, bind},
-	// A write that is held pays for its place in the queue.
+	// A held write is charged for its place in the review queue.
 	{signal.SpanReserve, client | call, true, memproxy.InternalError, unreserved, charge},
 	{signal.SpanDecide, client | call | foresee | decline | replay | putBack | recheck, true, memproxy.InternalError, decided, decide},
-	// The record is on the disk before anything leaves.
+	// The record is durable before anything is forwarded.
 	{signal.SpanRecord, client | call | decline | replay | putBack, true, memproxy.AuditUnavailable, nil, record},
 	{signal.SpanHold, client | call, true, memproxy.LedgerUnavailable, unheld, hold},
 	{signal.SpanAside, client | replay, true, memproxy.LedgerUnavailable, ordinary, putAside},
@@ -119,7 +119,7 @@ func (g *Gate) begin(m mode, c *Call) *run {
 	return &run{Admission: a, g: g, mode: m, known: newLookups(g, a)}
 }
 
-// walk takes the call through the steps of its mode.
+// walk runs the steps of the call's mode.
 func (r *run) walk(ctx context.Context) {
 	for i := range admission {
 		s := &admission[i]
@@ -147,14 +147,13 @@ func stopped(r *run) bool {
 	switch {
 	case r.decided, r.verdict.worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
 		return true
-	case r.mode&(putBack|recheck|explain) != 0: // what would wait for a person goes on
+	case r.mode&(putBack|recheck|explain) != 0: // a write that would be held goes on
 		return false
 	}
 	return r.verdict.worst.Stops() && r.enforced()
 }
 
-// failed refuses a call of which a step could not be finished, and gives back what
-// it was charged.
+// failed refuses a call if a step failed, and releases what it was charged.
 func failed(ctx context.Context, r *run, s *step) {
 	if !r.dry() {
 		r.g.accounts.release(ctx, r.Admission)
@@ -182,7 +181,7 @@ func (s *step) timed(ctx context.Context, r *run) error {
 	return err
 }
 
-// decide turns what the steps found into the decision.
+// decide turns the results of the steps into the decision.
 func decide(_ context.Context, r *run) error {
 	r.settle()
 	return nil
@@ -190,7 +189,7 @@ func decide(_ context.Context, r *run) error {
 
 func (r *run) settle() {
 	if r.decided = true; r.mode == putBack && r.verdict.worst == memproxy.Hold {
-		r.verdict.worst = memproxy.Amend // it was asked for by the person who would have to approve it
+		r.verdict.worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
 	sortReasons(r.verdict.shadow)
 	r.verdict.reasons, r.verdict.notes = r.verdict.decisive()
@@ -200,7 +199,7 @@ func (r *run) settle() {
 	d.Reasons = r.verdict.reasons
 	d.Status = r.verdict.status
 	if !r.enforced() {
-		// Forwarded as it came: not even our own changes are made.
+		// Forwarded as received: not even our own changes are made.
 		d.Verdict = memproxy.Allow
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
@@ -214,9 +213,9 @@ func (r *run) settle() {
 	r.ErrorsByStatus = forwarded && !r.Inspect && r.call.Known && r.call.Backend.closed(r.rules)
 }
 
-// inspects reports whether the adapter can and must read the answer. Of what
-// touches no memory it is read where it has members, which somebody must claim;
-// what is listed as passthrough has no row that could.
+// inspects reports whether the adapter can and must read the answer. The answer to
+// a request that touches no memory is read if it has members, which need a claim;
+// passthrough routes have no row with claims.
 func (r *run) inspects() bool {
 	switch {
 	case r.op == nil:
@@ -228,8 +227,8 @@ func (r *run) inspects() bool {
 	return ok
 }
 
-// record writes the decision to the audit log and the span, and counts it. One
-// rejection of many is only counted.
+// record writes the decision to the audit log and the span, and counts it. A
+// rejection beyond the rate limit is only counted.
 func record(ctx context.Context, r *run) error {
 	g := r.g
 	flooded := r.mode == client && floods(r)
@@ -238,7 +237,7 @@ func record(ctx context.Context, r *run) error {
 		g.opt.Meter.Decided(ctx, &r.event)
 		return nil
 	}
-	// A caller that hangs up must not thereby stay out of the record.
+	// A caller that hangs up must not prevent its record.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	_, err := g.opt.Recorder.Record(rctx, r.event)
@@ -300,7 +299,7 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 	return ev
 }
 
-// notes put into the audit log what follows a decision that is on record.
+// notes writes events to the audit log that follow a recorded decision.
 type notes struct {
 	recorder Recorder
 	log      *slog.Logger
@@ -312,7 +311,7 @@ func (n *notes) add(ctx context.Context, ev memproxy.Event) {
 	}
 }
 
-// following is an event that follows a decision's: it does not repeat what was
+// following is an event that follows a decision: it does not repeat what was
 // decided on.
 func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) memproxy.Event {
 	ev := *decision

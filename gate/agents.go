@@ -8,31 +8,32 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// A Next is what is left to do with a call that was ruled on: Reply, Forward,
-// RunAgent, Rearm, Probe or Resume. Each listener obeys it in one switch.
+// A Next is the action that remains for an admitted call: Reply, Forward, RunAgent,
+// Rearm, Probe or Resume. Each listener carries it out in one switch.
 type Next interface{ next() }
 
 type (
-	// Reply is the whole answer: nothing is forwarded.
+	// Reply is the complete answer: nothing is forwarded.
 	Reply struct{ memproxy.Reply }
-	// Forward sends Body and Query of the admission, and gives the answer to
+	// Forward sends Body and Query of the admission, and passes the answer to
 	// Return.
 	Forward struct{}
-	// RunAgent takes an agent's run through its turn, asking about each tool call.
+	// RunAgent drives an agent's run through its turn, and asks the gate about each
+	// tool call.
 	RunAgent struct{ Turn memproxy.Turn }
-	// Rearm forwards a request that changes the tools of an agent, while no turn
-	// of the agent is under way: a tool that came in between would write without
-	// a pause.
+	// Rearm forwards a request that changes the tools of an agent while no turn of
+	// the agent is under way: a tool that was added during a turn would write
+	// without a pause.
 	Rearm struct{ Agent string }
-	// Probe forwards a request that runs one of an agent's tools, once Gate.Probe
-	// found out which. The agent's tools must not change in between.
+	// Probe forwards a request that runs one of an agent's tools, after Gate.Probe
+	// has determined which. The agent's tools must not change in between.
 	Probe struct {
 		Agent string
 		ask   memproxy.Request
 	}
-	// Resume sends the stream of a turn again, whose run the gate has seen to be
-	// the caller's. Where the listener has no such turn, Gate.Untraced is asked and
-	// Else is next.
+	// Resume sends the stream of a turn again whose run is the caller's, as the
+	// gate has verified. If the listener has no such turn, it asks Gate.Untraced
+	// and continues with Else.
 	Resume struct {
 		memproxy.Resumption
 		Else Next
@@ -53,7 +54,7 @@ func plain(r *run) bool {
 }
 
 // next asks the adapter what an admitted request makes an agent do. A run that
-// cannot be paused is ruled on by what its backend is set to.
+// cannot be paused is ruled on by the backend's setting.
 func next(ctx context.Context, r *run) error {
 	turner, c := r.call.Backend.Adapter.(Turner), r.call
 	if r.op.Kind == memproxy.Run {
@@ -86,7 +87,7 @@ func next(ctx context.Context, r *run) error {
 	return nil
 }
 
-// onward is what is next, with the default.
+// onward is the next action, Forward by default.
 func (a *Admission) onward() Next {
 	switch {
 	case a.Reply != nil:
@@ -97,15 +98,16 @@ func (a *Admission) onward() Next {
 	return a.Next
 }
 
-// Agents rules on what agents write in their runs: on the calls of a turn, and on
-// what a run that could not be made to pause has changed.
+// Agents rules on what agents write in their runs: on the tool calls of a turn, and
+// on the changes of a run that could not be paused.
 type Agents struct{ *Gate }
 
-// Agents returns the part of the gate that runs of agents go through.
+// Agents returns the part of the gate that rules on runs of agents.
 func (g *Gate) Agents() Agents { return Agents{g} }
 
-// Probe asks the backend what an admitted request runs. It is ErrUngated for
-// what cannot be ruled on before; any other error is breakage.
+// Probe asks the backend which tool an admitted request runs. The error is
+// ErrUngated for a tool that cannot be ruled on in advance; any other error is
+// breakage.
 func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
@@ -119,9 +121,9 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	return a.call.Backend.Adapter.(Prober).Probed(a.call.Route, reply)
 }
 
-// asked is a tool call of a running agent that is to be ruled on. It is attributed
-// to the principal of the admission that started the run, and ruled on by the
-// rules that it pinned.
+// asked is a tool call of a running agent. It is attributed to the principal of the
+// admission that started the run, and ruled on by the rules that this admission
+// pinned.
 func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
 	c := *a.call
 	c.Route = memproxy.Route{ID: a.call.Route.ID + "/" + tc.Tool, Kind: memproxy.Run}
@@ -137,7 +139,7 @@ func (g Agents) asked(m mode, a *Admission, tc memproxy.ToolCall) *run {
 	return r
 }
 
-// ask is a ruling on a tool call that is recorded.
+// ask rules on a tool call in a span of its own.
 func ask(ctx context.Context, r *run) *Admission {
 	ctx, span := r.g.opt.Tracer.Start(ctx, signal.SpanAsk)
 	defer span.End()
@@ -146,8 +148,8 @@ func ask(ctx context.Context, r *run) *Admission {
 	return r.Admission
 }
 
-// Ask rules on a tool call of a running agent, which is charged and recorded like
-// a request of its own.
+// Ask rules on a tool call of a running agent, which is charged and recorded like a
+// separate request.
 func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Admission {
 	return ask(ctx, g.asked(call, a, tc))
 }
@@ -161,18 +163,18 @@ func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall,
 	return ask(ctx, r)
 }
 
-// A Foreseen is a tool call that is refused whatever a person would say to it.
+// A Foreseen is a tool call that is refused whether or not a person approves it.
 type Foreseen struct {
 	Decision memproxy.Decision
 
 	r *run
 }
 
-// Foresee rules on a tool call that a person is about to be asked about, so
-// that nobody is asked for what would then be refused. It returns nil where the
-// person is to be asked: the call may be made, it would wait for review, or it
-// cannot be told now. Nothing is charged or recorded: the person's answer is
-// ruled on by Ask, and what is foreseen goes on record with Refused.
+// Foresee rules on a tool call before a person is asked to approve it, so that
+// approval is not requested for a call that would be refused. It returns nil if the
+// person is to be asked: the call may be admitted, would wait for review, or cannot
+// be ruled on now. Nothing is charged or recorded: Ask rules on the call after the
+// answer, and Refused records a foreseen refusal.
 func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
 	r := g.asked(foresee, a, tc)
 	r.walk(ctx)
@@ -185,13 +187,13 @@ func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall)
 // Refused records that a call was refused as foreseen, and counts it like any
 // refused call of the run.
 func (g Agents) Refused(ctx context.Context, f *Foreseen) {
-	f.r.mode = call // of which the final steps are left
+	f.r.mode = call // only the final steps are left
 	f.r.walk(ctx)
 }
 
-// revoked reports whether the key that a run was started with was removed since,
-// or given to another caller: a run can last for an hour. A token or a
-// certificate is good for the run, also if it ends before.
+// revoked reports whether the key that started a run was removed since, or assigned
+// to another caller: a run can last for an hour. A token or a certificate remains
+// valid for the run, even if it expires before its end.
 func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 	if a.call.who == nil || a.Principal.Method != "key" {
 		return false
@@ -200,8 +202,8 @@ func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 	return err != nil || p.ID != a.Principal.ID || p.Tenant != a.Principal.Tenant
 }
 
-// toolCall takes over what the adapter read of a tool call. Whom it names is held
-// to the caller's tenant as whom a request names is.
+// toolCall takes over what the adapter decoded of a tool call. The owners that it
+// names are checked against the caller's tenant, like those of a request.
 func toolCall(ctx context.Context, r *run) error {
 	if r.tool.Flaw != nil {
 		r.verdict.malformed(r.tool.Flaw)
@@ -217,9 +219,9 @@ func toolCall(ctx context.Context, r *run) error {
 	return nil
 }
 
-// Ungated rules on a run that cannot be gated call by call, by what its backend
-// is set to. It reports whether the reply is to be sent; if not, the run goes
-// on, and is Watched where what it writes is to be ruled on afterwards.
+// Ungated rules on a run that cannot be gated call by call, by the backend's
+// setting. It reports whether the reply is to be sent; if not, the run goes on, and
+// is Watched if its writes are to be ruled on afterwards.
 func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	mode := a.call.Backend.Ungated
 	if _, can := a.call.Backend.Adapter.(Compensator); can && mode == UngatedCompensate && a.enforced() {
@@ -229,11 +231,10 @@ func (g Agents) Ungated(ctx context.Context, a *Admission) (memproxy.Reply, bool
 	return g.ungated(ctx, a, mode)
 }
 
-// Ungated says what becomes of the runs of a backend that cannot be gated call
-// by call.
+// Ungated is how runs that cannot be gated call by call are treated.
 type Ungated string
 
-// What becomes of them.
+// The settings for ungated runs.
 const (
 	// UngatedByProfile: refused in production, let through and recorded in
 	// development.
@@ -245,26 +246,25 @@ const (
 	UngatedCompensate Ungated = "compensate"
 )
 
-// Watched reports whether the run is to be let through and compensated.
+// Watched reports whether the run is admitted and compensated.
 func (a *Admission) Watched() bool { return a.watched }
 
-// Watching notes that a run is let through because what it writes will be
-// ruled on when it is over.
+// Watching records that a run is admitted because its writes are ruled on at its
+// end.
 func (g Agents) Watching(ctx context.Context, a *Admission) {
 	g.letThrough(ctx, a, "the run cannot be made to pause; what it writes is ruled on when it is over")
 }
 
-// Blind rules on a run of which nobody can say what it changes: it is one that
-// cannot be gated, and its profile decides.
+// Blind rules on a run whose changes cannot be determined: it cannot be gated, and
+// the profile decides.
 func (g Agents) Blind(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	a.watched = false
 	return g.ungated(ctx, a, UngatedByProfile)
 }
 
-// Assume returns an admission in the name of somebody for what no request of
-// this process asked for: a run that an earlier process let through, a pause
-// that nobody answered. The current rules hold. Nothing is ruled on by this
-// alone, and nothing recorded.
+// Assume returns an admission for a principal without a request of this process:
+// for a run that an earlier process admitted, or a pause that was never answered.
+// The current rules apply. It rules on nothing and records nothing.
 func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admission {
 	r := g.begin(client, c)
 	r.Principal, r.watched = p, true
@@ -275,10 +275,10 @@ func (g Agents) Assume(c *Call, p memproxy.Principal, decision string) *Admissio
 	return r.Admission
 }
 
-// Vouched reports whether a change was ruled on when it was made: it is a write
-// of somebody's through memproxy, in the middle of the run, and bears its stamp.
-// What is new and can bear none is known to the ledger, with the same text:
-// archives are shared, and what another agent put there is not the run's.
+// Vouched reports whether a change was ruled on when it was made: it is somebody's
+// write through memproxy during the run, and has a valid stamp. A new memory that
+// can have no stamp counts if the ledger has it with the same text: archives are
+// shared, and what another agent added is not the run's.
 func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bool {
 	if c.Stamp == nil && len(c.Memories) == 1 && c.Memories[0].Event == "ADD" && c.After != "" {
 		return g.admitted(ctx, a, c.Memories[0].ID, c.After)
@@ -289,8 +289,8 @@ func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bo
 	return signedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
 }
 
-// admitted reports whether a memory was admitted with a text. Where the ledger does
-// not answer, nobody vouches.
+// admitted reports whether a memory was admitted with a text. If the ledger is
+// unavailable it was not.
 func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool {
 	known := newLookups(g.Gate, a)
 	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
@@ -300,9 +300,9 @@ func (g Agents) admitted(ctx context.Context, a *Admission, id, sha string) bool
 	return row != nil && !row.Deleted && row.Decision != "" && row.SHA256 == sha
 }
 
-// Undone notes what came of taking back a change that was not admitted. The
-// hashes are of the text that was removed and of the one that was restored. A
-// nil error is success.
+// Undone records the result of undoing a change that was not admitted. The hashes
+// are of the text that was removed and of the one that was restored. A nil error is
+// success.
 func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err error) {
 	ret := &answer{Admission: a, g: g.Gate, status: statusOK}
 	if a.op != nil {
@@ -318,7 +318,7 @@ func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err
 	g.outcome(ctx, ret)
 }
 
-// statusOK is what an undoing that went well is recorded with.
+// statusOK is the recorded status of a successful undo.
 const statusOK = 200
 
 func named(hash string) string {
@@ -328,8 +328,8 @@ func named(hash string) string {
 	return "sha256 " + hash
 }
 
-// Unsettled notes that what a run changed could not be ruled on for now, or,
-// when given up, ever.
+// Unsettled records that the changes of a run could not be ruled on yet, or, when
+// given up, never were.
 func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err error) {
 	ret := &answer{Admission: a, g: g.Gate}
 	detail := "what the run wrote has not been ruled on yet"
@@ -341,8 +341,8 @@ func (g Agents) Unsettled(ctx context.Context, a *Admission, givenUp bool, err e
 	g.outcome(ctx, ret)
 }
 
-// ungated rules on a run that cannot be gated. It reports whether the reply is
-// to be sent.
+// ungated rules on a run that cannot be gated. It reports whether the reply is to
+// be sent.
 func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (memproxy.Reply, bool) {
 	if !a.enforced() || mode != UngatedDeny && a.rules.Profile == Development {
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
@@ -354,7 +354,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 	return ret.reply, true
 }
 
-// letThrough notes that a run goes on although its calls are not ruled on.
+// letThrough records that a run goes on although its calls are not ruled on.
 func (g Agents) letThrough(ctx context.Context, a *Admission, why string) {
 	ev := following(&a.event, memproxy.EventOutcome, g.opt.Clock())
 	ev.Reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: why}}

@@ -20,19 +20,19 @@ type answer struct {
 	*Admission
 	g       *Gate
 	reply   memproxy.Reply
-	raw     memproxy.Reply // as the backend gave it
+	raw     memproxy.Reply // as received from the backend
 	reading *memproxy.Reading
 	items   []item   // of the reading, while it is filtered
-	looked  *lookups // see lookups
-	answers bool     // to a write: what is hidden is remembered all the same
+	looked  *lookups // the ledger's answers
+	answers bool     // an answer to a write: hidden memories are still recorded
 	single  bool     // it is one event of a stream
 
-	// What loads found out for judgements.
+	// What the loads determined for the judgements.
 	view     viewer
-	fresh    []string // ids of what came to be with a write
-	settled  bool     // what was asked for by its id was ruled on before
-	blind    bool     // whose memories are could not be looked up
-	hiding   bool     // what is made of memories is hidden
+	fresh    []string // ids of memories that this write made
+	settled  bool     // the targets were ruled on before
+	blind    bool     // the owners of memories could not be looked up
+	hiding   bool     // content derived from memories is hidden
 	screened bool     // screening was asked
 
 	status   int // the backend's
@@ -41,19 +41,19 @@ type answer struct {
 	filtered int
 	shown    []string
 
-	late  memproxy.Entry      // what came to be after its write was answered
+	late  memproxy.Entry      // of memories made after their write was answered
 	made  map[string][]string // by memory, the codes for which it alone is marked
-	self  bool                // the backend's own agent wrote
-	stuck int                 // memories that could not be taken back
+	self  bool                // the backend's own agent made the change
+	stuck int                 // memories that could not be retracted
 }
 
 // notFiltered is why an answer that cannot be read is withheld.
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
-// Return takes the backend's answer to an admitted call, filters what the
-// caller may not see, remembers what was written, and notes the outcome. It
-// runs for every admission that was forwarded, also when the caller is gone,
-// and gives the answer to pass on.
+// Return takes the backend's answer to an admitted call, filters it for the caller,
+// records what was written, and records the outcome. It runs for every admission
+// that was forwarded, even if the caller has disconnected, and returns the answer
+// to pass on.
 func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	start := time.Now()
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
@@ -80,19 +80,19 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	return ret.reply
 }
 
-// Abandon notes the outcome of an admitted call to which no answer came, and
-// gives the refusal to pass on. End says how an answer ended that had begun, or
-// that the caller hung up.
+// Abandon records the outcome of an admitted call that got no answer, and returns
+// the refusal to pass on. End is how an answer that had begun ended, or that the
+// caller hung up.
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, ended: end}
 	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
-	a.Answered = nil // what was decided stands; there is no answer to rule on
+	a.Answered = nil // the decision is unchanged; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply
 }
 
-// Streamed notes the outcome of an admitted call whose answer was passed on
-// without being read. What the backend refused is not paid for.
+// Streamed records the outcome of an admitted call whose answer was passed on
+// unread. A call that the backend refused is not charged.
 func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end memproxy.StreamEnd) {
 	ret := &answer{Admission: a, g: g, ended: end, status: status, reply: memproxy.Reply{Status: status}}
 	if a.enforced() && status >= 400 && status < 500 {
@@ -101,7 +101,7 @@ func (g *Gate) Streamed(ctx context.Context, a *Admission, status int, end mempr
 	g.outcome(ctx, ret)
 }
 
-// Piece filters an answer that a face puts together itself, of an agent's run.
+// Piece filters an answer that a face composes itself, of an agent's run.
 func (g *Gate) Piece(ctx context.Context, a *Admission, reply memproxy.Reply) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, reply: reply, status: reply.Status}
 	ret.filtrate(ctx)
@@ -119,9 +119,10 @@ func (ret *answer) refuse(status int, code memproxy.ReasonCode, detail string) {
 	ret.Answered = &d
 }
 
-// absent words what the backend does not have as what is another's is worded:
-// where several tenants share it, a caller could tell the two apart by the
-// words. What the ledger knows to be the caller's keeps the backend's own.
+// absent replaces the backend's answer about a missing memory by the refusal for
+// another tenant's: on a shared backend a caller could otherwise tell the two apart
+// by the wording. If the ledger knows the target to be the caller's, the backend's
+// answer is kept.
 func (ret *answer) absent() bool {
 	if ret.op == nil || !ret.enforced() || ret.alone() || !slices.ContainsFunc(ret.op.Targets, func(id string) bool { _, known := ret.owners[id]; return !known }) {
 		return false
@@ -130,8 +131,8 @@ func (ret *answer) absent() bool {
 	return true
 }
 
-// filtrate reads the answer, filters it, and has it written anew as it may be
-// shown. An answer that cannot be read cannot be filtered, and is withheld.
+// filtrate reads, filters and rewrites the answer. An answer that cannot be read
+// cannot be filtered, and is withheld.
 func (ret *answer) filtrate(ctx context.Context) {
 	refused, err := ret.through(ctx, asSent)
 	if err == nil && !refused {
@@ -147,7 +148,7 @@ func (ret *answer) filtrate(ctx context.Context) {
 	ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 
-// sifted filters the memories of an answer that has some.
+// sifted filters the memories of an answer.
 func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
 	reader, ok := ret.call.Backend.Adapter.(Reader)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) {
@@ -172,8 +173,8 @@ func (ret *answer) sifted(ctx context.Context) (refused bool, err error) {
 	return false, nil
 }
 
-// rewrite filters the memories and has the answer written without what is left
-// out.
+// rewrite filters the memories and rewrites the answer without those that are
+// removed.
 func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, err error) {
 	if refused, err = ret.through(ctx, takenApart); refused || err != nil {
 		return refused, err
@@ -182,10 +183,10 @@ func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, er
 	return false, err
 }
 
-// disclose filters the answer to a write: what a reader would not be shown, the
-// writer is not shown either, but for its own words. What was made of the write
-// is looked at first, which takes all of it; the filters work on a copy, because
-// what they hide is remembered all the same.
+// disclose filters the answer to a write: the writer is not shown what a reader
+// would not be shown, except its own content. Everything that the write made is
+// checked first; the filters then work on a copy, because what they hide is still
+// recorded.
 func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
 	if ret.op.Kind == memproxy.Learn {
 		ret.receipts = ret.reading.Events
@@ -216,15 +217,15 @@ func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, e
 	return refused, err
 }
 
-// ownWords reports whether a memory says in the answer to a write what the write
-// says itself.
+// ownWords reports whether a memory in the answer to a write has the text that was
+// written.
 func (ret *answer) ownWords(m *memproxy.Memory) bool {
 	return ret.answers && m.Text != "" && slices.ContainsFunc(ret.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
 }
 
-// tell records what the caller sees of the answer: for the outcome, and as a
-// source of what its session writes later. What it wrote itself is no source of
-// its own, and neither is what was said in a conversation.
+// tell records what the caller sees of the answer: for the outcome, and as a source
+// of what its session writes later. The caller's own memories and raw messages are
+// not sources.
 func (ret *answer) tell(ctx context.Context) {
 	ret.contested()
 	var sources []trust.Seen
@@ -248,7 +249,7 @@ func (ret *answer) tell(ctx context.Context) {
 	}
 }
 
-// contested names the memories of the answer that somebody says otherwise of.
+// contested lists the memories of the answer that are contested.
 func (ret *answer) contested() {
 	for i := range ret.items {
 		if it := &ret.items[i]; !it.Drop && !it.Missing && it.rec.Rated() && it.rec.Status.Contested && !ret.ownWords(it.Memory) {
@@ -257,14 +258,14 @@ func (ret *answer) contested() {
 	}
 }
 
-// wroteIt reports whether the caller is the author of a memory in an answer, as
-// far as its row or its stamp says so.
+// wroteIt reports whether the caller is the author of a memory in an answer, by its
+// row or its stamp.
 func wroteIt(ret *answer, it *item) bool {
 	return it.row != nil && it.row.Actor == ret.Principal.ID || it.Stamp != nil && it.Stamp.Actor == ret.Principal.ID
 }
 
-// deferred reports whether ownership was left to this answer: a target that
-// the ledger did not know and that this very call fetches.
+// deferred reports whether the check of ownership was left to this answer: the
+// ledger did not know a target, and this call fetches it.
 func (ret *answer) deferred() bool {
 	for _, id := range ret.op.Targets {
 		if _, known := ret.owners[id]; known {
@@ -277,7 +278,7 @@ func (ret *answer) deferred() bool {
 	return false
 }
 
-// decisive are the outcome's reasons, first those for which the answer was
+// decisive returns the outcome's reasons, first those for which the answer was
 // refused.
 func (ret *answer) decisive() []memproxy.Reason {
 	sortReasons(ret.reasons)
@@ -297,7 +298,7 @@ func (ret *answer) decisive() []memproxy.Reason {
 	return ret.reasons
 }
 
-// outcome notes what came of the call.
+// outcome records the result of the call.
 func (g *Gate) outcome(ctx context.Context, ret *answer) {
 	defer left(ret.Admission)
 	ret.Memories = ret.shown
@@ -313,9 +314,9 @@ func (g *Gate) outcome(ctx context.Context, ret *answer) {
 // maxHeaders bounds the names of headers that are remembered as reported.
 const maxHeaders = 256
 
-// Headers rules on the headers of an answer that no row claims, by their
-// names. They are counted, and each is named in the log once. A is nil for a
-// public route. It reports whether they pass: as set, and in shadow mode.
+// Headers rules on the headers of an answer that have no claim, by name. They are
+// counted, and each is logged once. A is nil for a public route. It reports whether
+// they pass: by the setting, and always in shadow mode.
 func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names []string) (pass bool) {
 	rules := g.rules.Load()
 	if a != nil {
@@ -336,15 +337,15 @@ func (g *Gate) Headers(ctx context.Context, a *Admission, backend string, names 
 	return pass
 }
 
-// reported are the names of headers and members of answers that are in the log, by
-// where they are from.
+// reported are the names of headers and members of answers that were logged, by
+// their source.
 type reported struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// fresh are the names that were not reported before. Those that do not look like a
-// header's, or are too many, are only counted.
+// fresh returns the names that were not reported before. Names that are too long,
+// or beyond the limit, are only counted.
 func (r *reported) fresh(from string, names []string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

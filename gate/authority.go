@@ -11,13 +11,13 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// A word is what is known of one memory that the operation would change: its
-// text, its owner, and the authority over it.
+// A word is what is known of one memory that the operation would change: its text,
+// its owner, and the authority over it.
 type word struct {
-	target string             // as the operation names it
-	at     int                // its place among the memories of an answer
-	row    memproxy.Ownership // of the original author; Actor is "" where it is not known
-	text   string             // as it was, where that was fetched
+	target string             // the name in the operation
+	at     int                // its index among the memories of an answer
+	row    memproxy.Ownership // the original author; Actor is "" if unknown
+	text   string             // the text before the change, if it was fetched
 	trust.Authority
 }
 
@@ -25,9 +25,9 @@ func (w *word) key() memproxy.MemoryKey {
 	return memproxy.MemoryKey{Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID}
 }
 
-// loadAuthors finds out whose words the targets are: who wrote them, by the ledger
-// and by the stamp, who changed them since, and how well their source is
-// known. A ledger that cannot say so refuses the change.
+// loadAuthors loads the authors of the targets: who wrote them (from the ledger and
+// the stamp), who corrected them since, and how well their source is known. If the
+// ledger is unavailable the change is refused.
 func loadAuthors(ctx context.Context, r *run, targets []string) {
 	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.worst.Stops() && r.enforced() {
 		return
@@ -36,7 +36,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	for _, target := range targets {
 		inspectTarget(ctx, r, target)
 		if r.op.Current[target].Missing || slices.Contains(brings, target) && !slices.Contains(rewritten, target) {
-			continue // nothing is there, or nothing of it is changed
+			continue // it does not exist, or its text is not changed
 		}
 		r.words = append(r.words, wordOf(r, target))
 	}
@@ -45,7 +45,7 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	}
 }
 
-// wordOf is what the ledger's row and the stamp on the memory say of a target.
+// wordOf combines the ledger's row of a target with the stamp on the memory.
 func wordOf(r *run, target string) word {
 	m := r.op.Current[target]
 	w := word{target: target, row: r.owners[target], text: m.Text}
@@ -70,10 +70,10 @@ func wordOf(r *run, target string) word {
 	return w
 }
 
-// loadReplaced finds out whose words a call of a running agent would change: another
-// tenant's it does not, also where a tool that nobody could read attached them to
-// the agent. What it replaces is asked for by name; what a run that is watched has
-// changed already stands otherwise by now, so the ledger alone is asked.
+// loadReplaced loads the authors of the memories that a running agent's call would
+// change. Another tenant's memory must not be changed, even if a tool without a
+// known schema attached it to the agent. Replaced memories are fetched by name; a
+// watched run has changed them already, so only the ledger is asked.
 func loadReplaced(ctx context.Context, r *run, watched bool) {
 	op := r.op
 	if op == nil {
@@ -90,7 +90,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 		ledgerFailed(ctx, r, err, noAuthors)
 		return
 	}
-	if op.Kind == memproxy.Correct { // what is let go of may be anybody's
+	if op.Kind == memproxy.Correct { // a deletion may remove anybody's block from the agent
 		for _, id := range targets {
 			if row, known := r.owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
 				r.verdict.missing("target:" + id)
@@ -113,20 +113,21 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 	loadAuthors(ctx, r, targets)
 }
 
-// errBlind says that the ledger did not know the owner by the name either.
+// errBlind says that the ledger could not be asked for the owner.
 var errBlind = errors.New("gate: the ledger did not answer")
 
-// noAuthors says that a change is refused because nobody knows whose texts it changes.
+// noAuthors is the detail of a refusal because the authors of the changed texts are
+// unknown.
 const noAuthors = "who wrote the memory cannot be looked up"
 
-// ledgerFailed refuses what the ledger had to be asked about.
+// ledgerFailed refuses an operation that depends on an answer of the ledger.
 func ledgerFailed(ctx context.Context, r *run, err error, detail string) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
 	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
 }
 
-// recorded adds what the ledger has recorded about words: how well their source is
-// known, and who corrected them.
+// recorded adds what the ledger has recorded: how well the source of each memory is
+// known, and who corrected it.
 func recorded(ctx context.Context, a *Admission, known *lookups, words []word) error {
 	keys := make([]memproxy.MemoryKey, len(words))
 	for i := range words {
@@ -172,13 +173,13 @@ func addAuthors(r *run) {
 	}
 }
 
-// uncontested: no correction was refused for the word of somebody else.
+// uncontested: no correction was refused for lack of authority.
 func uncontested(r *run) bool {
 	return r.op == nil || !r.enforced() || !r.Decision.Verdict.Stops() || !has(r.Decision.Reasons, memproxy.TrustAuthority)
 }
 
-// contest keeps a correction that was not let through against the word of
-// somebody else: the memory is contested from then on, and readers see it so.
+// contest records a correction that was refused for lack of authority: from then on
+// the memory is shown to readers as contested.
 func contest(ctx context.Context, r *run) error {
 	for i := range r.words {
 		if w := &r.words[i]; !w.Own || w.Others > 0 {
@@ -191,20 +192,21 @@ func contest(ctx context.Context, r *run) error {
 // unmade: the call is refused.
 func unmade(r *run) bool { return r.op == nil || r.Decision.Verdict.Stops() }
 
-// credit takes a call of a running agent that is let through for made: whoever
-// asked runs it next.
+// credit settles the changes of a running agent's call that is admitted: the agent
+// runs the tool next, so the call counts as made.
 func credit(ctx context.Context, r *run) error {
 	settleChange(ctx, r.g, r.Admission)
 	return nil
 }
 
-// dissent notes that somebody would have a memory say something else.
+// dissent records that a caller wanted to give a memory another text.
 func dissent(ctx context.Context, g *Gate, a *Admission, w *word, text string) {
 	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }
 
-// correction says that the admission changes, or would change, a word.
+// correction describes the change that the admission makes, or would make, to a
+// memory.
 func correction(a *Admission, w *word, reason string) memproxy.Correction {
 	tenant := w.row.Scope.Tenant
 	if tenant == "" {
@@ -216,13 +218,13 @@ func correction(a *Admission, w *word, reason string) memproxy.Correction {
 	}
 }
 
-// settleChange records the consequences of a change that was made, also in the log. A run's
-// own changes are settled call by call.
+// settleChange records the consequences of a change that was made, also in the log.
+// A run's own changes are settled call by call.
 //
-// A correction of another's text goes on its author's record; a deletion does not:
-// it says nothing against the author. A text that was deleted or replaced is kept as
-// retracted, so that its author cannot write it anew with more confidence, unless it
-// has the highest confidence that the author can give.
+// A correction of another author's text goes on that author's record. A deletion
+// does not, because it says nothing about the text. A deleted or replaced text is
+// kept as retracted, so that its author cannot write it again with more confidence,
+// unless it has the highest confidence that the author can give.
 func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	if !a.enforced() {
 		return
@@ -255,8 +257,8 @@ func settleChange(ctx context.Context, g *Gate, a *Admission) {
 	}
 }
 
-// restated says how memories stand whose words were replaced: what was known of
-// the old ones does not speak for the new.
+// restated returns the new status of memories whose text was replaced: what was
+// known of the old text does not apply to the new one.
 func (ret *effects) restated() []memproxy.StateChange {
 	if ret.aside != "" {
 		return nil
@@ -270,9 +272,9 @@ func (ret *effects) restated() []memproxy.StateChange {
 		c := memproxy.StateChange{
 			MemoryKey: w.key(), Tenant: ret.Principal.Tenant, State: memproxy.StateUntrusted, Decision: ret.Decision.ID,
 			Attestation: ret.attested(ret.marksOf(w.row.ID)), Reason: markOf(ret.marksOf(w.row.ID)),
-			// What is withheld stays so until it is looked at again.
+			// A withheld memory stays withheld until it is reviewed.
 			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated},
-			// What was decided of the old text does not hold for the new one.
+			// A decision about the old text does not apply to the new one.
 			Text: w.replacement(ret.op),
 		}
 		if ret.confirmed {
@@ -297,7 +299,7 @@ func (w *word) replacement(op *memproxy.Operation) string {
 // rewrites reports whether the operation gives a memory another text.
 func (w *word) rewrites(op *memproxy.Operation) bool { return w.replacement(op) != "" }
 
-// right is why the caller may correct others.
+// right names the reason why the caller may correct other authors.
 func right(a *Admission) string {
 	switch {
 	case a.confirmed:
@@ -313,10 +315,10 @@ func right(a *Admission) string {
 	return "the policy lets the corrector"
 }
 
-// usurped looks at what the backend's own model changed or deleted on the way
-// of an addition. The word of somebody who is trusted more than the caller is
-// put back, and what would stand in its place is kept as dissent; what is
-// deleted cannot be put back, and is named.
+// usurped checks what the backend's own model changed or deleted while it processed
+// an addition. A text whose author is trusted more than the caller is restored, and
+// the replacement is kept as dissent. A deletion cannot be undone and is only
+// reported.
 func (ret *making) usurped(ctx context.Context) {
 	for _, w := range ret.stronger(ctx) {
 		m := &ret.memories[w.at]
@@ -332,8 +334,8 @@ func (ret *making) usurped(ctx context.Context) {
 	}
 }
 
-// stronger are the texts that the backend's model changed or deleted and whose
-// authors are trusted more than the caller.
+// stronger returns the memories that the backend's model changed or deleted and
+// whose authors are trusted more than the caller.
 func (ret *making) stronger(ctx context.Context) []word {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
 		return nil

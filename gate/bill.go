@@ -13,9 +13,9 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// charge draws the write budgets. What is forwarded pays, and so does what is
-// held, for somebody has to look at it: its hour when it is held, whatever
-// becomes of it, and its totals once it is approved and sent.
+// charge draws on the write budgets. A write that is held is charged too, because a
+// person has to review it: its hourly lines when it is held, whether or not it is
+// approved, and its total lines when it is approved and sent.
 func charge(ctx context.Context, r *run) error {
 	c := costs(r)
 	switch {
@@ -49,7 +49,7 @@ func charge(ctx context.Context, r *run) error {
 	return nil
 }
 
-// costs is what the write draws from the budgets.
+// costs returns what the write draws from the budgets.
 func costs(r *run) memproxy.Charge {
 	return memproxy.Charge{
 		ID: r.Decision.ID, Tenant: r.Principal.Tenant, Cost: int64(r.op.Cost), Time: r.begun,
@@ -57,10 +57,10 @@ func costs(r *run) memproxy.Charge {
 	}
 }
 
-// overdrawn refuses a write that the budgets would refuse, before it is screened:
-// screening costs more than anything else that memproxy does. What it is charged
-// is said later, by charge. Totals count too, although a held write draws on them
-// only when it is approved.
+// overdrawn refuses a write that the budgets would refuse before it is screened,
+// because screening is the most expensive step. The write itself is charged later,
+// by charge. Totals count too, although a held write draws on them only when it is
+// approved.
 func overdrawn(ctx context.Context, r *run) error {
 	if r.dry() || r.held != nil || !r.enforced() || gratis(r) {
 		return nil
@@ -77,7 +77,7 @@ func overdrawn(ctx context.Context, r *run) error {
 	return err
 }
 
-// overBudget refuses what an allowance does not grant.
+// overBudget refuses a write that its allowance does not grant.
 func overBudget(r *run, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
@@ -90,8 +90,8 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 	}
 }
 
-// usedUp says which budget is used up: the number, when there is room again, and
-// the setting.
+// usedUp names the exhausted budget: its limit, when there is room again, and the
+// setting.
 func usedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
 	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
@@ -112,20 +112,20 @@ func usedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
 		l.Used, l.Limit, whose, within, cost, room, setting, table)
 }
 
-// bill is what an operation has reserved on the write budgets, until it is
-// known how many memories it wrote. Copies of an admission share it.
+// bill is an operation's reservation on the write budgets until the number of
+// memories that it wrote is known. Copies of an admission share it.
 type bill struct {
 	charge memproxy.Charge
-	paid   *memproxy.Charge // what was charged when the write was held, or nil
+	paid   *memproxy.Charge // the charge made when the write was held, or nil
 
 	mu      sync.Mutex
-	closed  bool // settled or given back: a bill is paid once
-	pending int  // asynchronous writes whose outcome is not known yet
+	closed  bool // settled or released: a bill is settled once
+	pending int  // asynchronous writes without an outcome yet
 	made    made
-	counted map[string]bool // ids of memories that were counted
+	counted map[string]bool // ids of memories already counted
 }
 
-// made is what a write came to, in memories.
+// made counts the memories that a write added and changed.
 type made struct{ added, changed int64 }
 
 // maxSettled bounds one settlement, as stores bound a charge.
@@ -150,8 +150,8 @@ func (b *bill) close() bool {
 	return !was
 }
 
-// count adds what asynchronous writes came to, and how many more, or fewer, are under
-// way. It reports whether none is left, and what all came to.
+// count adds the result of asynchronous writes and the change in how many are
+// pending. It reports whether none is pending any more, and the sum so far.
 func (b *bill) count(n made, pending int) (last bool, all made) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,8 +159,9 @@ func (b *bill) count(n made, pending int) (last bool, all made) {
 	return b.pending == 0, b.made
 }
 
-// tally counts the memories that an answer says were written. What was taken
-// back again does not count; where that failed, stuck of them are there.
+// tally counts the memories that an answer reports as written. Memories that were
+// retracted do not count; stuck is the number whose retraction failed, which remain
+// in the backend.
 func tally(memories []memproxy.Memory, stuck int) made {
 	n := made{added: int64(stuck)}
 	for i := range memories {
@@ -177,9 +178,9 @@ func tally(memories []memproxy.Memory, stuck int) made {
 	return n
 }
 
-// settleBill makes the charge of a write what the write came to, as far as its
-// answer tells. An answer that does not name everything charges what it names
-// beyond the reservation; where nobody tells, the reservation stays.
+// settleBill adjusts the charge to what the write made, as far as the answer
+// reports it. An answer that is not a complete list is charged for what it names
+// beyond the reservation; without any report the reservation remains.
 func (ret *effects) settleBill(ctx context.Context) {
 	b := ret.bill
 	if b == nil || ret.reading == nil || ret.op.Kind != memproxy.Learn {
@@ -200,8 +201,8 @@ func (ret *effects) settleBill(ctx context.Context) {
 	}
 }
 
-// settleLater records what became of one asynchronous write of several, and
-// settles with the last.
+// settleLater records the outcome of one of several asynchronous writes, and
+// settles the bill with the last.
 func (ret *making) settleLater(ctx context.Context) {
 	b := ret.bill
 	if b == nil || ret.memories == nil { // the backend does not say
@@ -212,8 +213,9 @@ func (ret *making) settleLater(ctx context.Context) {
 	}
 }
 
-// countsLater reports whether the bill waits until the backend was asked what
-// it made of the write. The face asks, as for what a model makes of one.
+// countsLater reports whether the bill is settled only after the backend has been
+// asked how many memories the write made. The face sends those requests, as it does
+// for asynchronous extraction.
 func (ret *effects) countsLater(b *bill) bool {
 	counter, ok := ret.call.Backend.Adapter.(Counter)
 	if !ok || ret.reading.Settles || !ret.enforced() {
@@ -230,17 +232,17 @@ func (ret *effects) countsLater(b *bill) bool {
 	return len(ret.counting) > 0
 }
 
-// accounts keep the write budgets to what was written: they give back what nothing was
-// written for, and settle what a write came to.
+// accounts keep the write budgets in line with what was written: they release
+// charges of writes that made nothing, and settle the others.
 type accounts struct {
 	budget  Budget
 	notes   notes
 	clock   func() time.Time
-	timeout time.Duration // of a settlement
+	timeout time.Duration // of one settlement
 	log     *slog.Logger
 }
 
-// release gives a charge back that nothing was written for.
+// release gives back the charge of a write that made nothing.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
 	if a.bill == nil || !a.bill.close() || len(a.bill.charge.Lines) == 0 {
 		return
@@ -250,7 +252,7 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	}
 }
 
-// repay gives the authors of deleted memories their totals back.
+// repay credits the total lines of the authors of deleted memories.
 func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
 	counts := map[memproxy.Tally]int64{}
 	for _, row := range deleted {
@@ -264,7 +266,7 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy
 	}
 }
 
-// lower lowers one author's totals.
+// lower reduces one author's totals.
 func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
 	p := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
 	lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, who.User, nil), func(l memproxy.Line) bool {
@@ -279,7 +281,7 @@ func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally
 	}
 }
 
-// budgetEvents notes what the charge set off.
+// budgetEvents records the events that the charge caused.
 func (acc *accounts) budgetEvents(ctx context.Context, a *Admission) {
 	al := a.Decision.Allowance
 	if al == nil {
@@ -291,7 +293,8 @@ func (acc *accounts) budgetEvents(ctx context.Context, a *Admission) {
 	acc.warnOf(ctx, a, al)
 }
 
-// warnOf notes the lines that a charge took past their mark.
+// warnOf records a warning for each line that the charge took past its warning
+// mark.
 func (acc *accounts) warnOf(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
 		switch {
@@ -362,10 +365,11 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 	acc.warnOf(ctx, a, &allowance)
 }
 
-// counted takes the answer to a request of Counts, and settles with the last.
+// counted reads the answer to a request of Counts, and settles the bill with the
+// last.
 func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
 	if reply.Status == StatusNotFound {
-		reply = memproxy.Reply{Status: reply.Status} // it is gone already: nothing is left of it
+		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
 	} else if !ok2xx(reply.Status) {
 		return false
 	}

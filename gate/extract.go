@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// errUndo says that a backend did not take something back.
+// errUndo says that a backend did not undo a change.
 var errUndo = errors.New("the backend did not take it back")
 
 // making is what the backend's model made of a write.
@@ -22,10 +22,10 @@ type making struct {
 	memories  []memproxy.Memory
 }
 
-// extracted looks at what the backend's model made of a write. What is worse
-// than the write itself, and would have been refused or held as a write, is
-// taken back and kept for review; the answer does not show it. Both hashes
-// stand in one record.
+// extracted checks what the backend's model made of a write. A memory that is more
+// dangerous than the write itself, and would have been refused or held as a write,
+// is retracted and kept for review; the answer does not show it. One record has
+// both hashes.
 func (ret *making) extracted(ctx context.Context) error {
 	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
@@ -60,10 +60,10 @@ func (ret *making) extracted(ctx context.Context) error {
 	return ret.ruleOnInferred(ctx, found)
 }
 
-// worse reports whether what a model made of a write is worse than the write:
-// whether it would have been stopped for what it says, had its caller written
-// it. The policy that ruled on the write is asked; and what would be left out
-// of every answer need not be kept whatever the policy.
+// worse reports whether a memory that a model made of a write is more dangerous
+// than the write: whether it would have been stopped for its content, had its
+// caller written it. The policy that ruled on the write is asked. A memory that
+// every answer would withhold is retracted whatever the policy says.
 func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
 	var input memproxy.PerMille
 	secret := false
@@ -90,12 +90,12 @@ func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (boo
 	return slices.ContainsFunc(ruling.Reasons, func(why memproxy.Reason) bool { return strings.HasPrefix(string(why.Code), "screen.") }), nil
 }
 
-// isSecret reports whether a credential was found. It has no score: whether it
-// is kept is for the policy to say.
+// isSecret reports whether a finding is a credential. It has no score: the policy
+// decides whether it is stored.
 func isSecret(f memproxy.Finding) bool { return strings.HasPrefix(f.Rule, "secret.") }
 
-// retract takes a memory back and out of the answer. The reason says what came
-// of it.
+// retract removes a memory from the backend and from the answer. The reason reports
+// whether that succeeded.
 func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy.Reason) memproxy.Reason {
 	m.Drop = true
 	what := "taken back"
@@ -129,8 +129,8 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	return nil
 }
 
-// keepExtracted puts what was taken back where a reviewer finds it, with the
-// write that it was made of.
+// keepExtracted stores a retracted memory for reviewers, together with the write
+// that it was made of.
 func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why memproxy.Reason) {
 	if ret.g.opt.Keeper == nil {
 		return
@@ -139,7 +139,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why mem
 	defer cancel()
 	hold, content := toKeep(ret.Admission, nil)
 	hold.ID = ret.g.opt.NewID()
-	content.Reserved = 0 // it was charged as what it was
+	content.Reserved = 0 // the write itself was charged
 	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
 	hold.Reasons = []memproxy.Reason{why}
 	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
@@ -149,9 +149,8 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why mem
 	}
 }
 
-// Owed returns the requests that ask what the backend's model makes of an
-// admitted write later, and that the face should make until Extracted says
-// that it is over.
+// Owed returns the requests that ask what the backend's model makes of an admitted
+// write later. The face sends them until Extracted reports that it is over.
 func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	if len(a.counting) > 0 && a.bill.open() {
 		return a.counting
@@ -167,8 +166,8 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	return out
 }
 
-// Extracted takes the answer to a request of Owed. It reports whether there is
-// nothing more to come of it.
+// Extracted takes the answer to a request of Owed. It reports whether no more
+// results are to come.
 func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {
 	if counter, ok := a.call.Backend.Adapter.(Counter); ok && len(a.counting) > 0 {
 		return g.accounts.counted(ctx, a, counter, reply)
@@ -196,11 +195,11 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	return over
 }
 
-// trespassed leaves out of an addition's answer what the backend's model says
-// of memories that are not the tenant's: the answer would show their texts, and
-// those that they had before. What the model changed of them is put back; what
-// it deleted cannot be, and is named. An error of the ledger leaves out all that
-// was there before.
+// trespassed removes from an addition's answer the events of the backend's model
+// about memories that are not the tenant's, because they show present and previous
+// texts. Changes to those memories are undone; deletions cannot be, and are only
+// reported. If the ledger is unavailable all events about existing memories are
+// removed.
 func (ret *making) trespassed(ctx context.Context) {
 	if !ret.enforced() {
 		return
@@ -229,14 +228,14 @@ func (ret *making) trespassed(ctx context.Context) {
 		switch {
 		case m.ID == "" || m.Drop || err != nil && !old:
 		case err != nil && !ret.alone():
-			m.Drop = true // whose it is nobody can say
+			m.Drop = true // its owner cannot be looked up
 		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.Descent(&placed) == access.Foreign:
 			ret.trespass(ctx, m)
 		}
 	}
 }
 
-// placed is a memory with the owners of the addition where its event names none.
+// placed is a memory with the addition's owners if its event names none.
 func (ret *making) placed(m *memproxy.Memory) memproxy.Memory {
 	placed := *m
 	if !placed.Scope.Owned() {
@@ -262,10 +261,10 @@ func (ret *making) trespass(ctx context.Context, m *memproxy.Memory) {
 	ret.reasons = append(ret.reasons, why)
 }
 
-// ruleOnInferred asks the policy about each fact that the backend's model made
-// of a write and that no user stated there. What is not admitted is taken back;
-// what is held waits for review with the write that it was made of; what is
-// marked is so in the ledger, for the one stamp is the whole write's.
+// ruleOnInferred asks the policy about each fact that the backend's model made of a
+// write and that no user stated there. A fact that is not admitted is retracted;
+// one that is held waits for review with the write that it was made of; one that is
+// marked is marked in the ledger, because the stamp covers the whole write.
 func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) error {
 	if !ret.op.Extracts || ret.confirmed {
 		return nil
@@ -278,7 +277,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 		}
 		q := ret.inferredFact(m)
 		for _, f := range found[i].spans {
-			f.Item, f.Score = 0, 0 // what it risks was ruled on
+			f.Item, f.Score = 0, 0 // its risk was ruled on before
 			q.Findings = append(q.Findings, f)
 		}
 		ruling, err := ret.rules.Policy.Rule(ctx, q)
@@ -306,7 +305,7 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 	return nil
 }
 
-// inferredFact is the question about a fact that a model made.
+// inferredFact is the policy question about a fact that a model made.
 func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	field := fieldOf(ret.op, m)
 	confidence := max(0, ret.event.Confidence)
@@ -322,8 +321,8 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	}
 }
 
-// markLater notes in the ledger how the memories of a write stand of which the
-// backend told only later: as they would had it told at once.
+// markLater stores the status of memories that the backend reported only after the
+// write, the same as if it had reported them at once.
 func (ret *making) markLater(ctx context.Context) {
 	reading := &memproxy.Reading{}
 	for i := range ret.memories {

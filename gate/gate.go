@@ -49,8 +49,8 @@ type Options struct {
 
 	// Keeper keeps held writes. Nil: a hold is a refusal.
 	Keeper Keeper
-	// RefuseHolds answers held writes with a refusal although they are kept,
-	// for callers who shall know at once.
+	// RefuseHolds answers held writes with a refusal although they are stored, for
+	// callers who need to know at once.
 	RefuseHolds bool
 
 	// Clock and NewID are injected so that tests are deterministic. NewID
@@ -59,20 +59,21 @@ type Options struct {
 	Clock func() time.Time
 	NewID func() string
 
-	// Later runs what needs not be done before the caller has its answer: what
-	// has the same key in order. Nil: at once.
+	// Later runs work that need not finish before the caller has its answer: in
+	// order for the same key. Nil: it runs at once.
 	Later func(key string, f func())
 
-	// Check queues a memory for a check by the sweep: an answer shows another
-	// text than row has, and the backend's own agents change such memories. It
-	// does not block. Nil: there is no sweep.
+	// Check queues a memory for the sweep if an answer shows another text than row
+	// has and the backend's own agents edit such memories. It does not block. Nil:
+	// there is no sweep.
 	Check func(row memproxy.Ownership) (queued bool)
 
 	// Filtered is notified of every filter of the read path that an answer goes
-	// through, by its name; nil: nobody.
+	// through, by its name; nil: it is off.
 	Filtered func(rt memproxy.Route, filter string)
 
-	// Steps is notified of points at which a crash must lose nothing; nil: nobody.
+	// Steps is notified of points at which a crash must lose nothing; nil: it is
+	// off.
 	Steps memproxy.Stepper
 
 	// Rejections is how many rejected requests a minute of one address are
@@ -115,7 +116,7 @@ type Gate struct {
 	reported reported
 }
 
-// New returns a gate that rules by rules until Use replaces them.
+// New returns a gate that applies rules until Use replaces them.
 func New(opt Options, rules *Rules) (*Gate, error) {
 	switch {
 	case opt.Identifier == nil, opt.Ledger == nil, opt.Budget == nil, opt.Recorder == nil, opt.Signer == nil:
@@ -156,8 +157,8 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	return g, nil
 }
 
-// Use replaces the rules. Requests that are under way keep the ones they
-// pinned. Rules that are incomplete are refused and the old ones stay.
+// Use replaces the rules. Requests under way keep the ones they pinned. Incomplete
+// rules are refused, and the old ones remain.
 func (g *Gate) Use(r *Rules) error {
 	if err := r.validate(); err != nil {
 		return err
@@ -169,7 +170,7 @@ func (g *Gate) Use(r *Rules) error {
 // Rules returns the rules that a request starting now would pin.
 func (g *Gate) Rules() *Rules { return g.rules.Load() }
 
-// deafMeter is the Meter of those who do not want one.
+// deafMeter is the default Meter, which discards everything.
 type deafMeter struct{}
 
 func (deafMeter) Step(context.Context, string, time.Duration) {}
@@ -182,10 +183,10 @@ func (deafMeter) LedgerFailed(context.Context)                {}
 type Backend struct {
 	Name    string
 	Adapter Adapter
-	Fetch   Fetcher // nil: nothing can be asked, unknown owners stay unknown
-	Ungated Ungated // what becomes of runs that cannot be gated
-	// Tenant is the one whose memories the backend holds, and no others; ""
-	// where several share it. Callers of other tenants are refused.
+	Fetch   Fetcher // nil: nothing can be fetched, unknown owners remain unknown
+	Ungated Ungated // how runs that cannot be gated are treated
+	// Tenant is the only tenant with memories in the backend; "" if several share
+	// it. Callers of other tenants are refused.
 	Tenant string
 }
 
@@ -198,50 +199,50 @@ type Call struct {
 	// then refused and recorded, unless the profile lets unknown reads pass.
 	Route memproxy.Route
 	Known bool
-	// Passed is set where the request touches no memory and streams: it is
-	// ruled on by its head, and Body is not there. Of its answer only the
-	// members are looked at, if it has any.
+	// Passed is set if the request touches no memory and is streamed: it is ruled
+	// on by its head, and Body is empty. Only the members of its answer are
+	// checked, if it has any.
 	Passed bool
 	Body   []byte
-	// Flaw is set when the face could not take the body in: too large, too
-	// slow. The call is refused with it, and recorded.
+	// Flaw is set if the face could not receive the body: too large, too slow. The
+	// call is then refused and recorded with it.
 	Flaw *memproxy.Malformed
-	// Barred is set where Flaw is one of the protocol, or says that too many
-	// requests are under way: the call is refused in shadow mode as well.
+	// Barred is set if Flaw is a protocol error, or the limit of concurrent
+	// requests is reached: the call is refused in shadow mode as well.
 	Barred bool
-	// Peer is the address at the other end of the connection, without its port,
-	// or "". Rejections are counted by it. No header says what it is.
+	// Peer is the remote address of the connection, without its port, or "".
+	// Rejections are counted by it. It is never taken from a header.
 	Peer string
 	// Session is the caller's session, from a header, or none.
 	Session memproxy.SessionName
-	// Wishes are what the caller asks of memproxy itself.
+	// Wishes are the caller's requests to memproxy itself.
 	Wishes Wishes
-	// Watch says that the face only sees a copy of the request: it is ruled on
+	// Watch reports that the face only sees a copy of the request: it is ruled on
 	// in shadow mode, whatever the rules say.
 	Watch bool
 
 	who *identified
-	// restores is set where a reviewer puts an object back to a version of it.
+	// restores is set if a reviewer restores a version of an object.
 	restores bool
 }
 
-// Wishes are what a reader asks of memproxy itself.
+// Wishes are a reader's requests to memproxy itself.
 type Wishes struct {
-	// MinTrust is the least confidence of the memories that it wants.
+	// MinTrust is the lowest confidence of the memories to return.
 	MinTrust memproxy.PerMille
-	// Provenance is set where it wants to be told where they come from.
+	// Provenance asks for the provenance of the memories.
 	Provenance bool
 }
 
-// credentials are what the caller presents, with where the call comes from.
+// credentials are the caller's credentials, with the address of the connection.
 func (c *Call) credentials() memproxy.Credentials {
 	all := c.Credentials
 	all.Peer, all.Session = c.Peer, c.Session
 	return all
 }
 
-// Caller is the account of whom Identify found the call to come from, and its
-// tenant. Both are empty where it found none.
+// Caller is the account and the tenant that Identify found. Both are empty if it
+// found none.
 func (c *Call) Caller() (account, tenant string) {
 	if c.who == nil || c.who.err != nil {
 		return "", ""
@@ -255,7 +256,7 @@ func (c *Call) Caller() (account, tenant string) {
 type Admission struct {
 	Decision  memproxy.Decision
 	Principal memproxy.Principal
-	// Next is what is left to do. Reply is its answer, or nil.
+	// Next is the remaining action. Reply is its answer, or nil.
 	Next  Next
 	Reply *memproxy.Reply
 	// Body and Query are to be forwarded. They are the call's own, untouched,
@@ -263,17 +264,17 @@ type Admission struct {
 	Body    []byte
 	Query   string
 	Changed bool
-	// Flooded is set for one rejection of many: it is counted, and has neither
-	// record nor log line of its own. A face may let its sender wait.
+	// Flooded is set for a rejection beyond the rate limit: it is counted, and has
+	// neither a record nor a log line of its own. A face may delay its sender.
 	Flooded bool
 	// Inspect is set when the answer must be read before it is passed on; the
 	// face then buffers it and asks upstream for identity encoding.
 	Inspect bool
-	// ErrorsByStatus is set when the answer is a page or a file, which is not
-	// read, and an error is passed on by its status alone: it can say anything.
+	// ErrorsByStatus is set if the answer is a page or a file, which is not read:
+	// an error is then passed on by its status alone, because its body can contain
+	// anything.
 	ErrorsByStatus bool
-	// Contested are, after Return, the memories of the answer that somebody
-	// says otherwise about.
+	// Contested are, after Return, the memories of the answer that are contested.
 	Contested []string
 	// Unverified are, after Return, the memories of the answer that are not
 	// what was written through the proxy, as far as they are shown.
@@ -282,8 +283,7 @@ type Admission struct {
 	// Rewritten are the places of the request's texts that were changed before
 	// it was sent (GOV-5), sorted.
 	Rewritten []string
-	// Answered is, after Return, the refusal that stands in the answer's place,
-	// or nil.
+	// Answered is, after Return, the refusal that replaces the answer, or nil.
 	Answered *memproxy.Decision
 	// Memories are, after Return, the ids that were written or shown.
 	Memories []string
@@ -292,60 +292,60 @@ type Admission struct {
 	rules  *Rules
 	op     *memproxy.Operation
 	owners map[string]memproxy.Ownership
-	// named is what the ledger knows of the owners and objects that the request
-	// names, unbound the owners among them whom nobody knows and that a write
-	// makes the tenant's.
+	// named has the records of the owners and objects that the request names,
+	// unbound the owners without a record that a write binds to the tenant.
 	named   *lookups
 	unbound []string
 	words   []word // of the memories that the operation would change
 	bill    *bill
 	event   memproxy.Event
-	// findings are what was found in the write, receipts those of the backend
-	// for what its model makes of it.
+	// findings are the findings in the write, receipts the backend's receipts for
+	// what its model makes of it.
 	findings []memproxy.Finding
-	// configured are those in what an owner configures, which count for nothing.
+	// configured are the findings in an owner's configuration, which do not count.
 	configured []memproxy.Finding
 	receipts   []string
-	// calls are those of tools that the turn reported, and whether all that
-	// was said to them is known.
+	// calls are the tool calls that the turn reported, and whether all of their
+	// arguments are known.
 	calls    map[string]bool
 	listener memproxy.Listener
 	// counting are the requests that ask how many memories the write came to.
 	counting []memproxy.Request
 	// marks are the codes for which what is written is marked.
 	marks []string
-	// aside is the state of what a write makes that is let through although it
+	// aside is the state of the memories of a write that is admitted although it
 	// looks dangerous, or "".
 	aside memproxy.MemoryState
-	// waited is the held write that is sent now.
+	// waited is the held write that is being sent.
 	waited *memproxy.HeldWrite
-	// confirmed is set where a person approved the write.
+	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.
 	paid *memproxy.Charge
-	// track is the caller's record; trackKnown is set where the ledger told it.
+	// track is the caller's track record; trackKnown is set if the ledger returned
+	// it.
 	track      memproxy.Track
 	trackKnown bool
-	// attestation is how well the source of what is written is known.
+	// attestation is how well the source of the written content is known.
 	attestation memproxy.Attestation
 	begun       time.Time
 	// leave ends the turn of a change (see order); nil: it has none.
 	leave func()
-	// watched is set for a run that is let through and compensated.
+	// watched is set for a run that is admitted and compensated.
 	watched bool
-	// leftovers are what no row claims of the answers so far.
+	// leftovers are the members without a claim in the answers so far.
 	leftovers leftovers
-	// met is what the ledger said of the objects that the events of a stream
+	// met has the ledger's answers about the objects that the events of a stream
 	// named so far.
 	met met
 	// sources are the runs that a stream named.
 	sources sources
-	// edits follow the tool call that it makes in an agent's place.
+	// edits follow the tool call that the request makes in an agent's place.
 	edits memproxy.Edits
 }
 
-// Shown is the decision that the caller is told: the one on the answer where
-// that was refused, else the one on the request.
+// Shown is the decision that the caller sees: the one on the answer if that was
+// refused, else the one on the request.
 func (a *Admission) Shown() *memproxy.Decision {
 	if a.Answered != nil {
 		return a.Answered
@@ -353,11 +353,11 @@ func (a *Admission) Shown() *memproxy.Decision {
 	return &a.Decision
 }
 
-// Call is what was admitted.
+// Call is the admitted call.
 func (a *Admission) Call() *Call { return a.call }
 
-// Writes reports whether the operation may change memory: its forwarding must
-// then not be cut short when the caller hangs up.
+// Writes reports whether the operation may change memory: its forwarding must then
+// not be cut short when the caller hangs up.
 func (a *Admission) Writes() bool { return a.op != nil && a.op.Kind.Writes() }
 
 // Streams reports whether the answer may be a stream of events, which are
@@ -369,7 +369,7 @@ func (a *Admission) Streams() bool {
 // Runs reports whether an agent runs: its answer may stream.
 func (a *Admission) Runs() bool { return a.op != nil && a.op.Kind == memproxy.Run }
 
-// Shadow reports whether the admission is only watched, not enforced.
+// Shadow reports whether the admission is only observed, not enforced.
 func (a *Admission) Shadow() bool { return !a.enforced() }
 
 func (a *Admission) enforced() bool {

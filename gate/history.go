@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// version is a state that a memory came into by this operation.
+// version is a version of a memory that this operation makes.
 func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
 	v := memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
@@ -20,19 +20,20 @@ func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.Ver
 	return v
 }
 
-// found is the text before the operation, for a memory of which
-// nothing is recorded yet.
+// found is the version before the operation, for a memory without a recorded
+// history.
 func (ret *effects) found(id string, m memproxy.Memory) memproxy.Version {
 	v := ret.version(ret.op.TargetKind, id, memproxy.OpSeal)
-	v.Attestation = ret.attested(nil) // what is written now is marked, not what was there
+	v.Attestation = ret.attested(nil) // only the new text is marked
 	v.Score, v.Text, v.Metadata, v.Field = 0, m.Text, m.Metadata, m.Field
 	return v
 }
 
-// enter notes what a write, change or deletion made of memories: their versions,
-// each with what was there before, states, owners and new times of expiry. It is
-// history, not permission: where it cannot be kept the write is done, and the log
-// says so. Without the texts, how memories are rated and whose they are is kept.
+// enter records what a write, change or deletion made of memories: their versions,
+// each with the text before it, states, owners and new expiry times. It is history,
+// not permission: if it cannot be stored the write still succeeds, and the log
+// reports it. If the texts cannot be stored, states and owners are stored without
+// them.
 func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	e.Queued = true
 	if ret.enforced() {
@@ -53,7 +54,7 @@ func (ret *effects) enter(ctx context.Context, e memproxy.Entry) {
 	}
 }
 
-// commit commits an entry, also for a caller who is gone. An error is in the log.
+// commit commits an entry, even if the caller has disconnected. An error is logged.
 func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry, lost string) error {
 	if e.Empty() {
 		return nil
@@ -67,8 +68,8 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 	return err
 }
 
-// boundVersion begins the history of a memory that came to be after its write
-// was answered: its stamp, which is verified, names its author.
+// boundVersion begins the history of a memory that was made after its write was
+// answered: its stamp, which is verified, names its author.
 func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memproxy.Version {
 	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant, Op: memproxy.OpWrite,
@@ -77,8 +78,8 @@ func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memprox
 	}
 }
 
-// renewed are memories that were there and were written again: also where the
-// backend says that it knew the text.
+// renewed returns existing memories that were written again, including those whose
+// text the backend reports as unchanged.
 func (ret *effects) renewed() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
@@ -141,9 +142,8 @@ func (ret *effects) versions() (found, out []memproxy.Version) {
 	return found, out
 }
 
-// changed are the versions that a change makes: of each memory that gets
-// another text, and of each of which the text stays and only what is next to
-// it, or where it is filed, changes.
+// changed returns the versions that a change makes: of each memory that gets
+// another text, and of each whose text remains and whose metadata or field changes.
 func (ret *effects) changed() (found, out []memproxy.Version) {
 	moved := map[string]bool{}
 	for i := range ret.op.Items {
@@ -156,7 +156,7 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 		it := &ret.op.Items[i]
 		target := it.Target
 		if target == "" && len(ret.op.Targets) == 1 && !moved[ret.op.Targets[0]] {
-			target = ret.op.Targets[0] // else it is no text of the memory, but its name
+			target = ret.op.Targets[0] // otherwise the item is the memory's name, not its text
 		}
 		if it.Kind != memproxy.ItemContent || target == "" || it.Text == "" {
 			continue
@@ -179,7 +179,7 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 		if !it.Moved || it.Target == "" || kept[it.Target] {
 			continue
 		}
-		kept[it.Target] = true // the first names the new field
+		kept[it.Target] = true // the first item names the new field
 		id, before := ret.before(it.Target)
 		if before.Text == "" {
 			continue
@@ -191,8 +191,8 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 	return found, out
 }
 
-// told is the version that an answer tells of, and what it replaced where the
-// answer tells that too. One without an Op is none.
+// told returns the version that a memory in an answer reports, and the one that it
+// replaced if the answer has that. A version without an Op is none.
 func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []memproxy.Version) {
 	gone := m.Event == eventDelete
 	if m.Uncounted && m.Members != nil {
@@ -223,7 +223,7 @@ func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []mempro
 	return v, found
 }
 
-// before is what a target was, and the name that it is remembered by.
+// before returns the id and the state of a target before the operation.
 func (ret *effects) before(target string) (id string, m memproxy.Memory) {
 	m = ret.op.Current[target]
 	if m.ID != "" {
@@ -238,9 +238,9 @@ func unfollowed(r *run) bool {
 	return !ok || !r.enforced() || r.call.Backend.Fetch == nil || r.op == nil || !r.op.Kind.Writes() || r.Reply != nil || r.Decision.Verdict.Stops()
 }
 
-// precede prepares to follow what a request changes that makes a tool call in an
-// agent's place. It is history, not permission: where the backend cannot be asked,
-// the log says so.
+// precede prepares to record what a request changes by a tool call in an agent's
+// place. It is history, not permission: if the backend cannot be asked, the log
+// reports it.
 func precede(ctx context.Context, r *run) error {
 	if r.edits = r.call.Backend.Adapter.(Editor).ToolRun(r.call.Route, r.call.Request, r.Body); r.edits != nil && followEdits(ctx, r.g, r.Admission) != nil {
 		r.edits = nil
@@ -269,25 +269,25 @@ func followEdits(ctx context.Context, g *Gate, a *Admission) error {
 	}
 }
 
-// keepEdits keeps what the call made.
+// keepEdits records what the call changed.
 func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 	if err := a.edits.Whole(answer); err != nil {
 		g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
-	_ = followEdits(ctx, g, a) // what needed no asking is known; the rest is in the log
+	_ = followEdits(ctx, g, a) // edits that need no request are known; errors are logged
 	for _, e := range a.edits.Made() {
 		g.Agents().Changed(ctx, a, e.Memories)
 	}
 }
 
-// Changed keeps what a tool call made of memories: versions, owners, states.
+// Changed records what a tool call made of memories: versions, owners, states.
 func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []memproxy.Memory) {
 	if len(memories) == 0 || ruled.op == nil || !ruled.enforced() {
 		return
 	}
 	a, op := *ruled, *ruled.op
-	op.Kind = memproxy.Learn // whatever it is called, what came of it is told as of an addition
+	op.Kind = memproxy.Learn // every tool call's changes are reported as for an addition
 	a.op = &op
 	ret := &answer{Admission: &a, g: g.Gate, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
 	(&effects{answer: ret}).remember(ctx)

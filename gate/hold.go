@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// full refuses a hold of a caller of whom too much waits, or of one of its end
-// users.
+// full refuses a hold because too many writes of the caller, or of its end user,
+// are waiting for review.
 func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	d := &r.Decision
 	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
@@ -22,23 +22,24 @@ func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 		"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
 }
 
-// unqueued refuses what cannot wait for review. The status is that of the decision.
+// unqueued refuses a write that cannot wait for review. The status is that of the
+// decision.
 func unqueued(ctx context.Context, r *run, why memproxy.Reason) {
 	d := &r.Decision
 	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
-	_ = answerRefused(ctx, r) // which cannot fail
+	_ = answerRefused(ctx, r) // it cannot fail
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
 }
 
-// unheld: nothing waits for review, or what waits is not kept.
+// unheld: the write is not held, or held writes are not stored.
 func unheld(r *run) bool {
 	return r.Decision.Verdict != memproxy.Hold || r.g.opt.Keeper == nil || r.op == nil
 }
 
-// hold puts a write that is held away, encrypted, and words the answer. The
-// decision is on record already: what cannot be kept is refused. A tool call is
-// kept as the request that makes it from outside once it is approved; one without
-// such a request is not kept.
+// hold stores a held write, encrypted, and composes the answer. The decision is on
+// record already, so a write that cannot be stored is refused. A tool call is
+// stored as the equivalent client request, to be sent once it is approved; without
+// such a request it is not stored.
 func hold(ctx context.Context, r *run) error {
 	g := r.g
 	a, w := r.Admission, r.reworded
@@ -73,8 +74,7 @@ func hold(ctx context.Context, r *run) error {
 	return nil
 }
 
-// direct is a tool call as the request that makes it from outside; nil: there is
-// none.
+// direct converts a tool call to the equivalent client request; nil: there is none.
 func direct(r *run) *Admission {
 	if r.tool.Direct == nil {
 		return nil
@@ -96,11 +96,12 @@ func direct(r *run) *Admission {
 	return &as
 }
 
-// keptHeaders are the headers that a held write is sent with later: how the
-// body is to be read, and in which version of the API. Never a credential.
+// keptHeaders are the headers that are stored with a held write: those that
+// determine how the body is parsed and which API version applies. Never a
+// credential.
 var keptHeaders = [...]string{"Content-Type", "Accept", "X-Mem0-Mode", "X-Stainless-Package-Version", "User_id", "X-Project", "X-Project-Id"}
 
-// toKeep is what is kept of a call, and of what it says in other words.
+// toKeep returns what is stored of a held call, and of its rewritten form.
 func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent) {
 	c := a.call
 	h := memproxy.HeldWrite{
@@ -129,7 +130,7 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	return h, said
 }
 
-// unpolled: nobody asks about a receipt that could be a held write's.
+// unpolled: the request does not ask for a receipt that could be a held write's.
 func unpolled(r *run) bool {
 	if r.op == nil || r.g.opt.Keeper == nil {
 		return true
@@ -138,9 +139,9 @@ func unpolled(r *run) bool {
 	return !ok || holder.Polls(r.call.Route) == ""
 }
 
-// polled finds the held write that a receipt stands for. It is shown to those
-// who could have written it; for others there is none, and the backend, which
-// does not know it either, says so.
+// polled finds the held write behind a receipt. It is shown to callers who could
+// have written it; for others the request goes to the backend, which does not know
+// the receipt and says so.
 func polled(ctx context.Context, r *run) error {
 	id := r.call.Backend.Adapter.(Holder).Polls(r.call.Route)
 	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
@@ -156,7 +157,7 @@ func polled(ctx context.Context, r *run) error {
 	return nil
 }
 
-// unasked: no receipt of a held write is asked about, or the answer is there.
+// unasked: no receipt of a held write is asked for, or there is an answer already.
 func unasked(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforced() }
 
 // answerPoll answers in the backend's place.
@@ -167,10 +168,10 @@ func answerPoll(ctx context.Context, r *run) error {
 	return nil
 }
 
-// setAside turns a ruling against what a new memory says into a state of the
-// memory (DOL-2): it is written, and the state decides what is shown of it. A
-// ruling that has any other reason stands, and so does one about a credential,
-// which is a leak wherever it lies.
+// setAside turns a ruling against the content of a new memory into a status of the
+// memory (DOL-2): the write goes through, and the status decides how the memory is
+// shown. A ruling with any other reason remains, and so does one about a
+// credential, which is a leak wherever it is stored.
 func setAside(r *run, ruling *memproxy.Ruling) {
 	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || r.op.Kind != memproxy.Learn {
 		return
@@ -191,8 +192,8 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 	})
 }
 
-// unfiltered refuses what is made of many memories at once where some of them
-// must not be shown: it cannot be taken apart.
+// unfiltered refuses a read that the backend derives from many memories if some of
+// them must not be shown: such an answer cannot be filtered.
 func unfiltered(r *run) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
 		r.verdict.refuse(StatusForbidden, memproxy.Reason{
@@ -202,15 +203,15 @@ func unfiltered(r *run) {
 	}
 }
 
-// ordinary: what the write makes is an ordinary memory, or nothing is made.
+// ordinary: the write makes ordinary memories, or none.
 func ordinary(r *run) bool {
 	return r.Decision.Verdict.Stops() || !r.confirmed && r.aside == "" && !r.waits() || !r.traceable()
 }
 
-// putAside notes the state of what a write will make, by its decision, before
-// it is sent, where that is another than an ordinary memory's: from its first
-// moment on nobody reads it as one, whether this process is there then or not.
-// What cannot be noted is refused.
+// putAside stores the status that the new memories will have under the write's
+// decision before the write is forwarded, so that they are never readable without
+// it, even if this process ends in between. If the status cannot be stored the
+// write is refused.
 func putAside(ctx context.Context, r *run) error {
 	change, ordinary := foreseen(r.Admission, memproxy.MemoryKey{Backend: r.op.Backend, Kind: memproxy.TargetDecision, ID: r.Decision.ID})
 	if ordinary {
@@ -222,7 +223,8 @@ func putAside(ctx context.Context, r *run) error {
 	return commit(ctx, r.g, &r.Decision, memproxy.Entry{States: []memproxy.StateChange{change}}, "the state of a write could not be noted")
 }
 
-// traceable reports whether what the write makes can be told by its stamp.
+// traceable reports whether the memories that the write makes can be recognised by
+// its stamp.
 func (a *Admission) traceable() bool {
 	if a.op == nil || a.op.Kind != memproxy.Learn || !a.enforced() {
 		return false
@@ -231,8 +233,8 @@ func (a *Admission) traceable() bool {
 	return ok && carrier.Carries(a.call.Route, a.op)
 }
 
-// foreseen is the state that something will have which the write makes, or
-// ordinary.
+// foreseen is the status that a memory made by the write will have; ordinary
+// reports that it needs none.
 func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordinary bool) {
 	c = memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, Decision: a.Decision.ID, Attestation: a.attested(a.marks),
@@ -251,14 +253,14 @@ func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordin
 	return c, false
 }
 
-// Why memories stand as they do when they come to be.
+// The recorded reasons for the status of new memories.
 const (
 	reasonApproved = "approved by a reviewer"
 	reasonWaits    = "its author or its source is not trusted enough to be read without a review"
 )
 
-// asideOf is the state of something that a write made which is set aside. What
-// was quarantined before stays so.
+// asideOf is the status of a memory that a write made and that is set aside. A
+// memory that is quarantined already stays quarantined.
 func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
 	c := memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
@@ -272,9 +274,9 @@ func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
 	return c
 }
 
-// spansIn are the findings of a write that hold for a memory's text: those of
-// the one item that the backend took over word for word. Of any other text
-// nothing is known, and all of it is replaced.
+// spansIn returns the findings that apply to a memory's text: those of the one item
+// that the backend stored word for word. The findings do not apply to any other
+// text, which is replaced as a whole.
 func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	if a.aside != memproxy.StateFlagged || m.Text == "" {
 		return nil
@@ -294,7 +296,7 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	return nil
 }
 
-// asideLater gives what became of a write its state, once its ids are known.
+// asideLater stores the status of a write's memories once their ids are known.
 func (ret *making) asideLater(ctx context.Context) error {
 	if ret.aside == "" {
 		return nil
@@ -313,9 +315,9 @@ func (ret *making) asideLater(ctx context.Context) error {
 	return ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
 }
 
-// recallStates remembers the state of targets that were found in the backend, and
-// that nothing is known of, by the writes that they came of: a change may take
-// the stamp away that tells it.
+// recallStates derives the status of targets that have none recorded from the
+// writes that made them: the change may remove the stamp that links a target to its
+// write.
 func recallStates(ctx context.Context, r *run) {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return
@@ -348,8 +350,8 @@ func recallStates(ctx context.Context, r *run) {
 	settleAside(ctx, ret, made)
 }
 
-// unwritten refuses a write that was let through, because something that goes
-// with it could not be noted.
+// unwritten refuses a write that was admitted, because something that must be
+// recorded with it could not be.
 func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
 	g := r.g
 	g.opt.Meter.LedgerFailed(ctx)

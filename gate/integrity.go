@@ -11,34 +11,34 @@ import (
 	"github.com/memproxy/memproxy/gate/metadata"
 )
 
-// Changed says what becomes of memories in answers that were changed behind
-// the proxy.
+// Changed is how memories that were changed out-of-band are treated in answers.
 type Changed string
 
 // The settings.
 const (
-	// ChangedReport names them in the record of the read and next to the answer.
+	// ChangedReport names them in the record of the read and along with the answer.
 	ChangedReport Changed = "report"
-	// ChangedWithhold leaves them out as well.
+	// ChangedWithhold also removes them from the answer.
 	ChangedWithhold Changed = "withhold"
-	// ChangedIgnore does not look.
+	// ChangedIgnore disables the check.
 	ChangedIgnore Changed = "ignore"
 )
 
-// An Examiner compares memories as a backend shows them with what is known of
-// them.
+// An Examiner compares memories, as a backend shows them, with the ledger's record
+// of them.
 type Examiner struct {
 	Ledger  Ledger
 	Signer  Signer
-	Backend string // its name
-	// Tenant is whose stamps count on memories of which the ledger knows
-	// nothing.
+	Backend string // the backend's name
+	// Tenant is the tenant whose stamps count on memories without a record in the
+	// ledger.
 	Tenant string
 }
 
-// Absent is what speaks against a memory that the backend lacks. The empty code
-// is nothing: the ledger does not know it, or knows that it, or the agent that
-// it was of, was deleted through the proxy.
+// Absent returns the reason code if a memory is missing from the backend without
+// having been deleted through the proxy. The empty code means that nothing is
+// wrong: the ledger does not know the memory, or has recorded the deletion of it or
+// of its agent.
 func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
 	known := func(id string) (memproxy.Ownership, error) {
 		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
@@ -57,10 +57,10 @@ func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, 
 	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy", nil
 }
 
-// Examine says what speaks against a memory: its text against the hash of the
-// one that went through, its stamp against the key, against the writes that are
-// known of it and against the metadata next to it. The empty code is nothing.
-// Row is what the ledger knows, or nil.
+// Examine returns the reason code if a memory is not what was written: its text is
+// compared with the hash in the ledger, its stamp with the key, with the recorded
+// writes and with the metadata next to it. The empty code means that nothing is
+// wrong. Row is the ledger's record, or nil.
 func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
 	said := e.proven(row, m)
 	if m.Stamp != nil {
@@ -83,13 +83,13 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 type proven struct {
 	signer  Signer
 	tenant  string
-	signed  bool   // its stamp
-	differs bool   // its metadata, from what the stamp was written with
-	text    string // SHA-256 of it
+	signed  bool   // the stamp verifies
+	differs bool   // the metadata is not what the stamp was written with
+	text    string // SHA-256 of the text
 }
 
-// proven finds out what a memory's bytes prove, for the tenant that owns it, or
-// else the one that asks.
+// proven verifies a memory's bytes for the tenant that owns it, or else for the
+// caller's tenant.
 func (e *Examiner) proven(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	tenant := e.Tenant
 	if row != nil {
@@ -106,11 +106,12 @@ func (e *Examiner) proven(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	return p
 }
 
-// anothers reports whether a stamp that verifies was written for another
-// memory: its decision is none of this one's, and is one of another's. What an
-// asynchronous write made is known by its receipt only, and may be anything. One
-// decision may make several things, an agent and its blocks: what was made with
-// the other one keeps the stamp, whatever next to its text was changed since.
+// anothers reports whether a verified stamp was written for another memory: its
+// decision is recorded for another memory and for no version of this one. The
+// memories of an asynchronous write are known by its receipt only, so their stamps
+// may be on any memory. One decision may make several things, such as an agent and
+// its blocks: what was made along with the other keeps the stamp, even if its
+// metadata was changed since.
 func (e *Examiner) anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
 	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
 	if err != nil || !known || other.Kind != kindOf(m) || other.ID == m.ID {
@@ -127,9 +128,9 @@ func examinerOf(g *Gate, a *Admission) *Examiner {
 	return &Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
 }
 
-// inspectTarget names in the record what speaks against the targets as they stand
-// upstream: what was changed behind the proxy is about to be replaced or
-// deleted, and no reader will see it any more. It stops nobody.
+// inspectTarget records integrity findings about the targets: evidence of an
+// out-of-band change is about to be replaced or deleted, and later reads cannot
+// report it. It refuses nothing.
 func inspectTarget(ctx context.Context, r *run, target string) {
 	m, row := r.op.Current[target], r.owners[target]
 	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
@@ -138,7 +139,7 @@ func inspectTarget(ctx context.Context, r *run, target string) {
 	e := examinerOf(r.g, r.Admission)
 	code, detail := e.Examine(ctx, &row, &m)
 	if m.Missing {
-		code, detail, _ = e.Absent(ctx, row.ID) // after an error nothing is known
+		code, detail, _ = e.Absent(ctx, row.ID) // after an error the code is empty
 	}
 	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
 		return
@@ -146,14 +147,14 @@ func inspectTarget(ctx context.Context, r *run, target string) {
 	r.verdict.note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// nameMissing names a memory that was asked for by its id and that the backend says it
-// has not, though nobody deleted it through the proxy.
+// nameMissing reports a memory that was requested by its id and that the backend
+// does not have, although it was not deleted through the proxy.
 func nameMissing(ctx context.Context, ret *answer) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, loc, ret.op.Targets) {
 		return
 	}
-	row, known := ret.owners[ret.op.Targets[0]] // whose it is was ruled on
+	row, known := ret.owners[ret.op.Targets[0]] // visibility was ruled on before
 	if !known {
 		return
 	}
@@ -165,8 +166,8 @@ func nameMissing(ctx context.Context, ret *answer) {
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }
 
-// signed reports whether a memory's stamp is this installation's, for the caller's
-// tenant.
+// signed reports whether a memory's stamp was signed by this installation for the
+// caller's tenant.
 func (ret *answer) signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && examinerOf(ret.g, ret.Admission).proven(nil, m).signed
 }
@@ -176,9 +177,9 @@ func signedFor(signer Signer, tenant string, s memproxy.Stamp) bool {
 	return signer.Verify(s)
 }
 
-// seal signs a stamp anew for the metadata that the adapter writes it next to. A
-// stamp that stands there already is sealed anew only if it is ours, and for
-// the tenant that the memory is of.
+// seal signs a stamp again for the metadata that the adapter writes next to it. An
+// existing stamp is sealed again only if this installation signed it for the
+// memory's tenant.
 func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
@@ -199,7 +200,7 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 
 // stampOf is the signed provenance of the run's write.
 func stampOf(r *run) memproxy.Stamp {
-	received, found := r.begun, r.findings // as it came in: it may have waited for a person since
+	received, found := r.begun, r.findings // at its arrival: it may have waited for review since
 	if r.waited != nil {
 		received, found = r.waited.Created, r.waited.Findings
 	}
@@ -226,18 +227,18 @@ func stampOf(r *run) memproxy.Stamp {
 	})
 }
 
-// Bounds of the rules that a stamp names: it is to be under 1 KB in all.
+// Bounds of the rules that a stamp names: a stamp stays below 1 KB.
 const (
 	maxFlags     = 3
 	maxFlagBytes = 120
 )
 
-// flags are the rules behind the worst findings, each once. Rules say what a
-// text looks like, and never what it says.
+// flags returns the rules behind the worst findings, without duplicates. A rule
+// describes what a text looks like and does not quote it.
 func flags(findings []memproxy.Finding) string {
 	var out []string
 	size := 0
-	findings = dangerous(findings) // not the sum, which is the score
+	findings = dangerous(findings) // without the total, which is the score
 	for _, f := range worst(findings, len(findings)) {
 		if slices.Contains(out, f.Rule) || size+len(f.Rule) > maxFlagBytes {
 			continue

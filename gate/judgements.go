@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/redaction"
 )
 
-// readable leaves out elements that do not say whose they are.
+// readable removes elements whose owner cannot be read.
 func readable(_ *answer, it *item) outcome {
 	switch {
 	case !it.Unreadable:
@@ -20,8 +20,8 @@ func readable(_ *answer, it *item) outcome {
 	return outcome{action: refuse, status: StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
 }
 
-// deleted leaves out what its author deleted and the backend still has a copy of.
-// An event that says no more than that it was deleted is shown.
+// deleted removes memories that their author deleted but of which the backend still
+// has a copy. An event that only reports the deletion is shown.
 func deleted(ret *answer, it *item) outcome {
 	if ret.answers || it.row == nil || !it.row.Deleted || it.Missing {
 		return outcome{}
@@ -37,8 +37,8 @@ var (
 	unknownItem = outcome{action: expel, code: memproxy.OwnerUnknown, detail: "this names what is not there for this caller's tenant"}
 )
 
-// visible leaves out what the caller may not see. What was asked for by its id
-// was ruled on before the request was sent; another tenant's memory that comes in
+// visible removes memories that the caller may not see. A target was ruled on
+// before the request was sent; another tenant's memory that the backend returns in
 // its place, or with it, was not.
 func visible(ret *answer, it *item) outcome {
 	target := slices.Contains(ret.op.Targets, it.ID)
@@ -49,8 +49,8 @@ func visible(ret *answer, it *item) outcome {
 			return outcome{}
 		}
 	case ret.answers && (target || it.row == nil):
-		// What the ledger does not know has just come to be, unless it says that
-		// it is somebody else's.
+		// A memory that is not in the ledger was just made by this write, unless it
+		// names an owner that is not the caller's.
 		if target || !ret.view.Denies(it.Memory, ret.fresh) {
 			return outcome{}
 		}
@@ -65,8 +65,8 @@ func visible(ret *answer, it *item) outcome {
 	return foreignItem
 }
 
-// confident leaves out memories of less confidence than the caller asked for: as
-// the ledger has it, else as a stamp that verifies says.
+// confident removes memories below the confidence that the caller asked for: the
+// confidence in the ledger, else the one in a verified stamp.
 func confident(ret *answer, it *item) outcome {
 	least := ret.call.Wishes.MinTrust
 	if ret.answers || least <= 0 || it.Missing || it.Layer == memproxy.Episodic {
@@ -85,8 +85,8 @@ func confident(ret *answer, it *item) outcome {
 	return outcome{action: drop, code: memproxy.TrustBelow, detail: "the memory is of less confidence than was asked for"}
 }
 
-// unaltered names what is not what was written, and leaves it out where the
-// rules say so.
+// unaltered reports memories that differ from what was written, and removes them if
+// the rules say so.
 func unaltered(ret *answer, it *item) outcome {
 	if it.altered == "" {
 		return outcome{}
@@ -98,8 +98,8 @@ func unaltered(ret *answer, it *item) outcome {
 	return o
 }
 
-// byStatus withholds memories for their status. What a write says itself is shown
-// to its writer.
+// byStatus withholds memories for their status. A write's own content is shown to
+// its writer.
 func byStatus(ret *answer, it *item) outcome {
 	switch {
 	case ret.ownWords(it.Memory):
@@ -121,12 +121,12 @@ func compiled(ret *answer, it *item) outcome {
 	return outcome{action: drop, code: memproxy.StateWithheld, detail: "this is made of memories that are withheld"}
 }
 
-// harmless leaves out what looks like an attack, and hides what of a memory is
-// dangerous: it may have been written around memproxy, or before a rule knew it.
+// harmless removes memories that look like an attack, and redacts dangerous spans:
+// the memory may have been written out-of-band, or before the rule existed.
 func harmless(ret *answer, it *item) outcome {
 	switch made := ret.answers && ret.op.Kind == memproxy.Learn && it.Event != "" && it.Event != eventNone; {
 	case made, vouched(ret, it), ret.ownWords(it.Memory):
-		return outcome{} // what the write made was ruled on with it
+		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, unparted(ret, it):
 		return outcome{action: drop, status: StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
 	}
@@ -137,7 +137,7 @@ func harmless(ret *answer, it *item) outcome {
 	return outcome{action: redact, text: redaction.Described(redaction.Text(it.Text, spans))}
 }
 
-// previous leaves out the text that a write replaced. In reads, earlier texts are
+// previous removes the text that a write replaced. In reads, earlier texts are
 // judged with the memory: Memory.Also.
 func previous(_ *answer, it *item) outcome {
 	if !it.orphan {
@@ -146,7 +146,7 @@ func previous(_ *answer, it *item) outcome {
 	return outcome{action: strip}
 }
 
-// enclosed leaves out what is part of an item that is left out.
+// enclosed removes items that are part of a removed item.
 func enclosed(_ *answer, it *item) outcome {
 	if !it.inside {
 		return outcome{}
@@ -154,8 +154,8 @@ func enclosed(_ *answer, it *item) outcome {
 	return outcome{action: remove}
 }
 
-// provenance says of each memory where it comes from, for readers that ask. Raw
-// messages, receipts and entities are no memories.
+// provenance adds to each memory where it comes from, for readers that ask for it.
+// Raw messages, receipts and entities are not memories.
 func provenance(ret *answer, it *item) outcome {
 	if !ret.call.Wishes.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || kindOf(it.Memory) != memproxy.TargetMemory {
 		return outcome{}
@@ -164,8 +164,8 @@ func provenance(ret *answer, it *item) outcome {
 	return outcome{action: tell, told: &p}
 }
 
-// knownOf is what is known of a memory: by the ledger, else by a stamp that
-// verifies. What belongs to another tenant is not told, not even where the
+// knownOf returns the provenance of a memory: from the ledger, else from a verified
+// stamp. The provenance of another tenant's memory is not disclosed, even if the
 // memory itself may be seen.
 func knownOf(ret *answer, it *item) memproxy.Provenance {
 	p := memproxy.Provenance{Attestation: memproxy.AttestationUnknown, State: memproxy.StateUntrusted}
@@ -195,10 +195,10 @@ func knownOf(ret *answer, it *item) memproxy.Provenance {
 	return p
 }
 
-// RoleReviewer is the role of those who see what waits for review.
+// RoleReviewer is the role of callers who see memories that wait for review.
 const RoleReviewer = "memproxy-reviewer"
 
-// What is done with a memory in an answer.
+// A display is how a memory is shown in an answer.
 type display uint8
 
 const (
@@ -207,8 +207,8 @@ const (
 	withhold
 )
 
-// display says how memories of a state are shown to those who review none
-// (DOL-5). What has no state is untrusted.
+// display returns how memories of a state are shown to callers without the reviewer
+// role (DOL-5). A memory without a state is untrusted.
 func (r *Rules) display(state memproxy.MemoryState) display {
 	switch state {
 	case memproxy.StateQuarantined, memproxy.StatePending, memproxy.StateExpired, memproxy.StateSuperseded:
@@ -223,7 +223,8 @@ func (r *Rules) display(state memproxy.MemoryState) display {
 	return show
 }
 
-// opens says what shows a memory that is withheld for its state.
+// opens explains, for the refusal, what ends the withholding of a memory in this
+// state.
 func opens(state memproxy.MemoryState) string {
 	if state == memproxy.StatePending {
 		return " from others than its author until a reviewer promotes it, or nobody has corrected it for as long as memories.quiet says"
@@ -231,8 +232,8 @@ func opens(state memproxy.MemoryState) string {
 	return ""
 }
 
-// displayed says how a memory is shown to the principal. Authorship is the
-// ledger's knowledge, not a signature's.
+// displayed returns how a memory is shown to the principal. Authorship comes from
+// the ledger, not from a signature.
 func displayed(ret *answer, it *item) display {
 	st := &it.rec.Status
 	d := ret.rules.display(st.State)
@@ -247,9 +248,9 @@ func displayed(ret *answer, it *item) display {
 	return d
 }
 
-// restless reports whether what is untrusted is withheld and a memory, though
-// validated, says something else by now than was looked at: what it says was
-// written around memproxy, or is on its way into the ledger.
+// restless reports whether untrusted memories are withheld and a validated memory
+// has another text than the one that was validated: the new text was written
+// out-of-band, or is on its way into the ledger.
 func restless(ret *answer, it *item) bool {
 	st := &it.rec.Status
 	if !ret.rules.WithholdUntrusted || ret.rules.Changed == ChangedIgnore || st.State != memproxy.StateValidated || it.Text == "" || it.TextAt == "" {
@@ -262,10 +263,10 @@ func restless(ret *answer, it *item) bool {
 	return validated != "" && validated != textHash(it.Text)
 }
 
-// vouched reports whether reviewers read a memory as it is now and let it be
-// shown: it is then no attack, whatever it looks like. What could have been
-// changed since without being seen is not vouched for, and what it said at
-// another time is not what they read.
+// vouched reports whether a reviewer confirmed the memory with its present text:
+// screening findings then no longer count against it. A memory that can change
+// without memproxy seeing it is never vouched for, and earlier texts are not what
+// the reviewer read.
 func vouched(ret *answer, it *item) bool {
 	if it.Mutable || len(it.Also) > 0 || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
@@ -274,9 +275,9 @@ func vouched(ret *answer, it *item) bool {
 	return st.State == memproxy.StateValidated && st.Attestation == memproxy.HumanConfirmed && st.Unverified == ""
 }
 
-// unseen reports whether a memory's text is not the one that last went through
-// memproxy: it was written, or changed, around it. What came to be by it is ruled
-// on by its status.
+// unseen reports whether a memory's text is not the last one that went through
+// memproxy: it was written or changed out-of-band. Items derived from a memory are
+// ruled on by its status.
 func unseen(it *item) bool {
 	if kind := kindOf(it.Memory); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
 		return false
@@ -284,11 +285,11 @@ func unseen(it *item) bool {
 	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != textHash(it.Text)
 }
 
-// hidden says what of a memory's text is replaced (DOL-4, DOL-5): of a flagged
-// one the spans for which it was flagged, as long as it is the text of which
-// they are. Any other text is judged anew, as are those that were written around
-// memproxy. Where neither says what is dangerous in a flagged one, all of it is.
-// Nil is nothing.
+// hidden returns the spans of a memory's text that are replaced (DOL-4, DOL-5). A
+// flagged memory has its recorded spans replaced while its text is unchanged. Any
+// other text is screened again, as are memories that were written out-of-band. If
+// no span of a flagged memory is known, all of its text is replaced. Nil means that
+// nothing is replaced.
 func hidden(ret *answer, it *item) []memproxy.Finding {
 	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
@@ -306,8 +307,8 @@ func hidden(ret *answer, it *item) []memproxy.Finding {
 	return j.spans
 }
 
-// unparted reports whether a memory that was written around memproxy says
-// something dangerous and cannot be shown in part.
+// unparted reports whether a memory that was written out-of-band is dangerous and
+// cannot be shown in part.
 func unparted(ret *answer, it *item) bool {
 	return ret.rules.Sanitise > 0 && it.judged.risk >= ret.rules.Sanitise && (it.TextAt == "" || it.judged.score < ret.rules.Sanitise) && unseen(it)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// records looks up what is known of an answer's memories, and whose the owners
-// and objects are that they name. If the ledger cannot be asked, provenance is
-// unknown, which is the lowest trust.
+// records looks up an answer's memories, and the owners and objects that they name.
+// If the ledger is unavailable their provenance is unknown, which is the lowest
+// trust.
 func records(ctx context.Context, ret *answer) error {
 	known := ret.lookups()
 	ret.view = ret.viewer(ret.g.opt.Signer, known)
@@ -33,7 +33,7 @@ func records(ctx context.Context, ret *answer) error {
 		ret.fresh = append(ret.fresh, it.ID)
 	}
 	if ret.answers && !named {
-		ret.settled = true // it shows nothing but the write itself, which was ruled on
+		ret.settled = true // it shows only the write itself, which was ruled on
 		return nil
 	}
 	if err == nil {
@@ -46,8 +46,8 @@ func records(ctx context.Context, ret *answer) error {
 }
 
 // examine compares the memories with what was written. A text that the backend's
-// own agents change may be on its way into the ledger: it is looked at again
-// before it counts as changed.
+// own agents edit may be on its way into the ledger: it is checked again before it
+// counts as changed.
 func examine(ctx context.Context, ret *answer) error {
 	if ret.rules.Changed == ChangedIgnore {
 		return nil
@@ -77,11 +77,10 @@ func examine(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// statuses finds out how the memories are to be shown by their status. If the
-// ledger cannot be asked, every memory counts as untrusted (docs/design.md, table
-// of failures).
+// statuses determines how the memories are shown by their status. If the ledger is
+// unavailable every memory counts as untrusted (docs/design.md, table of failures).
 func statuses(ctx context.Context, ret *answer) error {
-	if !ret.answers || ret.op.Kind != memproxy.Learn { // what an addition made has just come to be
+	if !ret.answers || ret.op.Kind != memproxy.Learn { // the memories of an addition are new
 		byDecision(ctx, ret)
 		unrated(ret)
 	}
@@ -93,9 +92,9 @@ func statuses(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// unrated withholds memories of which nothing is recorded, or the ledger could
-// not be asked, where what is untrusted is withheld. Those that were written
-// around memproxy are among them.
+// unrated withholds memories without a status, or whose status cannot be looked up,
+// if untrusted memories are withheld. Memories that were written out-of-band are
+// among them.
 func unrated(ret *answer) {
 	if !ret.rules.WithholdUntrusted {
 		return
@@ -108,8 +107,8 @@ func unrated(ret *answer) {
 	}
 }
 
-// compilations finds out whether what the backend makes of memories is hidden
-// from the caller. It is asked only where an answer shows such a thing.
+// compilations determines whether content that the backend derives from memories is
+// hidden from the caller. It asks only if the answer contains some.
 func compilations(ctx context.Context, ret *answer) error {
 	if slices.ContainsFunc(ret.items, func(it item) bool { return it.Compiled && !it.Drop }) {
 		ret.hiding = ret.call.Wishes.MinTrust > 0 || hides(ctx, ret.g, ret.Admission)
@@ -117,7 +116,7 @@ func compilations(ctx context.Context, ret *answer) error {
 	return nil
 }
 
-// screened has the memories judged by screening, as the answer shows them.
+// screened has the memories screened as the answer shows them.
 func screened(ctx context.Context, ret *answer) error {
 	flagged := slices.ContainsFunc(ret.items, func(it item) bool { return it.display == sanitise })
 	if ret.rules.Withhold <= 0 && ret.rules.Sanitise <= 0 && !flagged {
@@ -131,8 +130,8 @@ func screened(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// befores finds the texts that a write replaced and that nobody can attribute, or
-// that look like attacks.
+// befores finds replaced texts that have no known author, or that look like
+// attacks.
 func befores(ctx context.Context, ret *answer) error {
 	if !ret.answers {
 		return nil
@@ -150,7 +149,7 @@ func befores(ctx context.Context, ret *answer) error {
 	return err
 }
 
-// enclosures finds items that are part of one that is left out.
+// enclosures finds items that are part of a removed item.
 func enclosures(_ context.Context, ret *answer) error {
 	gone := map[string]bool{}
 	for i := range ret.items {
@@ -170,25 +169,25 @@ func enclosures(_ context.Context, ret *answer) error {
 	return nil
 }
 
-// judged is what screening says of a memory as the answer shows it.
+// judged is the result of screening a memory as the answer shows it.
 type judged struct {
 	risk memproxy.PerMille
-	// spans are what was found in the memory's own text, and score the worst of
-	// them. What was found next to it counts for the risk alone.
+	// spans are the findings in the memory's own text, and score is the worst of
+	// them. Findings next to it count for the risk only.
 	spans []memproxy.Finding
 	score memproxy.PerMille
 }
 
-// judge screens memories as the answer shows them, by their places in the
-// list. Raw messages are what somebody said, and are left to those who read
-// them. Nil is that nothing is screened.
+// judge screens memories as the answer shows them, by their index in the list. Raw
+// messages are quotations of a conversation and are not screened. Nil means that
+// nothing is screened.
 func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[int]judged, error) {
 	if ret.rules.Screener == nil {
 		return nil, nil
 	}
 	op := &memproxy.Operation{Kind: ret.op.Kind, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope}
 	asked := ret.screening()
-	if ret.op.Kind.Writes() { // it is judged as the write was
+	if ret.op.Kind.Writes() { // it is judged with the source of the write
 		op.SourceClaim = asked.Operation.SourceClaim
 	}
 	type place struct {
@@ -234,7 +233,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	return found, nil
 }
 
-// risks are the risks of memories' texts, by their places in the list.
+// risks returns the risks of memories' texts, by their index in the list.
 func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[int]memproxy.PerMille, error) {
 	if ret.rules.Withhold <= 0 {
 		return nil, nil
@@ -247,19 +246,18 @@ func (ret *answer) risks(ctx context.Context, memories []memproxy.Memory) (map[i
 	return risks, err
 }
 
-// dangerous are the spans for which a text is flagged: all but the sum over
-// the text, which is of no place.
+// dangerous returns the spans for which a text is flagged: all but the total over
+// the text, which has no position.
 func dangerous(findings []memproxy.Finding) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f memproxy.Finding) bool {
 		return f.Score == 0 || f.Rule == string(memproxy.ScreenRisk)
 	})
 }
 
-// byDecision adds to what is known of an answer's memories the states of the
-// writes that they came of, where those were set aside and the memories' own
-// states are of another time. It remembers them by id from then on. Memories that
-// could be of a write that was set aside, where that cannot be told, are withheld
-// if the rules never refuse.
+// byDecision applies the status of writes that were set aside to the memories made
+// from them, if a memory has no status from that write yet. It stores the status by
+// id, for later reads. If the write of a memory is unknown, so that it may have
+// been set aside, the memory is withheld if the rules never refuse.
 func byDecision(ctx context.Context, ret *answer) {
 	carrier, ok := ret.call.Backend.Adapter.(Carrier)
 	if !ok {
@@ -287,7 +285,7 @@ func byDecision(ctx context.Context, ret *answer) {
 		settleAside(ctx, ret, made)
 		return
 	}
-	for i := range ret.items { // which of them were set aside is not known
+	for i := range ret.items { // which of them were set aside is unknown
 		if made[i] != "" && ret.rules.NeverRefuse {
 			ret.items[i].unsaid = unsaidWrite
 		}
@@ -296,7 +294,7 @@ func byDecision(ctx context.Context, ret *answer) {
 
 const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
 
-// settleAside gives memories the state of their write.
+// settleAside gives memories the status of their write.
 func settleAside(ctx context.Context, ret *answer, made []string) {
 	known := ret.lookups()
 	var changes []memproxy.StateChange
@@ -333,17 +331,16 @@ func settleAside(ctx context.Context, ret *answer, made []string) {
 	if len(changes) == 0 {
 		return
 	}
-	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read does it
+	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read repeats it
 }
 
-// approvalBinds is how long what carries an approved write's stamp is taken for
-// what came of it. A stamp can be copied by who writes into the backend itself;
-// an extraction is over long before.
+// approvalBinds is how long the stamp of an approved write confers the approval on
+// a memory. A stamp can be copied by anybody who writes to the backend directly,
+// and an extraction ends long before.
 const approvalBinds = 24 * time.Hour
 
-// firstSeen reports whether a memory takes the status of its write: the write
-// made it, or it has no status of its own yet. Of an approval it is, in
-// addition, not too late.
+// firstSeen reports whether a memory takes the status of its write, because it has
+// no status of its own yet. An approval also has to be recent.
 func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	if recorded && old.State != memproxy.StateUntrusted && old.State != memproxy.StateExpired {
 		return false
@@ -351,9 +348,9 @@ func firstSeen(ret *answer, st, old *memproxy.Status, recorded bool) bool {
 	return st.Reviewed == "" || ret.begun.Sub(st.Changed) < approvalBinds
 }
 
-// origins are the decisions by which an answer's memories came to be, by place,
-// as far as their stamps tell, or on a bare route the ledger and what was
-// fetched; "" where that is not known.
+// origins returns the decisions that made an answer's memories, by index: from
+// their stamps, or on a bare route from the ledger and the fetched memories; "" if
+// unknown.
 func origins(ret *answer, bare bool) []string {
 	made := make([]string, len(ret.items))
 	for i := range ret.items {
@@ -367,7 +364,7 @@ func origins(ret *answer, bare bool) []string {
 	return made
 }
 
-// stamped is the decision that a memory's stamp names, if it is ours.
+// stamped is the decision in a memory's stamp, if the stamp verifies.
 func stamped(ret *answer, m *memproxy.Memory) string {
 	if !ret.signed(m) {
 		return ""

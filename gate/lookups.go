@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// lookups are what the ledger said in one phase of a request: its admission, or
-// its answer. Every object is asked about once, so that all steps of a phase
-// judge the same. After an error the ledger is not asked again: each question
-// could take as long as the one that failed.
+// lookups caches the ledger's answers in one phase of a request: its admission, or
+// its answer. Every object is looked up once, so that all steps of a phase judge by
+// the same record. After an error the ledger is not asked again, because each
+// lookup could take as long as the one that failed.
 type lookups struct {
 	ledger  Ledger
 	backend string
@@ -47,8 +47,8 @@ func (l *lookups) keys(kind memproxy.TargetKind, ids ...string) []memproxy.Memor
 	return keys
 }
 
-// need asks about the objects that were not asked about. An error means that
-// nothing is known of them.
+// need looks up the objects that were not looked up before. After an error none of
+// them is known.
 func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	if l.err != nil {
 		return l.err
@@ -76,7 +76,7 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 	return nil
 }
 
-// memories asks about memories as an answer shows them.
+// memories looks up the memories of an answer.
 func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) error {
 	keys := make([]memproxy.MemoryKey, len(memories))
 	for i := range memories {
@@ -85,8 +85,7 @@ func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) erro
 	return l.need(ctx, keys...)
 }
 
-// of is the record of an object: empty where nothing is recorded, or it was not
-// asked about.
+// of is the record of an object: empty if there is none, or it was not looked up.
 func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 	if l == nil {
 		return memproxy.Record{}
@@ -97,13 +96,13 @@ func (l *lookups) of(kind memproxy.TargetKind, id string) memproxy.Record {
 // owner is who owns an object, or nil.
 func (l *lookups) owner(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	if rec := l.of(kind, id); rec.Owned() {
-		owner := rec.Owner // not the whole record, which would go to the heap
+		owner := rec.Owner // not the whole record, which would escape to the heap
 		return &owner
 	}
 	return nil
 }
 
-// rate notes a status that a step found out.
+// rate sets a status that a step determined.
 func (l *lookups) rate(st memproxy.Status) {
 	rec := l.records[st.MemoryKey]
 	rec.Status = st
@@ -118,10 +117,10 @@ func unpictured(r *run) bool {
 	return r.op == nil || len(r.op.Changes) == 0 || !r.enforced() || r.Reply != nil || r.Decision.Verdict.Stops()
 }
 
-// images asks the backend for the objects whose members the operation changes,
-// as far as nobody asked yet: what stands there now is the version before. It is
+// images fetches the objects whose members the operation changes, unless they were
+// fetched already: their present state is the version before the change. It is
 // history, not permission: an object that cannot be read is changed all the same,
-// and its version then says only what it became.
+// and its version then has only the new state.
 func images(ctx context.Context, r *run) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil {
@@ -155,11 +154,11 @@ func images(ctx context.Context, r *run) error {
 	return nil
 }
 
-// objects are the versions of what is next to memories' texts, and of objects
-// that are no memories: of those that came to be, were changed or are gone.
+// objects returns the versions of metadata and of objects other than memories that
+// were made, changed or deleted.
 func (ret *effects) objects() (found, out []memproxy.Version) {
 	if ret.call.restores {
-		return nil, nil // whoever rolls back keeps the version, of what is there afterwards
+		return nil, nil // a rollback records the version itself, from the restored state
 	}
 	changed := func(id string, before, after []byte, op memproxy.VersionOp) {
 		v := ret.version(memproxy.TargetObject, id, op)
@@ -182,7 +181,7 @@ func (ret *effects) objects() (found, out []memproxy.Version) {
 		id, before := ret.before(c.Object)
 		after, err := c.Over(before.Members)
 		if err != nil || before.Members != nil && bytes.Equal(after, before.Members) {
-			continue // it was decoded from a request that was understood; nothing changes
+			continue // it was decoded from a valid request; nothing changes
 		}
 		changed(id, before.Members, after, memproxy.OpUpdate)
 	}
@@ -207,8 +206,8 @@ func (ret *effects) objects() (found, out []memproxy.Version) {
 	return found, out
 }
 
-// answered is the object that an answer is, of a request that did not say which
-// one it would change.
+// answered is the object in the answer, for a request that did not name the object
+// that it would change.
 func (ret *effects) answered() (memproxy.Memory, bool) {
 	loc, ok := ret.call.Backend.Adapter.(Locator)
 	if !ok {
@@ -218,11 +217,11 @@ func (ret *effects) answered() (memproxy.Memory, bool) {
 	return m, err == nil && m.ID != "" && m.Members != nil
 }
 
-// viewer is a view of one principal, with where to ask for what it needs.
+// viewer is a View of one principal that can load the records it needs.
 type viewer struct {
 	access.View
 	known *lookups
-	call  *Admission // what is judged, for asking its backend
+	call  *Admission // the call being judged, for requests to its backend
 }
 
 func (a *Admission) viewer(signer Signer, known *lookups) viewer {
@@ -233,9 +232,9 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	}}
 }
 
-// lookUp finds out what is needed to judge the scopes of records, and memories
-// without one: whose the owners and objects are that they name. An error means
-// that nothing is known of them. Also are asked about along with them.
+// lookUp loads the owners and objects that the scopes of records, and memories
+// without a record, refer to. After an error none of them is known. The keys in
+// also are looked up along with them.
 func (v *viewer) lookUp(ctx context.Context, g *Gate, scopes []memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
@@ -272,20 +271,21 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, scopes []memproxy.Scope, b
 	return v.known.need(ctx, also...)
 }
 
-// How records are kept.
+// How track records are cached.
 const (
-	// maxTracks bounds the authors whose records are kept, about 200 bytes each.
+	// maxTracks bounds the authors whose track records are cached, about 200 bytes
+	// each.
 	maxTracks = 8192
-	// keepTrack is how long a record holds; a correction that this process lets
-	// in ends it at once.
+	// keepTrack is how long a cached track record is valid; a correction that this
+	// process admits invalidates it at once.
 	keepTrack = 10 * time.Second
-	// keepGap is how long nobody asks again after a ledger that did not answer.
+	// keepGap is how long the ledger is not asked again after it failed.
 	keepGap = time.Second
-	// trackTimeout bounds one question.
+	// trackTimeout bounds one lookup.
 	trackTimeout = time.Second
 )
 
-// tracks are the records of the authors who wrote lately.
+// tracks caches the track records of recent authors.
 type tracks struct {
 	kept  cache.Cache[author, kept]
 	clock func() time.Time
@@ -295,7 +295,7 @@ type author struct{ tenant, id string }
 
 type kept struct {
 	track memproxy.Track
-	known bool // the ledger said so, once
+	known bool // the ledger answered at least once
 	until time.Time
 }
 
@@ -305,8 +305,8 @@ func newTracks(clock func() time.Time) *tracks {
 
 func (t *tracks) forget(tenant, id string) { t.kept.Remove(author{tenant, memproxy.Account(id)}) }
 
-// of returns an author's record, and false where nobody knows it: the ledger
-// did not answer, and never did about this author.
+// of returns an author's track record, the cached one if the ledger fails. It
+// returns false if the ledger fails and no record is cached.
 func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (memproxy.Track, bool, error) {
 	who, now := author{tenant, id}, t.clock()
 	last, there := t.kept.Get(who)
@@ -325,8 +325,8 @@ func (t *tracks) of(ctx context.Context, from Ledger, tenant, id string) (mempro
 	return track, true, nil
 }
 
-// loadTrack loads the caller's track record, and reports whether it is known: now, or
-// from the last time that the ledger answered.
+// loadTrack loads the caller's track record, and reports whether it is known: from
+// the ledger, or from its last answer.
 func loadTrack(ctx context.Context, r *run) bool {
 	track, known, err := r.g.tracks.of(ctx, r.g.opt.Ledger, r.Principal.Tenant, r.Principal.Account())
 	if err != nil {
@@ -336,14 +336,14 @@ func loadTrack(ctx context.Context, r *run) bool {
 	return known
 }
 
-// unearned: the caller's tier is not one that a record raises, or nothing is
+// unearned: the caller's tier cannot be raised by a track record, or nothing is
 // written.
 func unearned(r *run) bool {
 	return unlocked(r) || r.Principal.Trust != memproxy.TrustAuthenticated || r.rules.Earning.Facts == 0
 }
 
-// earn makes an authenticated caller an established one whose record is good
-// enough. A record that nobody can look up earns nothing.
+// earn raises an authenticated caller with a good track record to established. If
+// the record cannot be loaded the tier is not raised.
 func earn(ctx context.Context, r *run) error {
 	if loadTrack(ctx, r) && r.rules.Earning.Earned(r.track, r.begun) {
 		r.Principal.Trust = memproxy.TrustEstablished

@@ -8,17 +8,18 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// holdTime is how long a change has its memories to itself at most. It is longer than
-// a backend may take, and frees them should a face lose a request.
+// holdTime is how long a change can have its memories to itself. It is longer than
+// a backend may take, and releases them if a face never returns a request.
 const holdTime = 5 * time.Minute
 
-// unordered: nothing is changed that another request could change meanwhile.
+// unordered: the call makes no change that could conflict with another request's.
 func unordered(r *run) bool {
 	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
 }
 
-// inTurn waits until no other change of the targets is under way, or none of what the
-// owner has where that is added to or deleted as a whole.
+// inTurn waits until no other change of the targets is under way. An addition waits
+// for bulk deletions of the same owner, and a bulk deletion for all other changes
+// of it.
 func inTurn(ctx context.Context, r *run) error {
 	op := r.op
 	var keys []string
@@ -36,9 +37,9 @@ func inTurn(ctx context.Context, r *run) error {
 	return nil
 }
 
-// inTurnByID is inTurn for targets that the request names otherwise than the ledger, a
-// block by its label. Who comes while another has one is to try again: what was looked
-// up may be true no longer.
+// inTurnByID is inTurn for targets that the request names differently from the
+// ledger, such as a block by its label. A request that finds one of them in use is
+// refused and has to be retried, because what it looked up may have changed.
 func inTurnByID(ctx context.Context, r *run) {
 	if unordered(r) {
 		return
@@ -83,10 +84,11 @@ func left(a *Admission) {
 	}
 }
 
-// maxStale is how often an outcome is settled that comes over others.
+// maxStale is how often an entry is reconciled with concurrent changes of other
+// processes.
 const maxStale = 3
 
-// ownersSeen are the owners of what a change is about, as it found them.
+// ownersSeen returns the owners of the targets as the change found them.
 func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
 		return nil
@@ -99,9 +101,9 @@ func ownersSeen(ret *effects) (all []memproxy.Ownership) {
 	return all
 }
 
-// reconcile is what is left of an entry that came over those of other processes: what it
-// says of the memories that are in the backend as this change made them. Of the others
-// what is in the ledger is newer, or will be. The rows are looked up before the
+// reconcile reduces an entry that conflicts with those of other processes to the
+// memories that are in the backend as this change made them. For the others the
+// ledger has newer rows, or will have them. The rows are looked up before the
 // backend is asked: if one is replaced after that, the entry is stale again.
 func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
 	targets := map[memproxy.MemoryKey]string{}

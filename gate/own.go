@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// own finds out whose the targets are and refuses those that the principal
-// may not see, with the same 404 that a missing one gets. The ledger is asked
-// first, then the backend itself.
+// own loads the owners of the targets and refuses targets that the principal may
+// not see, with the same 404 as for a missing one. The ledger is asked first, then
+// the backend.
 func own(ctx context.Context, r *run) error {
 	op := r.op
 	if len(op.Targets) == 0 {
@@ -48,8 +48,8 @@ func own(ctx context.Context, r *run) error {
 	return nil
 }
 
-// recognise looks up the owners of targets that go by another name than the
-// one under which they are remembered: a block by its label.
+// recognise looks up the owners of targets that the request names differently from
+// the ledger: a block by its label.
 func recognise(ctx context.Context, r *run) {
 	ids := map[string]string{} // the target's name by its id
 	for name, m := range r.op.Current {
@@ -86,15 +86,15 @@ func loadOwners(ctx context.Context, r *run, targets []string) error {
 	return err
 }
 
-// nameFields fills in the field that a change is written to where the payload
-// does not say it: a block that is changed by its id. One that moves a memory
-// to another field, or out of one, writes to both. What is moved without its
-// text counts with the text that is there.
+// nameFields fills in the field that a change is written to if the payload does not
+// name it: a block that is changed by its id. A change that moves a memory to
+// another field, or out of one, writes to both. A memory that is moved without a
+// new text counts with its present text.
 func nameFields(r *run) {
 	if r.op.Kind != memproxy.Correct {
 		return
 	}
-	brings := brings(r.call, r.op) // their fields are not what is written
+	brings := brings(r.call, r.op) // their fields are not written
 	for _, target := range r.op.Targets {
 		m := r.op.Current[target]
 		if slices.Contains(brings, target) {
@@ -112,7 +112,7 @@ func nameFields(r *run) {
 			}
 			now := it.Written()
 			if it.Moved && slices.ContainsFunc(now, func(f string) bool { return !among(was, f) }) {
-				it.Size = utf8.RuneCountInString(m.Text) // what stays where it is, is not written there anew
+				it.Size = utf8.RuneCountInString(m.Text) // what stays in its field is not written there again
 			}
 			for _, f := range was {
 				left[f] = left[f] || !among(now, f)
@@ -126,14 +126,14 @@ func nameFields(r *run) {
 	}
 }
 
-// among reports whether a field is one of some, as fields are compared.
+// among reports whether fields contain a field, by canonical name.
 func among(fields []string, field string) bool {
 	return slices.ContainsFunc(fields, func(f string) bool { return memproxy.Key(f) == memproxy.Key(field) })
 }
 
-// locate asks the backend for the targets that the ledger does not know, and
-// for those whose patch must be merged with what is there, or whose text comes
-// before an agent.
+// locate fetches the targets that the ledger does not know, those whose patch must
+// be merged with the present state, and those whose text is put in front of an
+// agent.
 func locate(ctx context.Context, r *run) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
@@ -165,17 +165,17 @@ func locate(ctx context.Context, r *run) error {
 	return fetchTargets(ctx, r, loc, ask)
 }
 
-// maxImages bounds the memories that are fetched for what a change replaces.
+// maxImages bounds the memories that are fetched for the history of a change.
 const maxImages = 32
 
-// needsImage reports whether what stands there now is needed, because the
-// change will be a version with what it replaced.
+// needsImage reports whether the present state is needed, because the change will
+// be a version together with what it replaced.
 func needsImage(r *run) bool {
 	return !r.dry() && len(r.op.Targets) <= maxImages && (r.op.Kind == memproxy.Correct || r.op.Kind == memproxy.Forget)
 }
 
-// answersItself reports whether the call is itself the request that locates
-// its target: then its own answer is judged in Return, instead of asking twice.
+// answersItself reports whether the call is itself the request that locates its
+// target: its own answer is then judged in Return, instead of fetching twice.
 func answersItself(a *Admission, loc Locator, ask []string) bool {
 	if len(ask) != 1 || !safe(a.call.Request.Method) {
 		return false
@@ -190,7 +190,7 @@ func fetchTargets(ctx context.Context, r *run, loc Locator, ask []string) error 
 	return err
 }
 
-// located asks the backend for memories, by id.
+// located fetches memories from the backend, by id.
 func located(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (map[string]memproxy.Memory, error) {
 	found, errs := askEach(ctx, g, c, loc, ids)
 	current := make(map[string]memproxy.Memory, len(ids))
@@ -203,8 +203,8 @@ func located(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (
 	return current, nil
 }
 
-// askEach asks the backend for objects, as many at once as may be, and returns what
-// it says of each.
+// askEach fetches objects from the backend, concurrently within the limit, and
+// returns the result for each.
 func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) ([]memproxy.Memory, []error) {
 	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
 	defer cancel()
@@ -227,9 +227,9 @@ func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (
 	return found, errs
 }
 
-// judgeTargets refuses targets that the principal may not see. One that does not
-// exist is the backend's to name in its own words, where nobody could tell
-// from them what another tenant has.
+// judgeTargets refuses targets that the principal may not see. A target that does
+// not exist is left to the backend to report, unless its wording would reveal what
+// another tenant has.
 func judgeTargets(ctx context.Context, r *run) {
 	v := r.viewer(r.g.opt.Signer, r.known)
 	v.Blind = r.blind
@@ -248,8 +248,8 @@ func judgeTargets(ctx context.Context, r *run) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		// What may be there or not is answered as what is not: else another
-		// tenant's, which is answered so, would be told apart from it.
+		// A target of unproven existence is answered as missing, as another
+		// tenant's is, so that the two cannot be told apart.
 		if asked && (m.Missing || m.Unproven) && !known {
 			if r.alone() || m.Missing && id == r.op.Upserts {
 				continue
@@ -293,15 +293,14 @@ func (a *Admission) unlimited() bool {
 	return p.ActsAs.All && p.Users.All && p.Apps.All && p.Runs.All && a.rules.Unattributed == access.Visible
 }
 
-// maxAscent bounds the objects that are asked for so that what belongs to them
-// can be attributed.
+// maxAscent bounds the objects that are fetched so that what belongs to them can be
+// attributed.
 const maxAscent = 64
 
-// ascend asks the backend what the objects belong to that memories are within
-// and of which nothing is recorded: of a message the run, and of the run the
-// agent, which somebody made. What is found counts as if it had been
-// recorded. Where one tenant has the backend alone, only callers that may not act
-// for every agent need it.
+// ascend fetches the parents of objects that memories are within and that have no
+// record: of a message the run, and of the run the agent, which has an owner. What
+// is found counts as if it had been recorded. If one tenant has the backend alone,
+// only callers who may not act for every agent need it.
 func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
 	a := v.call
 	loc, ok := a.call.Backend.Adapter.(Locator)
@@ -342,15 +341,15 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 		case access.Unknown:
 			continue
 		case access.Foreign:
-			tenant += "/" // whose, is of no matter
+			tenant += "/" // not the caller's tenant; which one does not matter
 		}
 		v.Derived[id] = memproxy.Ownership{Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: tenant}}
 	}
 	return nil
 }
 
-// parents are objects as the backend has them. What it does not give belongs to
-// nothing.
+// parents fetches objects from the backend. An object that it does not return
+// belongs to nothing.
 func parents(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) map[string]memproxy.Memory {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return loc.Locate(c.Route, c.Request, id).EscapedPath == "" })
 	all, errs := askEach(ctx, g, c, loc, ids)

@@ -8,13 +8,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Keeper keeps held writes until somebody has decided on them.
+// A Keeper stores held writes until a reviewer has decided on them.
 type Keeper interface {
 	// Keep returns when the write is durable.
 	Keep(context.Context, memproxy.HeldWrite, memproxy.HoldContent) error
 
-	// Kept returns what is known of a held write by its decision's id; false
-	// when there is none.
+	// Kept returns a held write by its decision's id; false if there is none.
 	Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
 }
 
@@ -25,13 +24,13 @@ type Identifier interface {
 	Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error)
 }
 
-// A Screener finds what is dangerous in an operation's items. It never
-// decides. Its error refuses a write and withholds an answer.
+// A Screener finds what is dangerous in an operation's items. It never decides. Its
+// error refuses a write and withholds an answer.
 type Screener interface {
 	Screen(context.Context, memproxy.Screening) ([]memproxy.Finding, error)
 
-	// Wrote tells of a write that went through: later ones are judged by those
-	// before them.
+	// Wrote reports a write that succeeded: later writes are judged together with
+	// earlier ones.
 	Wrote(memproxy.Screening)
 }
 
@@ -40,14 +39,14 @@ type Policy interface {
 	Rule(context.Context, memproxy.Question) (memproxy.Ruling, error)
 }
 
-// A Budget charges write budgets, all lines or none. A refusal is an
-// Allowance that is not Granted. An error means that not even the local share
-// could be counted; the gate then refuses.
+// A Budget charges write budgets, all lines or none. A refusal is an Allowance that
+// is not Granted. An error means that not even the local share could be counted;
+// the gate then refuses.
 type Budget interface {
 	Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error)
 
-	// Release gives back n memories on the charge's total lines, when they
-	// were deleted, or all of a charge that the backend refused. It is
+	// Release credits n memories to the charge's total lines after they were
+	// deleted, or the whole charge if the backend refused the write. It is
 	// idempotent by ID.
 	Release(context.Context, memproxy.Charge) error
 }
@@ -68,36 +67,36 @@ type Signer interface {
 	Verify(memproxy.Stamp) bool
 }
 
-// A Ledger remembers whose memories are, how far they are believed, what they
-// said before, and what their authors are worth. It has no optional parts: a
-// decorator that forgets a method does not compile, and no control is off because
-// a store lacks something. An error means that nothing is known: reads then trust
-// least, and writes that need the answer are refused with 503 (docs/design.md).
+// A Ledger records who owns memories, how far they are trusted, their previous
+// versions, and the track records of their authors. It has no optional parts: a
+// decorator that lacks a method does not compile, and no control is off because a
+// store lacks something. After an error nothing is known: reads then fall back to
+// the lowest trust, and writes that need the answer are refused with 503
+// (docs/design.md).
 type Ledger interface {
-	// Lookup returns what is known of objects, by key: who owns each, the status
-	// of it, and whether its sealed backend held it. Without a record an object is
-	// absent; without a status it is untrusted. What this process wrote before, it
-	// finds.
+	// Lookup returns the records of objects, by key: who owns each, its status, and
+	// whether its sealed backend held it. Without a record an object is absent;
+	// without a status it is untrusted. Earlier writes of this process are visible.
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 
 	// Decision returns the ownership that was recorded for the write of a
 	// decision, so that a memory that comes back with its stamp can be bound.
 	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
 
-	// Commit applies what one decision makes of what is known, whole or not at
-	// all. This process finds it when Commit returns. It is ErrStale where other
-	// processes on the same store replaced what the entry says that it has Seen.
+	// Commit applies the changes of one decision atomically. They are visible to
+	// this process when Commit returns. It returns ErrStale if other processes on
+	// the same store replaced a row that the entry has Seen.
 	Commit(context.Context, memproxy.Entry) error
 
-	// Bind inserts the rows of which there is none by (Backend, Kind, ID), in
-	// one transaction, and returns for each the one that is there then. Of callers
-	// that bind one id at once, all get the same.
+	// Bind inserts the rows whose (Backend, Kind, ID) has none, in one transaction,
+	// and returns for each the row that is present then. Callers that bind one id
+	// concurrently all get the same row.
 	Bind(context.Context, ...memproxy.Ownership) ([]memproxy.Ownership, error)
 
-	// DeleteScope leaves tombstones for the backend's memories within the scope,
-	// of whatever tenant, and returns whose they were, also along with an error. An
-	// empty field of the scope matches everything. Their histories end with a
-	// version like v, if it has an operation.
+	// DeleteScope records tombstones for the backend's memories within the scope,
+	// of any tenant, and returns their owners, even along with an error. An empty
+	// field of the scope matches everything. Their histories end with a version
+	// like v, if it has an operation.
 	DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error)
 
 	// ListStatuses returns a page of statuses, in the order of their keys.
@@ -106,47 +105,46 @@ type Ledger interface {
 	// History returns versions of a memory, the newest first.
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 
-	// SessionLocked returns the lock that is in force on one of the records, by
-	// their ids, or the zero Lock.
+	// SessionLocked returns a lock in force on one of the records, by their ids, or
+	// the zero Lock.
 	SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error)
 
 	// NoteSession counts a rejection in records, by their ids, and returns those
 	// that it locks.
 	NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) (locked []memproxy.Session, err error)
 
-	// Corrections returns who changed a memory that was another's, newest
-	// first.
+	// Corrections returns who changed another author's memory, newest first.
 	Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error)
 
-	// Record returns the track record of an author of a tenant; zeros for one
-	// who is not known.
+	// Record returns the track record of an author of a tenant; zeros for an
+	// unknown one.
 	Record(ctx context.Context, tenant, actor string) (memproxy.Track, error)
 
-	// Retraction returns the newest retraction by an author, not before a time,
-	// of a text like one of these; false when there is none.
+	// Retraction returns the author's newest retraction, not before a time, of a
+	// text like one of these; false if there is none.
 	Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (memproxy.Retraction, bool, error)
 }
 
-// NoLedger knows nothing and keeps nothing. It is what a request is explained
-// with where no state is opened, and what fakes are built on.
+// NoLedger is a Ledger without records that stores nothing. Explanations use it
+// when no state is opened, and fakes embed it.
 type NoLedger struct{}
 
 var _ Ledger = NoLedger{}
 
-// Lookup knows of none.
+// Lookup returns no records.
 func (NoLedger) Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	return nil, nil
 }
 
-// Decision knows of none.
+// Decision returns none.
 func (NoLedger) Decision(context.Context, string, string) (memproxy.Ownership, bool, error) {
 	return memproxy.Ownership{}, false, nil
 }
 
-// Commit keeps nothing.
+// Commit stores nothing.
 func (NoLedger) Commit(context.Context, memproxy.Entry) error { return nil }
 
-// Bind lets everybody have what is not bound.
+// Bind returns the rows as if all of them were inserted.
 func (NoLedger) Bind(_ context.Context, rows ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return rows, nil
 }
@@ -156,43 +154,43 @@ func (NoLedger) DeleteScope(context.Context, string, memproxy.Scope, memproxy.Ve
 	return nil, nil
 }
 
-// ListStatuses lists nothing.
+// ListStatuses returns none.
 func (NoLedger) ListStatuses(context.Context, memproxy.StatusFilter) ([]memproxy.Status, error) {
 	return nil, nil
 }
 
-// History knows of none.
+// History returns none.
 func (NoLedger) History(context.Context, memproxy.MemoryKey, int64, int) ([]memproxy.Version, error) {
 	return nil, nil
 }
 
-// SessionLocked: none is.
+// SessionLocked returns the zero Lock.
 func (NoLedger) SessionLocked(context.Context, string, ...string) (memproxy.Lock, error) {
 	return memproxy.Lock{}, nil
 }
 
-// NoteSession locks nobody.
+// NoteSession locks nothing.
 func (NoLedger) NoteSession(context.Context, memproxy.SessionEvent, ...string) ([]memproxy.Session, error) {
 	return nil, nil
 }
 
-// Corrections knows of none.
+// Corrections returns none.
 func (NoLedger) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
 	return nil, nil
 }
 
-// Record knows nobody.
+// Record returns zeros.
 func (NoLedger) Record(context.Context, string, string) (memproxy.Track, error) {
 	return memproxy.Track{}, nil
 }
 
-// Retraction knows of none.
+// Retraction returns none.
 func (NoLedger) Retraction(context.Context, string, string, []string, time.Time) (memproxy.Retraction, bool, error) {
 	return memproxy.Retraction{}, false, nil
 }
 
-// Metered counts the calls of a ledger that fail. What a failure means is for
-// the step that asked. A Gate does it with its own.
+// Metered counts the calls of a ledger that fail. The step that made the call
+// decides what a failure means. A Gate wraps its own ledger.
 func Metered(l Ledger, m Meter) Ledger { return metered{l, m} }
 
 type metered struct {

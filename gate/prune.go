@@ -9,26 +9,26 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Unclaimed says what becomes of members of answers that no row claims.
+// Unclaimed is how members of answers without a claim are treated.
 type Unclaimed string
 
 // The settings for unclaimed members.
 const (
-	// UnclaimedDrop leaves them out. It is what an empty setting means.
+	// UnclaimedDrop removes them. It is the default.
 	UnclaimedDrop Unclaimed = "drop"
-	// UnclaimedPass shows them, and counts and reports them all the same.
+	// UnclaimedPass passes them on; they are still counted and reported.
 	UnclaimedPass Unclaimed = "pass"
 )
 
-// maxUnclaimed bounds the names that are logged of one call.
+// maxUnclaimed bounds the names that are logged for one call.
 const maxUnclaimed = 8
 
-// leftovers are the members without a claim of one call's answers.
+// leftovers are the members without a claim in one call's answers.
 type leftovers struct {
 	n        int
 	names    []string
 	filtered int // of its events
-	// unreadable are elements that were left out because they cannot be read.
+	// unreadable counts elements that were removed because they cannot be read.
 	unreadable int
 }
 
@@ -63,7 +63,8 @@ func prune(ctx context.Context, g *Gate, a *Admission, reply memproxy.Reply) (me
 	return reply, nil
 }
 
-// countUnclaimed counts what was left out, or would have been, of a call's answers.
+// countUnclaimed counts the members without a claim in a call's answers, removed or
+// not.
 func countUnclaimed(ctx context.Context, g *Gate, a *Admission, p memproxy.Pruned) {
 	if p.Unclaimed == 0 {
 		return
@@ -77,7 +78,7 @@ func countUnclaimed(ctx context.Context, g *Gate, a *Admission, p memproxy.Prune
 	g.opt.Meter.Unclaimed(ctx, a.call.Backend.Name, p.Unclaimed)
 }
 
-// pruneEvent prunes one event of a stream; it may be nothing then.
+// pruneEvent prunes one event of a stream; the result may be empty.
 func pruneEvent(ctx context.Context, g *Gate, a *Admission, event []byte) []byte {
 	pruner, ok := a.call.Backend.Adapter.(Pruner)
 	if !ok {
@@ -91,8 +92,8 @@ func pruneEvent(ctx context.Context, g *Gate, a *Admission, event []byte) []byte
 	return p.Body
 }
 
-// tellUnclaimed puts into the outcome's reasons and the log what no row
-// claimed. Names are for the log only: they are the backend's words.
+// tellUnclaimed reports members without a claim in the outcome's reasons and in the
+// log. Only the log has their names, because the backend chose them.
 func (ret *answer) tellUnclaimed(ctx context.Context) {
 	u := &ret.leftovers
 	if u.filtered > 0 {
@@ -123,11 +124,11 @@ func (ret *answer) tellUnclaimed(ctx context.Context) {
 	*u = leftovers{}
 }
 
-// maxRequests bounds the side requests by which one answer is filled up.
+// maxRequests bounds the side requests that fill up one answer.
 const maxRequests = 4
 
-// refill fills up an answer, and returns what it was filled up with. Where that
-// fails, the answer is as it was: short, and right.
+// refill fills up an answer whose memories were partly filtered out, and returns
+// the pages that it used. If that fails the answer stays short but correct.
 func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages []*answer) {
 	refiller, ok := ret.call.Backend.Adapter.(Refiller)
 	sender, sends := ret.call.Backend.Fetch.(Sender)
@@ -164,8 +165,8 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	return pages
 }
 
-// page asks for more of a list, and filters it as every answer is. Left are
-// the ids that were left out before.
+// page fetches more of a list and filters it like every answer. Left has the ids
+// that were filtered out before.
 func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill memproxy.Refill, q memproxy.Search, left map[string]bool) (*answer, error) {
 	reply, err := sender.Send(ctx, q.Request, q.Body)
 	if err != nil {
@@ -199,8 +200,8 @@ func (ret *answer) page(ctx context.Context, sender Sender, reader Reader, fill 
 	return page, fill.Add(kept)
 }
 
-// dropped are the ids that a reading leaves out and that known has not, which
-// they are added to.
+// dropped returns the ids that a reading drops and that are not in known, and adds
+// them to known.
 func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for i := range rd.Memories {
@@ -214,8 +215,8 @@ func dropped(rd *memproxy.Reading, known map[string]bool) map[string]bool {
 	return out
 }
 
-// absorb notes what an answer was filled up with as part of it, and leaves out
-// of what is said outside of the answer what is not in it.
+// absorb adds the pages that an answer was filled up with to its outcome, and
+// removes duplicates.
 func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	for _, page := range pages {
 		page.tell(ctx)
@@ -234,32 +235,32 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 	ret.Contested = slices.Compact(ret.Contested)
 }
 
-// structured reports whether a route answers with members that are to be
-// claimed one by one.
+// structured reports whether a route answers with members that need a claim each.
 func (b *Backend) structured(rt memproxy.Route) bool {
 	pruner, ok := b.Adapter.(Pruner)
 	return ok && pruner.Structured(rt)
 }
 
-// closed reports whether what no row claims is left out of the backend's answers.
+// closed reports whether members without a claim are removed from the backend's
+// answers.
 func (b *Backend) closed(r *Rules) bool {
 	_, ok := b.Adapter.(Pruner)
 	return ok && r.Unclaimed != UnclaimedPass
 }
 
-// InspectsPublic reports whether the answer of a public route must be read
-// before it is passed on, and then goes through Public. Pages and files stream;
-// byStatus says that of their errors the status alone is passed on.
+// InspectsPublic reports whether the answer of a public route must be read and
+// passed through Public. Pages and files are streamed; byStatus reports that their
+// errors are passed on by status alone.
 func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus bool) {
 	r := g.rules.Load()
 	inspect = r.Enforce && b.structured(rt)
 	return inspect, r.Enforce && !inspect && b.closed(r)
 }
 
-// Public leaves out of a public route's answer what no row claims. Nobody is
-// identified there, so there is no record: what is left out is counted, and each
-// name is logged once. An error says that the answer cannot be read; it must not
-// be passed on.
+// Public removes the members without a claim from a public route's answer. Public
+// routes have no caller and no record: removed members are counted, and each name
+// is logged once. If the answer cannot be read Public returns an error, and the
+// answer must not be passed on.
 func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply memproxy.Reply) (memproxy.Reply, error) {
 	a := &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}
 	reply, err := prune(ctx, g, a, reply)

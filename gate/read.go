@@ -13,50 +13,48 @@ type Effect string
 
 // The effects.
 const (
-	Drops     Effect = "drop"     // leaves it out of the answer
-	Notes     Effect = "note"     // changes nothing, and remembers what was shown
-	Marks     Effect = "mark"     // shows it with what was found
+	Drops     Effect = "drop"     // removes it from the answer
+	Notes     Effect = "note"     // changes nothing, and records what was shown
+	Marks     Effect = "mark"     // shows it along with the result
 	Withholds Effect = "withhold" // shows it in part, or refuses the answer
 )
 
-// stage is what of an answer a filter is given.
+// stage is the form of the answer that a filter works on.
 type stage uint8
 
 const (
 	asSent     stage = iota // the body as the backend sent it
 	takenApart              // the memories in it
-	rewritten               // the body as it would be sent on
+	rewritten               // the body as it will be sent on
 )
 
 // Filter is a row of the read path. It has either judge or whole.
 type Filter struct {
 	Name   string `json:"name"`
 	Effect Effect `json:"effect"`
-	// What says what it is about, in a few words.
+	// What describes its subject in a few words.
 	What string `json:"what"`
 
 	stage stage
-	// load fetches what judge needs, for all items at once. An error withholds
-	// the answer.
+	// load fetches what judge needs, for all items at once. An error withholds the
+	// answer.
 	load func(context.Context, *answer) error
-	// judge says what becomes of one item, from what load has fetched. It changes
-	// nothing.
+	// judge decides on one item from what load has fetched. It changes nothing.
 	judge func(*answer, *item) outcome
 	// whole filters the answer as a whole.
 	whole func(context.Context, *answer) (refused bool, err error)
-	// left is the reason that is recorded once where judge left items out.
+	// left is the reason that is recorded once if judge removed items.
 	left memproxy.Reason
 }
 
-// Memories reports whether the filter is about the memories in an answer, and so
-// has nothing to do with one that has none: an error, an event.
+// Memories reports whether the filter works on the memories in an answer, and so
+// does not apply to one without any: an error, an event.
 func (f *Filter) Memories() bool { return f.stage == takenApart }
 
-// filters is the life of an answer in order: of reads, writes and changes, of
-// lists that are filled up, of the side requests for an agent's searches, and
-// of an agent's run, whole or event by event, at both faces. Each filter can
-// rely on what those before it established. One that refuses ends it; an error
-// withholds the answer.
+// filters is the life of an answer in order: of reads, writes and changes, of lists
+// that are filled up, of the side requests for an agent's searches, and of an
+// agent's run, whole or event by event, at both faces. Each filter can rely on what
+// those before it established. A refusal ends it; an error withholds the answer.
 var filters = [...]Filter{
 	{Name: "members", Effect: Drops, What: "members that no row of the adapter's table claims, elements that cannot be read", stage: asSent, whole: members},
 	{Name: "readable", Effect: Drops, What: "elements whose owners cannot be read", stage: takenApart,
@@ -69,7 +67,7 @@ var filters = [...]Filter{
 	{Name: "confidence", Effect: Drops, What: "memories of less confidence than was asked for", stage: takenApart,
 		judge: confident, left: leftOut(memproxy.TrustBelow, "memories of less confidence than was asked for")},
 	{Name: "integrity", Effect: Marks, What: "memories that are not what was written; withheld where the rules say so", stage: takenApart,
-		load: examine, judge: unaltered}, // which names each of them
+		load: examine, judge: unaltered}, // it records a reason for each memory
 	{Name: "receipts", Effect: Withholds, What: "results of writes that wait for review: whether they were written, never their texts", stage: takenApart, load: statuses, whole: receipts},
 	{Name: "states", Effect: Withholds, What: "quarantined, pending, expired and superseded memories; flagged ones are sanitised", stage: takenApart,
 		judge: byStatus, left: memproxy.Reason{Code: memproxy.StateWithheld, Detail: "memories were left out of the answer for their state"}},
@@ -94,19 +92,19 @@ func leftOut(code memproxy.ReasonCode, what string) memproxy.Reason {
 func Filters() []Filter { return slices.Clone(filters[:]) }
 
 // An item is one memory of an answer on its way through the filters: what the
-// adapter read, and what loads found out about it.
+// adapter read, and what the loads added.
 type item struct {
 	*memproxy.Memory
-	rec memproxy.Record     // what is known of it
-	row *memproxy.Ownership // whose it is: in rec, or nil
+	rec memproxy.Record     // the ledger's record of it
+	row *memproxy.Ownership // its owner: in rec, or nil
 
-	altered memproxy.ReasonCode // what speaks against it being what was written, or ""
-	detail  string              // of that
-	unsaid  string              // why its status cannot be told, so that it is withheld, or ""
+	altered memproxy.ReasonCode // why it is not what was written, or ""
+	detail  string              // the detail for altered
+	unsaid  string              // why its status is unknown, so that it is withheld, or ""
 	display display             // by its status
 	judged  judged              // by screening
 	orphan  bool                // Before must not be shown
-	inside  bool                // it is part of an item that is left out
+	inside  bool                // it is part of a removed item
 }
 
 func itemsOf(rd *memproxy.Reading) []item {
@@ -117,7 +115,7 @@ func itemsOf(rd *memproxy.Reading) []item {
 	return items
 }
 
-// know fills in what the ledger says of the item.
+// know fills in the ledger's record of the item.
 func (it *item) know(known *lookups) {
 	it.rec, it.row = known.of(kindOf(it.Memory), it.ID), nil
 	if it.rec.Owned() {
@@ -125,7 +123,7 @@ func (it *item) know(known *lookups) {
 	}
 }
 
-// action is what becomes of an item, the strictest last.
+// action is what is done with an item, the strictest last.
 type action uint8
 
 const (
@@ -133,8 +131,8 @@ const (
 	tell          // shown, with its provenance
 	strip         // shown without the text that it replaced
 	redact        // shown with another text
-	remove        // left out, wherever it stands
-	drop          // left out; where it is the whole answer, the answer is refused
+	remove        // removed, at any position
+	drop          // removed; if it is the whole answer, the answer is refused
 	expel         // as drop, and never shown without its text either
 	refuse        // the answer is refused
 )
@@ -142,17 +140,17 @@ const (
 // outcome is a judgement on one item.
 type outcome struct {
 	action action
-	// code and detail are the caller's reason where the answer is refused.
+	// code and detail are the reason shown to the caller if the answer is refused.
 	code   memproxy.ReasonCode
 	detail string
 	status int                  // of the refusal; 0: 404
 	text   string               // for redact
 	told   *memproxy.Provenance // for tell
-	// note is recorded of the item, whatever becomes of it.
+	// note is recorded about the item, whatever the action.
 	note *memproxy.Reason
 }
 
-// through takes an answer through the filters of one stage.
+// through runs the filters of one stage on an answer.
 func (ret *answer) through(ctx context.Context, at stage) (refused bool, err error) {
 	if at == takenApart {
 		ret.items = itemsOf(ret.reading)
@@ -172,7 +170,7 @@ func (ret *answer) through(ctx context.Context, at stage) (refused bool, err err
 	return false, nil
 }
 
-// filter takes an answer through one filter.
+// filter runs one filter on an answer.
 func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err error) {
 	if f.load != nil {
 		if err := f.load(ctx, ret); err != nil {
@@ -195,7 +193,7 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 		n[o.action]++
 	}
 	if f.left.Code == memproxy.AnswerUnreadable {
-		ret.leftovers.unreadable += n[remove] // named with the members that cannot be read
+		ret.leftovers.unreadable += n[remove] // reported with the members that cannot be read
 	}
 	if left := n[drop] + n[expel]; left > 0 {
 		ret.filtered += left
@@ -209,11 +207,11 @@ func (ret *answer) filter(ctx context.Context, f *Filter) (refused bool, err err
 	return false, nil
 }
 
-// apply does to an item what was judged, and reports whether the answer is
-// refused for it. It is the one place where a filter changes an item. What the
-// gate took back from the backend (making.retract) is left out before. A write
-// that is answered with the memory alone has happened: it is shown without its
-// text.
+// apply carries out a judgement on an item, and reports whether the answer is
+// refused because of it. It is the only place where a filter changes an item;
+// memories that the gate retracted from the backend (making.retract) were dropped
+// before. A write that is answered with the memory alone has taken effect, so it is
+// shown without its text instead of being refused.
 func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	if o.note != nil {
 		ret.reasons = append(ret.reasons, *o.note)
@@ -225,7 +223,7 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	case o.action == strip:
 		it.Bare = true
 	case o.action == redact:
-		text := o.text // o stays off the heap
+		text := o.text // keeps o on the stack
 		it.Show = &text
 	case o.action == remove, o.action > remove && o.action < refuse && element:
 		it.Drop = true
@@ -242,8 +240,8 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 	return false
 }
 
-// isElement reports whether a pointer leads to an element of a list. What a
-// write made is pointed to by its id, and is not gone without that.
+// isElement reports whether a pointer leads to an element of a list. A memory that
+// a write made has its id in the pointer, and cannot be removed like an element.
 func isElement(pointer string) bool {
 	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""

@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// sessionOf is the session whose writes are counted, within those of the caller:
-// the one that it names, the run of the payload, or where agents run inside
-// the backend the agent; or "".
+// sessionOf is the session of the caller whose rejections are counted: the one that
+// it names, the run of the payload, or, if agents run inside the backend, the
+// agent; or "".
 func sessionOf(r *run) string {
 	name := r.namedSession()
 	if _, runs := r.call.Backend.Adapter.(Turner); name == "" && runs && r.op != nil {
@@ -23,8 +23,7 @@ func sessionOf(r *run) string {
 	return name
 }
 
-// namedSession is the session that the caller names, or the run of the
-// payload.
+// namedSession is the session that the caller names, or the run of the payload.
 func (a *Admission) namedSession() string {
 	if name := a.call.Session.String(); name != "" || a.op == nil {
 		return name
@@ -32,9 +31,8 @@ func (a *Admission) namedSession() string {
 	return memproxy.NameSession(a.op.Scope.Run).String()
 }
 
-// endUser is on whose behalf an operation is, as far as it says: the user that
-// the payload names, else the one user whom everything belongs to that it
-// names by id.
+// endUser is the end user on whose behalf an operation is made: the user that the
+// payload names, else the one user who owns everything that it names by id.
 func (a *Admission) endUser() string {
 	if a.op == nil {
 		return ""
@@ -53,8 +51,8 @@ func (a *Admission) endUser() string {
 	return user
 }
 
-// counted are the session and the end user that a rejection is counted for: of a
-// tool call those of the run.
+// counted are the session and the end user that a rejection is counted for. For a
+// tool call they are those of the run.
 func counted(r *run) (session, user string) {
 	if r.under != nil {
 		return r.under.namedSession(), r.under.endUser()
@@ -62,9 +60,9 @@ func counted(r *run) (session, user string) {
 	return sessionOf(r), r.endUser()
 }
 
-// recordsOf are the ids of the records of rejections that a principal's write on
-// behalf of an end user belongs to: the session's if it has a name, the
-// principal's for this user, and the principal's as a whole.
+// recordsOf returns the ids of the rejection records that apply to a principal's
+// write on behalf of an end user: the session's if it has a name, the principal's
+// for this user, and the principal's as a whole.
 func recordsOf(p *memproxy.Principal, session, user string) []string {
 	who := p.Account()
 	ids := []string{
@@ -80,11 +78,11 @@ func recordsOf(p *memproxy.Principal, session, user string) []string {
 // unlocked: nothing is written.
 func unlocked(r *run) bool { return r.op == nil || !r.op.Kind.Writes() }
 
-// namesUser: the end user is known from the payload, or not even now.
+// namesUser: the payload names the end user, or the end user is unknown.
 func namesUser(r *run) bool { return unlocked(r) || r.op.Scope.User != "" || r.endUser() == "" }
 
-// locked refuses the writes of a session, of a principal for an end user, or of
-// a principal, that were rejected too often.
+// locked refuses a write if its session, its principal for this end user, or its
+// principal has had too many rejections.
 func locked(ctx context.Context, r *run) error {
 	if r.under != nil {
 		return lockedFor(ctx, r, r.under.endUser())
@@ -92,8 +90,8 @@ func locked(ctx context.Context, r *run) error {
 	return lockedFor(ctx, r, r.op.Scope.User)
 }
 
-// ownUnlocked is own, and then locked once more where the end user is the owner
-// of what is named. What a reviewer approved is not asked about.
+// ownUnlocked runs own, and then checks the locks again if the end user only
+// follows from the owner of a target. An approved write is not checked.
 func ownUnlocked(ctx context.Context, r *run) error {
 	if err := own(ctx, r); err != nil || r.verdict.worst.Stops() || namesUser(r) || has(r.verdict.notes, memproxy.ReviewApproved) {
 		return err
@@ -124,23 +122,22 @@ func lockedFor(ctx context.Context, r *run, user string) error {
 	return nil
 }
 
-// reject counts what was not let through: what policies, screening and
-// identity refused, and not what was unreadable, too much or could not be
-// ruled on.
+// reject counts a rejection: by policy, screening or identity. A request that was
+// unreadable, too large or could not be ruled on is not counted.
 //
-// It counts against the caller alone: in its session, for the end user whom it
-// names, whose locks leave other users of the same caller alone, and in all,
-// which takes the rejections of many users. A tool call of a running agent counts
-// against the caller that runs it, in the session and for the user of the run. A
-// lock stops those who try until something passes; what speaks against says what
-// is no such try.
+// A rejection counts against the caller only: for its session, for the end user
+// whom it names, whose lock does not affect other users of the same caller, and for
+// the caller as a whole, with a limit for the rejections of many users. A tool call
+// of a running agent counts against the caller that runs it, in the session and for
+// the user of the run. Locks are meant for callers who keep trying until something
+// passes; against lists the reasons that do not indicate that.
 func reject(ctx context.Context, r *run) error {
 	g, a, d := r.g, r.Admission, &r.Decision
 	session, user := counted(r)
 	strikes, wide := against(d.Reasons)
 	ids := recordsOf(&a.Principal, session, user)
 	if !wide || d.Verdict == memproxy.Hold {
-		ids = ids[:len(ids)-2] // the session's alone
+		ids = ids[:len(ids)-2] // those of the session only
 	}
 	if len(ids) == 0 {
 		return nil
@@ -165,22 +162,23 @@ func reject(ctx context.Context, r *run) error {
 	return nil
 }
 
-// tolerated: nothing was refused that counts.
+// tolerated: no rejection that counts.
 func tolerated(r *run) bool {
 	d := &r.Decision
 	return unlocked(r) || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
-// against says whether the reasons of a refusal count in the session's record, and
-// in those of the caller.
+// against reports whether the reasons of a refusal count in the session's record,
+// and in those of the caller.
 //
-// What a policy closes is refused whatever the text says: an ordinary client asks
-// for it again at each start, so it counts nowhere, and an edit that refuses
-// everybody for a while locks none of them. Neither does one kind of evidence
-// about a text (a pattern of governed fields, what looks like a credential): an
-// ordinary note that reads so is written again and again. A field that may not be
-// written, or not so long, counts in the session alone. What was lowered or taken
-// out on the way, and which rules found what, are no reasons of their own.
+// An operation that policy closes is refused whatever its text: ordinary clients
+// repeat it at each start, so it counts nowhere, and a policy edit that refuses
+// everybody for a while locks nobody. A single kind of evidence about a text (a
+// pattern of governed fields, an apparent credential) does not count either,
+// because an ordinary note may look like that and be written again and again. A
+// field that may not be written, or is too long, counts in the session only.
+// Reasons that only report what was lowered, removed or found do not count by
+// themselves.
 func against(reasons []memproxy.Reason) (session, caller bool) {
 	var ruled, pattern, secret, field, other bool
 	for _, why := range reasons {
@@ -214,16 +212,16 @@ func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
 }
 
 // DefaultRejections is how many rejections a minute of one address are answered and
-// recorded one by one: of requests that are refused because their caller is not
-// known, because they cannot be read, or because there are too many.
+// recorded one by one: of requests whose caller is unknown, that cannot be read, or
+// that are too many.
 const DefaultRejections = 300
 
-// maxSummaries bounds the records that one summary makes.
+// maxSummaries bounds the records of one summary.
 const maxSummaries = 32
 
 // SummariseRejections records how many rejections were not recorded one by one
-// since it was called last: one record for each address, and one for all that
-// are left beyond a few. To be called every now and then, and at the end.
+// since the last call: one record for each address, and one for all addresses
+// beyond maxSummaries. Callers run it periodically and at shutdown.
 func (g *Gate) SummariseRejections(ctx context.Context) {
 	sums := g.rejected.Take(g.opt.Clock())
 	if len(sums) > maxSummaries {
@@ -247,12 +245,12 @@ func (g *Gate) SummariseRejections(ctx context.Context) {
 	}
 }
 
-// rejectedStatus are the statuses of requests whose caller is not known, that
-// cannot be read, or of which there are too many.
+// rejectedStatus are the statuses of requests whose caller is unknown, that cannot
+// be read, or that are too many.
 var rejectedStatus = [...]int{400, 401, 408, 411, 413, 415, 422, 429}
 
-// floods reports whether a refusal is a rejection of an address that had too
-// many of them. The answer is then a short one, and it is only counted.
+// floods reports whether a refusal is one of too many rejections of one address. It
+// is then answered briefly, and only counted.
 func floods(r *run) bool {
 	d := &r.Decision
 	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {

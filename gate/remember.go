@@ -13,15 +13,15 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 )
 
-// effects are what an answer leaves in the ledger.
+// effects are the changes that an answer makes to the ledger.
 type effects struct {
 	*answer
 	rows map[string]memproxy.Ownership
 }
 
-// remember puts what the write did into the ledger: who owns the memories that
-// came to be, which are gone. A ledger that fails here cannot undo the write;
-// the owner is then asked upstream the next time.
+// remember records what the write did in the ledger: who owns the new memories, and
+// which are deleted. An error of the ledger cannot undo the write; the owner is
+// then looked up in the backend the next time.
 func (ret *effects) remember(ctx context.Context) {
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
@@ -52,11 +52,11 @@ func (ret *effects) remember(ctx context.Context) {
 		ret.exported()
 	}
 	ret.adopt(ctx)
-	// What waits for review is marked before anybody can read it. The rest is
-	// history, and does not keep the caller waiting.
+	// The status of memories that wait for review is stored before they can be
+	// read. The rest is history, and does not delay the answer.
 	states := append(ret.newStates(), ret.late.States...)
 	if ret.aside != "" || ret.waits() {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // it is in the log
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // the error is logged
 		states = nil
 	}
 	ret.enter(ctx, memproxy.Entry{States: states, Owners: slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int {
@@ -64,8 +64,8 @@ func (ret *effects) remember(ctx context.Context) {
 	})})
 }
 
-// subject is the memory that the operation is about, or the first of them:
-// what becomes of one memory is noted in order.
+// subject is the memory that the operation is about, or the first of several: the
+// key under which changes of one memory are recorded in order.
 func (ret *effects) subject() string {
 	if len(ret.op.Targets) > 0 {
 		return ret.op.Targets[0]
@@ -83,7 +83,7 @@ func (ret *effects) put(row memproxy.Ownership) {
 	ret.rows[string(row.Kind)+"/"+row.ID] = row
 }
 
-// row is the ownership of something that this operation made.
+// row is the ownership of an object that this operation made.
 func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: kind, ID: id, Scope: ret.op.Scope,
@@ -94,10 +94,10 @@ func (ret *effects) row(kind memproxy.TargetKind, id string) memproxy.Ownership 
 	return row
 }
 
-// learned remembers new memories and receipts. A backend whose own model
-// decides may also have updated or deleted others; the answer says so. Those
-// stay whose they were: an add must not make its caller the owner of what it
-// happened to touch.
+// learned records new memories and receipts. A backend whose own model decides may
+// also have updated or deleted others, as its answer reports. Those keep their
+// owners: an addition must not make its caller the owner of memories that it
+// happened to change.
 func (ret *effects) learned(ctx context.Context) {
 	if ret.reading == nil {
 		return
@@ -115,9 +115,9 @@ func (ret *effects) learned(ctx context.Context) {
 		case m.Event == eventAdd, m.Event == "" && row == nil:
 			made := ret.row(memproxy.TargetMemory, m.ID)
 			row = &made
-			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent is the agent's
+			row.Scope.Agent = cmp.Or(row.Scope.Agent, m.Scope.Agent) // what is made with an agent belongs to the agent
 		case row == nil:
-			continue // unattributed it stays
+			continue // it remains unattributed
 		case m.Event == eventDelete:
 			gone = append(gone, *row)
 			row.Deleted = true
@@ -135,7 +135,7 @@ func (ret *effects) learned(ctx context.Context) {
 	}
 }
 
-// What a backend says it did to a memory on an add.
+// The events that a backend reports for memories in the answer to an addition.
 const (
 	eventAdd    = "ADD"
 	eventUpdate = "UPDATE"
@@ -143,8 +143,8 @@ const (
 	eventNone   = "NONE"
 )
 
-// touched looks up the owners of memories that an add's answer names and did not
-// create. Nil knows of none.
+// touched looks up the owners of memories that an addition's answer names and did
+// not create. Nil means that the lookup failed.
 func (ret *effects) touched(ctx context.Context) *lookups {
 	known := ret.lookups()
 	var keys []memproxy.MemoryKey
@@ -159,8 +159,8 @@ func (ret *effects) touched(ctx context.Context) *lookups {
 	return known
 }
 
-// corrected keeps the author and notes the new text's hash. The memory of
-// which nobody knows the author stays unattributed.
+// corrected keeps the author and records the new text's hash. A memory without a
+// known author remains unattributed.
 func (ret *effects) corrected() {
 	texts := map[string]string{}
 	for i := range ret.op.Items {
@@ -174,17 +174,17 @@ func (ret *effects) corrected() {
 		if !known {
 			continue
 		}
-		if row.Decision = ret.Decision.ID; written { // else only what is next to the text
+		if row.Decision = ret.Decision.ID; written { // otherwise only metadata changed
 			row.SHA256 = textHash(text)
-			row.Confidence = max(0, ret.event.Confidence) // of the word that stands there now
+			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
 		}
 		ret.put(row)
 	}
 	ret.shown = ret.op.Targets
 }
 
-// forgotten leaves tombstones, ends histories as far as they are known, and
-// lowers the authors' totals.
+// forgotten records tombstones, ends recorded histories, and lowers the authors'
+// totals.
 func (ret *effects) forgotten(ctx context.Context) {
 	if ret.op.Sweeps {
 		var v memproxy.Version
@@ -215,7 +215,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 	ret.shown = ret.op.Targets
 }
 
-// exported remembers whose an export job is.
+// exported records the owner of an export job.
 func (ret *effects) exported() {
 	if ret.reading == nil || !ret.op.Derived {
 		return
@@ -233,14 +233,14 @@ func textHash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// unclaimed reports whether a request has no names to bind: all of them have
-// rows, or it will not be sent. What shadow mode lets through is sent.
+// unclaimed reports whether a request has no names to bind: all of them have rows,
+// or it will not be sent. In shadow mode it is always sent.
 func unclaimed(r *run) bool {
 	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.worst.Stops() && r.enforced()
 }
 
-// bind makes the names that a write is the first to use its tenant's. It is
-// done before the write leaves: of two tenants that use a name at once, one
+// bind records the caller's tenant as the owner of the names that a write uses
+// first, before the write is forwarded: of two tenants that use a name at once one
 // gets it, and the other's write is refused.
 func bind(ctx context.Context, r *run) error {
 	var rows []memproxy.Ownership
@@ -248,9 +248,9 @@ func bind(ctx context.Context, r *run) error {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
 			if r.verdict.worst.Stops() {
-				continue // it may be another tenant's: a write that would have been refused does not take it
+				continue // it may be another tenant's: a write that would have been refused does not bind it
 			}
-			actor = "" // somebody made it, around the proxy
+			actor = "" // it was made out-of-band, by an unknown author
 		}
 		rows = append(rows, memproxy.Ownership{
 			Backend: r.op.Backend, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: r.Principal.Tenant},

@@ -11,17 +11,17 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// ErrGone says that the adapter no longer knows the route of a held write.
+// ErrGone says that the adapter no longer has the route of a held write.
 var ErrGone = errors.New("gate: the route of the held write is unknown")
 
-// Reviewed rules on what reviewers have sent again, and keeps what became of it:
-// held writes that they approved, versions of memories that they put back.
+// Reviewed rules on requests that reviewers cause, and records their results:
+// approved held writes, and restored versions of memories.
 type Reviewed struct{ *Gate }
 
-// Reviewed returns the part of the gate that what reviewers decide goes through.
+// Reviewed returns the part of the gate that carries out reviewers' decisions.
 func (g *Gate) Reviewed() Reviewed { return Reviewed{g} }
 
-// again is a held write as a call.
+// again turns a held write into a call.
 func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*run, error) {
 	req := memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Query: content.Query, Header: content.Header}
 	if req.Header == nil {
@@ -36,11 +36,11 @@ func (g Reviewed) again(m mode, b Backend, h memproxy.HeldWrite, content memprox
 	return r, nil
 }
 
-// Replay admits a held write that was approved: as it came, in its author's
-// name and under its own decision, with the attestation of the person who
-// confirmed it. What it may be was decided by a person, so policy and screening
-// are not asked again. The record names the reviewer. Like Admit's, the admission
-// is to be forwarded and its answer given to Return, or is refused.
+// Replay admits an approved held write: unchanged, in its author's name and under
+// its own decision, with the attestation of the person who approved it. Policy and
+// screening are not asked again, because a person has decided. The record names the
+// reviewer. Like Admit's, the admission is to be forwarded and its answer passed to
+// Return, or is refused.
 func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (*Admission, error) {
 	r, err := g.again(replay, b, h, content)
 	if err != nil {
@@ -57,47 +57,47 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	return r.Admission, nil
 }
 
-// unlimited is the author of a held write, who may name whom it names: that was
-// ruled on when it came.
+// unlimited is the author of a held write without limits on whom it may name: that
+// was ruled on when the write arrived.
 func unlimited(h memproxy.HeldWrite) memproxy.Principal {
 	all := memproxy.Limit{All: true}
 	return memproxy.Principal{ID: h.Principal, Tenant: h.Tenant, Trust: h.Trust, ActsAs: all, Users: all, Apps: all, Runs: all}
 }
 
-// Reconsider asks the rules in force about a held write, as if its author wrote
-// it now. Nothing is charged, recorded, changed or sent, but for questions to
-// the backend. An error means that there is no answer for now; ErrGone, that
-// there never will be.
+// Reconsider applies the current rules to a held write, as if its author wrote it
+// now. Nothing is charged, recorded, changed or sent, except for side requests to
+// the backend. An error means that there is no result for now; ErrGone, that there
+// never will be.
 func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	r, err := g.again(recheck, b, h, content)
 	if err != nil {
 		return memproxy.Reevaluation{}, err
 	}
-	if r.Principal = unlimited(h); content.Author != nil { // it was not kept at first
+	if r.Principal = unlimited(h); content.Author != nil { // older holds were stored without their author
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)
-	if r.verdict.status >= StatusUnavailable { // a step that could not be finished is no verdict
+	if r.verdict.status >= StatusUnavailable { // a failed step is not a verdict
 		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.reasons[0].Detail)
 	}
 	v := memproxy.Reevaluation{Verdict: r.verdict.worst, Reasons: slices.Concat(r.verdict.reasons, r.verdict.notes), Findings: r.findings, Policy: r.Decision.Policy}
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)
 	}
-	// What the rules would admit for its state to withhold it, and what they
-	// fail on, waits on: only a plain answer settles anything.
-	// So does what was rewritten: that is for a person.
+	// A write that the rules would admit under a restricting status, or on which a
+	// policy fails, keeps waiting: only an unconditional result settles a hold. So
+	// does a rewritten write: a person has to decide on it.
 	if r.aside != "" || has(r.verdict.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
 		v.Verdict = memproxy.Hold
 	}
 	return v, nil
 }
 
-// PutBack rules on a request with which a reviewer puts an object back to a
-// version of it, under the rollback's decision: the rules in force may refuse
-// what they once let pass. Whoever reviews may administer what it reviews. Like
-// Admit's, the admission is to be forwarded and its answer given to Return, or
-// is refused; it is not held, for a person has asked for it.
+// PutBack rules on a request with which a reviewer restores a version of an object,
+// under the rollback's decision: the current rules may refuse what they admitted
+// before. Reviewers may administer what they review. Like Admit's, the admission is
+// to be forwarded and its answer passed to Return, or is refused; it is not held,
+// because a person has requested it.
 func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, decision, reviewer, tenant string) (*Admission, error) {
 	route, known := b.Adapter.Route(q.Request)
 	if !known {
@@ -114,8 +114,8 @@ func (g Reviewed) PutBack(ctx context.Context, b Backend, q memproxy.Search, dec
 	return r.Admission, nil
 }
 
-// Seek asks the backend whether an approved write arrived of which nobody
-// knows. An error, or known false, is no answer.
+// Seek asks the backend whether an approved write with an unknown outcome arrived.
+// After an error, or if known is false, there is no answer.
 func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	seeker, ok := b.Adapter.(Seeker)
 	if !ok || b.Fetch == nil {
@@ -147,8 +147,8 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	return ids, err == nil, err
 }
 
-// RestoredStamp is the provenance of a memory that is made again what a version
-// of it was: that version's words and worth, under the rollback's decision.
+// RestoredStamp is the provenance of a restored memory: the text and the confidence
+// of that version, under the rollback's decision.
 func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
@@ -157,15 +157,15 @@ func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.S
 	})
 }
 
-// Restored notes that a memory is again what a version of it was, so that its
-// text is not taken for one that was changed behind the proxy.
+// Restored records that a version of a memory was restored, so that its text does
+// not count as an out-of-band change.
 func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
 	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
 		row.SHA256, row.Decision, row.Deleted = textHash(to.Text), decision, false
 	})
 }
 
-// FoundGone notes that a memory was deleted in the backend, around memproxy.
+// FoundGone records that a memory was deleted in the backend out-of-band.
 func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
 	g.amendRow(ctx, k, decision, func(row *memproxy.Ownership) { row.Deleted = true })
 }
@@ -183,7 +183,7 @@ func (g Reviewed) amendRow(ctx context.Context, k memproxy.MemoryKey, decision s
 	}
 }
 
-// StepAnswer is what one step said about a call.
+// StepAnswer is the result of one step for a call.
 type StepAnswer struct {
 	Step    string            `json:"step"`
 	Verdict memproxy.Verdict  `json:"verdict"`
@@ -221,23 +221,23 @@ type Explanation struct {
 	Operation *memproxy.Operation
 	Question  memproxy.Question
 	Lines     []memproxy.Line
-	// Track is the caller's record, as far as it was asked for: TrackKnown.
+	// Track is the caller's track record, if it was loaded: TrackKnown.
 	// Question.Track is its factor.
 	Track      memproxy.Track
 	TrackKnown bool
 	Steps      []StepAnswer
 	Enforced   bool
-	// Locks are the ids of the records of rejections that could lock the write,
-	// and Lock is the one that does, if any.
+	// Locks are the ids of the rejection records that could lock the write, and
+	// Lock is the one that does, if any.
 	Locks []string
 	Lock  memproxy.Lock
-	// Filters are what an answer would go through, in order; none where the
+	// Filters are those that an answer would go through, in order; none if the
 	// answer is passed on unread.
 	Filters []Filter
 }
 
-// Explain runs the steps without effect. Unlike Admit it goes on after a
-// refusal, so that every step's answer can be read.
+// Explain runs the steps without side effects. Unlike Admit it continues after a
+// refusal, so that the result of every step can be read.
 func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r := g.begin(explain, c)
 	ex := Explanation{Enforced: r.enforced()}

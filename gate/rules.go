@@ -25,31 +25,31 @@ type Rules struct {
 	Version  string
 	Profile  Profile
 	Policy   Policy
-	Screener Screener // nil: nothing is screened
+	Screener Screener // nil: screening is off
 	// Approved are the SHA-256 of texts that may instruct an agent, in hex.
 	Approved map[string]bool
-	// Withhold is the risk from which on a memory is left out of answers, and
-	// what a backend's model extracted is taken back. Zero: never.
+	// Withhold is the risk from which a memory is removed from answers, and a
+	// memory that a backend's model extracted is retracted. Zero: never.
 	Withhold memproxy.PerMille
-	// Sanitise is the risk from which on the dangerous spans of a text that came
-	// in around the proxy are replaced in answers. Zero: never. What is flagged
-	// is sanitised in any case.
+	// Sanitise is the risk from which the dangerous spans of a text that was
+	// written out-of-band are replaced in answers. Zero: never. Flagged memories
+	// are always sanitised.
 	Sanitise memproxy.PerMille
-	// WithholdUntrusted leaves out what is untrusted, or not known, until it is
-	// validated.
+	// WithholdUntrusted removes memories that are untrusted, or unknown, until they
+	// are validated.
 	WithholdUntrusted bool
-	// NeverRefuse writes new memories that look dangerous and has their state
-	// decide what is shown of them, where every read can be kept to it.
+	// NeverRefuse admits new memories that look dangerous and lets their status
+	// decide how they are shown, if every read can be filtered accordingly.
 	NeverRefuse bool
-	// Rewrite says how far a text that looks dangerous is changed in the place of
+	// Rewrite is how far a text that looks dangerous is rewritten instead of
 	// refusing the write. Empty is memproxy.RewriteOff.
 	Rewrite memproxy.Rewriting
-	// Changed says what becomes of memories that were changed behind the proxy.
-	// Empty is ChangedReport.
+	// Changed is how memories that were changed out-of-band are treated. Empty is
+	// ChangedReport.
 	Changed Changed
-	// Pending says which new memories wait for review before others read
-	// them, TTL how long memories are kept. Nil: none, and for ever. A
-	// record that nobody can look up is that of a stranger.
+	// Pending selects the new memories that wait for review before others read
+	// them, TTL how long memories are kept. Nil: none, and for ever. A caller whose
+	// record cannot be looked up counts as new.
 	Pending  Waits
 	TTL      Lifetime
 	Ceilings memproxy.Ceilings
@@ -58,21 +58,21 @@ type Rules struct {
 	Earning memproxy.Earning
 	// Governance says how layers and keys are governed.
 	Governance memproxy.Governance
-	// Lines returns the budget lines that a write of a principal draws on, on
-	// behalf of an end user ("": of nobody that is named), to some fields.
+	// Lines returns the budget lines that a principal's write to some fields draws
+	// on, on behalf of an end user ("": none is named).
 	Lines func(who memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line
-	// Enforce is false in shadow mode: everything is ruled on and recorded,
-	// and forwarded unchanged.
+	// Enforce is false in shadow mode: everything is ruled on and recorded, and
+	// forwarded unchanged.
 	Enforce      bool
 	Unattributed access.Unattributed
-	// OneTenant is set where all callers are of one tenant. All that a backend
-	// holds is then theirs, but for what the ledger knows to be another's.
+	// OneTenant is set if all callers are of one tenant. Everything in a backend is
+	// then theirs, unless the ledger has it as another tenant's.
 	OneTenant bool
-	// Unclaimed says what becomes of members of answers that no row claims.
-	// Empty is UnclaimedDrop.
+	// Unclaimed is how members of answers without a claim are treated. Empty is
+	// UnclaimedDrop.
 	Unclaimed Unclaimed
-	// Headers says what becomes of headers of answers that no row claims. Empty
-	// is UnclaimedDrop.
+	// Headers is how headers of answers without a claim are treated. Empty is
+	// UnclaimedDrop.
 	Headers Unclaimed
 }
 
@@ -108,8 +108,8 @@ func (r *Rules) validate() error {
 	return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)
 }
 
-// The HTTP statuses of refusals (RFC 9110). The gate speaks them as numbers,
-// because both faces answer HTTP but the gate itself does not.
+// The HTTP statuses of refusals (RFC 9110). The gate has its own constants because
+// both faces answer HTTP but the gate does not depend on it.
 const (
 	StatusBadRequest   = 400
 	StatusUnauthorized = 401

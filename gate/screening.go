@@ -19,7 +19,7 @@ const (
 	maxRecorded = 64
 )
 
-// worst are the findings with the highest scores first, at most n.
+// worst returns at most n findings, those with the highest scores first.
 func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 	if len(findings) == 0 {
 		return nil
@@ -28,9 +28,9 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 	return sorted[:min(len(sorted), n)]
 }
 
-// screen asks the screener for findings in what the operation writes and what
-// it brings; the policy decides what they mean. What a budget refuses is not
-// screened.
+// screen asks the screener for findings in what the operation writes and brings
+// before an agent; the policy decides what they mean. A write that a budget refuses
+// is not screened.
 func screen(ctx context.Context, r *run) error {
 	if err := overdrawn(ctx, r); err != nil || r.verdict.worst.Stops() && r.enforced() {
 		return err
@@ -54,28 +54,28 @@ func screen(ctx context.Context, r *run) error {
 	return err
 }
 
-// RoleOwner is who configures the agents that it may name, besides those who
-// administer.
+// RoleOwner is the role of callers who configure the agents that they may name;
+// administrators may as well.
 const (
 	RoleOwner = "memproxy-owner"
 	roleAdmin = "memproxy-admin"
 )
 
-// owns reports whether the caller was given the say in what configures: by its
-// roles, which come from the identity configuration and from no payload. Whom
-// nobody knows owns nothing.
+// owns reports whether the caller may configure agents: by its roles, which come
+// from the identity configuration and never from a payload. Anonymous callers have
+// no such role.
 func (a *Admission) owns() bool {
 	p := &a.Principal
 	return p.Trust != "" && p.Trust != memproxy.TrustAnonymous && p.Kind != memproxy.KindAnonymous &&
 		(slices.Contains(p.Roles, RoleOwner) || slices.Contains(p.Roles, roleAdmin))
 }
 
-// divide parts what was found in what an owner configures, or was approved by its
-// hash, from all else. A system prompt instructs, a tool's description shows markup,
-// and instructions to an extractor name the secrets that it must not keep: rules for
-// what was planted say nothing of such texts, so what they find there is recorded and
-// told, and refuses nothing. It excuses nothing either: what a model then makes of
-// the write is measured by what else was found in it.
+// divide separates the findings in texts that an owner configures, or that were
+// approved by their hash, from all others. A system prompt instructs, a tool's
+// description contains markup, and instructions to an extractor name the secrets
+// that it must not keep. The rules are made for planted texts, so in these texts
+// their findings are recorded and reported but refuse nothing. They excuse nothing
+// either: what a model makes of the write is compared with the other findings only.
 func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.Finding) {
 	owns := r.owns()
 	if !owns && len(r.rules.Approved) == 0 {
@@ -91,25 +91,25 @@ func divide(r *run, findings []memproxy.Finding) (count, configured []memproxy.F
 	return count, configured
 }
 
-// configuration reports whether screening has no say on a text. Clients send approved
-// reminders among the messages of a run as well; there the approval counts for owners
-// only, because messages are where end users speak.
+// configuration reports whether findings in a text do not count. Clients also send
+// approved reminders among the messages of a run; there the approval counts for
+// owners only, because messages are where end users speak.
 func configuration(r *run, it *memproxy.Item, owns bool) bool {
 	steers := it.Kind == memproxy.ItemSteering
 	reminds := it.Kind == memproxy.ItemContent && r.op.Kind == memproxy.Run && owns
 	return steers && owns && it.Configures || (steers || reminds) && r.rules.Approved[memproxy.TextSHA256(it.Text)]
 }
 
-// screening is the operation as a screener sees it: a copy, with the source that the
-// caller's word can make its content come from.
+// screening is the operation as a screener sees it: a copy, in which the claimed
+// source is limited to what the caller's tier may claim.
 func (a *Admission) screening() memproxy.Screening {
 	op := *a.op
 	op.SourceClaim = a.Principal.Trust.Screened(op.SourceClaim)
 	return memproxy.Screening{Principal: a.Principal, Session: a.namedSession(), Decision: a.Decision.ID, Operation: &op}
 }
 
-// explainFindings names what was found where that is why the policy rules as
-// it does: the rules and the places, never the content.
+// explainFindings names the findings behind a ruling of the policy: the rules and
+// the places, never the content.
 func explainFindings(r *run, reasons []memproxy.Reason) {
 	if len(r.q.Findings) == 0 || !slices.ContainsFunc(reasons, func(why memproxy.Reason) bool {
 		return strings.HasPrefix(string(why.Code), "screen.")
@@ -128,17 +128,17 @@ func explainFindings(r *run, reasons []memproxy.Reason) {
 	}
 }
 
-// reworded is a write in other words.
+// reworded is a rewritten write.
 type reworded struct {
 	op     *memproxy.Operation
 	body   []byte
 	texts  map[string]string // by pointer
 	before []memproxy.HeldText
-	// waits is set where a person has to agree.
+	// waits is set if a person has to approve the rewriting.
 	waits bool
 }
 
-// toSend is the payload to be encoded, of a write that came with body.
+// toSend is the payload to encode: the rewritten one, unless it waits for approval.
 func (w *reworded) toSend(body []byte) []byte {
 	if w != nil && !w.waits {
 		return w.body
@@ -146,11 +146,11 @@ func (w *reworded) toSend(body []byte) []byte {
 	return body
 }
 
-// reword takes what is dangerous out of a write that is refused, or held, for
-// nothing else (GOV-5): by sentences, then, if the rules say so, by lines.
-// What results is decoded, screened and ruled on like any write and taken only
-// if nothing is said against it; else the first ruling stands. In governed
-// fields a person decides on it. It changes nothing in shadow mode.
+// reword removes the dangerous parts of a write that is refused, or held, for its
+// content alone (GOV-5): sentences first, then, if the rules allow, lines. The
+// result is decoded, screened and ruled on like any write, and used only if it is
+// admitted; otherwise the first ruling remains. In governed fields a person decides
+// on it. It changes nothing in shadow mode.
 func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
@@ -174,18 +174,18 @@ func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	return nil
 }
 
-// change takes findings out of a text.
+// change removes findings from a text.
 type change func(text string, findings []memproxy.Finding) string
 
-// changes are what is tried, in this order, until the rules let one pass.
+// changes are tried in this order until the rules admit one.
 var changes = map[memproxy.Rewriting][]change{
 	memproxy.RewriteSoft: {narrowly(hide), hide},
 	memproxy.RewriteHard: {narrowly(hide), hide, narrowly(redaction.Cut), redaction.Cut},
 }
 
-// narrowly leaves aside findings in which another one is: a window of text, or
-// all of it, which is dangerous for what is in it. Whether that was enough is
-// for the rules to say.
+// narrowly ignores findings that contain another one: a window, or the whole text,
+// that is dangerous for the inner finding. The rules then decide whether removing
+// that one was enough.
 func narrowly(do change) change {
 	return func(text string, findings []memproxy.Finding) string {
 		return do(text, slices.DeleteFunc(slices.Clone(findings), func(wide memproxy.Finding) bool {
@@ -201,8 +201,8 @@ func hide(text string, findings []memproxy.Finding) string {
 	return text
 }
 
-// aboutContent reports whether a ruling was made for nothing but what a text
-// says. Of a credential the rest of the text tells too much.
+// aboutContent reports whether a ruling was made only for what a text says. A
+// credential does not count, because the text around it reveals too much.
 func aboutContent(ruling *memproxy.Ruling) bool {
 	led := ruling.Reasons
 	if ruling.Led > 0 {
@@ -213,9 +213,9 @@ func aboutContent(ruling *memproxy.Ruling) bool {
 	})
 }
 
-// without are the items' texts without what was found in them, by their
-// pointers; nil where that is not possible, or nothing is left of one. Patterns
-// are findings that add nothing to the risk, for which the field refuses a text.
+// without returns the texts of the items without their findings, by pointer; nil if
+// that is not possible, or if nothing is left of a text. With patterns, findings
+// without a score are removed too: the patterns that a governed field refuses.
 func without(r *run, change change, patterns bool) map[string]string {
 	found := map[int][]memproxy.Finding{}
 	for _, f := range r.findings {
@@ -223,7 +223,7 @@ func without(r *run, change change, patterns bool) map[string]string {
 			continue
 		}
 		if f.Item < 0 || f.Item >= len(r.op.Items) {
-			return nil // what the write brings with it stays as it is
+			return nil // a memory that the write brings is not changed
 		}
 		found[f.Item] = append(found[f.Item], f)
 	}
@@ -245,9 +245,9 @@ func without(r *run, change change, patterns bool) map[string]string {
 	return texts
 }
 
-// inOtherWords is the write with other texts, as the backend will read it, and
-// what the rules say of it. It is nil where the texts do not arrive as they
-// were meant, or the payload is none that may be sent.
+// inOtherWords returns the rewritten write, as the backend will read it, and the
+// ruling on it. It is nil if the texts are decoded differently, or the payload may
+// not be sent.
 func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[string]string) (*reworded, memproxy.Ruling, error) {
 	c := r.call
 	body, err := reworder.Reword(c.Route, c.Request, c.Body, texts)
@@ -288,12 +288,12 @@ func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[stri
 	}
 	q := r.q
 	q.Operation = &next
-	q.Findings, _ = divide(r, findings) // the items are as many, and of the same kinds
+	q.Findings, _ = divide(r, findings) // the items correspond one to one
 	again, err := r.rules.Policy.Rule(ctx, q)
 	return &reworded{op: &next, body: body, texts: texts}, again, err
 }
 
-// accept takes a write in other words.
+// accept replaces the write by its rewritten form.
 func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
 	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
 		next.before = append(next.before, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
@@ -317,13 +317,13 @@ func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruli
 	r.Rewritten = slices.Sorted(maps.Keys(next.texts))
 }
 
-// inGovernedField reports whether an item is written to a field that has
-// writers and a size of its own.
+// inGovernedField reports whether an item is written to a governed field, which has
+// its own writers and size limit.
 func inGovernedField(it memproxy.Item) bool {
 	return slices.ContainsFunc(it.Written(), func(f string) bool { return slices.Contains(memproxy.GovernedFields(), memproxy.Key(f)) })
 }
 
-// into notes in what is kept of a write what it was before, and what it became.
+// into stores in a hold what the write said before, and what it says now.
 func (w *reworded) into(c *memproxy.HoldContent) {
 	if w == nil {
 		return
@@ -340,8 +340,8 @@ func (w *reworded) into(c *memproxy.HoldContent) {
 // asWritten: the write is stored in its own words.
 func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Stops() }
 
-// keepEvidence keeps what a write said that is stored in other words, for
-// reviewers. What cannot be kept is refused.
+// keepEvidence stores the original of a rewritten write for reviewers. If that
+// fails the write is refused.
 func keepEvidence(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
 	defer cancel()

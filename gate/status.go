@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// newStates are the states that a write's memories get, and until when they are
-// kept. A write of one that was there confirms it.
+// newStates returns the states and expiry times of the memories that a write makes.
+// A write that repeats an existing memory confirms it.
 func (ret *effects) newStates() []memproxy.StateChange {
 	if ret.enforced() && ret.op.Kind == memproxy.Correct {
 		return ret.restated()
@@ -44,8 +44,9 @@ func (ret *effects) newStates() []memproxy.StateChange {
 	return append(changes, ret.overtaken(len(changes))...)
 }
 
-// overtaken ends what was foreseen of a write's memories: how they stand is noted.
-// It is kept while the backend may make more of them.
+// overtaken ends the status that was stored in advance for a write's memories,
+// because each of them now has a status of its own. It is kept while the backend
+// may make more of them.
 func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
@@ -59,17 +60,17 @@ func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 	return []memproxy.StateChange{c}
 }
 
-// Waits says whether what a principal writes waits for review: by its tier and
+// Waits reports whether a principal's write waits for review: by its tier and track
 // record, and by the claimed source of the content.
 type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
-// waits reports whether what the caller writes waits for review.
+// waits reports whether the caller's write waits for review.
 func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)
 }
 
-// fieldOf is the governed field of a new memory: as the answer has it, else as
-// the write named it.
+// fieldOf is the governed field of a new memory: from the answer, else from the
+// write.
 func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 	if named := content.Fields(op); m.Field == "" && len(named) == 1 {
 		return named[0]
@@ -77,12 +78,12 @@ func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 	return m.Field
 }
 
-// Lifetime says how long a memory is kept: by its field, layer and claimed
-// source; zero is for ever.
+// Lifetime is how long a memory is kept, by its field, layer and claimed source;
+// zero is for ever.
 type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
 
-// lifetime is how long a new memory is kept. A claim of another layer can
-// shorten it only.
+// lifetime is how long a new memory is kept. A claim of another layer can only
+// shorten it.
 func lifetime(a *Admission, m *memproxy.Memory) time.Duration {
 	if a.rules.TTL == nil {
 		return 0
@@ -97,8 +98,8 @@ func lifetime(a *Admission, m *memproxy.Memory) time.Duration {
 	return ttl
 }
 
-// ending is until when a memory is kept that came to be after its write was
-// answered, as far as nobody noted that: by what its stamp says.
+// ending sets the expiry of a memory that was made after its write was answered,
+// unless one is recorded: from what its stamp says.
 func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.StateChange {
 	if ret.rules.TTL == nil {
 		return nil
@@ -114,14 +115,14 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 	}}
 }
 
-// mark notes for what reasons what is written bears a mark. It goes through
-// all the same.
+// mark records the reasons for which the written memories are marked. The write is
+// not refused for them.
 func mark(r *run, reasons []memproxy.Reason) {
 	r.marks = codesOf(reasons)
 	r.verdict.note(reasons...)
 }
 
-// codesOf are the codes of reasons, sorted, each once.
+// codesOf returns the codes of reasons, sorted and without duplicates.
 func codesOf(reasons []memproxy.Reason) []string {
 	var out []string
 	for _, why := range reasons {
@@ -131,7 +132,7 @@ func codesOf(reasons []memproxy.Reason) []string {
 	return slices.Compact(out)
 }
 
-// attested is how well the source of what is written is known.
+// attested is how well the source of the written content is known.
 func (a *Admission) attested(marks []string) memproxy.Attestation {
 	switch {
 	case a.confirmed:
@@ -142,8 +143,8 @@ func (a *Admission) attested(marks []string) memproxy.Attestation {
 	return cmp.Or(a.attestation, memproxy.SelfReported)
 }
 
-// marksOf are the codes for which a memory that a write made is marked: those
-// of the write, and what is said of this one alone.
+// marksOf returns the codes for which a memory made by a write is marked: those of
+// the write, and those of this memory alone.
 func (ret *answer) marksOf(id string) []string {
 	if own, ok := ret.made[id]; ok {
 		return own
@@ -151,10 +152,10 @@ func (ret *answer) marksOf(id string) []string {
 	return ret.marks
 }
 
-// markOf is the stamp's form of codes.
+// markOf encodes codes for a stamp.
 func markOf(codes []string) string { return strings.Join(codes, " ") }
 
-// layerOf is the layer of what a write made.
+// layerOf is the layer of a memory that a write makes.
 func layerOf(a *Admission, field string) memproxy.Layer {
 	for i := range a.op.Items {
 		if it := a.op.Items[i]; it.Kind == memproxy.ItemContent {
@@ -165,8 +166,8 @@ func layerOf(a *Admission, field string) memproxy.Layer {
 	return memproxy.Semantic
 }
 
-// attributeTexts settles which texts of a running agent's call a user stated in the
-// request that started it: the agent only writes them down.
+// attributeTexts finds the texts of a running agent's call that a user stated in
+// the request that started the run: the agent only writes them down.
 func attributeTexts(r *run, started *memproxy.Operation) {
 	if r.op == nil {
 		return
@@ -179,13 +180,14 @@ func attributeTexts(r *run, started *memproxy.Operation) {
 	}
 }
 
-// lookedThrough is how many statuses of one state are looked through for
-// those that an answer could be made of. Where there are more, it is.
+// lookedThrough bounds the statuses of one state that are searched for memories an
+// answer could be derived from. If there are more, the answer counts as derived
+// from one.
 const lookedThrough = 1000
 
-// apart refuses what is made of many memories at once (a summary, an export,
-// an agent's context) where it could be made of one that this caller is not
-// to see, or not as it is: the answer cannot be taken apart again.
+// apart refuses a read that the backend derives from many memories (a summary, an
+// export, an agent's context) if one of them may be withheld or redacted for this
+// caller: a derived answer cannot be filtered memory by memory.
 func apart(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
@@ -200,9 +202,9 @@ func apart(ctx context.Context, r *run) {
 	}
 }
 
-// hides reports whether something that the backend makes of the memories that
-// the operation names could hold one that the caller is not shown, or not as
-// it is. A memory of a user that the operation leaves out is not in it.
+// hides reports whether an answer derived from the memories that the operation
+// names could contain one that is withheld or redacted for the caller. Memories of
+// users that the operation excludes are not in it.
 func hides(ctx context.Context, g *Gate, a *Admission) bool {
 	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
 	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
@@ -222,7 +224,7 @@ func hides(ctx context.Context, g *Gate, a *Admission) bool {
 		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
 		list, err := g.opt.Ledger.ListStatuses(ctx, f)
 		if err != nil {
-			return a.rules.WithholdUntrusted // nothing is known of any memory: all are untrusted
+			return a.rules.WithholdUntrusted // without the ledger every memory is untrusted
 		}
 		if len(list) == lookedThrough || concerned(ctx, g, a, f.State, list) {
 			return true
@@ -231,13 +233,13 @@ func hides(ctx context.Context, g *Gate, a *Admission) bool {
 	return false
 }
 
-// concerned reports whether one of the memories may be among those that the
-// operation reads: it was not deleted, and is not known to be another user's,
-// nor to wait for review and be the caller's own.
+// concerned reports whether the operation may read one of the memories. Deleted
+// memories, memories of other users, and the caller's own pending memories do not
+// count.
 func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.MemoryState, list []memproxy.Status) bool {
 	var keys []memproxy.MemoryKey
 	for i := range list {
-		// What the backend lacks is in nothing that it makes.
+		// A memory that is missing from the backend is in none of its answers.
 		if k := list[i].Kind; k != memproxy.TargetEvent && list[i].Unverified != memproxy.IntegrityMissing && !came(a, &list[i]) {
 			keys = append(keys, list[i].MemoryKey)
 		}
@@ -262,11 +264,11 @@ func concerned(ctx context.Context, g *Gate, a *Admission, state memproxy.Memory
 	return false
 }
 
-// cameBy is how long what a write makes may take to be known.
+// cameBy is how long it may take until the memories of a write are known.
 const cameBy = 10 * time.Minute
 
-// came reports whether what was foreseen of a write has come to be, and is
-// listed itself, or never will.
+// came reports whether the memories of a write with a status stored in advance
+// exist and are listed themselves, or will never exist.
 func came(a *Admission, st *memproxy.Status) bool {
 	if st.Kind != memproxy.TargetDecision {
 		return false
@@ -274,7 +276,7 @@ func came(a *Admission, st *memproxy.Status) bool {
 	return st.State == memproxy.StateUntrusted || st.State == memproxy.StatePending && a.begun.Sub(st.Changed) > cameBy
 }
 
-// leavesOut reports whether the operation is narrowed to other users.
+// leavesOut reports whether the operation is narrowed to users other than this one.
 func leavesOut(a *Admission, user string) bool {
 	if user == "" {
 		return false
@@ -288,7 +290,7 @@ func leavesOut(a *Admission, user string) bool {
 	return false
 }
 
-// brings are the targets that come before an agent by an operation.
+// brings returns the targets that the operation puts in front of an agent.
 func brings(c *Call, op *memproxy.Operation) []string {
 	b, ok := c.Backend.Adapter.(Bringer)
 	if !ok {
@@ -297,9 +299,9 @@ func brings(c *Call, op *memproxy.Operation) []string {
 	return b.Brings(c.Route, op)
 }
 
-// refuseWithheld refuses to bring what no reader would be shown for its state: an agent
-// would read it within the backend. It is refused for everybody, reviewers too,
-// because the agent is none.
+// refuseWithheld refuses to attach a memory to an agent if its status withholds it
+// from readers: the agent would read it inside the backend. Reviewers are refused
+// too, because the reader is the agent.
 func refuseWithheld(ctx context.Context, r *run) {
 	ids := brings(r.call, r.op)
 	if len(ids) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// When a step has nothing to do.
+// The conditions under which a step has nothing to do.
 
 func undecoded(r *run) bool { return r.op == nil }
 
-// free: nothing is named, and nothing needs to be.
+// free: no owner is named, and none is required.
 func free(r *run) bool {
 	return r.op == nil || len(r.op.Claims) == 0 && !r.op.Derived && !r.op.Bulk
 }
@@ -32,23 +32,23 @@ func inside(r *run) bool { return r.mode&(call|foresee|decline) != 0 }
 
 func unscreened(r *run) bool { return r.op == nil || r.rules.Screener == nil || r.call.Passed }
 
-// unweighed: nothing is written that carries a confidence.
+// unweighed: nothing is written that has a confidence.
 func unweighed(r *run) bool {
 	return r.op == nil || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct
 }
 
-// gratis: nothing is written that a budget counts, or nothing will be. What is
-// kept for review counts.
+// gratis: nothing is written that a budget counts, or the write is refused. A write
+// that is held and stored counts.
 func gratis(r *run) bool {
 	return r.op == nil || r.op.Cost <= 0 || r.verdict.worst.Stops() && !r.keeps()
 }
 
-// keeps reports whether the write is held and kept.
+// keeps reports whether the write is held and stored for review.
 func (r *run) keeps() bool {
 	return r.verdict.worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
 }
 
-// unreserved: nothing is kept for review that a budget counts.
+// unreserved: no write that a budget counts is stored for review.
 func unreserved(r *run) bool { return !r.keeps() || gratis(r) }
 
 // unsent: nothing is forwarded that could be changed.
@@ -56,18 +56,17 @@ func unsent(r *run) bool { return r.op == nil || r.verdict.worst.Stops() || r.ca
 
 func decided(r *run) bool { return r.decided }
 
-// unanswered: the call goes on, or its answer is there.
+// unanswered: the call was admitted, or has an answer already.
 func unanswered(r *run) bool { return r.Reply != nil || !r.Decision.Verdict.Stops() }
 
-// answerRefused words the refusal in the backend's dialect.
+// answerRefused writes the refusal in the backend's dialect.
 func answerRefused(_ context.Context, r *run) error {
 	reply := r.call.Backend.Adapter.Refuse(r.call.Request, r.Decision.Shown())
 	r.Reply = &reply
 	return nil
 }
 
-// identify turns the credentials into the principal. Nothing in the payload
-// takes part.
+// identify determines the principal from the credentials. The payload is not used.
 func identify(ctx context.Context, r *run) error {
 	who := r.call.who
 	if who == nil {
@@ -79,7 +78,7 @@ func identify(ctx context.Context, r *run) error {
 	if errors.As(err, &no) {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
-			return nil // what touches no memory is open while developing
+			return nil // in development, requests that touch no memory need no identity
 		}
 		r.verdict.refuse(StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
 		return nil
@@ -91,15 +90,15 @@ func identify(ctx context.Context, r *run) error {
 	return nil
 }
 
-// identified is what the identifier said of a call.
+// identified is the result of identifying a call's credentials.
 type identified struct {
 	principal memproxy.Principal
 	err       error
 }
 
-// Identify finds out who makes a call, for which its headers are enough, and
-// reports whether its body is worth reading: whether anybody is accepted, or
-// nothing is enforced. Admit does not ask again.
+// Identify determines who makes a call, from its headers alone, and reports whether
+// its body should be read: if the caller is accepted, or nothing is enforced. Admit
+// does not identify it again.
 func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	p, err := g.opt.Identifier.Identify(ctx, c.credentials())
 	c.who = &identified{p, err}
@@ -107,14 +106,15 @@ func (g *Gate) Identify(ctx context.Context, c *Call) bool {
 	return err == nil || !rules.Enforce || c.Watch || c.Passed && rules.Profile == Development
 }
 
-// Knows reports whether credentials belong to somebody, for public routes,
-// which are not ruled on.
+// Knows reports whether credentials identify a caller, for public routes, which are
+// not ruled on.
 func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 	_, err := g.opt.Identifier.Identify(ctx, c)
 	return err == nil
 }
 
-// decode reads the payload. What cannot be read is refused, never passed.
+// decode reads the payload. A payload that cannot be read is refused, never passed
+// on.
 func decode(_ context.Context, r *run) error {
 	c := r.call
 	if c.Flaw != nil {
@@ -145,9 +145,9 @@ func decode(_ context.Context, r *run) error {
 	return nil
 }
 
-// passed reads the head of a request that touches no memory: whom it names is
-// ruled on all the same. A caller that only development lets in is nobody, so
-// there is nothing to rule on.
+// passed reads the head of a request that touches no memory, so that the owners it
+// names are checked. An anonymous caller, allowed in the development profile only,
+// has no limits to check against.
 func passed(r *run) error {
 	if r.Principal.ID == "" {
 		return nil
@@ -170,8 +170,8 @@ func passed(r *run) error {
 	return nil
 }
 
-// reserved says that memproxy's own keys will be removed, and names of nothing
-// that is known.
+// reserved adds the reasons for the removal of memproxy's own keys, and of names
+// that neither memproxy nor the backend knows.
 func reserved(r *run) {
 	if len(r.op.Reserved) > 0 {
 		r.verdict.add(memproxy.Amend, memproxy.Reason{
@@ -187,8 +187,8 @@ func reserved(r *run) {
 	}
 }
 
-// unknown rules on a request that the adapter has no row for. What could
-// write is refused whatever the profile; a read may pass in development,
+// unknown rules on a request to a route that the adapter does not know. A request
+// that could write is refused in every profile; a read passes in development,
 // because a newer backend may have routes that this version does not know.
 func unknown(r *run) error {
 	if r.rules.Profile == Development && safe(r.call.Request.Method) {
@@ -235,9 +235,9 @@ func rule(ctx context.Context, r *run) error {
 	return nil
 }
 
-// administers asks the policy whether the caller may administer, for an
-// operation that also does. An owner's read that asks for secrets is no
-// administration: it is answered without them.
+// administers asks the policy whether the caller may administer, for an operation
+// that includes an administrative part. An owner's read that asks for secrets is
+// not administration: it is answered without them.
 func administers(ctx context.Context, r *run) error {
 	op, q := *r.op, r.q
 	op.Kind, q.Operation = memproxy.Admin, &op
@@ -256,8 +256,8 @@ func administers(ctx context.Context, r *run) error {
 }
 
 // closed refuses an administrative request of a caller who may not administer,
-// before anything that it names is looked up: such a caller is answered alike
-// whatever it names, also what is of a kind that nobody can be asked about.
+// before anything that it names is looked up, so that the refusal does not depend
+// on what exists.
 func closed(ctx context.Context, r *run) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
@@ -288,17 +288,17 @@ func encode(_ context.Context, r *run) error {
 	return nil
 }
 
-// sameBytes reports whether an adapter returned the very slice it was given.
+// sameBytes reports whether an adapter returned the slice that it was given.
 func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// retracted is how long a text counts as said before.
+// retracted is how long a retracted text limits the confidence of its repetition.
 const retracted = 30 * 24 * time.Hour
 
-// clamp removes claims about the content that are not the caller's to make, and
-// limits every claimed confidence (gate/trust): by tier, track record and source,
-// and by what the caller said of the same before.
+// clamp removes claims about the content that the caller may not make, and limits
+// every claimed confidence (gate/trust): by tier, track record and source, and by
+// the confidence that the caller gave to the same text before.
 func clamp(ctx context.Context, r *run) error {
 	op, q, ceilings := r.op, &r.q, r.rules.Ceilings
 	for i := range op.Attributions {
@@ -331,7 +331,7 @@ func clamp(ctx context.Context, r *run) error {
 	}
 	var lowered []memproxy.Reason
 	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.Hints); len(op.Hints) == 0 {
-		r.verdict.note(lowered...) // the payload is not changed by that
+		r.verdict.note(lowered...) // this does not change the payload
 	} else if len(lowered) > 0 {
 		r.verdict.add(memproxy.Amend, lowered...)
 	}

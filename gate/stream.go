@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Event filters one event of a stream. What comes back is to be sent on; it may
-// be nothing, as it is of a run that the caller may not see.
+// Event filters one event of a stream and returns what is to be sent on. That may
+// be nothing, such as for an event of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	if !traced(ctx, g, a, event) {
 		return nil
@@ -28,7 +28,7 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	}
 	data := dataOf(event)
 	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
-		return event // nothing to take apart: a name, a comment, the mark of the end
+		return event // nothing to filter: a name, a comment, the end mark
 	}
 	ret.reply.Body = data
 	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
@@ -40,17 +40,17 @@ func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
 	return withData(event, ret.reply.Body)
 }
 
-// endOfStream is the data of the last event of a stream, which is no JSON. Without
-// it clients take the stream for one that broke off.
+// endOfStream is the data of the last event of a stream, which is not JSON. Without
+// it clients treat the stream as broken.
 const endOfStream = "[DONE]"
 
-// lostEvent is what is sent in the place of an event that no filter lets through.
+// lostEvent drops and logs an event that a filter refused or could not read.
 func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
 	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
 	return nil
 }
 
-// dataOf is what an event's lines of data say (WHATWG HTML, section 9.2).
+// dataOf joins an event's data lines (WHATWG HTML, section 9.2).
 func dataOf(event []byte) []byte {
 	var data [][]byte
 	for line := range bytes.Lines(event) {
@@ -61,7 +61,7 @@ func dataOf(event []byte) []byte {
 	return bytes.Join(data, []byte("\n"))
 }
 
-// withData is an event with other data, in one line.
+// withData replaces an event's data, in one line.
 func withData(event, data []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(event) {
@@ -73,14 +73,14 @@ func withData(event, data []byte) []byte {
 	return append(out, "\n\n"...)
 }
 
-// A backend may keep the streams of runs under names of its callers' making,
-// and find them by those alone, wherever the run took place. Of such a stream
-// nobody can say before it comes whose it is.
+// A backend may store the streams of runs under names that its callers choose, and
+// find them by name alone, wherever the run took place. The owner of such a stream
+// is unknown until it arrives.
 
-// Untraced refuses a request for a stream that the backend would look for
-// everywhere and that the face knows nothing of, unless the caller may see
-// whatever there is. It is answered as one that does not exist. It reports
-// whether the reply is to be sent.
+// Untraced refuses a request for a stream that the backend would find by name alone
+// and that this face did not start, unless the caller may see everything. It is
+// answered as a stream that does not exist. It reports whether the reply is to be
+// sent.
 func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
 	if q, found := anywhere(a); !found || q.Starts {
 		return memproxy.Reply{}, false
@@ -92,8 +92,9 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 	return ret.reply, true
 }
 
-// anywhere is the stream that the backend would look for everywhere; none where
-// it is not enforced whose that is, or where the caller may see everybody's.
+// anywhere returns the request for a stream that the backend would find by name
+// alone; false if its owner does not matter: in shadow mode, or for a caller who
+// may see everything.
 func anywhere(a *Admission) (memproxy.Resumption, bool) {
 	chainer, ok := a.call.Backend.Adapter.(Chainer)
 	if !ok || !a.enforced() || a.alone() && a.unlimited() {
@@ -105,19 +106,19 @@ func anywhere(a *Admission) (memproxy.Resumption, bool) {
 
 // sources are the runs that the events of an answer named.
 type sources struct {
-	asked    bool // whether the stream may be of any run
+	asked    bool // whether anywhere was asked
 	anywhere bool
-	seen     map[string]bool // whether the caller may be shown a run's events
-	last     bool            // whether it may be shown those of the last one that was named
-	kept     int             // events that were not passed on
+	seen     map[string]bool // by run: whether its events may be shown to the caller
+	last     bool            // whether the events of the last run named may be shown
+	kept     int             // events that were withheld
 }
 
-// maxSources bounds the runs that one stream tells of.
+// maxSources bounds the runs that are remembered of one stream.
 const maxSources = 64
 
-// traced reports whether an event may be passed on: it is of a run that the
-// caller may see, where the backend may have found another's. An event that
-// names no run is part of the one before it.
+// traced reports whether an event may be passed on: if the backend may have found
+// another caller's stream, only events of runs that the caller may see. An event
+// that names no run belongs to the run of the one before it.
 func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
 	s := &a.sources
 	if !s.asked {
@@ -145,8 +146,8 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
 	return s.last
 }
 
-// reaches asks whether the caller may see an object. What cannot be found out
-// is out of reach.
+// reaches reports whether the caller may see an object. If that cannot be
+// determined it may not.
 func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	loc, ok := a.call.Backend.Adapter.(Locator)
 	if !ok || a.call.Backend.Fetch == nil {
@@ -169,8 +170,8 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
 }
 
-// tellKept puts into the outcome's reasons and the log what was not passed on
-// of another's stream.
+// tellKept reports withheld events of another caller's stream in the outcome's
+// reasons and in the log.
 func (ret *answer) tellKept(ctx context.Context) {
 	if ret.sources.kept == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// bound checks every identity that the payload names against what the
-// principal may name.
+// bound checks every identity that the payload names against what the principal may
+// name.
 func bound(ctx context.Context, r *run) error {
 	allowOwn(ctx, r)
 	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
@@ -21,12 +21,12 @@ func bound(ctx context.Context, r *run) error {
 	return nil
 }
 
-// allowOwn lets a limited principal name what it made itself: an agent that it has
-// just created. The ledger knows who that was. Names of the configuration come
-// first, so that nobody is looked up for ordinary requests.
+// allowOwn allows a limited principal to name what it made itself, such as an agent
+// that it has just created; the ledger records who made it. Configured names are
+// checked first, so that ordinary requests need no lookup.
 func allowOwn(ctx context.Context, r *run) {
 	if r.dry() {
-		return // whoever explains has no ledger at hand that knows
+		return // explain runs without a ledger
 	}
 	var ids []string
 	for i := range r.op.Claims {
@@ -44,7 +44,7 @@ func allowOwn(ctx context.Context, r *run) {
 	}
 	known := r.known
 	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
-		return // what the configuration does not list is then refused
+		return // names outside of the configuration are then refused
 	}
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
@@ -56,9 +56,9 @@ func allowOwn(ctx context.Context, r *run) {
 	}
 }
 
-// tenancy holds everything that the request names, wherever it names it, to
-// the caller's tenant, whatever other limits the caller has or lacks. What is
-// another tenant's is answered as what does not exist.
+// tenancy checks every name in the request, wherever it occurs, against the
+// caller's tenant, whatever other limits the caller has. Another tenant's name is
+// answered like one that does not exist.
 func tenancy(ctx context.Context, r *run) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
 		r.verdict.refuse(StatusForbidden, memproxy.Reason{
@@ -72,7 +72,7 @@ func tenancy(ctx context.Context, r *run) error {
 	r.named = r.known
 	if err := r.named.need(ctx, r.named.named(r.op)...); err != nil {
 		if r.op.Kind == memproxy.Recall && (r.alone() || !r.op.Derived) {
-			return nil // what an answer shows is then held to what the caller's limits name
+			return nil // the answer is then filtered by the caller's limits
 		}
 		ledgerFailed(ctx, r, err, "whose the names of this request are cannot be looked up")
 		return nil
@@ -92,18 +92,19 @@ func tenancy(ctx context.Context, r *run) error {
 		r.verdict.refuseNames(names.Whole())
 	}
 	if r.verdict.worst.Stops() && !r.dry() {
-		return nil // all that is not there is answered alike
+		return nil // everything missing is answered alike
 	}
 	return referred(ctx, r)
 }
 
-// alone reports whether all that the backend holds is the caller's tenant's: it
-// is declared to, or no other tenant is configured.
+// alone reports whether the backend holds only the caller's tenant's memories, by
+// declaration or because no other tenant is configured.
 func (a *Admission) alone() bool {
 	return a.rules.OneTenant || a.call.Backend.Tenant != "" && a.call.Backend.Tenant == a.Principal.Tenant
 }
 
-// named are the owners and objects that a request names, and what it is about.
+// named returns the keys of the owners and objects that a request names, and of its
+// targets.
 func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	keys := l.keys(op.TargetKind, op.Targets...)
 	for i := range op.Claims {
@@ -121,7 +122,7 @@ func (l *lookups) named(op *memproxy.Operation) []memproxy.MemoryKey {
 	return keys
 }
 
-// namesOf are what the request names, after what is recorded of it was looked up.
+// namesOf looks up the names in the request and returns them for access rules.
 func namesOf(r *run) *access.Names {
 	masker, masks := r.call.Backend.Adapter.(Masker)
 	return &access.Names{
@@ -130,8 +131,8 @@ func namesOf(r *run) *access.Names {
 	}
 }
 
-// referred rules on the objects that the request names and that it is not
-// about: what it is about, own rules on. A running agent's call has no such step.
+// referred rules on the objects that the request refers to, other than its targets,
+// which own rules on. A running agent's call has no such step.
 func referred(ctx context.Context, r *run) error {
 	var ask []string
 	at := map[string]*memproxy.Ref{}
@@ -173,8 +174,8 @@ func referred(ctx context.Context, r *run) error {
 	return discover(ctx, r, ask, at)
 }
 
-// cursor reports whether a reference stands where pages are told apart, and
-// names nothing that is done anything to.
+// cursor reports whether a reference is a pagination cursor, which does not select
+// what the request acts on.
 func cursor(pointer string) bool {
 	switch pointer {
 	case "query:before", "query:after", "query:cursor":
@@ -183,9 +184,8 @@ func cursor(pointer string) bool {
 	return strings.HasPrefix(pointer, "header:")
 }
 
-// discover asks the backend what the objects belong to of which the ledger
-// knows nothing. What cannot be asked about is out of reach where several
-// tenants share the backend, but for those who administer it.
+// discover fetches the parents of objects that are not in the ledger. Objects that
+// cannot be fetched are denied on shared backends, except to administrators.
 func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy.Ref) error {
 	loc, ok := r.call.Backend.Adapter.(Locator)
 	if !ok || r.call.Backend.Fetch == nil || r.dry() {
@@ -229,8 +229,8 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	return nil
 }
 
-// adopt makes the objects that came to be with a write its caller's, unless
-// they are somebody's already.
+// adopt records the caller as the owner of the objects that a write made, unless
+// they have an owner.
 func (ret *effects) adopt(ctx context.Context) {
 	if ret.reading == nil || len(ret.reading.Made) == 0 {
 		return

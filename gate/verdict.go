@@ -10,8 +10,7 @@ import (
 	"github.com/memproxy/memproxy/gate/limits"
 )
 
-// verdict is what the steps have said of a call so far, as if everything were
-// enforced.
+// verdict collects the results of the steps, as if everything were enforced.
 type verdict struct {
 	worst   memproxy.Verdict
 	status  int // of a refusal
@@ -19,13 +18,13 @@ type verdict struct {
 	weights map[memproxy.Reason]memproxy.Verdict // of reasons
 	notes   []memproxy.Reason                    // for the record alone
 	shadow  []memproxy.Reason                    // of policies that are not enforced
-	would   memproxy.Verdict                     // of the same
+	would   memproxy.Verdict                     // likewise
 }
 
-// note keeps reasons for the record. The caller never sees them.
+// note adds reasons to the record. The caller never sees them.
 func (v *verdict) note(reasons ...memproxy.Reason) { v.notes = append(v.notes, reasons...) }
 
-// add raises the verdict and keeps the reasons, which a refusal shows.
+// add raises the verdict and adds the reasons, which a refusal shows.
 func (v *verdict) add(to memproxy.Verdict, reasons ...memproxy.Reason) {
 	if to == memproxy.Allow {
 		v.note(reasons...)
@@ -41,7 +40,7 @@ func (v *verdict) add(to memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// ruled takes a ruling over, with what led to it before what did not.
+// ruled adds a ruling: the reasons that led to it, and the others as notes.
 func (v *verdict) ruled(ruling *memproxy.Ruling) {
 	led := ruling.Led
 	if led == 0 {
@@ -59,7 +58,7 @@ func (v *verdict) refuse(status int, reasons ...memproxy.Reason) {
 	}
 }
 
-// malformed refuses what cannot be read.
+// malformed refuses a request that cannot be read.
 func (v *verdict) malformed(m *memproxy.Malformed) {
 	status := m.Status
 	if status == 0 {
@@ -68,7 +67,7 @@ func (v *verdict) malformed(m *memproxy.Malformed) {
 	v.refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
-// unreadable refuses what cannot be read, and returns any other error.
+// unreadable refuses a request that cannot be read, and returns any other error.
 func (v *verdict) unreadable(err error) error {
 	var bad *memproxy.Malformed
 	if errors.As(err, &bad) {
@@ -78,11 +77,11 @@ func (v *verdict) unreadable(err error) error {
 	return err
 }
 
-// missing refuses as if what is named did not exist.
+// missing refuses a request as if what it names did not exist.
 func (v *verdict) missing(pointer string) { v.refuse(StatusNotFound, access.Missing(pointer)) }
 
-// refuseNames refuses what is not there for the caller's tenant, and what names too
-// many.
+// refuseNames refuses names that do not exist for the caller's tenant, and requests
+// that are not narrowed to the tenant.
 func (v *verdict) refuseNames(refused []memproxy.Reason) {
 	for _, why := range refused {
 		status := StatusForbidden
@@ -93,9 +92,8 @@ func (v *verdict) refuseNames(refused []memproxy.Reason) {
 	}
 }
 
-// decisive puts the reasons in the order in which they are recorded and shown:
-// first those that led to the verdict, so that the first of all is why. Notes
-// come apart from them.
+// decisive sorts the reasons for the record and the answer: first those that led to
+// the verdict, so that the first one explains it. Notes are returned separately.
 func (v *verdict) decisive() (reasons, notes []memproxy.Reason) {
 	led, lesser := v.reasons[:0:0], v.reasons[:0:0]
 	for _, why := range v.reasons {

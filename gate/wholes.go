@@ -11,8 +11,9 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// members leaves out of an answer, or of one event of a stream, what no row
-// claims. It comes before every other filter, none of which knows these members.
+// members removes the members without a claim from an answer, or from one event of
+// a stream. It runs before every other filter, because none of them knows these
+// members.
 func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	if ret.single {
 		ret.reply.Body = pruneEvent(ctx, ret.g, ret.Admission, ret.reply.Body)
@@ -22,7 +23,7 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// bindLate remembers the owners of memories that came to be after their write was
+// bindLate records the owners of memories that were made after their write was
 // answered (asynchronous extraction): their stamps name the decision.
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	for i := range ret.items {
@@ -50,7 +51,7 @@ func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
 	ret.late.States = append(ret.late.States, ending(ret, m, &s)...)
 }
 
-// receipts answers for receipts of writes that were set aside.
+// receipts answers requests for receipts of writes that were set aside.
 func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -62,7 +63,7 @@ func receipts(_ context.Context, ret *answer) (refused bool, err error) {
 }
 
 // receipt answers for the receipt of a write that was set aside: whether it is
-// written and as what, never what it says.
+// written and with what status, but not its content.
 func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
@@ -81,7 +82,7 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 			h.Result.Memories = append(h.Result.Memories, memories[i].ID)
 		}
 		if len(memories) == 0 {
-			return false // it failed, or came to nothing: the backend says so itself
+			return false // it failed, or made nothing: the backend reports that itself
 		}
 	}
 	ret.reply = holder.Polled(ret.call.Route, ret.call.Request, h)
@@ -89,8 +90,8 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	return true
 }
 
-// related rules on totals and relations, which are drawn from memories and do
-// not say from which: they are shown where those are the tenant's, and no
+// related rules on totals and relations, which are derived from memories without
+// naming them: they are shown if all those memories are the tenant's, and no
 // relation looks like an attack.
 func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	ret.reading.Mixed = !oneOwner(ret)
@@ -115,10 +116,10 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// oneOwner reports whether the backend made an answer from memories of the
-// caller's tenant alone: the tenant is alone there, or the operation is narrowed
-// to owners that the ledger knows to be the tenant's, and nothing speaks against
-// the backend having kept to that.
+// oneOwner reports whether the backend made an answer from memories of the caller's
+// tenant alone: the tenant has the backend alone, or the operation is narrowed to
+// owners that the ledger records as the tenant's and nothing in the answer
+// contradicts that.
 func oneOwner(ret *answer) bool {
 	if ret.alone() {
 		return true
@@ -143,12 +144,13 @@ func oneOwner(ret *answer) bool {
 	return pinned
 }
 
-// errOwners says that nobody could be asked whose the objects of an answer are.
+// errOwners says that the owners of the objects in an answer could not be looked
+// up.
 var errOwners = errors.New("the ledger cannot say whose the objects of the answer are")
 
-// strangers takes out of an answer whatever the ledger knows as another
-// tenant's: an identity that is attached to an agent, a tool, a member of a
-// group. What the answer's memories are was ruled on before.
+// strangers removes from an answer the objects that the ledger records as another
+// tenant's: an identity attached to an agent, a tool, a member of a group. The
+// memories of the answer were ruled on before.
 func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	namer, ok := ret.call.Backend.Adapter.(Namer)
 	if !ok || !ret.Inspect || ret.alone() || !ok2xx(ret.reply.Status) || len(bytes.TrimSpace(ret.reply.Body)) == 0 {
@@ -173,7 +175,7 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	}
 	ret.filtered += len(gone)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
-	if slices.Contains(gone, "") { // it is the whole answer
+	if slices.Contains(gone, "") { // the pointer of the whole answer
 		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
 		return true, nil
 	}
@@ -188,7 +190,7 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 // maxMet bounds the objects of a stream that are remembered.
 const maxMet = 4096
 
-// met says of objects whether they are another tenant's.
+// met maps objects to whether they are another tenant's.
 type met map[object]bool
 
 type object struct {
@@ -196,8 +198,9 @@ type object struct {
 	id   string
 }
 
-// strange asks the ledger which of the objects are another tenant's: of each
-// once a stream, whose events name the same run and message over and over.
+// strange looks up which of the objects are another tenant's. In a stream each
+// object is looked up once, because its events name the same run and message over
+// and over.
 func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error) {
 	m := met{}
 	if ret.single {
@@ -223,8 +226,8 @@ func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error)
 	return m, nil
 }
 
-// secrets takes the backend's secrets out of what is shown to callers who do
-// not administer it.
+// secrets removes the backend's secrets from the answers to callers who do not
+// administer it.
 func secrets(_ context.Context, ret *answer) (refused bool, err error) {
 	w, ok := ret.call.Backend.Adapter.(Withholder)
 	if !ok || !ret.Inspect || !ok2xx(ret.reply.Status) || len(ret.reply.Body) == 0 || ret.op.Kind == memproxy.Admin || ret.op.Administers {
@@ -234,10 +237,10 @@ func secrets(_ context.Context, ret *answer) (refused bool, err error) {
 	return false, err
 }
 
-// heard records what tools said, as the caller is given it. What the caller itself
-// said, in its request or by its agent in the arguments of a call, is no source,
-// also where a tool repeats it. Neither is a text that the caller may have said and
-// that is forgotten, nor the result of a call that memproxy did not see.
+// heard records what tools said, as it is shown to the caller. The caller's own
+// words, in its request or in the arguments of its agent's calls, are not a source,
+// even if a tool repeats them. Neither is a text that the caller may have said but
+// that is no longer remembered, nor the result of a call that memproxy did not see.
 func heard(_ context.Context, ret *answer) (refused bool, err error) {
 	who := readerOf(ret.Admission)
 	o, ok := ret.call.Backend.Adapter.(Observer)
@@ -274,8 +277,8 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
 
-// heardCall records what an agent says to a tool. Of a call that comes in pieces
-// the whole is not known.
+// heardCall records what an agent says to a tool. A call that arrives in pieces is
+// not known as a whole.
 func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 	if ret.calls == nil {
 		ret.calls = map[string]bool{}

@@ -1,9 +1,9 @@
-// Package access rules on what a principal may name and see. It is pure: it asks
-// neither ledger nor backend, but is given what they said.
+// Package access rules on what a principal may name and see. It is pure: it
+// receives the answers of ledger and backend instead of asking them.
 //
-// Two limits hold for everything. The tenant's: what is recorded as another
-// tenant's is answered like what does not exist. And the principal's own: users,
-// agents, apps and runs that its identity may act for.
+// Two limits apply. The tenant's: another tenant's records are answered as if they
+// did not exist. And the principal's own: the users, agents, apps and runs that its
+// identity may act for.
 package access
 
 import "github.com/memproxy/memproxy"
@@ -11,18 +11,18 @@ import "github.com/memproxy/memproxy"
 // Dimensions are the kinds of owner that a memory can have.
 var Dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
 
-// A Bond is how a name or an object stands to a tenant.
+// A Bond is how a name or an object is related to a tenant.
 type Bond uint8
 
 // The bonds.
 const (
-	Unknown Bond = iota // nobody has used it
+	Unknown Bond = iota // it has no record
 	Ours
 	Foreign
 )
 
-// With is the bond to what another row is of as well: what is another tenant's
-// by one row is not the caller's by any other. A nil row says nothing.
+// With combines the bond with another row for the same thing: if one row is another
+// tenant's, it is not the caller's by any other row. A nil row changes nothing.
 func (b Bond) With(row *memproxy.Ownership, tenant string) Bond {
 	switch {
 	case row == nil || b == Foreign:
@@ -33,7 +33,7 @@ func (b Bond) With(row *memproxy.Ownership, tenant string) Bond {
 	return Foreign
 }
 
-// MadeBy reports whether a principal made what a row is of.
+// MadeBy reports whether a principal created what a row records.
 func MadeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
 	return row != nil && row.Actor != "" && row.Actor == p.ID && row.Scope.Tenant == p.Tenant
 }
@@ -58,8 +58,8 @@ func MayName(p *memproxy.Principal, s memproxy.Scope) bool {
 	return true
 }
 
-// Exists reports whether an operation names an owner as something that is there
-// already, and does not come to be by being named.
+// Exists reports whether an operation refers to an owner as an existing one,
+// instead of creating it by naming it.
 func Exists(op *memproxy.Operation, d memproxy.Dimension, name string) bool {
 	for i := range op.Refs {
 		if ref := &op.Refs[i]; ref.ID == name || ref.Kind == memproxy.TargetEntity && ref.ID == memproxy.OwnerID(d, name) {

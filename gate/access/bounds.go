@@ -2,9 +2,9 @@ package access
 
 import "github.com/memproxy/memproxy"
 
-// Bounds holds every identity that an operation names to what a principal may
-// name, and returns why it is refused; none where it is not. The payload never
-// says who the caller is; here it is held to who the caller is.
+// Bounds checks every identity that an operation names against what a principal may
+// name, and returns the reasons for a refusal; none if all are allowed. The payload
+// never determines the caller; here it is checked against the caller.
 func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for i := range op.Claims {
 		c := &op.Claims[i]
@@ -35,10 +35,9 @@ func Bounds(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.R
 	return refused
 }
 
-// pinned refuses an operation whose effect cannot be filtered memory by
-// memory (a bulk delete, a summary, an export) unless it is narrowed, in
-// every dimension in which the principal is limited, to what the principal
-// may name.
+// pinned refuses an operation whose effect cannot be filtered memory by memory (a
+// bulk delete, a summary, an export) unless it is narrowed, in every dimension in
+// which the principal is limited, to what the principal may name.
 func pinned(p *memproxy.Principal, op *memproxy.Operation) (refused []memproxy.Reason) {
 	for _, d := range Dimensions {
 		if p.May(d).All || pins(op.Claims, d) {
@@ -60,7 +59,7 @@ func article(d memproxy.Dimension) string {
 	return "a " + string(d)
 }
 
-// setting is the setting of a caller that lists whom it may name.
+// setting is the name of the setting that lists what a caller may name.
 func setting(d memproxy.Dimension) string {
 	if d == memproxy.DimAgent {
 		return "acts_as"

@@ -7,37 +7,36 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Names are the names in an operation of which whose they are decides.
+// Names are the names in an operation whose owners decide whether it is allowed.
 type Names struct {
 	Op     *memproxy.Operation
 	Tenant string
-	// Rows has what is recorded of each name. The ledger alone decides: it has a
-	// row of every name that was written under, and of every name that the
-	// configuration lists.
+	// Rows has the records of the names. Only the ledger counts: it has a row for
+	// every name that was written under, and for every name in the configuration.
 	Rows Rows
-	// Alone is set where all that the backend holds is the tenant's.
+	// Alone is set if everything in the backend is the tenant's.
 	Alone bool
-	// Visible is set where memories without an attribution may be read.
+	// Visible is set if memories without an attribution may be read.
 	Visible bool
-	// Masks is set where another name can be sent in the place of each.
+	// Masks is set if each name can be replaced by another.
 	Masks bool
 }
 
-// A Ruling is what becomes of the names in an operation.
+// A Ruling is the decision on the names in an operation.
 type Ruling struct {
 	Refused []memproxy.Reason
-	// Unbound are the owners whom nobody knows and that a write makes the tenant's.
+	// Unbound are owners without a record that a write binds to the tenant.
 	Unbound []string
-	// Masked are the owners in whose place another name is sent, with why: for the
-	// record alone, since the caller must see no difference.
+	// Masked are the owners that are replaced by another name. The reasons are in
+	// Notes, for the record only, because the caller must see no difference.
 	Masked []string
 	Notes  []memproxy.Reason
 }
 
-// Bond says whose an owner's name is.
+// Bond is how an owner's name is related to the tenant.
 func (n *Names) Bond(d memproxy.Dimension, name string) Bond {
 	bond := Unknown.With(n.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)), n.Tenant)
-	for i := range n.Op.Refs { // an owner that is an object has a row as such
+	for i := range n.Op.Refs { // an owner that is an object has a row of that kind
 		if ref := &n.Op.Refs[i]; ref.ID == name && ref.Kind != memproxy.TargetEntity {
 			bond = bond.With(n.Rows(ref.Kind, name), n.Tenant)
 		}
@@ -45,9 +44,9 @@ func (n *Names) Bond(d memproxy.Dimension, name string) Bond {
 	return bond
 }
 
-// Claims rules on the owners that are named. A name that nobody has used comes
-// to be the tenant's by a write; for a read it is no different from another
-// tenant's, so that nobody can tell the two apart.
+// Claims rules on the owners that are named. A write binds an unused name to the
+// tenant; in a read, an unused name is treated like another tenant's, so that the
+// two cannot be told apart.
 func (n *Names) Claims() (out Ruling) {
 	for i := range n.Op.Claims {
 		c := &n.Op.Claims[i]
@@ -76,25 +75,25 @@ func (n *Names) claim(out *Ruling, c *memproxy.Claim, name string) {
 	op := n.Op
 	writes := op.Kind == memproxy.Learn || op.Kind == memproxy.Correct
 	switch bond := n.Bond(c.Dim, name); {
-	case writes && name == "*": // a wildcard comes to be nobody's
+	case writes && name == "*": // a wildcard is bound to no tenant
 		if !n.Alone {
 			out.Refused = append(out.Refused, Missing(c.Pointer))
 		}
 	case bond == Ours:
 	case bond == Unknown && Exists(op, c.Dim, name) && (op.Derived || op.Bulk) && !n.Alone:
-		out.Refused = append(out.Refused, Missing(c.Pointer)) // it came around the proxy, and cannot be judged
+		out.Refused = append(out.Refused, Missing(c.Pointer)) // it was made out-of-band, and its owner is unknown
 	case bond == Unknown && writes:
 		out.Unbound = append(out.Unbound, memproxy.OwnerID(c.Dim, name))
-	case bond == Unknown && Exists(op, c.Dim, name): // it is judged as what is referred to
+	case bond == Unknown && Exists(op, c.Dim, name): // referred rules on it as a reference
 	case bond == Unknown && (n.Alone || !op.Derived && !op.Bulk && n.Visible):
 	default:
 		n.mask(out, c, name, bond)
 	}
 }
 
-// exclude rules on a name whose memories a read leaves out. What is another tenant's
-// is not shown in any case, and to leave it out upstream would tell by the length of
-// a page that it is there.
+// exclude rules on a name whose memories a read excludes. Another tenant's memories
+// are not shown in any case, and excluding them upstream would reveal by the length
+// of a page that they exist.
 func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
 	switch bond := n.Bond(c.Dim, name); {
 	case bond == Ours, n.Alone, bond == Unknown && n.Visible:
@@ -103,8 +102,7 @@ func (n *Names) exclude(out *Ruling, c *memproxy.Claim, name string) {
 	}
 }
 
-// mask has another name sent in the place of one that is not there for the tenant, or
-// refuses it.
+// mask replaces a name that does not exist for the tenant, or refuses it.
 func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
 	if !n.Masks || n.Op.Kind != memproxy.Recall || n.Op.Derived || n.Op.Bulk {
 		out.Refused = append(out.Refused, Missing(c.Pointer))
@@ -118,28 +116,28 @@ func (n *Names) mask(out *Ruling, c *memproxy.Claim, name string, bond Bond) {
 	out.Notes = append(out.Notes, why)
 }
 
-// Missing is why something is refused as if it did not exist.
+// Missing is the reason for refusing something as if it did not exist.
 func Missing(pointer string) memproxy.Reason {
 	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "this names what is not there for this caller's tenant"}
 }
 
-// Whole refuses what is made of many memories at once, or changes many, unless
-// all of them are the tenant's: the request is narrowed to an owner that is.
+// Whole refuses operations that derive from many memories, or change many, unless
+// they are narrowed to an owner of the tenant.
 func (n *Names) Whole() []memproxy.Reason {
 	op := n.Op
 	if n.Alone || !op.Derived && !op.Bulk {
 		return nil
 	}
 	if len(op.Targets) > 0 && op.TargetKind != memproxy.TargetEntity {
-		return nil // by id: whose that is, is found out for each
+		return nil // each target is ruled on by id
 	}
 	for i := range op.Claims {
 		c := &op.Claims[i]
-		// Where another place names everybody in the dimension, or all but some,
-		// which of the two places counts is the backend's to say.
+		// If another claim names everybody in the dimension, or all but some, the
+		// backend decides which of the two applies.
 		if c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 &&
 			!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs }) {
-			return nil // all names were ruled on
+			return nil // Claims ruled on all names
 		}
 	}
 	for i := range op.Refs {
@@ -158,8 +156,8 @@ func (n *Names) Whole() []memproxy.Reason {
 	}}
 }
 
-// Refers reports whether an owner may be referred to by its name. Names that
-// come to be by being used are no references.
+// Refers reports whether an owner may be referred to by its name. It does not apply
+// to names that are created by their use.
 func (n *Names) Refers(ref *memproxy.Ref) bool {
 	dim, name, _ := strings.Cut(ref.ID, ":")
 	switch n.Bond(memproxy.Dimension(dim), name) {

@@ -6,44 +6,44 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Unattributed says who sees memories that nobody has said the owner of.
+// Unattributed is who sees memories without a known owner.
 type Unattributed string
 
 // The settings for unattributed memories.
 const (
-	// Visible: whoever may name its user, agent, app and run.
+	// Visible: callers who may name its user, agent, app and run.
 	Visible Unattributed = "visible"
-	// Named: only principals whose limits list one of its owners by name. The
-	// default where a configuration knows several tenants.
+	// Named: only principals whose limits list one of its owners by name. It is the
+	// default if a configuration has several tenants.
 	Named Unattributed = "named"
 	// Hidden: nobody.
 	Hidden Unattributed = "hidden"
 )
 
-// Rows returns what is recorded of the owner of an object, or nil.
+// Rows returns the recorded owner of an object, or nil.
 type Rows func(kind memproxy.TargetKind, id string) *memproxy.Ownership
 
-// A View answers what one principal may see.
+// A View decides what one principal may see.
 type View struct {
 	Principal    *memproxy.Principal
 	Unattributed Unattributed
 	// Rows has the owners and objects that the memories name. Derived are the
-	// objects whose owners follow from what they belong to, Agents the agents of
-	// those that the backend was asked for.
+	// objects whose owners follow from their parents, Agents the agents of the
+	// objects that were fetched from the backend.
 	Rows    Rows
 	Derived map[string]memproxy.Ownership
 	Agents  map[string]string
-	// Signed reports whether a stamp is one of the principal's tenant.
+	// Signed reports whether a stamp was signed for the principal's tenant.
 	Signed func(memproxy.Stamp) bool
-	// Blind is set when the ledger could not be asked: a memory that seems
-	// unattributed may then be another tenant's.
+	// Blind is set if the ledger is unavailable: a memory that seems unattributed
+	// may then be another tenant's.
 	Blind bool
-	// Declared is set where the backend is declared to hold the principal's
-	// tenant's memories and no others.
+	// Declared is set if the backend is declared to hold only the principal's
+	// tenant's memories.
 	Declared bool
 }
 
-// owner is what is known of an owner by its name: as a name, or as an object.
+// owner is the record of an owner by its name: as a name, or as an object.
 func (v *View) owner(d memproxy.Dimension, name string) *memproxy.Ownership {
 	if row := v.Rows(memproxy.TargetEntity, memproxy.OwnerID(d, name)); row != nil {
 		return row
@@ -51,7 +51,7 @@ func (v *View) owner(d memproxy.Dimension, name string) *memproxy.Ownership {
 	return v.object(memproxy.TargetMemory, name)
 }
 
-// object is what is known of an object's owner.
+// object is the recorded or derived owner of an object.
 func (v *View) object(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	row := v.Rows(kind, id)
 	if derived, is := v.Derived[id]; row == nil && is && kind == memproxy.TargetMemory {
@@ -60,7 +60,7 @@ func (v *View) object(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 	return row
 }
 
-// Agent is the agent of an object, as it is recorded or as the backend says, or "".
+// Agent is the agent of an object, from the ledger or from the backend, or "".
 func (v *View) Agent(ref memproxy.Ref) string {
 	if row := v.Rows(ref.Kind, ref.ID); row != nil && row.Scope.Agent != "" {
 		return row.Scope.Agent
@@ -68,10 +68,9 @@ func (v *View) Agent(ref memproxy.Ref) string {
 	return v.Agents[ref.ID]
 }
 
-// Denies reports whether a memory of which nothing is recorded says itself that
-// it is not for the principal: it names an owner whom that may not name, or
-// belongs to another tenant. An owner that has just been made with it, and that
-// nobody had before, is the maker's.
+// Denies reports whether a memory without a record names an owner that excludes the
+// principal: one that the principal may not name, or another tenant's. An owner
+// that was created together with the memory belongs to its creator.
 func (v *View) Denies(m *memproxy.Memory, made []string) bool {
 	for _, d := range Dimensions {
 		name := m.Scope.In(d)
@@ -85,20 +84,20 @@ func (v *View) Denies(m *memproxy.Memory, made []string) bool {
 	return !m.Common && v.Descent(m) == Foreign
 }
 
-// allows reports whether the principal may see what is an owner's: one that it
-// may name, or that it made itself.
+// allows reports whether the principal may see an owner's memories: it may name the
+// owner, or created it.
 func (v *View) allows(d memproxy.Dimension, name string) bool {
 	return v.Principal.May(d).Allows(name) || MadeBy(v.Principal, v.owner(d, name))
 }
 
-// Sees reports whether the principal may see a memory, of which row is what
-// the ledger knows (nil: nothing) and m what the backend says.
+// Sees reports whether the principal may see a memory, where row is the ledger's
+// record (nil: none) and m the backend's data.
 //
 // The tenant comes from the ledger, else from a stamp that verifies under the
-// principal's own tenant, else from what the memory belongs to and whom it
-// names, else from what the backend is declared to serve; else the memory is
-// unattributed. Whatever the tenant, every owner that is named must be one that
-// the principal may name.
+// principal's own tenant, else from the memory's parents and the owners that it
+// names, else from the backend's declaration; else the memory is unattributed.
+// Whatever the tenant, the principal must be allowed to name every owner of the
+// memory.
 func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	attributed := v.Declared
 	switch bond := Unknown; {
@@ -121,7 +120,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	for _, d := range Dimensions {
 		limit := v.Principal.May(d)
 		values := [2]string{m.Scope.In(d)}
-		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it was attached to
+		if row != nil && (d != memproxy.DimAgent || values[0] == "" || !m.Mutable) { // a block is shown in every agent that it is attached to
 			values[1] = row.Scope.In(d)
 		}
 		for _, value := range values {
@@ -135,7 +134,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 			named = named || !limit.All
 		}
 	}
-	for _, ref := range m.Within { // a message says its run, and the run its agent
+	for _, ref := range m.Within { // a message names its run, and the run its agent
 		if agent := v.Agent(ref); agent != "" && !v.allows(memproxy.DimAgent, agent) {
 			return false
 		}
@@ -143,7 +142,7 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	switch {
 	case attributed:
 		return true
-	case !owned && Limited(v.Principal): // nobody says whose it is, and this caller may not see everybody's
+	case !owned && Limited(v.Principal): // its owner is unknown, and this caller may not see everybody's
 		return false
 	case v.Unattributed == Named, v.Unattributed == Visible && v.Blind && v.Principal.Tenant != "":
 		return named
@@ -151,8 +150,8 @@ func (v *View) Sees(row *memproxy.Ownership, m *memproxy.Memory) bool {
 	return v.Unattributed == Visible
 }
 
-// Descent says whose a memory is of which nothing is recorded, by what it
-// belongs to and whom it names.
+// Descent is the bond of a memory without a record, by its parents and the owners
+// that it names.
 func (v *View) Descent(m *memproxy.Memory) Bond {
 	bond := Unknown
 	for _, d := range Dimensions {

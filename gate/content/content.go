@@ -1,5 +1,5 @@
-// Package content says what an operation writes: the fields it is written to, the
-// memories it replaces, the texts that come before an agent with it. It is pure.
+// Package content describes what an operation writes: the fields, the memories that
+// it replaces, the texts that it puts in front of an agent. It is pure.
 package content
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Fields returns the governed fields that an operation writes, sorted, each
-// once.
+// Fields returns the governed fields that an operation writes, sorted and without
+// duplicates.
 func Fields(op *memproxy.Operation) []string {
 	var out []string
 	for i := range op.Items {
@@ -25,8 +25,8 @@ func Fields(op *memproxy.Operation) []string {
 	return slices.Compact(out)
 }
 
-// Governed are the fields that an operation writes and the members of objects
-// that are no fields, sorted, each once: what budgets count and the record names.
+// Governed returns the governed fields and the object members that an operation
+// writes, sorted and without duplicates: what budgets count and the record names.
 func Governed(op *memproxy.Operation) []string {
 	out := Fields(op)
 	for i := range op.Items {
@@ -38,13 +38,13 @@ func Governed(op *memproxy.Operation) []string {
 	return slices.Compact(out)
 }
 
-// Replaces reports whether an operation replaces memories that it does not name
-// as its targets.
+// Replaces reports whether an operation replaces memories that are not among its
+// targets.
 func Replaces(op *memproxy.Operation) bool {
 	return (op.Kind == memproxy.Correct || op.Kind == memproxy.Forget) && len(Replaced(op)) > 0
 }
 
-// Replaced are the memories that the items of an operation replace.
+// Replaced returns the memories that the items of an operation replace.
 func Replaced(op *memproxy.Operation) []string {
 	var out []string
 	for i := range op.Items {
@@ -55,7 +55,7 @@ func Replaced(op *memproxy.Operation) []string {
 	return out
 }
 
-// NewText is what a correction would have a target say.
+// NewText is the text that a correction gives a target.
 func NewText(op *memproxy.Operation, target string) string {
 	for i := range op.Items {
 		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && !it.Moved && (it.Target == target || it.Target == "") {
@@ -89,9 +89,9 @@ func Hash(op *memproxy.Operation) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-// Carried are the texts of existing memories that the operation brings where an agent
-// reads them, as policies are asked about them: as content of the field that they
-// have, because the agent reads it there from then on. Brings are their ids.
+// Carried returns the texts of existing memories that the operation puts in front
+// of an agent, as policies are asked about them: as content of their field, because
+// the agent reads them there from then on. Brings are their ids.
 func Carried(op *memproxy.Operation, brings []string) []memproxy.Item {
 	var out []memproxy.Item
 	for _, id := range brings {
@@ -102,8 +102,8 @@ func Carried(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return out
 }
 
-// Screened are the operation's items, those that it brings or moves, and the names
-// that read like text: findings are of one of them.
+// Screened returns the items to screen: the operation's own, those that it brings
+// or moves, and names that read like text. Findings refer to them by index.
 func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 	if extra := slices.Concat(brought(op, brings), wordy(op), moved(op)); len(extra) > 0 {
 		return slices.Concat(op.Items, extra)
@@ -111,8 +111,8 @@ func Screened(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return op.Items
 }
 
-// brought are the texts of Carried as screening is asked about them: they are written
-// by nobody now, so they are no content. Where they stand is told by the target's id.
+// brought returns the texts of Carried as screening is asked about them: they are
+// not written now, so they are not content. The pointer has the target's id.
 func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
 	out := Carried(op, brings)
 	for i := range out {
@@ -121,8 +121,8 @@ func brought(op *memproxy.Operation, brings []string) []memproxy.Item {
 	return slices.DeleteFunc(out, func(it memproxy.Item) bool { return it.Text == "" })
 }
 
-// moved are the texts of what the operation files elsewhere without saying them
-// again: under their new names they are held to the rules of those.
+// moved returns the texts that the operation moves to another field without
+// repeating them: they have to comply with the rules of the new field.
 func moved(op *memproxy.Operation) []memproxy.Item {
 	var out []memproxy.Item
 	for i := range op.Items {
@@ -137,9 +137,9 @@ func moved(op *memproxy.Operation) []memproxy.Item {
 	return out
 }
 
-// wordy are the owners that a write names in words: a name is next to every
-// memory that is shown of its owner, and is read like one. What is plainly a
-// name is left out.
+// wordy returns the owner names in a write that read like text: a name is shown
+// with every memory of its owner, and is read along with it. Plain identifiers are
+// left out.
 func wordy(op *memproxy.Operation) []memproxy.Item {
 	if !op.Kind.Writes() {
 		return nil

@@ -1,5 +1,5 @@
-// Package flood counts the rejections of each address, so that many of them cost
-// little.
+// Package flood counts the rejections of each address, so that a flood of them
+// costs little.
 package flood
 
 import (
@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// allRejections is how many times as many there may be of all addresses.
+	// allRejections is the factor of the limit for all addresses together.
 	allRejections   = 10
 	rejectionWindow = time.Minute
-	// maxPeers bounds the addresses that are counted by themselves.
+	// maxPeers bounds the addresses that are counted separately.
 	maxPeers = 1024
-	// Others are those beyond, and OtherCallers those of identified callers beyond,
-	// which strangers at many addresses are not to crowd out.
+	// Others counts further addresses, and OtherCallers further addresses of
+	// identified callers, which unidentified clients at many addresses must not
+	// displace.
 	Others       = "other addresses"
 	OtherCallers = "other addresses of known callers"
 )
@@ -28,12 +29,12 @@ type Counter struct {
 
 	mu    sync.Mutex
 	peers map[string]*flood
-	// all is what all addresses have together: strangers, and callers that were
-	// identified, so that the first do not use up what is recorded of the others.
+	// all counts all addresses together: of unidentified clients, and of identified
+	// callers, so that the former do not use up the records of the latter.
 	all [2]flood
 }
 
-// flood is what is known of one address.
+// flood is the count of one address.
 type flood struct {
 	since   time.Time // when the window began
 	n       int
@@ -41,7 +42,7 @@ type flood struct {
 	first   time.Time // when the first one was omitted
 }
 
-// Summary says how many rejections of an address were not recorded one by one.
+// Summary is how many rejections of an address were not recorded one by one.
 type Summary struct {
 	Peer  string
 	N     int
@@ -54,8 +55,8 @@ func (f *flood) roll(now time.Time) {
 	}
 }
 
-// Note counts one rejection of an address, or of a caller at it. Over says that it is
-// not to be recorded by itself, and until is when that ends.
+// Note counts one rejection of an address, or of a caller at it. Over reports that
+// it is not to be recorded separately, and until is when that ends.
 func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until time.Time) {
 	if c.Limit < 0 {
 		return false, now
@@ -96,8 +97,8 @@ func (c *Counter) Note(peer string, known bool, now time.Time) (over bool, until
 	return true, f.since.Add(rejectionWindow)
 }
 
-// Take returns what was omitted since it was called last, and forgets addresses
-// that have been quiet.
+// Take returns the omissions since the last call, and removes addresses without
+// recent rejections.
 func (c *Counter) Take(now time.Time) []Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()

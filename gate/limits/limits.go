@@ -1,5 +1,5 @@
-// Package limits bounds what one request may name, and what records, answers and log
-// lines repeat of it. It is pure.
+// Package limits bounds what one request may name, and how much of it records,
+// answers and log lines repeat. It is pure.
 package limits
 
 import (
@@ -19,8 +19,8 @@ const (
 	maxRefs    = 8192    // places that name something
 	maxItems   = 1 << 15 // pieces of content
 	maxName    = 1024    // bytes of an id or a name
-	// MaxUnknown bounds the side requests for targets that the ledger does not
-	// know, of one request. For those that it knows to be there, maxTargets does.
+	// MaxUnknown bounds the side requests of one request for targets that the
+	// ledger does not know. Targets that it knows are bounded by maxTargets.
 	MaxUnknown = 64
 )
 
@@ -37,7 +37,7 @@ const (
 	maxShownMethod = 32
 )
 
-// TooMuch says what an operation names too many of, or "".
+// TooMuch names what an operation has too many of, or returns "".
 func TooMuch(op *memproxy.Operation) string {
 	values := 0
 	for i := range op.Claims {
@@ -71,10 +71,10 @@ func TooMuch(op *memproxy.Operation) string {
 	return ""
 }
 
-// Trimmed is where a claim names somebody in a way that backends cut down to
-// another name: with spaces, marks of invisible width or control characters at
-// an end. The Mem0 server takes such spaces off before it reads or stores, and
-// would find the owner whose name is left.
+// Trimmed finds a claim with an owner name that backends would shorten to another
+// name: one with spaces, zero-width marks or control characters at an end. The Mem0
+// server strips such spaces before it reads or stores, and would use the owner with
+// the shorter name.
 func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	cut := func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cc, unicode.Cf) }
 	for i := range op.Claims {
@@ -88,8 +88,8 @@ func Trimmed(op *memproxy.Operation) *memproxy.Malformed {
 	return nil
 }
 
-// Reasons cuts sorted reasons down to a handful, behind so many others: the first
-// of each code, with a count of the rest.
+// Reasons shortens sorted reasons to a few, after a number of others: the first of
+// each code, with a count of the rest.
 func Reasons(rs []memproxy.Reason, before int) []memproxy.Reason {
 	most := max(1, maxReasons-before)
 	out := rs[:0:0]
@@ -112,15 +112,15 @@ func Reasons(rs []memproxy.Reason, before int) []memproxy.Reason {
 	return out
 }
 
-// more adds to the last of the reasons how many more there were.
+// more adds the number of omitted reasons to the last one.
 func more(rs []memproxy.Reason, n int) {
 	if n > 0 {
 		rs[len(rs)-1].Detail += " (and " + strconv.Itoa(n) + " more)"
 	}
 }
 
-// Refusal cuts down what the record of a refusal repeats of the request.
-// What is let through is recorded whole, within the bounds of requests.
+// Refusal shortens what the record of a refusal repeats of the request. Admitted
+// requests are recorded in full, within the bounds of requests.
 func Refusal(ev *memproxy.Event) {
 	ev.Method = Clip(ev.Method, maxShownMethod)
 	ev.Session = shown(ev.Session)
@@ -146,8 +146,8 @@ func clipAll(all []string) []string {
 	return out
 }
 
-// shown is a name in the record of a refusal: one that is too long as its hash,
-// by which it can be asked for.
+// shown is a name in the record of a refusal. A name that is too long is shown as
+// its hash, by which the record can still be found.
 func shown(name string) string {
 	if Clip(name, MaxShownName) != name {
 		return memproxy.Inert(name)
@@ -155,10 +155,10 @@ func shown(name string) string {
 	return name
 }
 
-// Clip cuts a string to what takes at most n bytes in JSON.
+// Clip cuts a string to at most n bytes as encoded in JSON.
 func Clip(s string, n int) string {
 	if len(s) <= n/6 {
-		return s // however it is escaped
+		return s // short enough even if every byte is escaped
 	}
 	size := 0
 	for i, r := range s {

@@ -1,5 +1,5 @@
-// Package metadata tells whether the metadata next to a memory is what its stamp was
-// written with. It is pure.
+// Package metadata compares the metadata next to a memory with the metadata that
+// its stamp was written with. It is pure.
 package metadata
 
 import (
@@ -22,8 +22,7 @@ const (
 	// hashSize is the length of the hash of one member in a stamp: 64 bits
 	// in base64url. A stamp is to stay under a kilobyte.
 	hashSize = 11
-	// maxMembers is how many members of metadata a stamp speaks for, the first
-	// by name.
+	// maxMembers is how many members of metadata a stamp covers, the first by name.
 	maxMembers = 24
 )
 
@@ -33,18 +32,18 @@ type pair struct {
 	value []byte
 }
 
-// decoders are kept for their buffers.
+// decoders are pooled for their buffers.
 var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
 
 func (p *pair) null() bool { return p.value[0] == 'n' }
 
-// members are those of metadata that are not the proxy's own, in the
-// order in which they stand. The values share raw's memory.
+// members returns the members of metadata that are not the proxy's own, in document
+// order. The values share raw's memory.
 func members(raw []byte) ([]pair, error) {
 	d := decoders.Get().(*jsontext.Decoder)
 	d.Reset(bytes.NewBuffer(raw))
 	defer func() {
-		d.Reset(new(bytes.Buffer)) // it must not hold on to the answer
+		d.Reset(new(bytes.Buffer)) // the pool must not retain the answer
 		decoders.Put(d)
 	}()
 	if d.PeekKind() != '{' {
@@ -80,7 +79,7 @@ func members(raw []byte) ([]pair, error) {
 		}
 		out = append(out, pair{string(name), value})
 	}
-	_, err := d.ReadToken() // the end of it, or what is wrong
+	_, err := d.ReadToken() // the end of the input, or the syntax error
 	return out, err
 }
 
@@ -98,7 +97,7 @@ func canonical(v jsontext.Value) bool {
 	return false
 }
 
-// hash is a member's, in the stamp of one write.
+// hash returns the hash of a member for the stamp of one write.
 func (p *pair) hash(id string) string {
 	b := make([]byte, 0, 256)
 	for _, s := range [...]string{"memproxy beside", id, p.name} {
@@ -108,8 +107,8 @@ func (p *pair) hash(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
 
-// Hashes are those of metadata that a stamp is written next to. What is
-// null is not counted: some stores leave it out.
+// Hashes returns the member hashes for a stamp that is written next to this
+// metadata. Null members are skipped, because some stores drop them.
 func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	all, err := members(raw)
 	if err != nil {
@@ -124,8 +123,8 @@ func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	return out.String()
 }
 
-// Differs reports whether metadata lacks something that was there when the stamp was
-// written. Extra members are allowed: backends add their own.
+// Differs reports whether a member of the metadata has been changed or removed
+// since the stamp was written. Extra members are allowed: backends add their own.
 func Differs(s *memproxy.Stamp, raw []byte) bool {
 	if s.Metadata == "" {
 		return false

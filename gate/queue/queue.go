@@ -1,4 +1,4 @@
-// Package queue has changes of the same memory follow one another.
+// Package queue orders concurrent changes of the same memory.
 package queue
 
 import (
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Queue has changes of one memory follow one another, from before it is looked up until
-// their outcome is in the ledger: the last text that the backend took is then the last
-// that the ledger knows, and what was deleted stays deleted. Deletions of all that an
-// owner has follow its additions in the same way, which do not wait for one another.
-// It is first come, first served, and holds within one process. Where several share a
-// ledger, a change whose outcome comes over another's asks the backend which of them was
-// the last.
+// Queue orders changes of one memory, from its lookup until the outcome is in the
+// ledger, so that the last text in the backend is also the last in the ledger, and
+// a deleted memory stays deleted. Bulk deletions for an owner are ordered with its
+// additions in the same way; additions do not wait for one another. The order is
+// first come, first served, within one process. If several processes share a
+// ledger, a change whose outcome conflicts with another's asks the backend which of
+// them was the last.
 type Queue struct {
 	mu   sync.Mutex
 	keys map[string][]place
@@ -22,19 +22,20 @@ type Queue struct {
 // place is a change in the queue for one key.
 type place struct {
 	of    *ticket
-	alone bool // it shares the key with no other
+	alone bool // it does not share the key
 	first bool // its turn has come
 }
 
-// ticket is a change that waits until its turn has come for each of its keys.
+// ticket is a change that waits for its turn at each of its keys.
 type ticket struct {
 	keys  []string
-	left  int           // keys for which it has not
-	ready chan struct{} // closed when none is left
+	left  int           // keys at which it still waits
+	ready chan struct{} // closed when left is zero
 }
 
-// Enter waits for the turn of a change, which shares its keys or has them alone, as
-// long as patience, and returns what ends it; false: its turn did not come.
+// Enter waits for the turn of a change, which shares its keys or has them
+// exclusively, for at most patience. It returns the function that ends the turn,
+// and false if the turn did not come.
 func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, keys ...string) (leave func(), ok bool) {
 	c := &ticket{ready: make(chan struct{})}
 	q.mu.Lock()
@@ -44,7 +45,7 @@ func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, k
 	for _, key := range keys {
 		queue := q.keys[key]
 		if n := len(queue); n > 0 && queue[n-1].of == c {
-			continue // named twice
+			continue // a repeated key
 		}
 		first := len(queue) == 0
 		if !first && !alone {

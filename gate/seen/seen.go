@@ -1,5 +1,5 @@
-// Package seen remembers for a while what sessions were shown and what callers said:
-// the possible sources of what they write. It asks nobody.
+// Package seen remembers for a while what sessions were shown and what callers
+// said: the possible sources of what they write. It makes no requests.
 package seen
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
-// How much is remembered of what sessions were shown. It is all in memory: a
-// restart forgets it, and then nothing is upgraded.
+// How much is remembered of what sessions were shown. It is kept in memory only:
+// after a restart no attestation is raised by it.
 const (
 	maxReaders   = 1024      // sessions
 	maxSeen      = 256       // memories of one session
@@ -25,12 +25,12 @@ const (
 type Readers struct {
 	mu    sync.Mutex
 	kept  cache.Cache[Reader, *sight]
-	own   cache.Cache[Reader, *sight] // what they said, in whatever sessions
+	own   cache.Cache[Reader, *sight] // what callers said, in any session
 	clock func() time.Time
 }
 
-// Reader is one caller in one session. A session is named by its caller, so
-// what one caller was shown says nothing of another who names the same.
+// Reader is one caller in one session. Session names are chosen by callers, so
+// equal names of different callers are different sessions.
 type Reader struct{ Tenant, Principal, Session string }
 
 // sight is what a reader was shown, oldest first, or what it said.
@@ -42,12 +42,12 @@ type sight struct {
 	until time.Time
 }
 
-// New returns readers of whom nothing is known.
+// New returns empty Readers.
 func New(clock func() time.Time) *Readers {
 	return &Readers{kept: cache.New[Reader, *sight](maxReaders), own: cache.New[Reader, *sight](maxReaders), clock: clock}
 }
 
-// renew is what is remembered of a reader, for an hour from now on.
+// renew returns what is remembered of a reader, and keeps it for another hour.
 func (rs *Readers) renew(in cache.Cache[Reader, *sight], who Reader) *sight {
 	now := rs.clock()
 	s, ok := in.Get(who)
@@ -69,7 +69,7 @@ func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 	s := rs.renew(rs.kept, who)
 	for _, m := range memories {
 		if len(m.Text) > maxSeenBytes {
-			m.Text = "" // too long to be held against what is written
+			m.Text = "" // too long to be compared with what is written
 		}
 		s.seen, s.bytes = append(s.seen, m), s.bytes+len(m.Text)
 		for len(s.seen) > maxSeen || s.bytes > maxSeenBytes {
@@ -79,7 +79,7 @@ func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 	}
 }
 
-// Of is what a Reader was shown. The list is not to be changed.
+// Of returns what a Reader was shown. The list must not be changed.
 func (rs *Readers) Of(who Reader) []trust.Seen {
 	if who.Session == "" {
 		return nil
@@ -90,10 +90,10 @@ func (rs *Readers) Of(who Reader) []trust.Seen {
 	if !ok || rs.clock().After(s.until) {
 		return nil
 	}
-	return slices.Clip(s.seen) // what is shown later is appended to a copy, or behind it
+	return slices.Clip(s.seen) // without spare capacity: later appends do not overwrite it
 }
 
-// Unsaid are the texts as sources, without what the caller said in them.
+// Unsaid returns the texts as sources, without the caller's own sentences.
 func (rs *Readers) Unsaid(who Reader, texts []string) (out []trust.Seen) {
 	for _, text := range texts {
 		plain := trust.Plain(text)
@@ -123,15 +123,15 @@ func (rs *Readers) Said(who Reader, texts []string) {
 			continue
 		}
 		if s.bytes+len(text) > maxSeenBytes || len(s.said) == maxSeen {
-			s.full = true // from here on, whatever a tool says may be the caller's
+			s.full = true // from here on a tool's text may be the caller's own
 			return
 		}
 		s.said, s.bytes = append(s.said, text), s.bytes+len(text)
 	}
 }
 
-// news are the sentences of a text, in plain form, that the caller did not say:
-// "" where there are none, or not all that it said is remembered.
+// news returns the sentences of a text, in plain form, that the caller did not say:
+// "" if there are none, or if some of what it said is forgotten.
 func (rs *Readers) news(who Reader, plain string) string {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -15,8 +15,8 @@ type Seen struct {
 	Text       string // in plain form
 }
 
-// Attest says how well the source of a write is known, by what its session was
-// shown before. What the write says of its own source can only lower that.
+// Attest returns how well the source of a write is known, by what its session was
+// shown before. The write's own statement of its source can only lower that.
 func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 	texts := Texts(op)
 	best, lowest := memproxy.SelfReported, memproxy.LogAnchored
@@ -25,7 +25,7 @@ func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 			best = to
 		}
 	}
-	// A source that is named need not say what a model concluded from it.
+	// A named source need not contain what a model inferred from it.
 	named := func(is func(*Seen) bool) bool {
 		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s Seen) bool { return is(&s) && s.says(texts) })
 	}
@@ -67,16 +67,15 @@ func inferred(it memproxy.Item) bool {
 	return it.Kind == memproxy.ItemContent && it.Inferred && it.Text != ""
 }
 
-// says reports whether all that is written is said by the text: a named source
-// speaks for what comes from it, and for nothing else that is written under its
-// name.
+// says reports whether the text contains everything that is written: a named source
+// attests only what it contains, not everything that is written under its name.
 func (s *Seen) says(texts []string) bool {
 	said := Statements{}
 	said.add(strings.ReplaceAll(s.Text, sentenceEnd, "\n"))
 	return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return !said.States(text) })
 }
 
-// copied reports whether all that is written was shown word for word.
+// copied reports whether everything that is written was shown verbatim.
 func copied(texts []string, shown []Seen) bool {
 	return len(texts) > 0 && len(shown) > 0 && !slices.ContainsFunc(texts, func(text string) bool {
 		plain := Plain(text)
@@ -84,8 +83,8 @@ func copied(texts []string, shown []Seen) bool {
 	})
 }
 
-// metadataKey is the member of a metadata object that a pointer is to, or to an
-// element of; "" for others.
+// metadataKey is the name of the metadata member to which a pointer, or the list of
+// its element, leads; "" for other pointers.
 func metadataKey(pointer string) string {
 	if dir, last := path.Split(pointer); last != "" && strings.Trim(last, "0123456789") == "" {
 		pointer = strings.TrimSuffix(dir, "/")
@@ -96,13 +95,14 @@ func metadataKey(pointer string) string {
 	return ""
 }
 
-// sentenceEnd ends each sentence of a plain form, and begins the first: what is
-// contained in a text is then whole sentences of it, and not "like tea" of "Ann
-// does not like tea".
+// sentenceEnd ends each sentence of a plain form, and begins the first, so that
+// only whole sentences are found in a text, and not "like tea" in "Ann does not
+// like tea".
 const sentenceEnd = "\x00"
 
-// Plain is a text as texts are compared: letters in lower case, spaces alike, in
-// sentences. A question keeps its mark. A text of spaces and ends alone has none.
+// Plain normalises a text for comparison: letters in lower case, single spaces,
+// split into sentences. A question keeps its mark. A text of spaces and sentence
+// ends alone is "".
 func Plain(text string) string {
 	var b strings.Builder
 	b.Grow(len(text) + 2*len(sentenceEnd))
@@ -138,8 +138,8 @@ func Plain(text string) string {
 	return sentenceEnd + b.String()
 }
 
-// Without is a text in plain form without the sentences that one of the others
-// contains, also as a question; "" where nothing is left.
+// Without removes from a text in plain form the sentences that one of the others
+// contains, as a statement or a question; "" if nothing is left.
 func Without(plain string, others []string) string {
 	var out []string
 	for sentence := range strings.SplitSeq(strings.Trim(plain, sentenceEnd), sentenceEnd) {

@@ -7,18 +7,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Authority is what is known of the authors of a memory that a caller would
-// change.
+// Authority is what is known of the authors of a memory that a caller would change.
 type Authority struct {
 	Own bool // the caller is the original author
-	// Others is how far the most trusted of the others is trusted who wrote or
-	// changed the memory; zero where there are none.
+	// Others is how far the most trusted other author or corrector of the memory is
+	// trusted; zero if there is none.
 	Others      memproxy.PerMille
 	Attestation memproxy.Attestation
 }
 
-// AuthorityOf is the authority by the row of the memory's owner and by its stamp,
-// which is verified, or empty. A row without an author takes the stamp's.
+// AuthorityOf derives the authority from the row of the memory's owner and from its
+// stamp, which is verified, or empty. A row without an author takes the stamp's.
 func AuthorityOf(c memproxy.Ceilings, caller string, row *memproxy.Ownership, stamp *memproxy.Stamp) Authority {
 	if row.Actor == "" && stamp.Actor != "" {
 		row.Actor, row.Trust, row.Confidence, row.Source = stamp.Actor, stamp.Trust, stamp.Confidence, stamp.Source
@@ -34,8 +33,8 @@ func AuthorityOf(c memproxy.Ceilings, caller string, row *memproxy.Ownership, st
 	return a
 }
 
-// worth is how far an author is trusted: no further than the confidence with
-// which the text was admitted.
+// worth is how far an author is trusted, at most with the confidence with which the
+// text was admitted.
 func worth(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, given memproxy.PerMille) memproxy.PerMille {
 	if ceiling := c.Ceiling(t, s); given <= 0 || given > ceiling {
 		return ceiling
@@ -43,7 +42,7 @@ func worth(c memproxy.Ceilings, t memproxy.Trust, s memproxy.Source, given mempr
 	return given
 }
 
-// Attested raises the attestation to the one that is recorded of the memory.
+// Attested raises the attestation to the recorded one.
 func (a *Authority) Attested(recorded memproxy.Attestation) {
 	if recorded.Outranks(a.Attestation) {
 		a.Attestation = recorded
@@ -59,9 +58,9 @@ func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.
 	}
 }
 
-// MayAttribute reports whether a caller may write who said the content, or that it
-// was checked, which readers would believe: a caller who may give full confidence
-// may; another may name only an author for whom it speaks.
+// MayAttribute reports whether a caller may state who said the content, or that it
+// was checked, because readers would believe it. A caller with full confidence may;
+// others may name only an author for whom they speak.
 func MayAttribute(c memproxy.Ceilings, p *memproxy.Principal, s *memproxy.Scope, at *memproxy.Attribution) bool {
 	if c.Ceiling(p.Trust, "") >= memproxy.Full {
 		return true
@@ -70,8 +69,8 @@ func MayAttribute(c memproxy.Ceilings, p *memproxy.Principal, s *memproxy.Scope,
 }
 
 // speaksAs reports whether a name is the caller's, one that it may act for, the
-// operation's owner, which was checked against the caller before, or the role of
-// a machine, which lowers how far a memory is believed.
+// operation's owner, which was checked against the caller before, or the role of a
+// machine, which lowers how far a memory is trusted.
 func speaksAs(p *memproxy.Principal, s *memproxy.Scope, name string) bool {
 	switch memproxy.Key(name) {
 	case "":

@@ -1,7 +1,7 @@
-// Package trust holds the rules by which the gate believes what is written: how
-// much confidence a caller may give to it, how well its source is known, what a
-// user stated, and whose text may overrule whose. The rules are pure: the gate
-// loads what they compare. A claim in a payload lowers trust and never raises it.
+// Package trust has the rules for how far written content is trusted: how much
+// confidence a caller may give to it, how well its source is known, what a user
+// stated, and whose text may overrule whose. The rules are pure: the gate loads
+// what they compare. A claim in a payload lowers trust and never raises it.
 package trust
 
 import "github.com/memproxy/memproxy"
@@ -12,12 +12,12 @@ const (
 	ruleLaundering = "trust.laundering"
 )
 
-// A Limit is the highest confidence that a caller may give to what it writes,
-// and why it is no higher.
+// A Limit is the highest confidence that a caller may give to what it writes, and
+// the reason for it.
 type Limit struct {
 	ceiling memproxy.PerMille
 	table   memproxy.PerMille // by tier and source alone
-	write   memproxy.PerMille // of a write that claims none
+	write   memproxy.PerMille // of a write without a claim
 	why     memproxy.Reason
 }
 
@@ -41,7 +41,7 @@ func (l *Limit) lower(to memproxy.PerMille, rule, why string) {
 	l.ceiling, l.why.Rule, l.why.Detail = to, rule, why
 }
 
-// Factor is what a track record multiplies the ceiling of its author's tier with.
+// Factor is the factor by which a track record multiplies its author's ceiling.
 func Factor(t memproxy.Track, known bool) memproxy.PerMille {
 	if !known {
 		return memproxy.TrackFloor
@@ -50,8 +50,8 @@ func Factor(t memproxy.Track, known bool) memproxy.PerMille {
 }
 
 // Repeats lowers the limit to the confidence that the caller gave to the same text
-// before, unless the source is known better now than it was then. A source of which
-// nothing was recorded counts as the author's own report.
+// before, unless the source is known better now than it was then. A source without
+// a record counts as the author's own report.
 func (l *Limit) Repeats(given memproxy.PerMille, then, now memproxy.Attestation) {
 	if memproxy.SelfReported.Outranks(then) && then != memproxy.Inferred {
 		then = memproxy.SelfReported
@@ -62,9 +62,9 @@ func (l *Limit) Repeats(given memproxy.PerMille, then, now memproxy.Attestation)
 }
 
 // Clamp sets the effective confidence of each claim. It returns the confidence of
-// the write (the lowest of its claims), the highest that was claimed, and the
-// reasons of what was lowered. Without a claim, a reason without a place says
-// that a rule lowered the default.
+// the write (the lowest of its claims), the highest that was claimed, and a reason
+// for each that was lowered. If there is no claim, a reason without a pointer
+// reports that a rule lowered the default.
 func (l *Limit) Clamp(hints []memproxy.Hint) (confidence, claimed memproxy.PerMille, lowered []memproxy.Reason) {
 	confidence = min(l.write, l.ceiling)
 	for i := range hints {

@@ -7,11 +7,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Statements are what users said: the sentences that are no questions, as they
-// are compared.
+// Statements are the sentences of users that are not questions, in the form in
+// which they are compared.
 type Statements map[string]bool
 
-// SaidBy gathers what users say in an operation.
+// SaidBy collects the statements of users in an operation.
 func SaidBy(op *memproxy.Operation) Statements {
 	said := Statements{}
 	if op == nil {
@@ -31,9 +31,9 @@ func (s Statements) add(text string) {
 	}
 }
 
-// States reports whether each sentence of a fact was said as a whole one, so that
-// "like tea" is not stated by "I do not like tea", nor by "my sister likes tea".
-// It errs to no: a fact in other words than the user's counts as inferred.
+// States reports whether each sentence of a fact was stated as a whole, so that
+// "like tea" is not stated by "I do not like tea", nor by "my sister likes tea". In
+// doubt it is false: a fact in other words than the user's counts as inferred.
 func (s Statements) States(fact string) bool {
 	all := sentences(fact)
 	for _, sentence := range all {
@@ -44,12 +44,12 @@ func (s Statements) States(fact string) bool {
 	return len(all) > 0
 }
 
-// question is the form of every question: it states nothing and is not stated.
+// question replaces every question: it states nothing and is not stated.
 const question = "?"
 
-// sentences are those of a text, each as its words are compared: in lower case,
-// with the marks between its clauses, without what says that the user speaks or is
-// spoken of, and without the endings by which "I like" becomes "the user likes".
+// sentences splits a text and normalises each sentence for comparison: in lower
+// case, with the punctuation between its clauses, without words that only refer to
+// the user, and without the endings that turn "I like" into "the user likes".
 func sentences(text string) []string {
 	var out []string
 	for text != "" {
@@ -80,8 +80,8 @@ func sentences(text string) []string {
 	return out
 }
 
-// speaker reports whether a word is how users speak of themselves, or models of
-// them, and says nothing else.
+// speaker reports whether a word only refers to the user or is an article or
+// auxiliary, so that it does not count in a comparison.
 func speaker(w string) bool {
 	switch w {
 	case "i", "m", "me", "my", "mine", "am", "is", "are", "have", "has", "s", "a", "an", "the", "user", "users", "human":
@@ -90,7 +90,7 @@ func speaker(w string) bool {
 	return false
 }
 
-// stem takes the ending of the third person off, so that "likes" is "like".
+// stem removes the third-person ending, so that "likes" becomes "like".
 func stem(w string) string {
 	for _, end := range [...]string{"es", "s", "e"} {
 		if rest, ok := strings.CutSuffix(w, end); ok && len(rest) > 2 {
