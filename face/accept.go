@@ -24,22 +24,21 @@ const (
 	evictBurst = 64
 )
 
-// queue are connections that wait for a place in a full listener. It is the
-// newest that gets the next one: those who flood a listener fill the queue, and
-// then wait there instead of coming again and again; whoever comes once is
-// served at once. Only Accept uses it.
+// queue are connections that wait for a place in a full listener. The newest gets
+// the next place: clients that flood a listener fill the queue and wait there
+// instead of reconnecting, and a client that connects once is served at once. Only
+// Accept uses it.
 type queue struct {
 	most    int
 	waiting list.List // of *Conn, the newest in front
 	evicts  time.Time // when one may be closed for another again
 }
 
-// queueFor is the queue of a listener that takes so many connections. Without
-// file descriptors to spare nobody waits, and connections for which there is no
-// place are closed.
+// queueFor is the queue of a listener with a limit of connections. Without spare
+// file descriptors there is no queue, and connections without a place are closed.
 func queueFor(ln net.Listener, connections int) queue {
 	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
-		return queue{} // or who waits is forgotten while nobody comes
+		return queue{} // without a deadline, Accept would not return to the waiting connections
 	}
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -89,11 +88,11 @@ func (l *Listener) until(now time.Time) {
 		deadline = now.Add(evictEach)
 	}
 	if timed, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-		_ = timed.SetDeadline(deadline) // of a listener that is closed, which Accept says as well
+		_ = timed.SetDeadline(deadline) // an error of a closed listener is also returned by Accept
 	}
 }
 
-// next is the newest of those who wait, if there is a place for it.
+// next is the newest waiting connection, if there is a place for it.
 func (l *Listener) next(now time.Time) *Conn {
 	q := &l.queue
 	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
@@ -120,12 +119,12 @@ func (l *Listener) enters(c *Conn, now time.Time) bool {
 	return ok
 }
 
-// turnAway closes a connection that waited for nothing.
+// turnAway closes a connection that waited too long.
 func (l *Listener) turnAway(e *list.Element) {
 	c := l.queue.waiting.Remove(e).(*Conn)
 	l.conns.refuse()
 	if t, is := c.Conn.(*net.TCPConn); is {
-		_ = t.SetLinger(0) // nothing is left of it, not even in the kernel
+		_ = t.SetLinger(0) // reset, so that the kernel keeps no state of it
 	}
 	_ = c.Conn.Close()
 }

@@ -17,13 +17,13 @@ import (
 // ErrTooLarge says that an answer is over the limit.
 var ErrTooLarge = errors.New("answer over the limit")
 
-// MaxPublic bounds what a public route answers with where that is read: how a
-// server is, whose key it is.
+// MaxPublic bounds the answers of public routes that are read, such as a server's
+// status or a key's owner.
 const MaxPublic = 256 << 10
 
-// Asks is the method that the backend is asked with. A HEAD whose answer would
-// be filtered is done as the GET that it is about: its length, its status and
-// its headers are then those of what may be seen.
+// Asks is the method of the upstream request. A HEAD whose answer would be filtered
+// is sent as a GET, so that its length, status and headers are those of the
+// filtered answer.
 func Asks(method string, a *gate.Admission) string {
 	if method == http.MethodHead && a.Inspect {
 		return http.MethodGet
@@ -31,9 +31,9 @@ func Asks(method string, a *gate.Admission) string {
 	return method
 }
 
-// ReadAnswer reads an answer whole, up to limit bytes, with room that is asked for
-// as it grows (see ReadGrown). Some servers compress although identity was asked
-// for: that is undone, and decoded says so.
+// ReadAnswer reads an answer whole, up to limit bytes, and reserves memory as it
+// grows (see ReadGrown). Some servers compress although identity was requested: the
+// answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	if !compressed(encoding) {
@@ -87,14 +87,14 @@ func decode(src io.Reader, encoding string, limit int64, reserve func(int64) err
 	return body, decoded, nil
 }
 
-// Failed is an error of the backend of which nothing is known but its status.
+// Failed is an error of the backend that shows only its status.
 func Failed(status int) memproxy.Reply {
 	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // strings can be encoded
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// Gone is the answer for a backend that did not answer, or with what cannot be
-// read, where nothing was admitted and so nobody refuses in its words.
+// Gone is the answer if a backend did not answer, or its answer cannot be read, and
+// there is no admission whose adapter could refuse.
 func Gone() memproxy.Reply {
 	return memproxy.Reply{
 		Status: http.StatusBadGateway, Header: memproxy.Header{"Content-Type": {"application/json"}},

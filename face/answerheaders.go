@@ -43,8 +43,8 @@ var naming = [...]string{
 	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
 }
 
-// expected are headers that every server sends and no client misses. They are
-// dropped without a word.
+// expected are headers that every server sends and that clients do not need. They
+// are dropped without a report.
 var expected = [...]string{
 	"server", "x-envoy-upstream-service-time", "etag", "last-modified", "accept-ranges", "alt-svc", "via", "x-powered-by", "server-timing", "nel", "report-to", "strict-transport-security",
 }
@@ -56,8 +56,8 @@ const maxAnswering = 1024
 // names. It reports whether they pass.
 type Others func(names []string) (pass bool)
 
-// Back copies the headers of an answer that the client is sent. Others may be
-// nil: what is not claimed is then left out.
+// Back copies the headers of an answer to the client. Others may be nil: headers
+// without a claim are then dropped.
 func Back(dst, src http.Header, others Others) {
 	listed := connection(src)
 	var rest, told []string
@@ -103,8 +103,8 @@ func plainValue(v string) bool {
 	return err == nil || memproxy.Inert(v) == v
 }
 
-// leadsBack reports whether a redirect resolves against what the client asked,
-// and so comes back to memproxy.
+// leadsBack reports whether a redirect resolves against the URL that the client
+// requested, and so leads back to memproxy.
 func leadsBack(location string) bool {
 	u, err := url.Parse(location)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.Opaque == "" && !strings.ContainsAny(location, "\\\t\r\n") && !strings.HasPrefix(location, "//")

@@ -10,9 +10,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// How a reader asks for memories of a confidence at the least, from 0 to 1,
-// and to be told where they come from: by header or by query. Faces send
-// neither on.
+// How a reader asks for a minimum confidence of memories, from 0 to 1, and for
+// their provenance: by header or by query. Faces do not forward either.
 const (
 	MinTrustHeader   = OwnPrefix + "Min-Trust"
 	ProvenanceHeader = OwnPrefix + "Provenance"
@@ -21,11 +20,11 @@ const (
 	provenanceParam = memproxy.StampPrefix + "provenance"
 )
 
-// Asked reads what a request asks of memproxy itself. The request comes back
-// without the query parameters that say it, which Own keeps; every other byte
-// of the query is as it was. A wish that is said twice, or cannot be read, or
-// that memproxy does not know, is a flaw: who believes to be shown less must
-// not be shown more. So are two names of the session: only one can be locked.
+// Asked reads the requests to memproxy itself. It returns the request without their
+// query parameters, which Own keeps; every other byte of the query is unchanged. A
+// parameter that is repeated, malformed or unknown is a flaw: a caller who expects
+// to be shown less must not be shown more. So are two names of the session: only
+// one can be locked.
 func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malformed) {
 	said := map[string][]string{minTrustParam: req.Header.Values(MinTrustHeader), provenanceParam: req.Header.Values(ProvenanceHeader)}
 	var flaw *memproxy.Malformed
@@ -53,8 +52,8 @@ func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malfo
 	return req, w, nil
 }
 
-// ownParams parts a query into what goes on and what is memproxy's own, and
-// adds the values of that to said.
+// ownParams splits a query into the part that is forwarded and memproxy's own, and
+// adds the values of the latter to said.
 func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
 	if !mayHold(query) {
 		return query, "", nil
@@ -80,8 +79,8 @@ func ownParams(query string, said map[string][]string) (rest, own string, flaw *
 	return strings.Join(keep, "&"), strings.Join(ours, "&"), flaw
 }
 
-// mayHold reports whether a query could name something of memproxy's own; most
-// do not, and are not looked at any further.
+// mayHold reports whether a query could contain a parameter of memproxy's own; most
+// cannot, and are not parsed.
 func mayHold(query string) bool {
 	return query != "" && (strings.ContainsRune(query, '%') || strings.Contains(strings.ToLower(query), memproxy.StampPrefix))
 }

@@ -31,8 +31,8 @@ type Backend struct {
 	Upstream *url.URL
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
-	// Passthrough are patterns "METHOD /path/*" of routes that the adapter
-	// does not know and that touch no memory.
+	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not
+	// know and that touch no memory.
 	Passthrough []string
 	// MaxBody bounds a request's body and MaxAnswer an answer that must be
 	// read, in bytes. Envoy's own buffers must be at least as large.
@@ -40,12 +40,12 @@ type Backend struct {
 	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
 	// bounded.
 	InFlight *InFlight
-	// Ungated says what becomes of runs that cannot be gated call by call.
+	// Ungated is how runs that cannot be gated call by call are treated.
 	Ungated gate.Ungated
-	// Tenant is the one whose memories the backend holds, or "".
+	// Tenant is the only tenant with memories in the backend, or "".
 	Tenant string
 	// Observe receives the route, kind, verdict, status and duration of every
-	// request. Nil: nothing is observed.
+	// request. Nil: it is off.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
@@ -62,12 +62,12 @@ func (b *Backend) Complete() {
 	}
 }
 
-// ForGate is the backend as the gate knows it. Fetch asks it for memories.
+// ForGate is the backend as the gate sees it. Fetch sends its side requests.
 func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant}
 }
 
-// Runtime is what a face tells the time with, and traces and logs to.
+// Runtime is a face's clock, tracer and log.
 type Runtime struct {
 	// Clock measures durations and ages. Default time.Now.
 	Clock func() time.Time

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Uncached has an answer that was made for one caller kept by no cache. It was
-// filtered for that caller, or refused to it, whatever the backend says of how
-// long it may be kept and by whom.
+// Uncached marks an answer as not cacheable. It was filtered for one caller, or
+// refused to it, whatever the backend says about its caching.
 func Uncached(h http.Header) {
 	for name := range h {
 		if Caching(name) {
@@ -17,12 +16,11 @@ func Uncached(h http.Header) {
 	h["Cache-Control"] = []string{NoStore}
 }
 
-// NoStore is what Uncached answers say in Cache-Control (RFC 9111, section
-// 5.2.2.5).
+// NoStore is the Cache-Control of Uncached answers (RFC 9111, section 5.2.2.5).
 const NoStore = "no-store"
 
-// Caching reports whether a header tells caches what to keep, also those that
-// only some of them read (CDN-Cache-Control, Surrogate-Control).
+// Caching reports whether a header controls caches, including vendor headers
+// (CDN-Cache-Control, Surrogate-Control).
 func Caching(name string) bool {
 	switch strings.ToLower(name) {
 	case "age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag":

@@ -14,16 +14,16 @@ const (
 	DefaultConnectionsPeer = 1536
 )
 
-// conns are a listener's connections. When there are too many, one is closed for
-// a newcomer: the oldest of those that are nobody's, whatever it is doing, and
-// without one of those the one that has been idle for longest. A connection is
-// a caller's once that caller was accepted on it, as long as it has no more than
-// its share of the address's; what is over that is nobody's. So neither a flood
-// of connections, nor requests that come slowly, nor those of another caller keep
-// an ordinary client out, not even one at the same address.
+// conns are a listener's connections. When there are too many, one is closed for a
+// new one: the oldest of those without a caller, even if it is in use, and
+// otherwise the one that has been idle for longest. A connection is a caller's once
+// that caller was accepted on it, within the caller's share of the address;
+// connections beyond the share count as without a caller. So neither a flood of
+// connections, nor slow requests, nor those of another caller keep an ordinary
+// client out, not even one at the same address.
 type conns struct {
 	most, mostPeer, share int
-	keep                  bool // nobody tells which have a request, and none is closed for another
+	keep                  bool // connections are not reported as used, and none is closed for another
 
 	mu      sync.Mutex
 	n       int
@@ -46,7 +46,7 @@ type peerConns struct {
 	ranks ranks
 }
 
-// place is where a connection stands.
+// place is the position of a connection in its lists.
 type place struct{ all, own *list.Element }
 
 // admit counts a new connection, if there is room. Over is one to be closed for
@@ -133,15 +133,15 @@ func (cs *conns) drop(c *Conn) {
 	}
 }
 
-// gone is notified of a connection that is closed.
+// gone removes a closed connection.
 func (cs *conns) gone(c *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.drop(c)
 }
 
-// Accepted says that the connection from remote, an address with its port, has a
-// request of a caller who was accepted.
+// Accepted reports that the connection from remote, an address with its port, has a
+// request of an accepted caller.
 func (l *Listener) Accepted(remote, caller string) {
 	cs := &l.conns
 	cs.mu.Lock()
@@ -152,7 +152,7 @@ func (l *Listener) Accepted(remote, caller string) {
 	}
 	who := holder{c.peer, caller}
 	if cs.callers[who] >= int64(cs.share) {
-		if c.caller != "" { // it was another's until now
+		if c.caller != "" { // it was another caller's until now
 			cs.leave(c)
 			cs.put(c, &cs.ranks.nobodys, &cs.peers[c.peer].ranks.nobodys)
 		}
@@ -194,8 +194,8 @@ func (cs *conns) refuse() {
 	cs.refused++
 }
 
-// Turned says how many connections were refused, and how many closed for
-// another, ever.
+// Turned returns how many connections were refused, and how many were closed for
+// another, since the start.
 func (l *Listener) Turned() (refused, evicted int64) {
 	l.conns.mu.Lock()
 	defer l.conns.mu.Unlock()

@@ -16,18 +16,18 @@ type Way uint8
 const (
 	// Gated requests are read whole and ruled on, and so are their answers.
 	Gated Way = iota
-	// Passed requests touch no memory: who asks is identified, ruled on and
-	// recorded, and both bodies stream.
+	// Passed requests touch no memory: the caller is identified, and the request is
+	// ruled on, recorded and streamed both ways.
 	Passed
-	// Open requests are public, and without a body: nobody is identified and
-	// nothing recorded.
+	// Open requests are public, and without a body: the caller is not identified,
+	// and nothing is recorded.
 	Open
-	// Preflight requests are a browser's question what it may send. Neither
-	// they nor their answers have a body.
+	// Preflight requests are CORS preflights. Neither they nor their answers have a
+	// body.
 	Preflight
 )
 
-// A Course is what becomes of a request by its head.
+// A Course is how a request is handled, as determined by its head.
 type Course struct {
 	// Name is the route's, for spans and metrics.
 	Name  string
@@ -35,15 +35,15 @@ type Course struct {
 	// Known is set where the adapter has a row for it.
 	Known bool
 	Way   Way
-	// Fields is set where the body must be read before a Passed request goes on:
-	// its fields can name another method.
+	// Fields is set if the body must be read before a Passed request is forwarded,
+	// because its fields can override the method.
 	Fields bool
 	// Flaw is set where the request is of a protocol that does not cross, or one
 	// of too many: refused and recorded on every route, in shadow mode as well.
 	Flaw *memproxy.Malformed
 }
 
-// Head is what a Course is found by.
+// Head is the input of a Course.
 type Head struct {
 	// Request has the headers that are Forwardable, Sent all of them.
 	memproxy.Request
@@ -82,7 +82,7 @@ func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 	return c
 }
 
-// Call completes a call with what the course says of it.
+// Call adds the course to a call.
 func (c *Course) Call(call gate.Call) *gate.Call {
 	call.Route, call.Known, call.Passed = c.Route, c.Known, c.Way == Passed
 	if c.Flaw != nil {
@@ -91,9 +91,9 @@ func (c *Course) Call(call gate.Call) *gate.Call {
 	return &call
 }
 
-// protocol refuses what is not a request of the protocol that is ruled on: a
-// method that no route has, a change of protocol, another method behind the
-// one in the request line.
+// protocol refuses requests outside of the protocol that is ruled on: a method
+// without routes, a protocol upgrade, an override of the method in the request
+// line.
 func protocol(h Head) *memproxy.Malformed {
 	switch h.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -125,15 +125,14 @@ func barred(status int, detail string) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.RouteUnknown, Status: status, Detail: detail}
 }
 
-// overrides reports whether a header is one by which frameworks take a request
-// for one of another method. Neither backend has a header with such a word in
-// it.
+// overrides reports whether frameworks use a header to override the method. Neither
+// backend has a header with such a word in it.
 func overrides(name string) bool {
 	return holds(name, "method") || word(name, "verb") || holds(name, "http-verb") || word(name, "http-action")
 }
 
-// queryOverrides reports whether a query has a parameter of that kind, however
-// it is spelled. Names of their own that merely hold the word are let be.
+// queryOverrides reports whether a query has an overriding parameter, in any
+// spelling. Ordinary parameters that merely contain the word are allowed.
 func queryOverrides(query string) bool {
 	if query == "" {
 		return false
@@ -159,9 +158,9 @@ func unescaped(name string) string {
 	return name
 }
 
-// OverridingField reports whether a parameter of a query, a field of a form or a
-// member of a document is one by which frameworks take a request for one of
-// another method, however its words are joined.
+// OverridingField reports whether frameworks use a query parameter, form field or
+// document member of this name to override the method, however its words are
+// joined.
 func OverridingField(name string) bool {
 	folded := strings.Map(func(c rune) rune {
 		switch {
@@ -184,8 +183,8 @@ func OverridingField(name string) bool {
 	return strings.Contains(folded, "verboverride")
 }
 
-// preflight reports whether a browser asks what it may send (the Fetch
-// standard's CORS preflight). It carries no credential and no content.
+// preflight reports whether a request is a CORS preflight (Fetch standard). It has
+// no credential and no content.
 func preflight(h Head) bool {
 	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
 }

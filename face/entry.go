@@ -21,19 +21,20 @@ type Entry struct {
 	Log    *slog.Logger
 	Lease  *Lease
 	Course Course
-	// Call is what the head of the request says. Identify adds the caller to it.
+	// Call is the call as far as the head of the request determines it. Identify
+	// adds the caller.
 	Call gate.Call
 }
 
-// Identify finds out who makes the call, and reports whether its body is worth
-// reading: see Gate.Identify.
+// Identify determines who makes the call, and reports whether its body should be
+// read: see Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
 	e.Call.Passed = e.Course.Way == Passed
 	return e.Gate.Identify(ctx, &e.Call)
 }
 
-// Enter counts an identified call among the requests under way, and what memproxy
-// asks the backend for it as its caller's. Where that has too many, it is refused.
+// Enter counts an identified call among the concurrent requests, and its side
+// requests as its caller's. If the caller has too many, the call is refused.
 func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	caller, tenant := e.Call.Caller()
 	if e.Lease.Enter(ctx, caller, tenant) != nil {
@@ -53,7 +54,7 @@ func (e *Entry) Read(body []byte) {
 	}
 }
 
-// Asked is the call as the gate takes it. Flaw is what is wrong with the body.
+// Asked is the call for the gate. Flaw is what is wrong with the body.
 func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
 	req, wishes, wrong := Asked(call.Request)
@@ -67,7 +68,7 @@ func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	return e.Course.Call(call)
 }
 
-// Admit has the gate rule on the request, and gives back what ruling took.
+// Admit has the gate rule on the request, and then releases the working memory.
 func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed) *gate.Admission {
 	a := e.Gate.Admit(ctx, e.Asked(body, flaw))
 	e.Lease.Done()
@@ -103,7 +104,7 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 
 // LogDecision writes the one line that ties a request to its decision.
 func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
-	if a.Flooded { // one line says how many there were
+	if a.Flooded { // a summary line has their number
 		return
 	}
 	d := &a.Decision

@@ -16,9 +16,8 @@ func EventStream(h http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
-// Inflate reads a stream with its compression undone. An encoding that nobody
-// asked for and memproxy cannot undo is an error: what cannot be read cannot be
-// filtered.
+// Inflate decompresses a stream. An unrequested encoding that memproxy cannot
+// decode is an error: a stream that cannot be read cannot be filtered.
 func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	encoding := strings.Join(h["Content-Encoding"], ",")
 	switch {
@@ -41,8 +40,8 @@ type Events struct {
 	seen int // up to where no line ends in it
 }
 
-// Feed takes what came of the stream and returns the events that are whole now,
-// each with the blank line that ends it, as it came. The slices are the caller's.
+// Feed takes the next bytes of the stream and returns the complete events, each
+// with the blank line that ends it, unchanged. The slices are the caller's.
 func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	e.buf = append(e.buf, b...)
 	for {
@@ -69,7 +68,7 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	}
 }
 
-// Rest is a last event that nothing ends, or nil.
+// Rest returns a last event without a blank line, or nil.
 func (e *Events) Rest() []byte {
 	rest := e.buf
 	e.buf, e.line, e.seen = nil, 0, 0

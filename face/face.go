@@ -1,7 +1,6 @@
-// Package face is what the two faces of memproxy, the HTTP proxy and Envoy's
-// external processor, say and check alike: the names of their headers, what
-// becomes of a request by its head, how they word their own refusals, and how a
-// side request is sent to a backend.
+// Package face is the common part of memproxy's two faces, the HTTP proxy and
+// Envoy's external processor: the names of their headers, the classification of a
+// request by its head, their own refusals, and side requests to a backend.
 //
 // It promises that a request means the same at both faces. It decides nothing.
 package face
@@ -29,8 +28,7 @@ const (
 	DecisionHeader = OwnPrefix + "Decision"
 	// SessionHeader is how a caller names its session.
 	SessionHeader = OwnPrefix + "Session"
-	// ContestedHeader names the memories of an answer that somebody says
-	// otherwise about, by id.
+	// ContestedHeader names the contested memories of an answer, by id.
 	ContestedHeader = OwnPrefix + "Contested"
 	// UnverifiedHeader names the memories of an answer that are not what was
 	// written through memproxy, by id.
@@ -43,7 +41,7 @@ const (
 // Bounds of headers.
 const maxListed = 64 // ids or places
 
-// Decision words a decision for DecisionHeader.
+// Decision formats a decision for DecisionHeader.
 func Decision(d *memproxy.Decision) string {
 	var b strings.Builder
 	b.Grow(64)
@@ -71,7 +69,7 @@ func Listed(a *gate.Admission, set func(name, value string)) {
 	}
 }
 
-// Session is the caller's session. What the caller calls it ends here.
+// Session is the caller's session. The header is not forwarded.
 func Session(h memproxy.Header) memproxy.SessionName {
 	return memproxy.NameSession(h.Get(SessionHeader))
 }
@@ -80,7 +78,7 @@ func Session(h memproxy.Header) memproxy.SessionName {
 // a body that is no longer the one that was sent.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
-// EntityHeaders describe an answer's bytes, besides their number, and are wrong
+// EntityHeaders describe an answer's bytes, other than their number, and are wrong
 // once these change.
 var EntityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
 
@@ -93,8 +91,8 @@ func DropEntityHeaders(h http.Header) {
 	}
 }
 
-// SameBytes reports whether two slices are one, and so whether the gate left a
-// body as it was: it returns what it was given where it changes nothing.
+// SameBytes reports whether two slices are identical, and so whether the gate left
+// a body unchanged: it then returns the slice that it was given.
 func SameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -112,8 +110,8 @@ func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
 }
 
-// Unread refuses a body that could not be read: because it did not come, or
-// because of how it came, as in chunks that are none.
+// Unread refuses a body that could not be read: because it did not arrive in time,
+// or because its framing is broken, such as invalid chunks.
 func Unread(err error) *memproxy.Malformed {
 	var wire *net.OpError
 	var timeout interface{ Timeout() bool }
@@ -131,7 +129,7 @@ func Relocated(location string, upstream *url.URL) (string, bool) {
 	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
 		return "", false
 	}
-	// A relative reference resolves against what the client asked.
+	// A relative reference resolves against the URL that the client requested.
 	u.Scheme, u.Host, u.User = "", "", nil
 	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {
 		u.Path, u.RawPath = strings.TrimPrefix(u.Path, prefix), ""
@@ -158,10 +156,10 @@ func (c *Credential) Present(h http.Header) {
 	h.Set(c.Header, c.Value)
 }
 
-// Conceal takes the client's credential out, for a caller that is nobody to
-// memproxy: with a credential of its own for the backend, what callers present
-// is meant for memproxy alone. Nil leaves the client's, which is then the
-// backend's as well.
+// Conceal removes the client's credential for a caller that is not identified: if
+// the backend has a credential of its own, callers' credentials are meant for
+// memproxy alone. Nil keeps the client's credential, which is then the backend's as
+// well.
 func (c *Credential) Conceal(h http.Header) {
 	if c == nil {
 		return

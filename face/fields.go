@@ -11,20 +11,20 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Some frameworks take a request for one of another method, or of another path's
-// handler, because of a field of its body: of a form, and those that put a
-// document's members where a form's fields stand, of that too.
+// Some frameworks let a field of the body override the method or path of a request:
+// a form field, and where the members of a JSON document are treated as form
+// fields, a member too.
 
-// streaming are the types of bodies that have no fields, besides media. Whatever
-// is not here is read before it goes on.
+// streaming are the types of bodies without fields, in addition to media. Bodies of
+// other types are read before they are passed on.
 var streaming = [...]string{
 	"application/octet-stream", "application/pdf", "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", "application/zstd",
 	"application/x-ndjson", "application/jsonl", "application/grpc", "application/grpc+proto", "application/x-protobuf", "application/protobuf",
 	"application/vnd.apache.parquet", "application/wasm", "text/csv", "text/event-stream", "text/markdown",
 }
 
-// HasFields reports whether a body may be of a type that a framework takes
-// fields from. One whose type nobody says may be.
+// HasFields reports whether a body may be of a type from which a framework reads
+// fields. A body without a type may be.
 func HasFields(h memproxy.Header) bool {
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
@@ -68,9 +68,8 @@ func (c *Course) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	return nil
 }
 
-// fieldOverrides reports whether a body has a field by which frameworks take a
-// request for one of another method. What the body is decides, and what it is
-// said to be.
+// fieldOverrides reports whether a body has a field with which frameworks override
+// the request's method. Both the body itself and its declared type count.
 func fieldOverrides(h memproxy.Header, body []byte) bool {
 	text := bytes.TrimSpace(unmarked(body))
 	if len(text) == 0 {
@@ -101,8 +100,9 @@ func unmarked(body []byte) []byte {
 	return body
 }
 
-// memberOverrides reports whether a JSON object has such a member. Those inside
-// its members are content. What cannot be read ends it: the names before count.
+// memberOverrides reports whether a JSON object has such a member at the top level;
+// nested members are content. Reading ends at the first syntax error: the names
+// before it count.
 func memberOverrides(body []byte) bool {
 	if !mayOverride(body) {
 		return false
@@ -127,8 +127,8 @@ func memberOverrides(body []byte) bool {
 	return false
 }
 
-// mayOverride reports whether the words are there at all, or escapes that might
-// hide them.
+// mayOverride reports whether the body contains one of the words, or escapes that
+// might hide them.
 func mayOverride(body []byte) bool {
 	if bytes.Contains(body, []byte(`\u`)) {
 		return true
@@ -157,9 +157,9 @@ func ofType(h memproxy.Header, word string) bool {
 	return false
 }
 
-// partOverrides reports whether a line that could be the head of a part names
-// an overriding field. Servers differ in what begins a part, so every such line
-// counts, wherever it stands; a document that merely shows a form has none.
+// partOverrides reports whether a line that could be a part's header names an
+// overriding field. Servers differ in what begins a part, so every such line
+// counts, at any position; a document that merely describes a form has none.
 func partOverrides(body []byte) bool {
 	for line := range bytes.Lines(body) {
 		head, rest, ok := bytes.Cut(line, []byte(":"))

@@ -5,9 +5,8 @@ import (
 	"net/http"
 )
 
-// Final is a transport whose answers are the last word on their requests. A
-// backend that changes the protocol (101) would make a tunnel of the
-// connection: that is an error, and the connection is closed.
+// Final rejects 101 Switching Protocols, which would turn the connection into an
+// unfiltered tunnel: the answer is an error, and the connection is closed.
 func Final(next http.RoundTripper) http.RoundTripper { return final{next} }
 
 type final struct{ next http.RoundTripper }

@@ -22,7 +22,7 @@ const (
 // FollowerOptions configure a Follower.
 type FollowerOptions struct {
 	Gate *gate.Gate
-	// Fetch asks the backend. Nil: nothing is followed.
+	// Fetch sends requests to the backend. Nil: nothing is followed.
 	Fetch gate.Fetcher
 	// Backend is its name, for the log.
 	Backend string
@@ -31,11 +31,11 @@ type FollowerOptions struct {
 	Log   *slog.Logger
 }
 
-// Follower looks after admitted writes until the backend knows what became of
-// them, so that what its model made of them is screened. It works in parallel with
-// requests: who wrote has long been answered. What is not followed, because
-// there is too much of it or the process ends, is still screened when it is
-// read, and stands as was noted by its decision before it was sent.
+// Follower polls the backend for the outcome of admitted writes, so that what its
+// model made of them is screened. It works in parallel with requests: the writers
+// have long been answered. Writes that are not followed, because there are too many
+// or the process ends, are screened when they are read, and have the status that
+// was stored by their decision before they were sent.
 type Follower struct {
 	opt   FollowerOptions
 	slots chan struct{}
@@ -95,7 +95,7 @@ func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Re
 	}
 }
 
-// Close stops asking and waits for what is under way.
+// Close stops polling and waits for requests under way.
 func (f *Follower) Close(ctx context.Context) error {
 	f.end()
 	done := make(chan struct{})

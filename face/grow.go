@@ -2,20 +2,19 @@ package face
 
 import "io"
 
-// What the buffer of a body begins with, in bytes, whatever length was announced: of
+// The initial size of a body's buffer, in bytes, whatever its announced length: of
 // a request, whose sender is not known yet, and of an answer of the backend.
 const (
 	firstBuffer = 4 << 10
 	firstAnswer = 64 << 10
 )
 
-// ReadGrown reads src to its end, up to limit bytes. The buffer grows with what
-// has arrived, at most to twice of it, and never with what was announced:
-// announced, or -1, only says where growing may stop. Reserve, if set, is asked
-// before each growth for that many bytes more, and its error ends the reading.
+// ReadGrown reads src to its end, up to limit bytes. The buffer grows with the data
+// received, at most to twice its size, and never by the announced length:
+// announced, or -1, only bounds the growth. Reserve, if set, is called before each
+// growth with the number of additional bytes, and its error ends the reading.
 //
-// With ErrTooLarge the bytes read so far, more than limit of them, come back as
-// well.
+// With ErrTooLarge it also returns the bytes read so far, more than limit of them.
 func ReadGrown(src io.Reader, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
 	return readGrown(src, firstBuffer, announced, limit, reserve)
 }

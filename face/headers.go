@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Forwardable is what of a request's headers goes on towards the backend and
-// is ruled on: all of them but those that end here. Memproxy's own are among
-// it; Onward leaves them out.
+// Forwardable returns the request headers that are ruled on and forwarded: all but
+// hop-by-hop and rerouting headers. Memproxy's own are included; Onward removes
+// them.
 func Forwardable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	listed := connection(h)
@@ -25,9 +25,9 @@ func Forwardable(h http.Header) http.Header {
 	return out
 }
 
-// Presented is what of a request's headers says who the caller is: all but
-// those that its Connection names. An Envoy in front takes these off itself, the
-// backend is never sent them, and so they say nothing here.
+// Presented returns the request headers that can identify the caller: all but those
+// that Connection names. An Envoy in front removes those, and the backend is never
+// sent them, so they must not identify anybody here.
 func Presented(h http.Header) http.Header {
 	out := h
 	for _, name := range connection(h) {
@@ -42,9 +42,8 @@ func Presented(h http.Header) http.Header {
 	return out
 }
 
-// Onward copies the headers of a request that the backend is sent. Those with
-// which the caller addresses memproxy are not among them, and neither is a
-// token that it presents there, wherever it stands.
+// Onward copies the headers that are forwarded to the backend: without those for
+// memproxy, and without any copy of a token that the caller presents to memproxy.
 func Onward(dst, src http.Header) {
 	listed := connection(src)
 	for name, values := range src {
@@ -55,8 +54,8 @@ func Onward(dst, src http.Header) {
 	forget(dst, src)
 }
 
-// forget takes the tokens that stand in src for memproxy out of the
-// credentials for the backend.
+// forget removes tokens that src presents to memproxy from the credentials for the
+// backend.
 func forget(dst, src http.Header) {
 	for _, token := range addressed(src) {
 		for _, name := range CredentialHeaders {
@@ -67,8 +66,8 @@ func forget(dst, src http.Header) {
 	}
 }
 
-// addressed are the tokens that were presented to memproxy by name. One that
-// stands among the backend's credentials as well does not go there.
+// addressed are the tokens that were presented to memproxy by name. A copy among
+// the backend's credentials is not forwarded.
 func addressed(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
@@ -113,8 +112,8 @@ const corsAnswer = "Access-Control-"
 // Private Network Access).
 var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
-// Question copies the headers of a preflight that the backend is sent: who
-// asks, and what it may send.
+// Question copies the request headers of a CORS preflight: the origin, and what it
+// asks for.
 func Question(dst, src http.Header) {
 	for _, name := range asking {
 		if values, ok := src[name]; ok {
@@ -123,8 +122,8 @@ func Question(dst, src http.Header) {
 	}
 }
 
-// Permission copies the headers of a preflight's answer that the client is
-// sent: what it may send, and whether the answer may be kept.
+// Permission copies the response headers of a CORS preflight: what is allowed, and
+// how the answer may be cached.
 func Permission(dst, src http.Header) {
 	for name, values := range src {
 		if strings.HasPrefix(name, corsAnswer) || name == "Vary" || name == "Allow" {
@@ -167,21 +166,20 @@ var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }
 
-// partial are the headers that ask for a part of an answer, or for an answer
-// only if it changed, folded. The backend would cut or compare what it shows to
-// nobody: a length, a 304 or a 416 tells of memories that are filtered out.
-// Whoever is asked may take no notice of them (RFC 9110, sections 13.2.1 and
-// 14.2).
+// partial are the headers for range and conditional requests, folded. The backend
+// would cut or compare the unfiltered answer: a length, a 304 or a 416 reveals
+// memories that are filtered out. Servers may ignore them (RFC 9110, sections
+// 13.2.1 and 14.2).
 var partial = [...]string{"range", "if-range", "if-none-match", "if-modified-since"}
 
-// ends reports whether a header is one of this connection alone, or says how
-// much of the unfiltered answer is wanted.
+// ends reports whether a header is not forwarded: a hop-by-hop header, a header for
+// a part of the unfiltered answer, or a variant spelling of a critical one.
 func ends(name string, listed []string) bool {
 	return among(name, hop[:]) || among(name, partial[:]) || begins(name, "proxy-") || slices.Contains(listed, name) || twin(name)
 }
 
-// twins are headers that say who asks, how long the body is or what it is, and
-// twinned the beginnings of such, folded.
+// twins are headers that identify the caller or describe the body, and twinned are
+// prefixes of such, folded. Variant spellings of them are not forwarded.
 var (
 	twins   = [...]string{"authorization", "cookie", "host", "origin", "x-api-key", "x-bare-password", "accept-encoding"}
 	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
@@ -197,9 +195,9 @@ func twin(name string) bool {
 	return among(name, twins[:]) || slices.ContainsFunc(twinned[:], func(prefix string) bool { return begins(name, prefix) })
 }
 
-// targets are the words of a name by which servers, and hops behind memproxy,
-// take a header for the target of the request or of a redirect within: in place
-// of the one that was ruled on, folded. No header of either backend has one.
+// targets are words, folded, in the names of headers with which servers, and hops
+// behind memproxy, replace the target of a request or redirect internally,
+// bypassing the ruling. No header of either backend contains one.
 var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
 
 // rerouting reports whether a header may take the place of the path.
@@ -212,8 +210,8 @@ func rerouting(name string) bool {
 	return begins(name, "x-forwarded-prefix") || name == "Destination"
 }
 
-// word reports whether a folded word stands in a name, with marks or the name's
-// ends around it.
+// word reports whether a name contains a folded word, delimited by marks or the
+// ends of the name.
 func word(name, folded string) bool {
 	for i := range len(name) {
 		end := i + len(folded)
@@ -224,7 +222,7 @@ func word(name, folded string) bool {
 	return false
 }
 
-// mark reports whether a byte of a header's name stands between words.
+// mark reports whether a byte of a header's name separates words.
 func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 
 // among reports whether a name is one of a folded list.
@@ -237,8 +235,8 @@ func among(name string, folded []string) bool {
 	return false
 }
 
-// begins reports whether a name begins with a folded one: letter case is not
-// told apart, nor are the marks that a name may have.
+// begins reports whether a name has a folded prefix, ignoring case and treating all
+// marks alike.
 func begins(name, folded string) bool {
 	if len(name) < len(folded) {
 		return false
@@ -258,7 +256,7 @@ func begins(name, folded string) bool {
 	return true
 }
 
-// holds reports whether a folded word stands anywhere in a name.
+// holds reports whether a name contains a folded word at any position.
 func holds(name, folded string) bool {
 	for i := range len(name) {
 		if begins(name[i:], folded) {

@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrBusy says that too many bytes are held, or too many requests under way, at
-// once.
+// ErrBusy says that too many bytes are held, or too many requests are under way.
 var ErrBusy = errors.New("too much is in flight")
 
 // Defaults of InFlight, in bytes. They suit a sidecar of 256 MiB.
@@ -23,14 +22,15 @@ const (
 	DefaultInFlightPeer = 48 << 20
 )
 
-// What bodies and answers cost while they are ruled on, in bytes for each byte:
-// they are taken apart, and put together anew.
+// The memory that ruling on bodies and answers takes, per byte: they are parsed and
+// written again.
 const (
 	BodyCost   = 5
 	AnswerCost = 3
 )
 
-// smallLease is what a request may hold of the part that large ones leave free.
+// smallLease is what a request may hold of the part that is reserved for small
+// ones.
 const smallLease = 256 << 10
 
 // How long a request waits for room: to hold more, which others may never give
@@ -40,17 +40,16 @@ const (
 	workWait = 10 * time.Second
 )
 
-// InFlight bounds the bytes that bodies and answers take at once, by a listener,
-// for each client address and for each caller there: half of them are for what
-// is held, half for what ruling on it takes besides. A quarter of what may be
-// held is kept for requests that hold little, so that large ones do not shut
-// ordinary ones out. It bounds the requests that are under way as well, for each
-// tenant and each of its callers.
+// InFlight bounds the memory that bodies and answers take at once, for a listener,
+// for each client address and for each caller there: half of it is for the data,
+// half for ruling on it. A quarter of the data is reserved for small requests, so
+// that large ones do not shut them out. It also bounds the concurrent requests, of
+// each tenant and each of its callers.
 //
-// It is no semaphore (golang.org/x/sync/semaphore): that serves those who wait in
-// order, so a large request that waits would shut out small ones for which there
-// is room, and it cannot be exceeded, so what cannot be refused (Force) would not
-// be counted.
+// It is not a semaphore (golang.org/x/sync/semaphore): that is first come, first
+// served, so a large request that waits would shut out small ones for which there
+// is room, and it cannot be exceeded, so data that cannot be refused (Force) would
+// not be counted.
 type InFlight struct {
 	// Wait is how long room is waited for; NewInFlight gives two seconds. It is set
 	// before use.
@@ -63,7 +62,7 @@ type InFlight struct {
 	work    int64
 	peers   map[string]int64
 	callers map[holder]int64
-	waiting list.List // of *waiter, who came first in front
+	waiting list.List // of *waiter, the first to come in front
 	refused int64
 
 	known, strangers *requests
@@ -75,7 +74,7 @@ type holder struct{ peer, caller string }
 // waiter is a request that waits for room.
 type waiter struct {
 	take func() bool
-	done chan struct{} // closed once it has taken what it asked for
+	done chan struct{} // closed once take has succeeded
 }
 
 // NewInFlight returns a budget in bytes, of which one address gets peer, and one
@@ -95,9 +94,8 @@ func NewInFlight(total, peer int64) *InFlight {
 	}
 }
 
-// Side returns a budget of half the size, and of fewer requests, for those that
-// memproxy makes itself, so that those who are served do not use up what serving
-// them takes.
+// Side returns a budget of half the size, and of fewer requests, for memproxy's own
+// requests, so that client requests do not use up what serving them takes.
 func (f *InFlight) Side() *InFlight {
 	if f == nil {
 		return nil
@@ -107,7 +105,7 @@ func (f *InFlight) Side() *InFlight {
 	return side
 }
 
-// Lease is what one request holds. A nil Lease holds what it likes.
+// Lease is what one request holds. A nil Lease is unlimited.
 type Lease struct {
 	all  *InFlight
 	who  holder
@@ -118,10 +116,10 @@ type Lease struct {
 	party party
 }
 
-// Own stands for an address in the leases of what memproxy asks for itself.
+// Own is the address in the leases of memproxy's own requests.
 const Own = "memproxy"
 
-// Lease begins a request of an address. Nil: nothing is bounded.
+// Lease begins a request of an address. Nil: it is unlimited.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
@@ -129,8 +127,8 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: holder{peer: peer}}
 }
 
-// By names the caller, once it is known. What is held before is the address's
-// alone.
+// By sets the caller, once it is known. What is held before counts for the address
+// only.
 func (l *Lease) By(caller string) {
 	if l == nil || caller == "" || l.who.caller == caller {
 		return
@@ -149,7 +147,7 @@ func (f *InFlight) fits(l *Lease, n int64) bool {
 	if l.n+n > smallLease {
 		total, peer, caller = total-total/4, peer-peer/4, caller-caller/4
 	}
-	// A request that is alone is served, whatever it takes: its own bounds hold.
+	// A single request is always served, within its own limits.
 	alone := f.used == l.n
 	return alone || f.used+n <= total && f.peers[l.who.peer]+n <= peer && (l.who.caller == "" || f.callers[l.who]+n <= caller)
 }
@@ -172,9 +170,8 @@ func add[K comparable](m map[K]int64, k K, n int64) {
 	}
 }
 
-// wake gives those who wait what fits now, in the order in which they came. It
-// is they that are looked at, not their goroutines that are all woken: thousands
-// may wait.
+// wake serves the waiters for which there is room now, in order of arrival. It
+// checks the list instead of waking all goroutines, because thousands may wait.
 func (f *InFlight) wake() {
 	for e := f.waiting.Front(); e != nil; {
 		next := e.Next()
@@ -210,8 +207,8 @@ func (l *Lease) Room(ctx context.Context, n int64) error {
 	return l.all.wait(ctx, l.all.Wait, func() bool { return l.all.fits(l, n) })
 }
 
-// Work takes n bytes for ruling on what is held, until Done. It waits its turn;
-// ErrBusy: that did not come.
+// Work reserves n bytes for ruling on the data, until Done. It waits its turn;
+// ErrBusy: the turn did not come in time.
 func (l *Lease) Work(ctx context.Context, n int64) error {
 	if l == nil || n <= smallLease {
 		return nil
@@ -226,7 +223,7 @@ func (l *Lease) Work(ctx context.Context, n int64) error {
 	})
 }
 
-// Done gives back what Work took.
+// Done releases what Work reserved.
 func (l *Lease) Done() {
 	if l == nil || l.work == 0 {
 		return
@@ -238,7 +235,7 @@ func (l *Lease) Done() {
 	l.all.wake()
 }
 
-// wait calls take, with the lock held, until it has taken what there is.
+// wait calls take, with the lock held, until it succeeds.
 func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() bool) error {
 	f.mu.Lock()
 	if take() {
@@ -268,7 +265,8 @@ func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() boo
 	return ErrBusy
 }
 
-// Force takes n bytes more without asking: of what cannot be refused any more.
+// Force takes n more bytes without a check, for data that cannot be refused any
+// more.
 func (l *Lease) Force(n int64) {
 	if l != nil {
 		l.all.mu.Lock()
@@ -277,7 +275,7 @@ func (l *Lease) Force(n int64) {
 	}
 }
 
-// Keep gives back everything but n bytes.
+// Keep releases everything but n bytes.
 func (l *Lease) Keep(n int64) {
 	if l != nil {
 		l.all.mu.Lock()

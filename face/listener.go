@@ -8,8 +8,8 @@ import (
 
 // Bounds of writing to a client.
 const (
-	// DefaultWriteTimeout is how long a client may take nothing of what is
-	// written to it.
+	// DefaultWriteTimeout is how long a client may read nothing of what is written
+	// to it.
 	DefaultWriteTimeout = 30 * time.Second
 	// WritePiece is the most that is written under one deadline, in bytes.
 	WritePiece = 64 << 10
@@ -20,8 +20,8 @@ const (
 
 // ListenOptions bound the connections of a listener.
 type ListenOptions struct {
-	// WriteTimeout is how long a client may take nothing of what is written to
-	// it. Default DefaultWriteTimeout.
+	// WriteTimeout is how long a client may read nothing of what is written to it.
+	// Default DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults DefaultConnections and three quarters of Connections.
@@ -29,13 +29,13 @@ type ListenOptions struct {
 	// ConnectionsCaller bounds those of an address that a caller has to itself.
 	// Default a quarter of ConnectionsPeer.
 	ConnectionsCaller int
-	// Keep refuses newcomers when the listener is full. Otherwise a connection
-	// makes room that is nobody's, or idle: of that State and Accepted must be
-	// told.
+	// Keep refuses new connections when the listener is full. Otherwise a
+	// connection without a caller, or an idle one, is closed for the new one, for
+	// which State and Accepted must be called.
 	Keep bool
 }
 
-// Listener bounds its connections, in number and in what they may take in time.
+// Listener bounds its connections, in number and in the time of a write.
 type Listener struct {
 	net.Listener
 	stall time.Duration
@@ -43,8 +43,8 @@ type Listener struct {
 	queue queue
 }
 
-// Bound puts bounds on what is accepted. A listener that has bounds keeps them:
-// whoever wants to count what is refused puts them on before it is served.
+// Bound returns a listener with bounds. A listener that already is a *Listener is
+// returned unchanged, so that its owner can count the refused connections.
 func Bound(ln net.Listener, o ListenOptions) *Listener {
 	if bounded, ok := ln.(*Listener); ok {
 		return bounded
@@ -69,9 +69,8 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	return l
 }
 
-// Conn cuts off a reader that takes nothing: every write has a deadline
-// of its own. How long nothing is written, because the backend has nothing to
-// say, does not count.
+// Conn cuts off a client that does not read: every write has its own deadline. Time
+// without a write, while the backend is silent, does not count.
 type Conn struct {
 	net.Conn
 	stall time.Duration
@@ -81,8 +80,8 @@ type Conn struct {
 	peer    string // address
 	came    time.Time
 	counted bool
-	caller  string        // in whose share it is, or ""
-	in      [2]*list.List // where it stands, or nil
+	caller  string        // the caller in whose share it is counted, or ""
+	in      [2]*list.List // its position, or nil
 	place   place
 }
 
@@ -108,8 +107,8 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 	}
 }
 
-// CloseWrite lets the server close in two steps, so that a client that is
-// still sending reads its answer.
+// CloseWrite lets the server close in two steps, so that a client that is still
+// sending can read its answer.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

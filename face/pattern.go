@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Patterns are passthrough entries: routes that the adapter does not know and
-// that touch no memory.
+// Patterns are passthrough entries: routes that the adapter does not know and that
+// touch no memory.
 type Patterns []pattern
 
 // ParsePatterns reads entries "METHOD /path/*".
@@ -75,9 +75,9 @@ func (p pattern) matches(method, escapedPath string) bool {
 	return true
 }
 
-// plain reports whether a path can be read in one way only: no dot segments,
-// no empty ones inside, nothing percent-encoded that could be structure.
-// Passthrough opens plain paths only, so that "/custom/..%2Fv1" is not one.
+// plain reports whether a path has a single interpretation: no dot segments, no
+// empty ones inside, no percent-encoded structure. Passthrough only matches plain
+// paths, so that "/custom/..%2Fv1" does not match.
 func plain(escapedPath string) bool {
 	if !strings.HasPrefix(escapedPath, "/") || strings.ContainsAny(escapedPath, "%\\;") {
 		return false

@@ -14,16 +14,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The bounds of side answers, in bytes: of one memory that is fetched, and of
-// what another request is answered, such as a page of a list, each of whose
-// elements may bring thousands of numbers.
+// The bounds of side answers, in bytes: of one fetched memory, and of the answer to
+// any other request, such as a page of a list, each of whose elements may contain
+// thousands of numbers.
 const (
 	maxFetch = 1 << 20
 	maxSent  = 16 << 20
 )
 
-// asker are the client headers that a side request carries: who asks, never
-// what was asked.
+// asker are the client headers that a side request carries: those that identify the
+// caller, never its request.
 var asker = [...]string{"Authorization", "X-Api-Key", "Cookie", "User-Agent", "Mem0-User-Id", "X-Mem0-Mode",
 	"User_id", "X-Bare-Password", "X-Project", "X-Project-Id", "X-Stainless-Package-Version"}
 
@@ -46,7 +46,7 @@ type SideOptions struct {
 // the context's.
 type Side struct {
 	opt            SideOptions
-	caller, tenant string // for whom; "": memproxy itself
+	caller, tenant string // on whose behalf; "": memproxy itself
 }
 
 // NewSide checks the options.
@@ -74,8 +74,8 @@ func (s *Side) Fetch(ctx context.Context, q memproxy.Request) (memproxy.Reply, e
 	return s.As(ctx, q, nil, q.Header, nil, maxFetch)
 }
 
-// Send implements gate.Sender. Of the request's headers those go along that say
-// who asks.
+// Send implements gate.Sender. Only the request headers that identify the caller
+// are sent.
 func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (memproxy.Reply, error) {
 	return s.As(ctx, q, body, q.Header, nil, maxSent)
 }
@@ -92,8 +92,8 @@ func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memp
 	return s.send(ctx, out, limit)
 }
 
-// As sends a request in the name of a caller, with headers of its own besides,
-// and takes an answer of up to limit bytes.
+// As sends a request on behalf of a caller, with further headers of its own, and
+// reads an answer of up to limit bytes.
 func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, own memproxy.Header, limit int64) (memproxy.Reply, error) {
 	path := q.Path
 	if path == "" {

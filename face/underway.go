@@ -2,26 +2,26 @@ package face
 
 import "context"
 
-// The bounds of requests that are under way at once, of one backend. Those of
-// callers that are not identified are counted apart, by address, so that they
-// take nothing from identified callers; those that memproxy makes for a caller
-// are counted apart from that caller's own.
+// The bounds of concurrent requests of one backend. Requests of unidentified
+// callers are counted separately, by address, so that they take nothing from
+// identified callers; side requests for a caller are counted separately from that
+// caller's own.
 const (
 	MaxRequests  = 1024
 	maxStrangers = 256
 	maxSides     = 256
-	// minTenant is what a tenant has in any case.
+	// minTenant is the guaranteed minimum of a tenant.
 	minTenant = 4
 )
 
 // party is a caller of a tenant, or an address in a tenant's place.
 type party struct{ tenant, name string }
 
-// requests counts those under way: in all, of each tenant and of each caller. A
-// tenant has at most half of what the others leave, and a caller half of what
-// the others of its tenant leave of that. So some are always left for whoever
-// comes next: two cannot have all of them, and it takes ten tenants to have all
-// but the few that each tenant has in any case.
+// requests counts those under way: in total, of each tenant and of each caller. A
+// tenant has at most half of what the others leave, and a caller half of what the
+// others of its tenant leave of that. So there is always room for another: two
+// tenants cannot use all of it, and it takes ten to use all but the guaranteed
+// minimum of each tenant.
 type requests struct {
 	most, least int64
 
@@ -72,7 +72,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	})
 }
 
-// leave ends what Enter began.
+// leave reverses Enter.
 func (l *Lease) leave() {
 	if l == nil || l.in == nil {
 		return

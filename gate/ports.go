@@ -17,9 +17,9 @@ type Keeper interface {
 	Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error)
 }
 
-// An Identifier turns credentials into a principal. A credential that is
-// presented and not accepted, or a missing one where none is allowed, is a
-// *memproxy.Rejected; any other error is breakage and answered 503.
+// An Identifier turns credentials into a principal. A credential that is not
+// accepted, or a missing one where one is required, is a *memproxy.Rejected; any
+// other error is breakage and answered with 503.
 type Identifier interface {
 	Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error)
 }

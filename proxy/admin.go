@@ -9,10 +9,10 @@ import (
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Degraded says that it works and is not as it should be: somebody is to
-	// look, and the pod is to stay in service.
+	// Degraded reports that the check works with restrictions: an operator should
+	// look at it, and the pod stays in service.
 	Degraded bool `json:"degraded,omitempty"`
-	// Detail says what is wrong, or what is in force. It holds no secret.
+	// Detail is what is wrong, or what is in force. It has no secrets.
 	Detail string `json:"detail,omitempty"`
 }
 
@@ -27,16 +27,16 @@ type AdminOptions struct {
 	Spans http.Handler
 	// Fleet serves /fleet, the state of a fleet. Nil: not served.
 	Fleet http.Handler
-	// Review serves /v1/, the review of holds, memories and sessions, to those
-	// who prove who they are. Nil: not served.
+	// Review serves /v1/, the review of holds, memories and sessions, to
+	// authenticated callers. Nil: not served.
 	Review http.Handler
 	// Hosts are the names by which all but the probes may be asked.
 	// The loopback's and the address of the connection need not be named.
 	Hosts Hosts
 }
 
-// NewAdmin returns the admin handler: /healthz and /readyz for everybody who
-// reaches it, everything else for those who ask by one of its names.
+// NewAdmin returns the admin handler: /healthz and /readyz for every client,
+// everything else only under one of its host names.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -74,5 +74,5 @@ func NewAdmin(o AdminOptions) http.Handler {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the prober may be gone
+	_ = json.NewEncoder(w).Encode(v) // the prober may have disconnected
 }

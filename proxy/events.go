@@ -10,12 +10,12 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
-// the blank lines between them, whatever the line ends.
+// events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the
+// blank lines between them, for every kind of line ending.
 type events struct {
 	in    *bufio.Reader
 	max   int64
-	lease *face.Lease // what large events take is held by it
+	lease *face.Lease // accounts for the memory of large events
 	held  int64       // by the lease before
 }
 
@@ -23,8 +23,8 @@ func newEvents(r io.Reader, max int64, lease *face.Lease) *events {
 	return &events{bufio.NewReaderSize(r, 16<<10), max, lease, lease.Holds()}
 }
 
-// next returns one event with the blank line that ends it, as it came. The
-// slice is the caller's until the next one.
+// next returns one event with the blank line that ends it, unchanged. The slice is
+// valid until the next call.
 func (e *events) next(ctx context.Context) ([]byte, error) {
 	e.lease.Keep(e.held)
 	var event []byte
@@ -44,7 +44,7 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 		case err == bufio.ErrBufferFull:
 			continue
 		case err == io.EOF && len(bytes.TrimSpace(event)) > 0:
-			return event, nil // a last event that nothing ends
+			return event, nil // a last event without a blank line
 		case err != nil:
 			return nil, err
 		}

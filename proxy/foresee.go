@@ -6,10 +6,11 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// foresee has the calls of a pause ruled on that a person is about to be asked
-// about: nobody is asked for what would be refused. What of the pause is the
-// caller's is then passed on. It reports whether nothing is left that memproxy
-// could answer, so that the turn is over unless it has not begun.
+// foresee has the gate rule in advance on the calls of a pause that a person is
+// about to approve, so that approval is not requested for a call that would be
+// refused. The rest of the pause is then passed on to the caller. It reports
+// whether memproxy has no more calls to answer, so that the turn is over unless it
+// has not begun.
 func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	calls := t.turn.Asked()
 	if len(calls) == 0 {
@@ -41,7 +42,7 @@ func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// end gives the caller what is left to say once no request is to follow.
+// end sends the rest of the answer when no further request follows.
 func (t *turning) end(ctx context.Context) error {
 	if t.streams {
 		t.ending = true

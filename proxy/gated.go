@@ -22,7 +22,7 @@ func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Adm
 	var body []byte
 	var rest io.Reader
 	var unread *memproxy.Malformed
-	if e.Identify(r.Context()) { // nobody's body is not read
+	if e.Identify(r.Context()) { // the body of a caller who is not accepted is not read
 		if accept(w, r, e) {
 			body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 		}
@@ -48,7 +48,7 @@ func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Adm
 	return a
 }
 
-// obey does what the gate says is next.
+// obey carries out the gate's next action.
 func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	switch next := next.(type) {
 	case gate.Reply:
@@ -73,9 +73,9 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 }
 
-// takeBody reads the body up to the limit; ServeHTTP has it come in time. What
-// is over comes back as a flaw for the gate to refuse and record; rest is then
-// the body as it stands, for shadow mode, which forwards it all the same.
+// takeBody reads the body up to the limit; ServeHTTP puts a deadline on it. A body
+// over the limit is returned as a flaw for the gate to refuse and record; rest is
+// then the whole body, for shadow mode, which forwards it all the same.
 func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
@@ -170,7 +170,7 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 	return out.WithContext(ctx)
 }
 
-// dropDigests removes what speaks of a body that is no longer sent.
+// dropDigests removes the digest headers of a body that has changed.
 func dropDigests(h http.Header) {
 	for _, name := range face.Digests {
 		delete(h, name)
@@ -209,5 +209,5 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 		h["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}
 	}
 	w.WriteHeader(reply.Status)
-	_, _ = w.Write(reply.Body) // the caller may be gone; the outcome is noted already
+	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
 }

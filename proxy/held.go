@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// compensate lets a run through that cannot be gated call by call. When it is
-// over, what it wrote is ruled on, and undone where it is not admitted. A stream
-// goes to the caller as it comes, an answer in one piece when all is settled.
+// compensate admits a run that cannot be gated call by call. At its end, what it
+// wrote is ruled on, and undone if it is not admitted. A stream is passed on at
+// once, other answers when everything is settled.
 func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
@@ -49,8 +49,8 @@ func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admis
 	answer.release()
 }
 
-// heldAnswer keeps an answer in one piece back until it is released. A stream,
-// or what is too large to keep, passes as it comes.
+// heldAnswer holds an answer back until it is released. A stream, or an answer that
+// is too large, is passed on at once.
 type heldAnswer struct {
 	http.ResponseWriter
 	limit  int64
@@ -83,7 +83,7 @@ func (h *heldAnswer) Write(b []byte) (int, error) {
 	return h.body.Write(b)
 }
 
-// FlushError lets http.ResponseController flush what passes.
+// FlushError lets http.ResponseController flush an answer that is passed on.
 func (h *heldAnswer) FlushError() error {
 	if !h.passes {
 		return nil
@@ -91,11 +91,11 @@ func (h *heldAnswer) FlushError() error {
 	return http.NewResponseController(h.ResponseWriter).Flush()
 }
 
-// release sends what was held.
+// release sends what was held back.
 func (h *heldAnswer) release() {
 	if h.status != 0 {
 		h.ResponseWriter.WriteHeader(h.status)
 	}
-	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the caller may be gone; all is settled
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the caller may have disconnected; everything is settled
 	h.body.Reset()
 }

@@ -12,7 +12,7 @@ import (
 // that has a name of its own lead to this listener (DNS rebinding) asks by that
 // name, and is refused.
 type Hosts struct {
-	// Names are accepted besides addresses of the loopback and "localhost", in
+	// Names are accepted in addition to loopback addresses and "localhost", in
 	// lower case, without ports.
 	Names []string
 }
@@ -25,8 +25,8 @@ func (h Hosts) accepts(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 	if ip, err := netip.ParseAddr(host); err == nil {
-		// An address is nobody's name: what a browser asks by address, it was
-		// told to ask by address, and the same-origin rule holds.
+		// DNS rebinding needs a name: a browser that uses an address in the URL is
+		// protected by the same-origin policy.
 		return ip.IsLoopback() || h.named(ip.String()) || local(r, ip)
 	}
 	return host == "localhost" || h.named(host)
@@ -41,7 +41,7 @@ func (h Hosts) named(host string) bool {
 	return false
 }
 
-// local reports whether an address is the one that the connection came to.
+// local reports whether an address is the local address of the connection.
 func local(r *http.Request, ip netip.Addr) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -51,7 +51,7 @@ func local(r *http.Request, ip netip.Addr) bool {
 	return err == nil && to.Addr().Unmap() == ip.Unmap()
 }
 
-// Guard refuses what is asked by another name.
+// Guard rejects requests whose Host is not accepted (DNS rebinding).
 func (h Hosts) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.accepts(r) {

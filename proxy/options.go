@@ -31,8 +31,8 @@ type Options struct {
 	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
 	Transport http.RoundTripper
 	// PassTransport sends requests that touch no memory and SideTransport the
-	// proxy's own. They have connections of their own, so that none of the three
-	// can use up another's. Nil: NewTransport(TransportOptions{}).
+	// proxy's own. Each has separate connections, so that none of the three can use
+	// up another's. Nil: NewTransport(TransportOptions{}).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
 	// UpstreamTimeout bounds how long the backend may take to answer, and to send
@@ -43,14 +43,15 @@ type Options struct {
 	// Default 30 min.
 	RunTimeout time.Duration
 
-	// Journal is the directory of turns that are under way and of runs that are let
-	// through and compensated, which Ungated needs for that. It will hold memories.
+	// Journal is the directory for turns under way and for runs that are admitted
+	// and compensated, which Ungated requires. Its files contain memories.
 	Journal string
-	// Reconcile is how long an agent may wait after its turn broke off until what
-	// waits is declined. Zero: until its next turn.
+	// Reconcile is how long an agent may wait after its turn broke off until its
+	// pending calls are declined. Zero: until its next turn.
 	Reconcile time.Duration
 
-	// Steps is notified of points at which a crash must lose nothing. Nil: nobody.
+	// Steps is notified of points at which a crash must lose nothing. Nil: it is
+	// off.
 	Steps memproxy.Stepper
 }
 

@@ -11,13 +11,12 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// drainTimeout is how long what is left of a body is read that nobody wants.
+// drainTimeout bounds the reading of the rest of an unwanted body.
 const drainTimeout = time.Second
 
-// paced puts a deadline on the body of a request, on whatever route it comes
-// and whoever reads it, and keeps what is written to one stream of several on a
-// connection (HTTP/2) in time. Nothing happens to a request that is paced
-// already.
+// paced puts a deadline on the body of a request, on every route and for every
+// reader, and on writes to one stream of a multiplexed connection (HTTP/2). A
+// request that is paced already is left unchanged.
 func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration) (*pacedWriter, *http.Request) {
 	if pw, is := w.(*pacedWriter); is {
 		return pw, r
@@ -27,20 +26,21 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 		return pw, r
 	}
 	pw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
-	// Whatever the server itself reads of it, if no handler does.
+	// The deadline also covers what the server itself reads of the body, if no
+	// handler does.
 	_ = pw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests' recorders
 	r = r.WithContext(r.Context())                           // the server looks at the body in its own request
 	r.Body = pw.body
 	return pw, r
 }
 
-// pacedBody is a request body that must come at a pace: a caller may let its
-// reader wait for as long as allowed says, and earns time by what it sends. How
-// long nobody reads does not count.
+// pacedBody is a request body with a minimum pace: its reader may wait for as long
+// as allowed says, and received data extends that. Time without a read does not
+// count.
 //
-// A transport reads it in a goroutine of its own, also after the answer has
-// begun and after its end. So the end is remembered, whatever the server has
-// done with its own body since, and no read begins once the handler is done.
+// A transport reads it in a goroutine of its own, also after the answer has begun
+// and after its end. So the end is remembered, whatever the server has done with
+// its own body since, and no read begins once the handler has returned.
 type pacedBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
@@ -98,8 +98,7 @@ func (b *pacedBody) whole() bool {
 	return b.ended
 }
 
-// hurry says that nobody wants what is left of the body: it is not waited for
-// long.
+// hurry shortens the deadline of a body whose rest is unwanted.
 func (b *pacedBody) hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +118,8 @@ func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, ca
 	})
 }
 
-// pacedWriter keeps what is written in time. Over HTTP/1 the connection bounds
-// writes; a stream of several needs a deadline of its own.
+// pacedWriter puts a deadline on writes. Over HTTP/1 the connection has one; a
+// stream of a multiplexed connection needs its own.
 type pacedWriter struct {
 	http.ResponseWriter
 	body        *pacedBody // nil without one
@@ -156,7 +155,7 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// FlushError sends what was written so far.
+// FlushError flushes with a deadline.
 func (w *pacedWriter) FlushError() error {
 	ctl := http.NewResponseController(w.ResponseWriter)
 	if w.multiplexed {
@@ -166,8 +165,8 @@ func (w *pacedWriter) FlushError() error {
 	return ctl.Flush()
 }
 
-// end says that the handler is done. It bounds what the server itself still
-// reads of the body and sends of a stream.
+// end marks the end of the handler. It bounds what the server itself still reads of
+// the body and sends of a stream.
 func (w *pacedWriter) end() {
 	w.begin()
 	if w.body != nil {
@@ -179,13 +178,12 @@ func (w *pacedWriter) end() {
 	}
 }
 
-// begin says that the answer begins. An HTTP/1 connection on which the request's
-// body has not ended by then is closed after the answer, and says so. A
-// connection that is kept is one on which the server first reads what is left of
-// the body and then closes the body, under the transport that still reads it;
-// the transport would give up the upstream connection and with it the answer.
-// Holding the answer until the body has ended would wait for ever where the
-// backend does not read on.
+// begin marks the start of the answer. An HTTP/1 connection on which the request's
+// body has not ended by then is closed after the answer, with Connection: close. If
+// it were kept, the server would read the rest of the body and close it while the
+// transport still reads it; the transport would abort the upstream connection and
+// with it the answer. Delaying the answer until the body has ended could wait for
+// ever, if the backend does not read on.
 func (w *pacedWriter) begin() {
 	if !w.begun && w.body != nil && !w.multiplexed && !w.body.whole() {
 		w.Header().Set("Connection", "close")
@@ -196,11 +194,11 @@ func (w *pacedWriter) begin() {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// drainMost is how much of a body is read that nobody wants, in bytes, so that
-// an ordinary client keeps its connection.
+// drainMost bounds, in bytes, how much of an unwanted body is read so that an
+// ordinary client keeps its connection.
 const drainMost = 256 << 10
 
-// drain reads what is there of an unwanted body, and keeps nothing of it.
+// drain reads and discards an unwanted body.
 func drain(r *http.Request) {
 	b, ok := r.Body.(*pacedBody)
 	if !ok || r.ContentLength > drainMost {
@@ -214,8 +212,8 @@ func drain(r *http.Request) {
 // its answer.
 const dawdleTime = time.Second
 
-// dawdle lets the sender of a flood wait, which costs it more than it does
-// memproxy.
+// dawdle delays the answer to the sender of a flood, which costs the sender more
+// than memproxy.
 func dawdle(ctx context.Context, a *gate.Admission) {
 	if !a.Flooded {
 		return
@@ -228,9 +226,9 @@ func dawdle(ctx context.Context, a *gate.Admission) {
 	}
 }
 
-// accept says whose request it is, before its body is read: from here on it is
-// one of the caller's connections, bytes and requests under way. Where these are
-// too many the request is refused, in shadow mode as well.
+// accept attributes a request to its caller before the body is read: from then on
+// its connection, bytes and place count as the caller's. If the caller has too
+// many, the request is refused, in shadow mode as well.
 func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
 	caller, _ := e.Call.Caller()
 	if pw, ok := w.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
@@ -242,15 +240,15 @@ func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
 	return accepted
 }
 
-// decided says on an answer what was decided, and has it kept by no cache. The
-// sender of a flood waits for it.
+// decided adds the decision's header to an answer, and marks it as not cacheable.
+// The sender of a flood is delayed.
 func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
 	dawdle(r.Context(), a)
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 	w.ruled = !a.Shadow()
 }
 
-// leaseOf is what the request of an answer holds.
+// leaseOf is the lease of an answer's request.
 func leaseOf(w http.ResponseWriter) *face.Lease {
 	if sw, ok := w.(*statusWriter); ok {
 		return sw.lease

@@ -16,9 +16,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// pass takes a request that touches no memory through the gate by its head.
-// Both bodies stream, byte for byte, but for answers that have members: those
-// are read, and what no row claims is left out.
+// pass rules on a request that touches no memory by its head. Both bodies are
+// streamed, byte for byte, except answers with members: those are read, and members
+// without a claim are removed.
 func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var flaw *memproxy.Malformed
 	rest, held := r.Body, int64(0)
@@ -79,8 +79,8 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 	return a
 }
 
-// passed is a request whose body goes on as it comes. Plain asks for an answer
-// that is not compressed.
+// passed is the upstream request with a streamed body. Plain asks for an answer
+// without compression.
 func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser, plain bool) *http.Request {
 	out := onward(upstream, r, query, plain)
 	if r.ContentLength != 0 {

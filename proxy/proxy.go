@@ -31,7 +31,7 @@ type Proxy struct {
 	locks   agentrun.Locks
 	streams agentrun.Streams
 	runs    *agentrun.Runs
-	severed context.Context // ends what outlives its caller, see Cut
+	severed context.Context // cancels requests that outlive their callers, see Cut
 	cut     context.CancelFunc
 }
 
@@ -61,8 +61,8 @@ func New(opt Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Runs are those of the backend's agents. What was left of them is taken up by
-// their Resettle, before requests are served, and by their Once.
+// Runs are those of the backend's agents. Runs left over by an earlier process are
+// settled by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
 // Own makes memproxy's own requests to the backend; nil where there is no proxy.
@@ -73,7 +73,7 @@ func (p *Proxy) Own() *Own {
 	return p.own
 }
 
-// Close ends what goes on in the background, when no request is under way.
+// Close ends the background work, when no request is under way.
 func (p *Proxy) Close(ctx context.Context) error {
 	err := errors.Join(p.follower.Close(ctx), p.runs.Close(ctx))
 	for _, t := range [...]http.RoundTripper{p.opt.Transport, p.opt.PassTransport, p.opt.SideTransport} {
@@ -131,8 +131,8 @@ func describe(r *http.Request) memproxy.Request {
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	// A TLS-terminating hop in front of the sidecar says so here; it only
-	// shapes links in answers, so believing it gives nothing away.
+	// A TLS-terminating hop in front of the sidecar sets this. It only affects
+	// links in answers, so a forged value has no effect on security.
 	if f := r.Header.Get("X-Forwarded-Proto"); f == "http" || f == "https" {
 		scheme = f
 	}
@@ -142,7 +142,7 @@ func describe(r *http.Request) memproxy.Request {
 	}
 }
 
-// credentials are what the caller presents outside the payload.
+// credentials are those that the caller presents outside of the payload.
 func credentials(r *http.Request) memproxy.Credentials {
 	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header))}
 	// VerifiedChains is set only when the handshake verified the certificate

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// preflightTimeout bounds what a browser's question takes.
+// preflightTimeout bounds a CORS preflight.
 const preflightTimeout = 10 * time.Second
 
 // public is a request that is not ruled on: for a public route, or a browser's
@@ -21,9 +21,9 @@ type public struct {
 	r *http.Request
 }
 
-// open forwards a request for a public route. The backend's own credential is
-// lent to callers that are known, and with one of its own what others present
-// does not go there: it is meant for memproxy.
+// open forwards a request for a public route. If the backend has a credential of
+// its own, identified callers are sent with it, and the credentials of all others
+// are removed, because they are meant for memproxy.
 func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
 	p, w, r := o.p, o.w, o.r
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
@@ -54,7 +54,7 @@ func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
 	p.stream(on, w, resp, nil)
 }
 
-// opened passes a public route's answer on without what no row claims.
+// opened passes a public route's answer on without the members that have no claim.
 func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Response) {
 	p, w := o.p, o.w
 	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })
@@ -73,8 +73,8 @@ func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Respon
 	p.write(w, reply, http.Header(reply.Header), nil)
 }
 
-// preflight has the backend answer what a browser may send. It is asked that
-// and nothing else, and its answer is that and nothing else.
+// preflight forwards a CORS preflight: only its CORS headers are sent, and only
+// those of its answer are returned.
 func (o public) preflight() {
 	p, w, r := o.p, o.w, o.r
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
@@ -92,7 +92,7 @@ func (o public) preflight() {
 	w.WriteHeader(face.PermissionStatus(resp.StatusCode))
 }
 
-// gone answers for a backend that did not, where nothing was admitted.
+// gone answers if the backend did not and there is no admission.
 func (o public) gone(err error) {
 	p := o.p
 	p.opt.Log.WarnContext(o.r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)

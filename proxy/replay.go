@@ -75,8 +75,8 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
-// refused is the outcome of a request that the gate refuses. A refusal because
-// something is broken ends when that does; any other stays one.
+// refused is the outcome of a request that the gate refuses. A refusal because of a
+// failure can be retried; any other is final.
 func refused(a *gate.Admission) memproxy.Sent {
 	detail := "refused"
 	for _, why := range a.Decision.Reasons {
@@ -96,8 +96,8 @@ func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memp
 	return o.opt.Gate.Reviewed().Reconsider(ctx, o.backend, h, content)
 }
 
-// Sought asks the backend whether an approved write arrived of which nobody
-// knows; known is false where it cannot tell.
+// Sought asks the backend whether an approved write with an unknown outcome
+// arrived; known is false if the backend cannot tell.
 func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
 	return o.opt.Gate.Reviewed().Seek(ctx, o.backend, h, content)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrNoRestore says that a backend's memories cannot be put back.
+// ErrNoRestore says that a backend cannot restore a memory.
 var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
 
-// ErrUnanswered says that a backend does not answer for now.
+// ErrUnanswered says that a backend does not answer at present.
 var ErrUnanswered = errors.New("the backend does not answer")
 
 // Now asks the backend for a memory as it is. One that is not there has Missing
@@ -27,8 +27,8 @@ func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, e
 	return m, err
 }
 
-// Look is Now that notes nothing. The error is ErrUnanswered where asking again
-// may help, and ErrNoRestore where the backend cannot be asked for one memory.
+// Look is Now without a record. The error is ErrUnanswered if a later attempt may
+// succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
@@ -46,8 +46,8 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 	return restorer.Found(k, reply)
 }
 
-// Restore makes a memory what a version of it was, in a reviewer's name; now is
-// what Now said of it.
+// Restore restores a version of a memory, in a reviewer's name; now is the result
+// of Now.
 func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
@@ -72,11 +72,10 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	return memproxy.Answered(result)
 }
 
-// putBack gives an object the members that a version of it has: by a request
-// that is ruled on like any other, because what it names and says may be refused
-// by now.
+// putBack restores the members of an object, by a request that is ruled on like any
+// other, because the current rules may refuse what it names and says.
 func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // in which of its dialects the backend knows it
+	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // the index of the dialect in which the backend knows it
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
@@ -110,14 +109,13 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 
 func done(status int) bool { return status >= 200 && status <= 299 }
 
-// unknown reports whether a backend says that it has no such thing, or no such
-// route.
+// unknown reports whether a backend has no such object, or no such route.
 func unknown(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed
 }
 
-// first sends one request after the other until the backend knows one, and
-// returns its answer; with ErrNoRestore there was none to send.
+// first sends the requests in order until the backend knows one, and returns its
+// answer and index. It returns ErrNoRestore if there is none to send.
 func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// resumes is the turn whose stream is asked for again, or nil where the backend is
-// to answer.
+// resumes returns the turn whose stream is requested again, or nil if the backend
+// is to answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	ch := streams.Find(q.Names...)
 	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
@@ -21,7 +21,7 @@ func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	return ch
 }
 
-// resume sends a turn's stream from an event on, and what comes until it ends.
+// resume sends a turn's stream from an event on, and follows it until it ends.
 func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission, ch *agentrun.Stream, after int64) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -49,7 +49,7 @@ func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission
 	})
 }
 
-// about is what a request asks about turns of several runs.
+// about is a request about turns that consist of several runs.
 type about struct {
 	chainer gate.Chainer
 	call    *gate.Call
@@ -57,13 +57,12 @@ type about struct {
 	run  string
 	runs []string
 	over bool
-	// led are the runs that stand in the request in place of those that the
-	// caller named.
+	// led maps the runs in the forwarded request to those that the caller named.
 	led map[string]string
 }
 
-// asks finds the turns that a request is about, or nil. What stops runs is led
-// on to those that go on now.
+// asks finds the turns that a request is about, or nil. A request that stops runs
+// is redirected to the runs that are under way.
 func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 	chainer, ok := a.Call().Backend.Adapter.(gate.Chainer)
 	if !ok || a.Shadow() {
@@ -98,7 +97,8 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
-// oneAnswer makes the answer of the backend one to what the caller asked.
+// oneAnswer turns the backend's answers into one about the runs that the caller
+// named.
 func (ab *about) oneAnswer(ctx context.Context, side *face.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))
@@ -117,7 +117,7 @@ func (ab *about) oneAnswer(ctx context.Context, side *face.Side, answer []byte) 
 			return nil, err
 		}
 		if reply.Status != http.StatusOK {
-			break // a run that the backend does not know yet
+			break // the backend does not know this run yet
 		}
 		answers = append(answers, reply.Body)
 	}

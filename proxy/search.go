@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// errSearch says that the adapter does not know its own request.
+// errSearch says that the adapter has no route for its own request.
 var errSearch = errors.New("the search of a tool call is no route of the backend")
 
 // search makes a search in place of the agent, as the request of the caller
@@ -45,9 +45,9 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	return nil
 }
 
-// edited makes a call that was let through with changes: the backend's pause
-// has no word for them, so memproxy runs the changed call in the agent's place
-// and answers with what came of it.
+// edited sends a call that was admitted with changes: the backend's protocol for
+// pauses cannot express them, so memproxy makes the changed call in the agent's
+// place and answers the pause with the result.
 func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)
@@ -60,9 +60,10 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	t.turn.Result(tc.ID, reply)
 }
 
-// keep has the gate keep what the calls of a request made, once the backend has run
-// them: each change is a version with the whole text before and after. It is
-// history, not permission: where it cannot be found out, the log says so.
+// keep has the gate record what the calls of a request changed, after the backend
+// has run them: each change is a version with the whole text before and after. It
+// is history, not permission: if the change cannot be determined, the log reports
+// it.
 func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)

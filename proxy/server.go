@@ -21,11 +21,11 @@ type ServerOptions struct {
 	TLS *tls.Config
 	// HeaderTimeout bounds reading a request's header. Default 10 s.
 	HeaderTimeout time.Duration
-	// BodyTimeout is how long a request may let a reader of its body wait; what
-	// it sends earns it time. Default DefaultBodyTimeout.
+	// BodyTimeout is how long a request body may make its reader wait; the data
+	// that it sends extends that. Default DefaultBodyTimeout.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may take nothing of what is written to
-	// it, streams included. Default face.DefaultWriteTimeout.
+	// WriteTimeout is how long a client may read nothing of what is written to it,
+	// streams included. Default face.DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults face.DefaultConnections and three quarters of that.
@@ -35,8 +35,8 @@ type ServerOptions struct {
 	// CutTime is how long requests that a stop has cut off may take to return.
 	// Default DefaultCutTime.
 	CutTime time.Duration
-	// Cut ends what is in flight and goes on without its connection. Nil: nothing
-	// does.
+	// Cut aborts requests in flight and those that outlive their connection. Nil:
+	// there is none.
 	Cut func()
 	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
 	MaxHeader int
@@ -50,10 +50,10 @@ const DefaultCutTime = 3 * time.Second
 // connections were closed.
 var ErrCutOff = errors.New("requests in flight were cut off")
 
-// Serve serves on the listener until the returned function is called, which
-// stops accepting and waits for what is in flight until its context ends. What
-// is in flight then is cut off (ErrCutOff), and waited for until it has noted
-// that. Failed receives the error if serving ends by itself.
+// Serve serves on the listener until the returned function is called, which stops
+// accepting and waits for requests in flight until its context ends. Those that
+// remain are cut off (ErrCutOff), and waited for until their outcome is recorded.
+// Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	if o.HeaderTimeout <= 0 {
 		o.HeaderTimeout = 10 * time.Second
@@ -114,9 +114,9 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}, errs
 }
 
-// inFlight are the requests that handlers work on. The server forgets those of
-// connections that it has closed; what they still write goes into stores that
-// must not be closed yet.
+// inFlight counts the requests that handlers work on. The server does not wait for
+// those whose connections it has closed; they still write to stores that must not
+// be closed yet.
 type inFlight struct{ sync.WaitGroup }
 
 func (f *inFlight) count(next http.Handler) http.Handler {

@@ -21,9 +21,9 @@ var (
 )
 
 // watchdog is the context of a request to the backend. It ends when the backend
-// sends nothing for too long: no header, or nothing more of a stream. However
-// long a stream is, it lasts while it sends. An answer that is read whole before
-// it is passed on has the same time for all of it.
+// sends nothing for too long: no header, or no more of a stream. A stream of any
+// length lasts while the backend sends. An answer that is read before it is passed
+// on has the same time as a whole.
 type watchdog struct {
 	context.Context
 	most  time.Duration
@@ -59,8 +59,8 @@ func (w *watchdog) stream(r io.Reader) io.Reader {
 	})
 }
 
-// upload is a request's body that is passed on as it comes: the backend has time
-// to answer after what it took last.
+// upload is a request body that is streamed: the backend's time to answer starts at
+// the last piece that it took.
 func (w *watchdog) upload(body io.ReadCloser) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
@@ -79,8 +79,9 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// upstreamContext lets a write finish when the caller hangs up, so that its
-// outcome is known, and a run that is ruled on afterwards; a read ends with its caller. A is nil for a public route.
+// upstreamContext lets a write finish when the caller hangs up, so that its outcome
+// is known, and likewise a run that is ruled on afterwards; a read ends with its
+// caller. A is nil for a public route.
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
 	switch {
 	case a == nil:
@@ -92,12 +93,13 @@ func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchd
 	return newWatchdog(ctx, p.severed, p.opt.UpstreamTimeout)
 }
 
-// Cut ends the requests that are in flight, those too that outlive their
-// callers: what became of them is noted as unknown, and they return. None can
-// be done afterwards.
+// Cut ends all requests in flight, including those that outlive their callers:
+// their outcome is recorded as unknown, and they return. No request can be made
+// afterwards.
 func (p *Proxy) Cut() { p.cut() }
 
-// ended says how a stream ended with an error, nil and io.EOF being its end.
+// ended classifies the error that ended a stream; nil and io.EOF are its regular
+// end.
 func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	cause := context.Cause(ctx)
 	switch {
@@ -119,10 +121,10 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 	return memproxy.StreamGone
 }
 
-// relay sends an answer piece by piece, as next gives it, until that fails;
-// io.EOF is the answer's end. It is the one way on which an answer goes that is
-// not read first: whatever ends it is in its outcome, and what is not whole is
-// torn for the client.
+// relay sends an answer piece by piece, as next returns it, until next fails;
+// io.EOF is the answer's end. All answers that are not read as a whole pass through
+// it: whatever ends an answer is in its outcome, and the connection of an
+// incomplete one is aborted.
 func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
 	ctl := http.NewResponseController(w)
 	var err error
@@ -147,7 +149,7 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	}
 }
 
-// passOn sends a request whose body goes on as it comes.
+// passOn sends a request with a streamed body.
 func passOn(to http.RoundTripper, on *watchdog, out *http.Request) (*http.Response, error) {
 	out.Body = on.upload(out.Body)
 	return to.RoundTrip(out.WithContext(on))
@@ -186,8 +188,8 @@ func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response,
 	})
 }
 
-// filtered passes a stream on, event by event, as each may be shown. An error
-// says that it cannot be read, and nothing was sent.
+// filtered passes a stream on, event by event, as filtered by the gate. An error
+// means that the stream cannot be read, and that nothing was sent.
 func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) error {
 	body, err := face.Inflate(on.stream(resp.Body), resp.Header)
 	if err != nil {

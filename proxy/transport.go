@@ -22,10 +22,10 @@ type TransportOptions struct {
 	DialTimeout time.Duration
 }
 
-// NewTransport returns a transport that changes nothing: no compression of its
-// own, no redirects followed, no proxy from the environment. It has as many
-// connections as there are requests, so that none waits for one: face.InFlight
-// bounds those that are under way.
+// NewTransport returns a transport that changes nothing: no compression of its own,
+// no redirects followed, no proxy from the environment. It has a connection for
+// every request under way, so that none waits for one: face.InFlight bounds their
+// number.
 func NewTransport(o TransportOptions) *http.Transport {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = 4 * time.Second

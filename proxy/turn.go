@@ -35,19 +35,19 @@ type turning struct {
 	a    *gate.Admission
 	turn memproxy.Turn
 	on   *watchdog
-	// begun is set once the caller has a status: a failure must then travel
-	// in the stream. gone is set when the caller hung up: the turn is finished
-	// all the same, or the agent would wait for ever.
+	// begun is set once the caller has received a status: a failure must then be
+	// reported in the stream. gone is set when the caller hung up: the turn is
+	// finished all the same, or the agent would wait for ever.
 	begun, gone bool
 	status      int
-	header      http.Header // of the first request's answer, when it came whole
-	agent       string      // whose tools stay as they are meanwhile
+	header      http.Header // of the first request's answer, if it was not streamed
+	agent       string      // the agent whose tools must not change meanwhile
 	held        []func()
 	streams     bool             // the last request's answer streamed
-	body        []byte           // of the last request's answer, when it came whole
-	kept        *agentrun.Stream // what is remembered of the turn, if the backend tells of it
+	body        []byte           // of the last request's answer, if it was not streamed
+	kept        *agentrun.Stream // the recorded stream, if the backend can resume turns
 	seq         int64
-	ending      bool // what is sent is the last
+	ending      bool // the events that are sent are the last ones
 }
 
 func (t *turning) hold(ctx context.Context, key string, share int64) error {
@@ -64,8 +64,8 @@ func (t *turning) unlock() {
 	}
 }
 
-// rearm forwards what changes an agent's tools, when none of its turns is under
-// way: a tool that came in between would write without a pause.
+// rearm forwards a request that changes an agent's tools while none of its turns is
+// under way: a tool that was added during a turn would write without a pause.
 func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission, agent string) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
@@ -144,8 +144,8 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	p.opt.Gate.Streamed(context.WithoutCancel(ctx), a, t.status, end)
 }
 
-// ungated refuses a run that cannot be gated, or passes it on where the rules
-// let that happen.
+// ungated refuses a run that cannot be gated, or forwards it if the rules admit
+// that.
 func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
 		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
@@ -268,8 +268,8 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 	return true, t.end(ctx)
 }
 
-// read takes an answer in, for which there must be room. A request for which there is
-// none ends the turn: the agent waits, and its next turn goes on.
+// read reads an answer within the lease. A request for which there is no room ends
+// the turn: the agent waits, and its next turn continues.
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
 	lease := leaseOf(t.w)
 	before := lease.Holds()
@@ -289,8 +289,8 @@ func (t *turning) failed(ctx context.Context, resp *http.Response) error {
 	return nil
 }
 
-// piece sends an answer of the run, which came as body, without what no row
-// claimed of it.
+// piece sends an answer of the run, with the original body for comparison, after
+// the gate has filtered it.
 func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	got := t.p.opt.Gate.Piece(ctx, t.a, memproxy.Reply{Status: t.status, Header: memproxy.Header(t.header), Body: answer})
 	if got.Status != t.status {
@@ -339,7 +339,8 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 	return true, t.end(ctx)
 }
 
-// note remembers what the caller is sent, numbered if it is.
+// note records the events that the caller is sent, with their numbers if they have
+// some.
 func (t *turning) note(events [][]byte) {
 	if t.kept == nil {
 		return
@@ -349,8 +350,8 @@ func (t *turning) note(events [][]byte) {
 	switch {
 	case t.ending || seq == t.seq && !said:
 		seq = 0
-	case seq == t.seq: // a sign of life repeats the last number, and is read again with what has it
-	case len(events) > 0: // what is held back is numbered when it is sent
+	case seq == t.seq: // a keep-alive event repeats the last number, and is replayed with that event
+	case len(events) > 0: // withheld events are numbered when they are sent
 		t.seq = seq
 	}
 	t.kept.Note(turn, seq, events)
@@ -364,7 +365,7 @@ func (t *turning) pass(ctx context.Context, events [][]byte) {
 	t.send(events)
 }
 
-// send writes events to a caller that may be gone.
+// send writes events to a caller that may have disconnected.
 func (t *turning) send(events [][]byte) {
 	t.note(events)
 	if t.gone || len(events) == 0 {
@@ -373,8 +374,8 @@ func (t *turning) send(events [][]byte) {
 	t.gone = deliver(t.w, http.NewResponseController(t.w), events...) != nil
 }
 
-// fail ends a turn that broke. What was not ruled on has not happened: the
-// agent waits, and the next turn finds and answers what waits.
+// fail ends a turn that broke off. Calls that were not ruled on were not made: the
+// agent waits, and its next turn finds and answers them.
 func (t *turning) fail(ctx context.Context, err error) {
 	t.gone = t.gone || t.r.Context().Err() != nil
 	if !t.begun {
@@ -390,5 +391,5 @@ func (t *turning) fail(ctx context.Context, err error) {
 	t.send([][]byte{fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))})
 }
 
-// side sends what the turn's caller causes.
+// side sends requests on behalf of the turn's caller.
 func (t *turning) side() *face.Side { return t.p.side.For(t.a.Call().Caller()) }

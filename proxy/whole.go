@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// whole reads an answer to its end, within a limit and as far as there is room. Decoded says that
-// its compression was undone.
+// whole reads an answer to its end, within a limit and the lease. Decoded reports
+// that it was decompressed.
 func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
 	lease := leaseOf(w)
 	body, decoded, err = face.ReadAnswer(resp, limit, func(n int64) error {
@@ -26,8 +26,7 @@ func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *g
 	return body, decoded, err
 }
 
-// answer takes an answer that was read through the gate, and sends what may be
-// shown of it.
+// answer passes a complete answer through the gate, and sends the result.
 func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
 	lease := leaseOf(w)
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
@@ -45,7 +44,7 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Re
 		p.write(w, got, nil, a)
 		return
 	}
-	header := http.Header(got.Header) // the backend's, or the gate's word on it
+	header := http.Header(got.Header) // the backend's headers, or the gate's
 	face.DropEntityHeaders(header)
 	p.write(w, got, header, a)
 }
