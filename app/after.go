@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// after runs what need not be done before a caller has its answer. What has the
-// same key is done in order, the rest side by side, so that the ledger commits
-// it together. What does not fit, or comes late, is done at once.
+// after runs work that callers do not wait for. Work with the same key runs in
+// order, other work in parallel, so that the ledger commits it together. Work that
+// exceeds the queue, or arrives after close, runs at once.
 type after struct {
 	seed maphash.Seed
 
@@ -52,7 +52,7 @@ func (a *after) queue(key string, f func()) bool {
 	}
 }
 
-// close does what is left.
+// close finishes the remaining work.
 func (a *after) close(ctx context.Context) error {
 	a.mu.Lock()
 	if !a.closed {

@@ -1,6 +1,5 @@
-// Package app is the process: it opens the state, builds the gate and its
-// listeners from a configuration, runs what goes on in the background, and stops
-// everything in order.
+// Package app is the process: it opens the state, builds the gate and its listeners
+// from a configuration, runs the background jobs, and stops everything in order.
 package app
 
 import (
@@ -23,26 +22,26 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are what a process does not take from its configuration.
+// Options are the inputs of a process that are not in its configuration.
 type Options struct {
-	Log     io.Writer // what is logged
+	Log     io.Writer // of the log
 	Getenv  func(string) string
 	Version string
 
-	// Clock, if set, is what ledger, gate and review go by.
+	// Clock, if set, replaces the system clock in ledger, gate and review.
 	Clock func() time.Time
-	// Ticker paces what is done in the background; nil: the system's.
+	// Ticker paces the background jobs; nil: the system's.
 	Ticker group.Ticker
 	// Transport, if set, is the way to every backend. With Handler a process can be
 	// used without a socket.
 	Transport http.RoundTripper
-	// File is what the configuration was read from, and is followed: an edit is
-	// taken over. "" is none.
+	// File is the file of the configuration, which is watched for edits. "": it is
+	// not watched.
 	File string
 	// Steps is notified of points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
-	sending  time.Duration // bounds what approved writes and rollbacks may take, for tests
+	sending  time.Duration // bounds the sending of approved writes and rollbacks, for tests
 	patience time.Duration // how many times as long stores and stages of a stop may take, for tests on a busy machine; 0 is once
 }
 
@@ -66,7 +65,7 @@ type App struct {
 	sending    time.Duration
 	runner     *review.Runner
 	review     *review.API
-	cutSending func()       // ends what reviewers are waiting for
+	cutSending func()       // cancels the requests that reviewers wait for
 	reviewAPI  http.Handler // nil without reviewers
 	socket     string       // of the local operator, "" where there is none
 	webhooks   *review.Webhooks
@@ -80,8 +79,8 @@ const (
 	laterQueue = 256
 )
 
-// New opens the state and builds the gate and its faces. Nothing listens
-// yet. On an error everything that was opened is closed again.
+// New opens the state and builds the gate and its faces. Nothing listens yet. On an
+// error everything that was opened is closed again.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error) {
 	unsafe, err := cfg.Allowed(o.Getenv(config.UnsafeEnv))
 	if err != nil {

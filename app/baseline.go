@@ -14,20 +14,20 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// snapshots is how often what is usual for users is written down: as much is
-// learnt anew after a crash.
+// snapshots is how often the baselines of users are saved: a crash loses at most as
+// much.
 const snapshots = 5 * time.Minute
 
-// habits keeps a baseline in a file.
+// habits stores a baseline in a file.
 type habits struct {
 	store *baseline.Store
 	path  string
 	log   *slog.Logger
 }
 
-// keepBaseline reads what was learnt before, and writes it down from time to
-// time and at the end. A snapshot that cannot be read is set aside, and
-// learning begins anew: a baseline is a hint, and no reason not to start.
+// keepBaseline loads the baseline, and saves it periodically and at the end. A
+// snapshot that cannot be read is set aside, and learning starts again: a baseline
+// is a hint, and no reason not to start.
 func (s *App) keepBaseline() {
 	if s.rules.desk.baseline == nil {
 		return

@@ -20,7 +20,7 @@ import (
 	"github.com/memproxy/memproxy/internal/tlsfile"
 )
 
-// callers say who callers are, by the configuration in force.
+// callers identifies callers by the configuration in force.
 type callers struct {
 	key []byte
 	now atomic.Pointer[identity.Identifier]
@@ -38,8 +38,8 @@ func (c *callers) Identify(ctx context.Context, presented memproxy.Credentials) 
 	return c.now.Load().Identify(ctx, presented)
 }
 
-// buildIdentifier compiles the identity section. The key names callers that
-// present nothing.
+// buildIdentifier compiles the identity section. The key derives the names of
+// callers without credentials.
 func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, error) {
 	opt := identity.Options{AnonymousKey: key}
 	for _, k := range cfg.Identity.Keys {

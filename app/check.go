@@ -20,13 +20,13 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// Checked is what Check found out about a configuration that is valid.
+// Checked is the result of Check for a valid configuration.
 type Checked struct {
 	rules     *rulebook
 	cfg       *config.Config
 	Version   string   // of the rules
 	Unsafe    []string // settings that weaken production, and are allowed to
-	Here      []string // what keeps it from running on this machine, a sentence each
+	Here      []string // why it cannot run on this machine, a sentence each
 	Reviewers string   // who may review held writes
 	// NoOperator is why the operator of this machine cannot review without a
 	// token, or nil.
@@ -97,12 +97,12 @@ func (c *Checked) Print(to io.Writer) {
 	for _, id := range bundle.Disabled {
 		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
 	}
-	_ = w.Flush() // whoever reads it sees that it is torn
+	_ = w.Flush() // readers notice that it is truncated
 }
 
-// surroundings are what would keep a configuration from running on this machine,
-// as things are, a sentence each. Nothing is left behind. Configurations are also
-// checked where they do not run, so that none of this makes one invalid.
+// surroundings lists what would prevent a configuration from running on this
+// machine at present, a sentence each. It leaves nothing behind. Configurations are
+// also checked on other machines, so none of this makes one invalid.
 func surroundings(cfg *config.Config, getenv func(string) string) []string {
 	var out []string
 	if err := writable(cfg.State); err != nil {
@@ -129,13 +129,13 @@ func surroundings(cfg *config.Config, getenv func(string) string) []string {
 	return out
 }
 
-// answers reports whether somebody listens on a socket.
+// answers reports whether a process listens on a socket.
 func answers(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // nothing was said
+	_ = c.Close() // nothing was sent
 	return true
 }
 

@@ -5,9 +5,9 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// chronicled records what was done to memories' histories: every version, with
-// the one before it, and every text that was given up or destroyed. What one
-// decision did is one event.
+// chronicled records the changes of memories' histories: every version, with its
+// predecessor, and every text that was dropped or destroyed. The changes of one
+// decision are one event.
 func (s *state) chronicled(steps []ledger.Step) {
 	for len(steps) > 0 {
 		n := 1

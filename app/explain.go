@@ -19,7 +19,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// Question is a request that is to be explained.
+// Question is a request to be explained.
 type Question struct {
 	Backend        string // its name; "": the only one
 	As             string // id of a configured principal; "": the default one
@@ -28,14 +28,16 @@ type Question struct {
 	Body           []byte
 }
 
-// Explained is what every step says of a request, with what people ask about it.
+// Explained is the result of every step for a request, and the details that people
+// ask for.
 type Explained struct {
 	gate.Explanation
-	// Where says where a rule is, "file:line", or "".
+	// Where returns the position of a rule, "file:line", or "".
 	Where func(rule string) string
-	// Content says of each content its layer, and what becomes of inferences there.
+	// Content describes each content item: its layer, and how inferences are
+	// treated there.
 	Content []string
-	// Record is the caller's track record, nil where nothing was weighed.
+	// Record is the caller's track record, nil if it was not needed.
 	Record  *TrackRecord
 	Records []LockState // of rejections, that could lock the write
 }
@@ -123,8 +125,8 @@ func Explain(ctx context.Context, cfg *config.Config, q Question) (*Explained, e
 	return e, nil
 }
 
-// contents say of an operation's content what layers are ruled by: where it is, its
-// layer, whether it is inferred, and what becomes of that.
+// contents describes the items of an operation for the layer rules: position,
+// layer, whether the item is inferred, and the consequence.
 func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 	for i := range op.Items {
 		it := &op.Items[i]
@@ -157,13 +159,13 @@ func contents(op *memproxy.Operation, g *memproxy.Governance) (out []string) {
 	return out
 }
 
-// plainKey is what a key looks like that is a name and no text.
+// plainKey matches keys that are names and not text.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
 // still is every collaborator of a gate that must not have an effect.
 type still struct{ who memproxy.Principal }
 
-// stillLedger knows the caller's track record, and what is locked.
+// stillLedger has the caller's track record and locks, and nothing else.
 type stillLedger struct {
 	gate.NoLedger
 	who   memproxy.Principal
@@ -181,7 +183,7 @@ func (s stillLedger) Record(ctx context.Context, _, _ string) (memproxy.Track, e
 	return s.track(ctx)
 }
 
-// Lookup says that every target is the caller's own: owners are not asked for.
+// Lookup returns every target as the caller's own: explain does not look up owners.
 func (s stillLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	out := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
 	for _, k := range keys {

@@ -17,20 +17,19 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// Envoy says how Envoy reaches the processor. It is no part of the
-// configuration because it belongs to one pod's wiring, as Envoy's own bootstrap
-// does.
+// Envoy is how Envoy reaches the processor. It is not in the configuration because
+// it belongs to the wiring of one pod, as Envoy's own bootstrap does.
 type Envoy struct {
 	Listen              string // host:port, or unix:PATH
 	Cert, Key, ClientCA string // files, PEM
 	Authorize           bool   // serve ext_authz as well: decisions only
 	UnfilteredReads     bool   // let ext_authz admit reads, whose answers it cannot filter
-	// Grace is at a stop how long health says so before connections close.
+	// Grace is how long, at a stop, health reports it before connections close.
 	Grace time.Duration
 }
 
-// check refuses a listener that strangers could reach: it is believed about
-// who callers are.
+// check refuses a listener that unauthenticated peers could reach, because the
+// processor trusts what the peer says about callers.
 func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca go together")
@@ -83,7 +82,7 @@ func (s *App) listenExtproc(f Envoy) error {
 	return nil
 }
 
-// removeSocket removes what a process that was killed left behind.
+// removeSocket removes the socket of a killed process.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -23,14 +23,14 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// listener is one address and what answers there.
+// listener is one address and its handler.
 type listener struct {
 	name, addr string
 	handler    http.Handler
 	tls        *tls.Config
 	ln         net.Listener
 	bounded    *face.Listener // ln, with its bounds; nil: another server's
-	inFlight   *face.InFlight // what its requests hold; nil: nothing is counted
+	inFlight   *face.InFlight // the memory of its requests; nil: it is not counted
 	refused    func() int64   // requests over the processor's bound; nil: none are
 	cut        func()         // ends requests that outlive their callers; nil: none do
 	bodies     time.Duration  // how long a body may take; 0: the default
@@ -118,8 +118,8 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	return opt, nil
 }
 
-// shares are what bodies and answers of each backend may take at once. Both its
-// listeners share it.
+// shares bound the memory of bodies and answers, by backend. Both listeners of a
+// backend share one.
 type shares map[string]*face.InFlight
 
 func (s shares) of(backend string, limits config.Intake) *face.InFlight {
@@ -160,7 +160,7 @@ func (s *App) Listen() error {
 	}
 	s.sayWhoReviews()
 	for _, p := range s.proxies {
-		if err := p.Runs().Resettle(s.clock()); err != nil { // before anybody asks: what was left open holds its agents
+		if err := p.Runs().Resettle(s.clock()); err != nil { // before serving: agents of runs left over are locked
 			s.log.Error("the journal of runs cannot be read", "error", err)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *App) Listen() error {
 	return err
 }
 
-// bounds are what the listeners hold and turned away.
+// bounds are the listeners' memory in use and refused connections.
 func (s *App) bounds() []signal.Bounds {
 	s.bounded.Lock()
 	defer s.bounded.Unlock()
@@ -200,8 +200,8 @@ func (s *App) bounds() []signal.Bounds {
 	return out
 }
 
-// Handler answers what is asked of a listener, by its name: a backend's, "admin"
-// or "probes". nil: there is none of that name.
+// Handler returns a listener's handler, by its name: a backend's, "admin" or
+// "probes". nil: no listener has that name.
 func (s *App) Handler(listener string) http.Handler {
 	for _, l := range s.listeners {
 		if l.name == listener {

@@ -26,9 +26,9 @@ import (
 // lastGoodFile is the release in force, within the state directory.
 const lastGoodFile = "rules.last-good"
 
-// firstBundle is what a sidecar starts with: the kept release, else the policy
-// directory. In a fleet nothing stands in for the fleet's rules: without
-// either, everything is refused until the first release comes.
+// firstBundle is the first bundle of a sidecar: the stored release, else the policy
+// directory. In a fleet nothing replaces the fleet's rules: without either,
+// everything is refused until the first release arrives.
 func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	if cfg.Policy.Control != nil {
 		opt, err := followOptions(cfg, "", log)
@@ -55,8 +55,8 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	return policy.Load(cfg.Policy.Dir)
 }
 
-// followOptions are what the configuration says of the fleet, without what only
-// a running sidecar has.
+// followOptions are the configured options of the fleet, without those of a running
+// sidecar.
 func followOptions(cfg *config.Config, version string, log *slog.Logger) (follow.Options, error) {
 	c := cfg.Policy.Control
 	keys, err := config.PublicKeys(c.Keys)
@@ -90,8 +90,8 @@ type member struct {
 	tally    *tally
 }
 
-// join begins to follow the control plane, if there is one. The rulebook has what
-// the sidecar starts with.
+// join starts to follow the control plane, if there is one. The rulebook has the
+// first bundle already.
 func (m *member) join() error {
 	c := m.cfg.Policy.Control
 	if c == nil {
@@ -120,7 +120,7 @@ func (m *member) join() error {
 	return nil
 }
 
-// clientTLS is who the sidecar is to its control plane.
+// clientTLS is the sidecar's identity for its control plane.
 func clientTLS(c *config.Control) (*tls.Config, error) {
 	cert, err := tlsfile.Open(c.TLS.Cert, c.TLS.Key)
 	if err != nil {
@@ -159,7 +159,7 @@ func (m *member) take(r *policy.Release, keep func() error) error {
 	return nil
 }
 
-// ready is how the sidecar stands to its control plane, for /readyz.
+// ready is the state of the connection to the control plane, for /readyz.
 func (m *member) ready() proxy.Check {
 	st := m.follower.State()
 	c := proxy.Check{Name: "control", OK: true, Detail: "release " + st.Running}
@@ -194,7 +194,7 @@ func newTally(m gate.Meter) *tally {
 	return &tally{Meter: m, names: map[string]string{}, counts: map[string]*follow.Count{}}
 }
 
-// name says which release a version of the rules is.
+// name records the release of a version of the rules.
 func (t *tally) name(version, release string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +210,7 @@ func (t *tally) name(version, release string) {
 // maxNames bounds the versions that are remembered.
 const maxNames = 100
 
-// breakage are the reasons of decisions that came of a failure.
+// breakage are the reasons of decisions that were caused by a failure.
 var breakage = []memproxy.ReasonCode{
 	memproxy.PolicyError, memproxy.AuditUnavailable, memproxy.LedgerUnavailable, memproxy.InternalError,
 }

@@ -36,7 +36,8 @@ func (s *App) newCustodian() *integrity.Custodian {
 	})
 }
 
-// openInventory opens what a backend holds, and the adapter that reads it.
+// openInventory opens a backend's memories for a scan, and the adapter that reads
+// them.
 func openInventory(ctx context.Context, b config.Backend, sources memproxy.SourceNames, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
 	a, err := adapterFor(b, sources)
 	if err != nil {
@@ -79,20 +80,21 @@ type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
 	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
 	Token  string         // a reviewer's
-	// Progress is told by a sidecar that runs; here is told by what it is asked.
+	// Progress receives the progress if a running sidecar does the work; here
+	// receives it otherwise by its request.
 	Progress memproxy.Progress
 	Options
 }
 
-// adminDefault is where a sidecar's admin listener is unless somebody says.
+// adminDefault is the default address of a sidecar's admin listener.
 const adminDefault = "http://127.0.0.1:9901"
 
 // closeTime bounds the closing of a state that was opened for one question.
 const closeTime = 20 * time.Second
 
-// Attend has a custodian do what the API calls op: here where no sidecar runs on
-// the state, else by the API of the one that does. The log and the ledger have one
-// writer: a state that a sidecar has open is not touched.
+// Attend runs an operation of the API: in this process if no sidecar has the state
+// open, otherwise through the running sidecar's API. The log and the ledger have a
+// single writer, so a state that a sidecar has open is not touched.
 func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Custodian, context.Context, In) (Out, error)) (out Out, err error) {
 	at := cmp.Or(a.Admin, adminDefault)
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
-// lifetimes is how long memories are kept, by the configuration. What their
-// field, their source and their layer say all holds: the shortest counts.
+// lifetimes is how long memories are kept, by the configuration. The limits of
+// field, source and layer all apply: the shortest counts.
 func lifetimes(m *config.Memories) gate.Lifetime {
 	return func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration {
 		var ttl time.Duration
@@ -37,21 +37,21 @@ func lifetimes(m *config.Memories) gate.Lifetime {
 	}
 }
 
-// How often what wakes nobody is looked for.
+// The poll intervals for work without a wake-up.
 const (
 	// summariseEvery is how often rejections that were only counted are recorded.
 	summariseEvery = 10 * time.Second
-	// replayPoll is for claims of a process that was killed, of which the lease
-	// ends without a word, and for approvals in one that shares the ledger.
+	// replayPoll is for claims of a killed process, whose leases expire without a
+	// notification, and for approvals in a process that shares the ledger.
 	replayPoll = 5 * time.Second
 	// noticePoll is for notices of a process that shares the ledger and died.
 	noticePoll = 30 * time.Second
 )
 
-// startJobs begins everything that goes on in the background. What is not
-// configured has no job; memories.validate: 0 has upkeep wait to be asked for.
+// startJobs starts the background jobs. A feature that is not configured has no
+// job; with memories.validate: 0 the upkeep job runs only on request.
 func (s *App) startJobs() {
-	s.runner.Wake() // what the process before left
+	s.runner.Wake() // work left by the previous process
 	s.jobs.Start(upkeep.Job{Name: "replays", Every: replayPoll, Wake: s.runner.Woken(), Once: func(ctx context.Context, _ time.Time) error { return s.runner.Recover(ctx) }})
 	if s.webhooks != nil {
 		s.noticed.Send()
@@ -71,8 +71,8 @@ func (s *App) startJobs() {
 	s.keepBaseline()
 }
 
-// runsJob settles the runs of a backend's agents that broke off. Each backend has a
-// job of its own: an agent that is freed goes on for as long as its model does.
+// runsJob settles the broken-off runs of a backend's agents. Each backend has its
+// own job, because an agent that is released runs for as long as its model does.
 func runsJob(b *config.Backend, runs *agentrun.Runs) upkeep.Job {
 	every := b.Reconcile.Time()
 	if every <= 0 {
@@ -88,7 +88,8 @@ func (s *App) holdKeeper() *holds.Keeper {
 	})
 }
 
-// delivering delivers what is queued, again when a notice is to be tried again.
+// delivering delivers queued notices, and asks to be run again when a notice is due
+// for a retry.
 func delivering(hooks *review.Webhooks) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		next, err := hooks.Deliver(ctx)

@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// bindNames binds the names that the configuration lists to their tenants in the
-// ledger, which alone says whose a name is. What it says otherwise is a fault: in
-// production memproxy does not start with it, elsewhere the ledger holds and the
-// log says so.
+// bindNames binds the names in the configuration to their tenants in the ledger,
+// which is the only authority on names. A contradiction is a fault: in production
+// memproxy does not start; elsewhere the ledger's record remains and the log
+// reports it.
 func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now time.Time, log *slog.Logger) error {
 	var faults config.Faults
 	for i := range cfg.Backends {
@@ -56,8 +56,8 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 	return nil
 }
 
-// contradicted says that the ledger knows a listed name as another tenant's, and
-// what to do.
+// contradicted describes a listed name that the ledger has as another tenant's,
+// with a remedy.
 func contradicted(backend string, n config.Listed, whose string) string {
 	dim, name, _ := strings.Cut(n.ID, ":")
 	has := fmt.Sprintf("by the ledger it is tenant %q's", whose)

@@ -24,15 +24,15 @@ const (
 // A probe asks a store whether it answers.
 type probe struct {
 	name string
-	// needed says that hardly anything can be served without the store; without
-	// another, the sidecar is degraded.
+	// needed reports that little can be served without the store; without any other
+	// the sidecar is degraded.
 	needed bool
-	// well is what is said of a store that answers.
+	// well is the detail of a store that answers.
 	well func() string
 	ask  func(context.Context) error
 }
 
-// asked is what came of a probe.
+// asked is the state of a probe.
 type asked struct {
 	probe
 	mu    sync.Mutex
@@ -68,7 +68,7 @@ func (r *readiness) checks() []proxy.Check {
 		s.mu.Lock()
 		left := answerTime - r.clock().Sub(s.since)
 		s.mu.Unlock()
-		if left <= 0 { // it had its time before somebody asked now
+		if left <= 0 { // its time was over before this request
 			continue
 		}
 		select {
@@ -83,8 +83,8 @@ func (r *readiness) checks() []proxy.Check {
 	return out
 }
 
-// question asks, unless that is under way or was answered just now. It returns
-// what is closed with the answer, nil where there is one.
+// question starts a probe, unless one is under way or was answered recently. It
+// returns the channel that is closed with the answer, nil if there is a recent one.
 func (s *asked) question(begin begin, clock func() time.Time) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,8 @@ func (s *state) watchStores() {
 	}
 }
 
-// auditAnswers is an error where the log is broken, or what is to be recorded
-// does not reach the disk.
+// auditAnswers returns an error if the log is broken, or queued records do not
+// reach the disk.
 func (s *state) auditAnswers(ctx context.Context) error {
 	if err := s.audit.Healthy(); err != nil {
 		return err

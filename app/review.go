@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// replayer sends what reviewers decided through the proxy of its backend.
+// replayer sends what reviewers approved through the proxy of its backend.
 type replayer struct{ s *App }
 
 var errNoBackend = errors.New("the configuration has no such backend any more")
@@ -78,8 +78,8 @@ func (s *App) proxyOf(backend string) *proxy.Proxy {
 	return nil
 }
 
-// openReview builds what reviewers use: the API, the sending of what they
-// approve, and the notices.
+// openReview builds the review API, the sending of approved writes, and the
+// notices.
 func (s *App) openReview() error {
 	var err error
 	roller, err := review.NewRoller(review.RollerOptions{Versions: s.ledger, Rollbacks: s.ledger.Rollbacks, Applier: replayer{s}, Timeout: s.sending, Recorder: s.audit, Clock: s.clock, Steps: s.steps, Log: s.log})
@@ -157,7 +157,7 @@ func (k keeper) Keep(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldC
 	return err
 }
 
-// Kept implements gate.Keeper. What was sent in other words is no held write.
+// Kept implements gate.Keeper. A rewritten write is not a held write.
 func (k keeper) Kept(ctx context.Context, id string) (memproxy.HeldWrite, bool, error) {
 	h, err := k.holds.Get(ctx, id)
 	if errors.Is(err, ledger.ErrUnknown) || errors.Is(err, ledger.ErrRow) {

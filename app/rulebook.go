@@ -22,14 +22,14 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// ingredients are what rules are made of.
+// ingredients are the sources of the rules.
 type ingredients struct {
 	bundle policy.Bundle
 	pack   *screen.Pack // the sidecar's own; the bundle may bring another
 	cfg    *config.Config
 }
 
-// What is edited.
+// The sources that can be edited.
 const (
 	fromPolicies      = "policies" // the directory, or a release of the fleet
 	fromPack          = "pack"
@@ -43,8 +43,8 @@ type rulebook struct {
 	// policy directory, a pack, a release of the fleet, a start.
 	changed upkeep.Signal
 
-	// swap is held from reading what is in force to replacing it: a bundle and
-	// a pack that come at one moment must not undo each other.
+	// swap is held from reading the rules in force to replacing them: a bundle and
+	// a pack that arrive at the same time must not undo each other.
 	swap sync.Mutex
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ type rulebook struct {
 	cedar  *cedar.Policy
 	bundle string           // version of the bundle in force
 	looser []string         // what the last bundle loosened
-	broken map[string]error // why the newest edit of something is not in force
+	broken map[string]error // by source: why its newest edit is not in force
 }
 
 func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
@@ -73,8 +73,8 @@ func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, 
 	return r, r.take(b, func(*gate.Rules) error { return nil })
 }
 
-// take turns a bundle into rules and puts them in force by use. A bundle that
-// does not compile, or rules that are not taken, change nothing.
+// take compiles a bundle into rules and puts them in force by use. A bundle that
+// does not compile, or rules that are refused, change nothing.
 func (r *rulebook) take(b policy.Bundle, use func(*gate.Rules) error) error {
 	return r.edit(fromPolicies, func(in *ingredients) { in.bundle = b }, use)
 }
@@ -89,8 +89,8 @@ func (r *rulebook) adopt(cfg *config.Config, use func(*gate.Rules) error) error 
 	return r.edit(fromConfiguration, func(in *ingredients) { in.cfg = cfg }, use)
 }
 
-// edit makes rules of what is in force with one ingredient changed. What is
-// broken in an edit of another ingredient stays named.
+// edit replaces one source of the rules in force. Errors of other sources remain
+// recorded.
 func (r *rulebook) edit(what string, change func(*ingredients), use func(*gate.Rules) error) error {
 	r.swap.Lock()
 	defer r.swap.Unlock()
@@ -147,15 +147,15 @@ func (r *rulebook) enact(in ingredients, use func(*gate.Rules) error) error {
 		r.looser = looserRules(r.inUse.bundle, b, r.cedar, compiled)
 	}
 	r.rules, r.cedar, r.bundle, r.inUse = rules, compiled, b.Version(), in
-	r.changed.Send() // whoever it wakes asks for the rules once they are unlocked
+	r.changed.Send() // the receivers read the rules after the unlock
 	return nil
 }
 
-// sanitiseFrom is the risk from which on parts of a text that came in around
-// the proxy are hidden: the one from which on a write would have been held.
+// sanitiseFrom is the risk from which spans of a text that was written out-of-band
+// are hidden: the risk from which a write would have been held.
 func sanitiseFrom(c config.Screening) memproxy.PerMille {
 	if *c.Withhold == 0 {
-		return 0 // nothing that is read is judged
+		return 0 // reads are not screened
 	}
 	return screen.Hold
 }
@@ -201,7 +201,7 @@ func (r *rulebook) current() *gate.Rules {
 	return r.rules
 }
 
-// fail remembers why an edit of something is not in force; nil: it is.
+// fail records why an edit of a source is not in force; nil: it is.
 func (r *rulebook) fail(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *rulebook) state() (version string, broken error) {
 	return r.rules.Version, errors.Join(r.broken[fromPolicies], r.broken[fromPack])
 }
 
-// where says where a rule stands, "file:line", or "".
+// where returns the position of a rule, "file:line", or "".
 func (r *rulebook) where(rule string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *rulebook) where(rule string) string {
 	return ""
 }
 
-// counted are budget lines that refuse nothing, unless they are enforced.
+// counted makes budget lines soft unless they are enforced.
 func counted(lines []memproxy.Line, enforced bool) []memproxy.Line {
 	for i := range lines {
 		lines[i].Soft = lines[i].Soft || !enforced

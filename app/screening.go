@@ -26,8 +26,8 @@ import (
 	"github.com/memproxy/memproxy/screen/similar/remote"
 )
 
-// desk puts screeners together. What it remembers of sessions, and what models
-// have said, outlives a reload of the pack.
+// desk builds screeners. The state of its layers, such as sessions and answers of
+// models, outlives a reload of the pack.
 type desk struct {
 	cfg      config.Screening
 	log      *slog.Logger
@@ -39,8 +39,8 @@ type desk struct {
 	judge    *judge.Judge
 }
 
-// newDesk opens the layers. A model that is away now is asked again later, by
-// what begin begins.
+// newDesk opens the layers. A model that is unavailable now is tried again later,
+// in the background, by begin.
 func newDesk(cfg config.Screening, log *slog.Logger, begin begin) (*desk, error) {
 	d := &desk{cfg: cfg, log: log}
 	if !*cfg.Enabled {
@@ -110,7 +110,7 @@ func (d *desk) pack() (*screen.Pack, error) {
 	return screen.Load(os.DirFS(d.cfg.Pack))
 }
 
-// screener is the panel with a pack, or nil where nothing is screened.
+// screener is the panel with a pack, or nil if screening is off.
 func (d *desk) screener(p *screen.Pack) (gate.Screener, error) {
 	if !*d.cfg.Enabled {
 		return nil, nil
@@ -133,18 +133,18 @@ func (d *desk) panel(p *screen.Pack) (*panel.Panel, error) {
 	})
 }
 
-// Judging says how texts are judged that nobody writes now. What is empty is the
-// configuration's.
+// Judging is how existing texts are judged. Empty fields are taken from the
+// configuration.
 type Judging struct {
 	Source            memproxy.Source
 	Trust             memproxy.Trust
 	Sensitivity, Pack string
 }
 
-// Judge returns what judges a text, until ctx ends: the layers of the configuration,
-// or the built-in ones where it is nil. With a configuration of the production
-// profile a credential is refused, as its policy does it. What cannot be judged is
-// held.
+// Judge returns a screener of texts that works until ctx ends: with the layers of
+// the configuration, or the built-in ones if it is nil. With a configuration of the
+// production profile it refuses credentials, like the policy of that profile. Texts
+// that cannot be judged are held.
 func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (hunt.Screener, error) {
 	set := config.Screening{Enabled: new(true), Sensitivity: "medium"}
 	refuses := false
@@ -162,7 +162,7 @@ func Judge(ctx context.Context, cfg *config.Config, q Judging, log io.Writer) (h
 	}
 	return func(text string) hunt.Verdict {
 		r, err := p.Text(ctx, text, q.Source, q.Trust)
-		if err != nil { // the context's: whoever asks stops by himself
+		if err != nil { // the context's error: the caller ends by itself
 			return hunt.Verdict{Verdict: memproxy.Hold, Score: screen.Hold, Findings: []hunt.Finding{{Rule: "screen.unreadable", Severity: "high", End: len(text)}}}
 		}
 		v := hunt.Verdict{Verdict: r.Verdict, Score: r.Score, Findings: make([]hunt.Finding, len(r.Findings))}

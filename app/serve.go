@@ -25,7 +25,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 			return err
 		}
 	}
-	// The sidecar outlives ctx by the drain: what is in flight must finish.
+	// The sidecar outlives ctx by the drain: requests in flight must finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {
 		return err
@@ -54,8 +54,8 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	return s.group.Run(ctx)
 }
 
-// switchedOff are the controls that are off, by their settings. What is off and
-// would loosen something if it were on is none of them.
+// switchedOff lists the controls that are off, by their settings, except settings
+// that are strictest when off.
 func switchedOff(cfg *config.Config) (off []string) {
 	for _, set := range cfg.Settings() {
 		if set.Status == config.StatusOff && !set.Strictest() {
@@ -68,8 +68,8 @@ func switchedOff(cfg *config.Config) (off []string) {
 // reachTime bounds the connection by which it is seen whether a backend is there.
 const reachTime = 3 * time.Second
 
-// sayReachable logs whether a backend can be connected to. One that cannot be,
-// yet, keeps nothing from being served.
+// sayReachable logs whether a backend can be connected to. An unreachable backend
+// does not prevent the start.
 func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	u, err := url.Parse(b.Upstream)
 	if err != nil {
@@ -87,10 +87,10 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 		return
 	}
 	log.Info("the backend can be reached", "backend", b.Name, "address", c.RemoteAddr().String())
-	_ = c.Close() // nothing was said
+	_ = c.Close() // nothing was sent
 }
 
-// hangup says that a SIGHUP was heard, which would else end the process.
+// hangup logs a SIGHUP, which would otherwise end the process.
 func hangup(ctx context.Context, log *slog.Logger) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
@@ -106,14 +106,13 @@ func hangup(ctx context.Context, log *slog.Logger) {
 }
 
 const (
-	// gcPercent lets garbage grow to four times what is in use before it is
-	// collected. The sidecar keeps little and allocates much, so the default
-	// of 100 would collect every few milliseconds under load.
+	// gcPercent lets the heap grow to five times its live size before a collection.
+	// The sidecar keeps little and allocates much, so the default of 100 would
+	// collect every few milliseconds under load.
 	gcPercent = 400
-	// memoryLimit is where collecting becomes eager all the same. What the
-	// process has resident is more than that by its program, by what the embedded
-	// database keeps outside of the heap, and by what comes during a collection:
-	// together they stay within 256 MiB.
+	// memoryLimit is where collections become frequent all the same. The resident
+	// memory is larger by the program, the embedded database outside of the heap,
+	// and allocations during a collection: together they stay within 256 MiB.
 	memoryLimit = 192 << 20
 )
 

@@ -28,7 +28,7 @@ const settingsFile = "settings.json"
 // maxLoosened is how many loosened settings a record names.
 const maxLoosened = 20
 
-// sayUnsafe says loudly what weakens production.
+// sayUnsafe logs, as errors, the settings that weaken production.
 func (s *edits) sayUnsafe() {
 	for _, set := range s.cfg.Unsafe() {
 		s.log.Error("UNSAFE: a setting weakens production", "setting", set.Path, "value", set.Value, "why", set.Unsafe, "from", set.From, "allowed_by", config.UnsafeEnv)
@@ -48,7 +48,7 @@ func (s *edits) compare(cfg *config.Config) error {
 		return fmt.Errorf("state: %w", err)
 	default:
 		if err := json.Unmarshal(text, &before); err != nil {
-			// A crash may have cut it. It is written anew.
+			// A crash may have truncated the file. It is written again.
 			s.log.Warn("the settings of the last start cannot be read; edits since are not named", "error", err)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *edits) compare(cfg *config.Config) error {
 	return nil
 }
 
-// loosened names what an edit of something loosens, in the log and on record.
+// loosened reports edits that loosen a control, in the log and in the audit log.
 func (s *edits) loosened(what string, edits []string) {
 	for _, e := range edits {
 		s.log.Warn("an edit of "+what+" loosens a control", "edit", e)
@@ -77,19 +77,19 @@ func (s *edits) loosened(what string, edits []string) {
 	}
 }
 
-// looserRules are what newer rules allow beyond older ones, as far as that
-// shows without asking them.
+// looserRules lists what newer rules allow beyond older ones, as far as a
+// comparison of their texts shows it.
 func looserRules(from, to policy.Bundle, older, newer *cedar.Policy) []string {
 	return append(cedar.Looser(older, newer), policy.Raised(from, to)...)
 }
 
-// edits follows the configuration's file and takes over what was edited.
+// edits watches the configuration file and applies edits.
 type edits struct {
 	*App
 	mu      sync.Mutex
 	inForce *config.Config // the configuration, which is the start's where a restart is needed
 	broken  error          // why the newest edit is not in force, or nil
-	restart []string       // what the newest edit has that needs a restart
+	restart []string       // settings of the newest edit that need a restart
 }
 
 // in reads the file.
@@ -125,7 +125,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		return fmt.Errorf("what weakens production is decided at the start: restart to change from [%s] to [%s]", strings.Join(s.unsafe, ", "), strings.Join(unsafe, ", "))
 	}
 	identifier := s.callers.now.Load()
-	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // else what is known of an issuer stays known
+	if !reflect.DeepEqual(cfg.Identity, s.inForce.Identity) { // otherwise cached keys of an issuer are kept
 		if identifier, err = buildIdentifier(cfg, s.callers.key); err != nil {
 			return err
 		}
@@ -158,7 +158,8 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	return nil
 }
 
-// failed keeps the configuration in force and says so everywhere.
+// failed keeps the configuration in force and reports the failure in log, metrics
+// and audit log.
 func (s *edits) failed(err error) {
 	s.mu.Lock()
 	s.broken = err
@@ -168,15 +169,15 @@ func (s *edits) failed(err error) {
 	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
 }
 
-// warn logs what is legal in a configuration and worth a second look.
+// warn logs valid settings that deserve a second look.
 func (s *edits) warn(cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
 		s.log.Warn(w)
 	}
 }
 
-// unidentified is the check that names as whom callers without a credential are
-// served; false: they are refused.
+// unidentified is the check that names the identity under which callers without a
+// credential are served; false: they are refused.
 func (s *edits) unidentified() (proxy.Check, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +185,7 @@ func (s *edits) unidentified() (proxy.Check, bool) {
 	return proxy.Check{Name: "identity", OK: true, Detail: detail}, detail != ""
 }
 
-// check says whether the file is what is in force.
+// check reports whether the file is in force.
 func (s *edits) check() proxy.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()

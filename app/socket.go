@@ -25,7 +25,7 @@ const reviewSocket = "review.sock"
 // zero at its end.
 const maxSocket = 107
 
-// errNoOperator: the local operator cannot be told from others here.
+// errNoOperator: this system cannot identify the local operator.
 var errNoOperator = errors.New("this operating system does not say who is at the other end of a socket")
 
 // socketPath is where the operator's socket is: review.sock in the state
@@ -71,8 +71,8 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// listenLocal lets the operator of this machine review: on a socket that only
-// the user that memproxy runs as can open.
+// listenLocal lets the operator of this machine review, over a socket that only the
+// user that memproxy runs as can open.
 func (s *App) listenLocal() error {
 	path, err := socketPath(s.cfg.State, s.getenv)
 	if err == nil && filepath.Base(path) != reviewSocket {
@@ -83,7 +83,7 @@ func (s *App) listenLocal() error {
 		return nil
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		_ = os.Remove(path) // left by a process that was killed; listening says what is wrong
+		_ = os.Remove(path) // left by a killed process; an error shows up when listening
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *App) listenLocal() error {
 	return nil
 }
 
-// reviewersAre says who can review what is held.
+// reviewersAre names those who can review held writes.
 func reviewersAre(c *config.Config, socket string) string {
 	var who []string
 	for _, r := range c.Review.Reviewers {
@@ -115,7 +115,7 @@ func reviewersAre(c *config.Config, socket string) string {
 	return strings.Join(who, ", ")
 }
 
-// sayWhoReviews tells it in the log.
+// sayWhoReviews logs who can review.
 func (s *App) sayWhoReviews() {
 	who := reviewersAre(s.cfg, s.socket)
 	if who == "nobody" {

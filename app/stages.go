@@ -9,26 +9,27 @@ import (
 
 // The stages of stopping, first to last.
 const (
-	// stageListeners: nothing is accepted any more, and what is in flight is
-	// finished; what is not by the end of the drain is cut off and waited for.
+	// stageListeners: nothing is accepted any more, and requests in flight are
+	// finished; those that remain at the end of the drain are cut off and waited
+	// for.
 	stageListeners = iota
-	// stageSending: approved writes and rollbacks that are being sent are
-	// noted; those that take longer are cut off, and the next process asks the
-	// backend what became of them.
+	// stageSending: the results of approved writes and rollbacks under way are
+	// recorded; those that take longer are cut off, and the next process asks the
+	// backend for their outcome.
 	stageSending
-	// stageLoops: everything that goes on in the background has returned.
+	// stageLoops: all background work has returned.
 	stageLoops
-	// stageProxies: what outlives its request (settling runs, asking what
-	// became of writes) has returned, and connections to backends are closed.
+	// stageProxies: work that outlives its request (settling runs, polling for the
+	// outcome of writes) has returned, and connections to backends are closed.
 	stageProxies
-	// stageLater: what callers did not wait for is done.
+	// stageLater: work that callers did not wait for is done.
 	stageLater
-	// stageNotes: what is known only now is written down.
+	// stageNotes: what is known only at the end is recorded.
 	stageNotes
 	// stageStores: budgets, ledger and audit log are flushed and closed, the
 	// newest first, so that the log, which all others write to, is the last.
 	stageStores
-	// stageTelemetry: what was measured is sent.
+	// stageTelemetry: pending metrics and traces are sent.
 	stageTelemetry
 )
 
@@ -45,7 +46,7 @@ var stages = []group.Stage{
 	stageTelemetry: {Name: "telemetry", Time: time.Second},
 }
 
-// begin begins something in the background, as group.Group.Go does.
+// begin starts background work, as group.Group.Go does.
 type begin = func(name string, f func(context.Context))
 
 // unowned begins work that is not waited for: a command's, which ends with its process.
@@ -53,11 +54,11 @@ func unowned(ctx context.Context) begin {
 	return func(_ string, f func(context.Context)) { go f(ctx) }
 }
 
-// Close stops everything. ctx bounds how long requests in flight may take. Once
-// it has returned, nothing of the process runs, or the error says what does.
+// Close stops everything. ctx bounds requests in flight. After it has returned
+// nothing of the process runs, or the error says what does.
 func (s *state) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// abort closes what an assembly that failed had opened.
+// abort closes what a failed assembly had opened.
 func (s *state) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

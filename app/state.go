@@ -23,8 +23,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// state is what a process has open: its log, its telemetry, and the stores that
-// outlive it.
+// state is what a process has open: its log, its telemetry, and the persistent
+// stores.
 type state struct {
 	cfg     *config.Config
 	version string
@@ -44,14 +44,14 @@ type state struct {
 	// sharedBudget is Redis behind budget, nil where there is none.
 	sharedBudget *redisstore.Store
 	degraded     func() bool                 // whether the local share of the limits applies; nil without Redis
-	totals       func(context.Context) error // whether this process can keep the totals; nil with Redis
+	totals       func(context.Context) error // whether this process can store the totals; nil with Redis
 	stores       *readiness
 	broken       upkeep.Signal // a version is not as it was written
 	noticed      upkeep.Signal // a notice was queued
 }
 
-// openState opens the log, telemetry and the stores, with nothing that uses them.
-// On an error everything that was opened is closed again.
+// openState opens the log, telemetry and the stores, without their users. On an
+// error everything that was opened is closed again.
 func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (*state, error) {
 	s, err := openRecords(ctx, cfg, o, unsafe, level)
 	if err != nil {
@@ -185,8 +185,8 @@ func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	return opt
 }
 
-// lockLimits are how many rejections lock writes. They hold for what was
-// counted before this start, too.
+// lockLimits are the numbers of rejections that lock writes. They also apply to
+// rejections counted before this start.
 func lockLimits(cfg *config.Config) *memproxy.LockLimits {
 	c, limits := cfg.Sessions, memproxy.DefaultLockLimits()
 	limits.Session, limits.User, limits.Principal = *c.MaxRejections, *c.MaxUserRejections, *c.MaxPrincipalRejections
@@ -201,8 +201,8 @@ func (s *state) lost(rows int, err error) {
 	s.log.Error("the ledger lost rows", "rows", rows, "error", err)
 }
 
-// openBudget counts in this process, or in Redis with this process as what is
-// left when Redis is away.
+// openBudget opens the budgets: in this process, or in Redis, with this process as
+// the fallback when Redis is unavailable.
 func (s *state) openBudget() (gate.Budget, error) {
 	r := s.cfg.Budgets.Redis
 	path := s.path("budgets.jsonl")
@@ -246,8 +246,8 @@ func (s *state) openBudget() (gate.Budget, error) {
 	return both, nil
 }
 
-// sharedOptions give one dial, write or read the time that one charge has, if that
-// is more than the default: it must not end what the charge still waits for.
+// sharedOptions give one dial, read or write the time of a charge, if that is more
+// than the default: it must not fail while the charge may still wait.
 func sharedOptions(r *config.Redis) redisstore.Options {
 	return redisstore.Options{URL: r.URL.Reveal(), Timeout: max(r.Timeout.Time(), redisstore.DefaultTimeout)}
 }

@@ -18,24 +18,24 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// Hunt is a walk through what a backend holds.
+// Hunt is a scan of the memories in a backend.
 type Hunt struct {
 	Backend config.Backend
 	API     string // which Mem0 it is: "platform", "server", or "auto" to ask it
 	Scopes  []memproxy.Scope
 	Judge   hunt.Screener
-	// Report is where is written what would be held if it were written now, and
-	// File, if set, is a file for it. Content says that texts are written too.
+	// Report receives the memories that would be held if they were written now, and
+	// File, if set, is a file for it. Content includes their texts.
 	Report   io.Writer
 	File     string
 	Content  bool
-	State    string  // file that keeps the place; "": none
+	State    string  // file for the position; "": none
 	Rate     float64 // pages a second at most
 	Progress memproxy.Progress
-	Log      io.Writer // what was not judged, and what came of the walk, for people
+	Log      io.Writer // skipped memories and the summary, for people
 }
 
-// Walk walks and says how far it came.
+// Walk runs the scan and reports its progress.
 func (h Hunt) Walk(ctx context.Context) error {
 	pager, kind, err := Store(ctx, h.Backend, h.API, h.Scopes)
 	if err != nil {

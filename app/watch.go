@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// watch lets metrics be collected, follows what is kept in files, and starts the
-// jobs.
+// watch exports metrics, watches files for edits, and starts the jobs.
 func (s *App) watch(file string) {
 	in := s.telemetry.Instruments()
 	stop, err := in.Watch(signal.Sources{
@@ -29,7 +28,7 @@ func (s *App) watch(file string) {
 	}
 	if dir := s.cfg.Policy.Dir; dir != "" && s.cfg.Policy.Control == nil {
 		policies := upkeep.Followed{Look: policiesIn(dir, s.reload), Failed: func(err error) { s.reloadFailed(fromPolicies, err) }}
-		s.follow("policy", policies, s.rules.bundleVersion(), dir) // what changed since it was read is an edit
+		s.follow("policy", policies, s.rules.bundleVersion(), dir) // a change since it was read is an edit
 	}
 	if dir := s.cfg.Screening.Pack; dir != "" && *s.cfg.Screening.Enabled {
 		pack := upkeep.Followed{Look: s.packIn(dir), Failed: func(err error) { s.reloadFailed(fromPack, err) }}
@@ -42,7 +41,7 @@ func (s *App) watch(file string) {
 	s.startJobs()
 }
 
-// follow has what is kept in files put in force when it is edited.
+// follow watches files and applies their edits.
 func (s *App) follow(name string, f upkeep.Followed, inForce string, dir string) {
 	looks := make(chan time.Time)
 	s.group.Tick(name+" pace", s.cfg.Policy.Poll.Time(), func(ctx context.Context, tick <-chan time.Time) { upkeep.Rereads(ctx, tick, looks, dir, s.cfg.State) })
@@ -60,8 +59,9 @@ func policiesIn(dir string, use func(policy.Bundle) error) func() (string, func(
 	}
 }
 
-// packIn reads the digest of a screening pack. Only what is new is loaded, and
-// what is broken once: that takes long enough for a stop to wait for.
+// packIn reads the digest of a screening pack. Only a new pack is loaded, and a
+// broken one only once, because loading takes so long that a stop has to wait for
+// it.
 func (s *App) packIn(dir string) func() (string, func() error, error) {
 	var broken error
 	var of string
@@ -98,7 +98,7 @@ func (s *App) reload(b policy.Bundle) error {
 	return nil
 }
 
-// reloaded says everywhere that other rules are in force.
+// reloaded reports new rules in metrics, log and audit log.
 func (s *App) reloaded() {
 	version, _ := s.rules.state()
 	if f := s.fleet.follower; f != nil { // the same release, with another pack
@@ -110,7 +110,8 @@ func (s *App) reloaded() {
 	s.edits.loosened("the rules", s.rules.loosened())
 }
 
-// reloadFailed keeps the last good rules and says so everywhere.
+// reloadFailed keeps the last good rules and reports the failure in metrics, log
+// and audit log.
 func (s *App) reloadFailed(what string, err error) {
 	s.rules.fail(what, err)
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
