@@ -28,14 +28,14 @@ type Options struct {
 	Sessions  SessionStore
 	Reviewers []Reviewer
 	Recorder  Recorder
-	// Runner sends what is approved. Nil: it stays approved until somebody
-	// else sends it.
+	// Runner sends approved writes. Nil: they remain approved until another process
+	// sends them.
 	Runner *Runner
-	// Roller makes memories what they were. Nil: nobody does.
+	// Roller performs rollbacks. Nil: there are none.
 	Roller *Roller
-	// Custodian looks through backends. Nil: nobody does.
+	// Custodian scans backends. Nil: it is not available.
 	Custodian Custodian
-	// Jobs are what goes on in the background. Nil: nobody asks for it.
+	// Jobs are the background jobs. Nil: they are not available.
 	Jobs Jobs
 	// Backends are the names that a list can be asked for. Nil: any.
 	Backends []string
@@ -58,7 +58,7 @@ type API struct {
 	mux *http.ServeMux
 }
 
-// routes serves the rows of the API to those whom who knows.
+// routes serves the routes of the API to reviewers that who accepts.
 func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, rt := range routes() {
@@ -108,14 +108,14 @@ type call struct {
 	api *API
 	req *http.Request
 	who Reviewer
-	// gone ends when the one who asked is gone; the request's own context ends
-	// with the time for the store too.
+	// gone ends when the client disconnects; the request's own context also ends
+	// with the time for the store.
 	gone context.Context
-	// act is what the audit log calls the request, and reason why the reviewer
-	// says that he does it; attempt is the record of it, once it is made.
+	// act is the action's name in the audit log, and reason the one that the
+	// reviewer gave; attempt is its record, once it is made.
 	act, reason string
 	attempt     *memproxy.Event
-	progress    memproxy.Progress // of what lasts, to the one who asked; or nil
+	progress    memproxy.Progress // of a long request, to the client; or nil
 }
 
 // ProgressHeader asks for interim answers, of status 102, while a request lasts.
@@ -123,8 +123,8 @@ type call struct {
 // slash and how much there is.
 const ProgressHeader = "X-Memproxy-Progress"
 
-// interim sends progress to who asks for it and may know how much of everybody's
-// there is.
+// interim reports progress to a client that asks for it, if the reviewer may see
+// all tenants.
 func interim(w http.ResponseWriter, r *http.Request, who Reviewer) memproxy.Progress {
 	if r.Header.Get(ProgressHeader) == "" || !who.Tenants.All {
 		return nil
@@ -173,7 +173,7 @@ func write(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the reader may be gone
+	_ = json.NewEncoder(w).Encode(v) // the reader may have disconnected
 }
 
 // allowed reports whether the reviewer's tenants include one.

@@ -14,28 +14,29 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Role is what a reviewer may do.
+// Role is a permission of a reviewer.
 type Role string
 
-// The roles. Each stands for itself: a reviewer has those that are listed.
+// The roles. None includes another: a reviewer has those that are listed.
 const (
 	RoleView    Role = "view"    // list and see, sanitised
 	RoleReview  Role = "review"  // settle: approve, reject, unlock, promote, pin, roll back
 	RoleContent Role = "content" // see content as it is
 )
 
-// Reviewer is one who may use the API.
+// Reviewer is a caller who may use the API.
 type Reviewer struct {
 	// ID is recorded with everything the reviewer does.
 	ID string
 	// SHA256 is the hex hash of the bearer token.
 	SHA256 string
 	Roles  []Role
-	// Tenants are whose holds, memories and sessions there are for him.
+	// Tenants are the tenants whose holds, memories and sessions the reviewer may
+	// see.
 	Tenants memproxy.Limit
 }
 
-// method is how the reviewer proved who he is.
+// method is how the reviewer authenticated.
 func (r *Reviewer) method() string {
 	if r.SHA256 == "" {
 		return "socket"
@@ -87,8 +88,8 @@ func newGuard(reviewers []Reviewer) (*guard, error) {
 	return g, nil
 }
 
-// who returns the reviewer of a request. All hashes are compared, so that the
-// time tells nothing of which one came near.
+// who returns the reviewer of a request. All hashes are compared, so that the time
+// reveals nothing about a partial match.
 func (g *guard) who(r *http.Request) (Reviewer, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -112,8 +113,8 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 // follows.
 const OperatorPrefix = "os:"
 
-// Local is the API for a socket that Operators listens on, and for nothing
-// else: it believes the address of the other end.
+// Local is the API for a listener of Operators, and for no other: it trusts the
+// connection's remote address.
 func (a *API) Local() http.Handler {
 	return a.routes(func(r *http.Request) (Reviewer, bool) {
 		name, ok := strings.CutPrefix(r.RemoteAddr, OperatorPrefix)
@@ -121,8 +122,8 @@ func (a *API) Local() http.Handler {
 	})
 }
 
-// Operators accepts connections on a Unix socket from those whom the system
-// names: the user that this process runs as, and root. Their address is
+// Operators accepts connections on a Unix socket from the user that this process
+// runs as, and root, as identified by the system. Their remote address is
 // OperatorPrefix and the user's name.
 func Operators(ln *net.UnixListener) net.Listener { return operators{ln} }
 
@@ -138,7 +139,7 @@ func (o operators) Accept() (net.Conn, error) {
 		if name, ok := operator(c); ok {
 			return operatorConn{c, operatorAddr(OperatorPrefix + name)}, nil
 		}
-		_ = c.Close() // it has nothing to say to anybody
+		_ = c.Close() // rejected peers get no answer
 	}
 }
 
@@ -147,7 +148,7 @@ type operatorConn struct {
 	who operatorAddr
 }
 
-// RemoteAddr is who is at the other end.
+// RemoteAddr identifies the peer.
 func (c operatorConn) RemoteAddr() net.Addr { return c.who }
 
 type operatorAddr string

@@ -30,7 +30,7 @@ const (
 // TokenEnv is the environment variable that holds a reviewer's token.
 const TokenEnv = "MEMPROXY_REVIEW_TOKEN"
 
-// CLI is what the commands run with.
+// CLI is the environment of the commands.
 type CLI struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
@@ -144,12 +144,12 @@ func (in *invocation) connect() error {
 // option is how a value of the API is given on a command line.
 type option struct {
 	name  string // absent: the value's; "-": no command line gives it
-	about string // absent: the API's words
+	about string // absent: the API's description
 	like  any    // absent: a text
 	body  bool   // it is an option as a member of a body only
 }
 
-// options are those values that are no text there, or have other words.
+// options are the parameters that are not text, or have another description.
 func options() map[string]option {
 	return map[string]option{
 		"action":      {name: "-"},
@@ -246,7 +246,7 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	return needed
 }
 
-// text is what was given for a value of the API, "" for nothing.
+// text is the given value of a parameter, "" if there is none.
 func (in *invocation) text(name string) string {
 	f := in.given[name]
 	if f == nil || !f.Changed && f.Value.Type() != "string" {

@@ -26,7 +26,7 @@ import (
 // maxAnswer is the largest answer that a client reads, in bytes.
 const maxAnswer = 64 << 20
 
-// askTimeout bounds a request of what does not last: longer than a replay.
+// askTimeout bounds an ordinary request: longer than a replay.
 const askTimeout = 2 * time.Minute
 
 // ClientOptions configure a Client.
@@ -37,7 +37,7 @@ type ClientOptions struct {
 	// Socket is the path of the local operator's socket, instead of URL and
 	// Token.
 	Socket string
-	// Progress is told how far a request is that lasts, where the sidecar says so.
+	// Progress receives the progress of a long request, if the sidecar reports it.
 	Progress memproxy.Progress
 }
 
@@ -77,14 +77,14 @@ type Refused struct {
 	Problem
 }
 
-// Error is what was answered, in one line.
+// Error is the answer in one line.
 func (r *Refused) Error() string {
 	return fmt.Sprintf("%s (%s, status %d)", r.Detail, r.Problem.Error, r.Status)
 }
 
-// Call asks for a row of the API by its operationId. Values are those of the path
-// and of the query by name, and in is the body; the answer is what the row
-// answers. An original is confirmed.
+// Call calls a route of the API by its operationId. Values are the path and query
+// parameters by name, and in is the body. It repeats a request for original content
+// with the confirmation.
 func Call[Out any](ctx context.Context, c *Client, op string, values map[string]string, in any) (out Out, err error) {
 	rt, err := routeOf(op)
 	if err != nil {

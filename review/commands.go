@@ -9,9 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// verb is a command. It asks for a row of the API, or a second one: what the path
-// of the row holds are the command's arguments, and what else the row takes are
-// its options.
+// verb is a command. It calls one or two routes of the API: parameters in the path
+// of the route are the command's arguments, all others are its options.
 type verb struct {
 	ops                        string // by spaces
 	name, args, short, example string
@@ -19,7 +18,7 @@ type verb struct {
 	why                        string // the reason where none is given
 }
 
-// nouns are the commands, by what they are about.
+// nouns are the commands, grouped by subject.
 func nouns() []noun {
 	return []noun{
 		{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
@@ -60,8 +59,8 @@ func asked[Out any](ctx context.Context, in *invocation) (Out, error) {
 	return askedFor[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
 }
 
-// askedFor asks for a row. One that is answered a page at a time is read to its
-// end, unless the command line says how much is wanted.
+// askedFor calls a route. A paged answer is read to its end, unless the command
+// line limits it.
 func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (all Out, err error) {
 	if rt.pages == nil || values[limitParam] != "" {
 		return Call[Out](ctx, in.client, rt.op, values, in.body(rt))

@@ -11,16 +11,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Custodian compares what backends hold with what went through memproxy. It
-// records what it finds and does. Its "no" is memproxy.ErrUnknown for a backend
-// that there is not, and ErrState while it is at work already.
+// A Custodian compares the contents of backends with what went through memproxy. It
+// records what it finds and does. A refusal is memproxy.ErrUnknown for an unknown
+// backend, and ErrState while it is busy.
 type Custodian interface {
-	// Sweep looks through backends and chains and repairs nothing.
+	// Sweep scans backends and chains and repairs nothing.
 	Sweep(context.Context, SweepRequest) (SweepReport, error)
-	// Seal takes over what a backend held before memproxy, with the lowest trust.
+	// Seal takes over memories that were in a backend before memproxy, with the
+	// lowest trust.
 	Seal(context.Context, SealRequest) (SealReport, error)
-	// Accept takes a tenant's broken chain as it is. Its "no" is also ErrState
-	// where nothing is broken.
+	// Accept accepts a tenant's broken chain as it is. The refusal is also ErrState
+	// if the chain is not broken.
 	Accept(context.Context, AcceptRequest) (AcceptReport, error)
 }
 
@@ -31,17 +32,17 @@ type SweepRequest struct {
 	// Scopes narrow a Mem0 server that does not give its whole store.
 	Scopes []memproxy.Scope `json:"scopes,omitempty"`
 	Reason string           `json:"reason"`
-	// Progress is told how many records and memories were looked at.
+	// Progress receives the number of records and memories checked.
 	Progress memproxy.Progress `json:"-"`
 }
 
-// SweepReport is what a sweep found.
+// SweepReport is the result of a sweep.
 type SweepReport struct {
 	Backends []BackendSweep         `json:"backends"`
 	Chains   []memproxy.ChainReport `json:"chains"`
 }
 
-// BackendSweep is what was found in one backend.
+// BackendSweep is the result for one backend.
 type BackendSweep struct {
 	Backend string `json:"backend"`
 	// Partial is set for a reviewer of some tenants: the numbers, which are of
@@ -53,10 +54,10 @@ type BackendSweep struct {
 	Known   int `json:"known"`
 	Unknown int `json:"unknown,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
-	// Unsettled are texts that an agent's turn may be about to change, and that
-	// were not as recorded: the next sweep tells.
+	// Unsettled counts texts that differ from the record and that an agent's turn
+	// may be changing: the next sweep decides.
 	Unsettled int `json:"unsettled,omitempty"`
-	// Cleared were doubted before and are what was written again.
+	// Cleared counts memories with earlier findings that are now as written.
 	Cleared  int                    `json:"cleared,omitempty"`
 	Findings []memproxy.Discrepancy `json:"findings,omitempty"`
 	// More findings are not listed; all are marked.
@@ -78,25 +79,25 @@ func (r SweepReport) Findings() int {
 // SealRequest asks for a seal.
 type SealRequest struct {
 	Backend string           `json:"backend"`
-	Tenant  string           `json:"tenant"` // whose the memories are from now on
+	Tenant  string           `json:"tenant"` // the new owner of the memories
 	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
 	Reason  string           `json:"reason"`
-	// Progress is told how many memories were looked at.
+	// Progress receives the number of memories checked.
 	Progress memproxy.Progress `json:"-"`
 }
 
-// SealReport is what a seal took over.
+// SealReport is the result of a seal.
 type SealReport struct {
 	Backend string `json:"backend"`
 	Tenant  string `json:"tenant"`
-	// Partial is as in BackendSweep; Sealed is told all the same.
+	// Partial is as in BackendSweep; Sealed is reported all the same.
 	Partial bool `json:"partial,omitempty"`
 	Items   int  `json:"items"`
 	Sealed  int  `json:"sealed"`  // had no receipt, and have one now
 	Known   int  `json:"known"`   // had one
-	Skipped int  `json:"skipped"` // could not be read, or may be another's
-	// Whole is set when everything there is known now: what is unknown later
-	// was put there behind memproxy.
+	Skipped int  `json:"skipped"` // unreadable, or possibly another tenant's
+	// Whole is set if every memory there is known now: unknown memories that appear
+	// later were written out-of-band.
 	Whole bool `json:"whole"`
 }
 
@@ -106,8 +107,8 @@ func (r SealRequest) why() string  { return r.Reason }
 // custodyTime bounds a sweep or a seal.
 const custodyTime = 6 * time.Hour
 
-// custody has the custodian do what lasts as long as the store is large, once
-// it is on record that it was asked for. It ends when the one who asked is gone.
+// custody has the custodian run a long operation after the request is on record. It
+// ends when the client disconnects.
 func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
 	if c.api.opt.Custodian == nil {
@@ -128,7 +129,8 @@ func sweep(c *call, in SweepRequest) (SweepReport, error) {
 	if err != nil {
 		return SweepReport{}, err
 	}
-	// Of others' memories a reviewer learns nothing, not even that there are any.
+	// A reviewer must not learn anything about other tenants' memories, not even
+	// that there are any.
 	for i := range report.Backends {
 		b := &report.Backends[i]
 		b.Findings = slices.DeleteFunc(b.Findings, func(d memproxy.Discrepancy) bool { return !c.allowed(d.Tenant) })
@@ -158,8 +160,8 @@ func seal(c *call, in SealRequest) (SealReport, error) {
 	return report, nil
 }
 
-// Print writes the report for people. Ids are backends' and are shown as what
-// steers no terminal.
+// Print writes the report for people. Ids come from backends; control sequences in
+// them are neutralised.
 func (r SweepReport) Print(w io.Writer) {
 	p := &printer{w}
 	for _, b := range r.Backends {
@@ -218,14 +220,14 @@ type AcceptRequest struct {
 	Reason string `json:"reason"`
 }
 
-// AcceptReport is what was accepted.
+// AcceptReport is the accepted chain.
 type AcceptReport struct {
 	Tenant string `json:"tenant"`
 	// Accepted are the faults that count no more, Left those that stay: texts
 	// that are not the recorded ones.
 	Accepted []memproxy.ChainFault `json:"accepted,omitempty"`
 	Left     []memproxy.ChainFault `json:"left,omitempty"`
-	// Head is the end from which the chain goes on.
+	// Head is the end from which the chain continues.
 	Head memproxy.ChainHead `json:"head"`
 	// Cleared is how many memories are not doubted any more.
 	Cleared int `json:"cleared"`

@@ -41,7 +41,7 @@ type BatchRequest struct {
 	Reason     string    `json:"reason"`
 }
 
-// BatchAnswer is what became of a batch.
+// BatchAnswer is the result of a batch.
 type BatchAnswer struct {
 	Holds []memproxy.HeldWrite `json:"holds"`
 }
@@ -52,8 +52,8 @@ type ResolveRequest struct {
 	Reason  string             `json:"reason"`
 }
 
-// tenant returns the tenant that a request is about: the one that it names,
-// or the reviewer's only one. "" is all, for who may see all.
+// tenant returns the tenant of a request: the one that it names, or the reviewer's
+// only one. "" is all, for reviewers of all tenants.
 func (c *call) tenant(named string) (string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
@@ -203,16 +203,16 @@ func approveHold(c *call, in ApproveRequest) (Settled, error) {
 	return Settled{h, tally}, err
 }
 
-// problemAuthorGone tells a reviewer of what he may not know.
+// problemAuthorGone informs a reviewer that the author is no longer known.
 func problemAuthorGone(why string) problem {
 	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
 }
 
-// authorGone is why the author of a hold could not write it any more, "" where it
-// still could. Of what is not there approving says so.
+// authorGone is why the author of a hold could no longer write it, "" if it still
+// could. If the hold does not exist the approval itself reports it.
 func (c *call) authorGone(id string) (why string, err error) {
 	if c.api.opt.Runner == nil {
-		return "", nil // whoever sends it asks
+		return "", nil // the process that sends it checks
 	}
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
@@ -231,7 +231,7 @@ func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 		return Settled{h, tally}, err
 	}
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
-	if err == nil && h.State == memproxy.HoldRejected { // by somebody else, between the approval and its sending
+	if err == nil && h.State == memproxy.HoldRejected { // by another reviewer, between the approval and its sending
 		return Settled{}, memproxy.ErrState
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
@@ -266,11 +266,11 @@ func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	return c.sent(approved, alone) // whether or not the hold could be read again
 }
 
-// alone is the tally of what one reviewer is enough for.
+// alone is the tally of an action that needs only one reviewer.
 var alone = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 
-// settleHold does what one reviewer is enough for, and answers with the hold as it is
-// then.
+// settleHold takes an action that needs only one reviewer, and answers with the new
+// state of the hold.
 func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	h, err := c.settling()
 	if err == nil {
@@ -283,7 +283,7 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	return Settled{h, alone}, err
 }
 
-// settling finds the hold and records what is about to be done.
+// settling finds the hold and records the action before it is taken.
 func (c *call) settling() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
@@ -311,7 +311,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	}
 	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil && c.api.opt.Runner != nil {
-		c.api.opt.Runner.Wake() // there may be hundreds: nobody waits for them
+		c.api.opt.Runner.Wake() // there may be hundreds: the request does not wait for them
 	}
 	return BatchAnswer{done}, err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Jobs are what a sidecar does in the background, as package upkeep has it.
+// Jobs are a sidecar's background jobs, as implemented by package upkeep.
 type Jobs interface {
 	// All are their names and how often they are done, 0 for when they are woken.
 	All() iter.Seq2[string, time.Duration]
@@ -26,18 +26,18 @@ type JobPage struct {
 // JobView is a job.
 type JobView struct {
 	Name string `json:"name"`
-	// Every is the longest time between two rounds; absent: there is a round
-	// when something wakes it.
+	// Every is the longest time between two runs; absent: the job only runs when it
+	// is woken.
 	Every string `json:"every,omitempty"`
 }
 
-// JobRun is what came of a round.
+// JobRun is the result of a run.
 type JobRun struct {
 	Name   string `json:"name"`
 	Failed string `json:"failed,omitempty"` // why; it is tried again by itself
 }
 
-// jobs are the sidecar's, for who reviews everybody's: they are of no tenant.
+// jobs lists the sidecar's jobs, for reviewers of all tenants: they belong to none.
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
 		return nil, problem{http.StatusForbidden, "tenants", "this takes a reviewer of all tenants"}
@@ -83,13 +83,14 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 	return out, nil
 }
 
-// errStopping: memproxy stops. What was approved is sent by the next process.
+// errStopping says that memproxy is stopping. Approved writes are sent by the next
+// process.
 var errStopping = errors.New("review: memproxy stops")
 
-// underway are sendings that nobody who hangs up stops. The end of the process
-// does: it waits for them, cuts them off when its time is over, and closes the
-// store only once they have noted what came of them. What was cut off the next
-// process asks the backend about.
+// underway are sendings that do not end when their clients disconnect. The end of
+// the process ends them: it waits for them, cancels them when its time is over, and
+// closes the store only after their results are recorded. The next process asks the
+// backend about those that were cancelled.
 type underway struct {
 	life context.Context
 	cut  context.CancelCauseFunc
@@ -120,7 +121,7 @@ func (u *underway) begin(ctx context.Context, most time.Duration) (context.Conte
 	return ctx, func() { kept(); cancel(); u.all.Done() }, true
 }
 
-// Cut cuts off what is being sent, now. Close is still to be called.
+// Cut cancels everything that is being sent. Close must still be called.
 func (u *underway) Cut() {
 	u.mu.Lock()
 	u.closing = true
@@ -128,11 +129,11 @@ func (u *underway) Cut() {
 	u.cut(errStopping)
 }
 
-// cutOff is for what notes the outcome of sendings that were cut off.
+// cutOff is the time for recording the results of cancelled sendings.
 const cutOff = time.Second
 
-// Close waits for what is being sent until a second before ctx ends, cuts off what
-// still is, and waits until that is noted. Nothing is sent afterwards.
+// Close waits for sendings until a second before ctx ends, cancels those that
+// remain, and waits until their results are recorded. Nothing is sent afterwards.
 func (u *underway) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true

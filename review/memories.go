@@ -12,7 +12,7 @@ import (
 // HistoryAnswer is a page of a memory's versions, the newest first.
 type HistoryAnswer struct {
 	Versions []memproxy.Version `json:"versions"`
-	// Before is what to ask the next page with, 0 on the last.
+	// Before is the cursor of the next page, 0 on the last.
 	Before int64 `json:"before,omitempty"`
 }
 
@@ -23,8 +23,8 @@ func (h HistoryAnswer) next() string {
 	return strconv.FormatInt(h.Before, 10)
 }
 
-// VersionView is a version with its text, sanitised by nothing but withheld
-// unless asked for.
+// VersionView is a version. Content is the unsanitised text; it is set only on an
+// explicit, confirmed request.
 type VersionView struct {
 	memproxy.Version
 	Content *ContentView `json:"content,omitempty"`
@@ -65,7 +65,8 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 			return k, "", err
 		}
 	}
-	// Whose it is says its owner; where there is none, its newest version.
+	// The tenant is that of its owner, or of its newest version if there is no
+	// owner.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return k, "", err
@@ -88,8 +89,8 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 	return k, tenant, nil
 }
 
-// kindOf is what an id names where nobody says: a memory, or an object that has
-// members and no text, so that only these have a history.
+// kindOf determines the kind of an id if the request does not: a memory, or an
+// object that has members and no text; only these two have a history.
 func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 	for _, kind := range [...]memproxy.TargetKind{memproxy.TargetMemory, memproxy.TargetObject} {
 		k.Kind = kind
@@ -197,7 +198,7 @@ func promoteMemory(c *call, in Reason) (memproxy.Tallied, error) {
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// acting finds the memory and records what is about to be done.
+// acting finds the memory and records the action before it is taken.
 func (c *call) acting() (memproxy.MemoryKey, error) {
 	k, tenant, err := c.memory()
 	if err != nil {

@@ -30,8 +30,7 @@ func operator(c *net.UnixConn) (string, bool) {
 	return id, true
 }
 
-// NamesOperators reports whether the system tells who is at the other end of a
-// socket.
+// NamesOperators reports whether the system identifies the peer of a socket.
 const NamesOperators = true
 
 // OwnFile reports whether a file is the user's that this process runs as.

@@ -7,13 +7,12 @@ import (
 	"os"
 )
 
-// operator: nobody. Where the system does not tell who is at the other end,
-// reviewers have tokens.
+// operator returns false. If the system does not identify the peer of a socket,
+// reviewers need tokens.
 func operator(*net.UnixConn) (string, bool) { return "", false }
 
-// NamesOperators reports whether the system tells who is at the other end of a
-// socket.
+// NamesOperators reports whether the system identifies the peer of a socket.
 const NamesOperators = false
 
-// OwnFile reports false: whose a file is, is not looked up here.
+// OwnFile returns false: file ownership is not checked on this system.
 func OwnFile(os.FileInfo) bool { return false }

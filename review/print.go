@@ -18,11 +18,11 @@ func (in *invocation) print(answer any, table func(*printer)) error {
 	return in.output.Print(in.Stdout, answer, func(out io.Writer) {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		table(&printer{w})
-		_ = w.Flush() // the reader may be gone
+		_ = w.Flush() // the reader may have disconnected
 	})
 }
 
-// printer writes tables. Nothing that it is given can steer a terminal.
+// printer writes tables. It neutralises terminal control sequences in its input.
 type printer struct{ w io.Writer }
 
 func (p *printer) row(cells ...any) {
@@ -241,7 +241,7 @@ func (p *printer) promoted(out memproxy.Tallied) {
 
 func (p *printer) rolledBack(r RollbackAnswer) {
 	if r.Version == nil {
-		return // the error says why
+		return // the error explains it
 	}
 	p.line("rolled back; it is version %d now, hash %s", r.Version.Number, r.Version.SHA256)
 	if r.Result.Detail != "" {
@@ -257,7 +257,7 @@ func (p *printer) jobs(page JobPage) {
 }
 
 func (p *printer) run(out JobRun) {
-	if out.Failed == "" { // else the error says why
+	if out.Failed == "" { // otherwise the error explains it
 		p.line("%s is done", out.Name)
 	}
 }

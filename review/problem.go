@@ -13,8 +13,7 @@ import (
 // errAudit: the audit log could not be written.
 var errAudit = errors.New("the audit log cannot be written")
 
-// problem is a refusal as it is answered. It is an error that quotes nothing
-// of anybody's.
+// problem is a refusal as it is answered. As an error it quotes no user data.
 type problem struct {
 	status int
 	code   string
@@ -27,7 +26,7 @@ func (p problem) Error() string { return p.code + ": " + p.detail }
 type Problem struct {
 	Error  string `json:"error"`
 	Detail string `json:"detail"`
-	// Confirm is the confirmation that the request is to be repeated with.
+	// Confirm is the confirmation to repeat the request with.
 	Confirm string `json:"confirm,omitempty"`
 }
 
@@ -39,7 +38,7 @@ func badRequest(detail string) problem { return problem{http.StatusBadRequest, "
 
 func notFound() problem { return problem{http.StatusNotFound, "unknown", "there is no such thing"} }
 
-// refusals are what a store's "no" is answered with.
+// refusals are the answers to a store's refusals.
 var refusals = [...]struct {
 	no error
 	problem

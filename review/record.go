@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// recordTimeout bounds the record of what became of something, which is made
-// also when the one who asked is gone.
+// recordTimeout bounds the record of a result, which is written even if the client
+// has disconnected.
 const recordTimeout = 10 * time.Second
 
 // reviewed is the record of an act.
@@ -22,7 +22,7 @@ func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, 
 	}
 }
 
-// event is a record of something that the reviewer does.
+// event is a record of the reviewer's action.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := human(c.who.ID, tenant)
 	who.Method = c.who.method()
@@ -36,8 +36,8 @@ func human(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
 
-// record puts what is about to be done into the audit log, before it takes
-// effect; decided tells what became of it.
+// record writes the action to the audit log before it takes effect; decided records
+// its result.
 func (c *call) record(tenant, backend, decision string, targets ...string) error {
 	ev := c.event(memproxy.ActAttempted, tenant, backend, decision, targets...)
 	if _, err := c.api.opt.Recorder.Record(c.ctx(), ev); err != nil {
@@ -47,17 +47,17 @@ func (c *call) record(tenant, backend, decision string, targets ...string) error
 	return nil
 }
 
-// decided records what became of an attempt. What is refused before there is
-// anything to attempt, for the reviewer's role or for what the request says, is
-// recorded as well: somebody tried.
+// decided records the result of an attempt. A request that is refused before the
+// attempt, for the reviewer's role or for its content, is recorded as well, because
+// it is an attempted action.
 func (c *call) decided(answer any, err error) {
 	var asks confirmation
 	if c.act == "" || errors.As(err, &asks) || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
-		return // nothing was tried, or no record can be made
+		return // nothing was attempted, or no record can be made
 	}
 	rule, stage := ruleOf(err)
 	if c.attempt == nil && c.req.Method == http.MethodGet && rule != "role" {
-		return // it looked for something, and did not find it
+		return // a lookup without a result
 	}
 	var ev memproxy.Event
 	if c.attempt != nil {
@@ -77,14 +77,14 @@ func (c *call) decided(answer any, err error) {
 	note(c.ctx(), c.api.opt.Recorder, c.api.opt.Log, ev)
 }
 
-// ruled gives the record of what a rule refuses its verdict.
+// ruled sets the verdict in the record of a refusal.
 func ruled(ev *memproxy.Event) {
 	if ev.Act.Stage == memproxy.ActRefused {
 		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
 	}
 }
 
-// note records what became of something that is done or refused already.
+// note records the result of something that is done or refused already.
 func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event)
 	}
 }
 
-// tell puts what an answer says of the act into its record.
+// tell adds the details of an answer to the record.
 func tell(ev *memproxy.Event, answer any) {
 	switch got := answer.(type) {
 	case Settled:
@@ -113,7 +113,7 @@ func tell(ev *memproxy.Event, answer any) {
 	}
 }
 
-// rolledBack tells what a rollback did.
+// rolledBack adds the result of a rollback.
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	ev.Status = got.Result.Status
 	switch made := got.Version; {
@@ -131,7 +131,7 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	}
 }
 
-// ruleOf is why something was refused or failed, in the words of the answers.
+// ruleOf is why something was refused or failed, by the codes of the answers.
 func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	if err == nil {
 		return "", memproxy.ActDone
@@ -155,7 +155,7 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	return p.code, memproxy.ActRefused
 }
 
-// became is what the record says of an outcome.
+// became converts an outcome for the record.
 func became(o memproxy.Outcome) memproxy.Act {
 	switch o {
 	case memproxy.OutcomeDone:
@@ -170,7 +170,7 @@ func became(o memproxy.Outcome) memproxy.Act {
 	return memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
 }
 
-// sender is who an approved write is sent for: whoever approved it.
+// sender is the principal for whom an approved write is sent: its reviewer.
 func sender(h *memproxy.HeldWrite) memproxy.Principal {
 	if h.ByRules() {
 		return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
@@ -195,15 +195,15 @@ func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
 	return nil
 }
 
-// told records what became of it.
+// told records the result of sending a hold.
 func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
 	ev := r.event(h, act)
 	ev.Status, ev.Memories = result.Status, result.Memories
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)
 }
 
-// ended records what became of a rollback that another process had begun, or
-// this one before.
+// ended records the result of a rollback that was begun by another process, or
+// earlier by this one.
 func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)

@@ -16,11 +16,10 @@ type RunnerOptions struct {
 	Replayer Replayer // an Asker too
 	// Roller, if set, has its rollbacks brought to their end as well.
 	Roller *Roller
-	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice
-	// that, so that it is over only when nobody is sending any more.
+	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice that,
+	// so that it expires only when the sending has ended.
 	Timeout time.Duration
-	// Recorder has what is sent recorded, as it is attempted and with what became
-	// of it.
+	// Recorder records each attempt to send and its result.
 	Recorder Recorder
 	Clock    func() time.Time
 	Steps    memproxy.Stepper
@@ -50,13 +49,13 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), underway: newUnderway()}, nil
 }
 
-// settleTimeout bounds the record of what came of a sending.
+// settleTimeout bounds the record of a sending's result.
 const settleTimeout = 10 * time.Second
 
-// Replay sends one approved hold and returns what became of it. Somebody who
-// hangs up does not stop it. A hold that another is sending, or that was sent,
-// comes back as it is. Where it stays unknown whether it was sent, the hold
-// comes back as replaying.
+// Replay sends one approved hold and returns its result. It is not stopped when the
+// client disconnects. A hold that is being sent, or was sent, is returned
+// unchanged. If it is unknown whether it was sent, the hold is returned as
+// replaying.
 func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout+settleTimeout)
 	if !ok {
@@ -75,7 +74,8 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
-	// Whoever approved it could not know: by a change of the rules, or before that.
+	// The reviewer could not know it: the rules changed since, or the approval was
+	// given by an earlier version.
 	gone := r.authorGone(claim.Content)
 	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 		Detail: "memproxy refused it: " + gone + ", and whoever approved it was not told",
@@ -110,8 +110,8 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	return r.opt.Store.Get(settling, id)
 }
 
-// authorGone is why the author of a write could not write it any more, "" where it
-// still could. Holds of earlier versions do not say who that is.
+// authorGone is why the author of a write could no longer write it, "" if it still
+// could. Holds of earlier versions do not name the author.
 func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	if c.Author == nil || r.opt.Replayer.Knows(*c.Author) {
 		return ""
@@ -119,11 +119,11 @@ func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	return c.Author.Lapsed()
 }
 
-// Recover goes on where a process ended: claims that were left are ended by
-// asking the backend, and approved writes are sent. What cannot be asked for
-// stays as it is, for a reviewer to resolve. The error names all that was not
-// brought to its end, and is worth another attempt. Call it on start, when
-// Woken says so, and now and then: leases end without a word.
+// Recover continues after the end of a process: expired claims are settled by
+// asking the backend, and approved writes are sent. A write whose outcome cannot be
+// determined is left for a reviewer to resolve. The error names everything that was
+// not settled and can be retried. Call it on start, when Woken receives, and
+// periodically: leases expire without a notification.
 func (r *Runner) Recover(ctx context.Context) error {
 	var errs []error
 	if r.opt.Roller != nil {
@@ -166,7 +166,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 	}
 }
 
-// Wake has whoever waits for Woken recover now.
+// Wake notifies the receiver of Woken.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -174,7 +174,7 @@ func (r *Runner) Wake() {
 	}
 }
 
-// Woken receives when there is something to send.
+// Woken receives when there may be something to send.
 func (r *Runner) Woken() <-chan struct{} { return r.wake }
 
 func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {

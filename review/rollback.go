@@ -7,18 +7,18 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RollbackRequest makes a memory what a version of it was, named by its number
-// or by the hash of its text.
+// RollbackRequest restores a version of a memory, named by its number or by the
+// hash of its text.
 type RollbackRequest struct {
 	Version int64  `json:"version,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
-	// Newest is the hash of the text that the reviewer goes back from; another
-	// one in the backend is a conflict. Empty: whatever is there.
+	// Newest is the hash of the text that the reviewer is replacing; if the backend
+	// has another one, that is a conflict. Empty: any text is replaced.
 	Newest string `json:"newest,omitempty"`
 	Reason string `json:"reason"`
 }
 
-// RollbackAnswer is what became of a rollback.
+// RollbackAnswer is the result of a rollback.
 type RollbackAnswer struct {
 	Result  memproxy.HoldResult `json:"result"`
 	Version *memproxy.Version   `json:"version,omitempty"` // the new one

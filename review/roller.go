@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RollbackStore keeps the rollbacks that are not over.
+// RollbackStore stores the rollbacks under way.
 type RollbackStore interface {
 	KeepFound(context.Context, ...memproxy.Version) error
 	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
@@ -18,7 +18,7 @@ type RollbackStore interface {
 	End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error)
 }
 
-// Rollback asks for a memory to be made what a version of it was.
+// Rollback is a request to restore a version of a memory.
 type Rollback struct {
 	Memory   memproxy.MemoryKey
 	To       memproxy.Version // with Text and Metadata
@@ -34,7 +34,7 @@ type Rollback struct {
 type Applier interface {
 	// Now asks the backend for a memory; one that is deleted has Missing set.
 	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
-	// Apply makes the memory what it was.
+	// Apply restores the memory.
 	Apply(context.Context, Rollback) memproxy.Sent
 }
 
@@ -43,20 +43,20 @@ type RollerOptions struct {
 	Versions  VersionStore
 	Rollbacks RollbackStore
 	Applier   Applier
-	// Timeout bounds one rollback, the record of it included; 0 is a minute.
-	// Whoever begins one has it to itself for twice that.
+	// Timeout bounds one rollback, including its record; 0 is a minute. The process
+	// that begins one has a lease for twice that.
 	Timeout time.Duration
-	// Recorder has recorded what became of rollbacks that Recover ended; what
-	// becomes of one that is asked for, whoever asks records.
+	// Recorder records the results of rollbacks that Recover settled; the caller
+	// records those that it asked for.
 	Recorder Recorder
 	Clock    func() time.Time
 	Steps    memproxy.Stepper
 	Log      *slog.Logger
 }
 
-// Roller makes memories what they were. What is begun is brought to its end,
-// also by another process: the backend is asked what it has, so that nothing
-// that was written since is overwritten.
+// Roller restores versions of memories. A rollback that has begun is settled, if
+// need be by another process: the backend is asked for its present state, so that
+// no later write is overwritten.
 type Roller struct {
 	opt RollerOptions
 	*underway
@@ -82,8 +82,8 @@ var (
 	errSent    = problem{502, "upstream", "it is not known whether the backend was changed; memproxy goes on asking it, look at the memory"}
 )
 
-// Roll does a rollback that is on record. Somebody who hangs up does not stop
-// it.
+// Roll performs a rollback that is on record. It is not stopped when the client
+// disconnects.
 func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {
@@ -100,8 +100,8 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	if rb.Now.Missing {
 		return RollbackAnswer{}, errors.Join(r.deleted(ctx, rb.Memory), errDeleted)
 	}
-	// What stands there and no version knows, because it went round memproxy
-	// or is being recorded just now, is kept before it is overwritten.
+	// A present text without a version, because it was written out-of-band or is
+	// being recorded just now, is stored before it is overwritten.
 	found := memproxy.Version{MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Field: rb.To.Field, Op: memproxy.OpSeal, Text: rb.Now.Text, Metadata: rb.Now.Metadata}
 	if err := r.opt.Rollbacks.KeepFound(ctx, found); err != nil {
 		return RollbackAnswer{}, err
@@ -120,8 +120,8 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	return r.apply(ctx, sending, rb, before)
 }
 
-// apply brings a rollback into the backend. The end of the process cuts off
-// sending, and leaves ctx for what is noted of it.
+// apply sends a rollback to the backend. The end of the process cancels sending,
+// but leaves ctx for recording the result.
 func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string) (RollbackAnswer, error) {
 	sent := r.opt.Applier.Apply(sending, rb)
 	r.opt.Steps.At(memproxy.StepRollbackSent)
@@ -135,7 +135,7 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 		r.opt.Log.WarnContext(ctx, "a rollback could not be sent", "decision", rb.Decision, "error", sent.Err)
 		_, err := r.opt.Rollbacks.End(ctx, rb.Decision, nil)
 		return RollbackAnswer{}, errors.Join(err, errUnsent)
-	case memproxy.OutcomeUnknown: // it stays begun: Recover asks the backend what became of it
+	case memproxy.OutcomeUnknown: // it remains begun: Recover asks the backend for its state
 		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", sent.Result.Status, "error", sent.Err)
 		if sent.Err != nil {
 			return RollbackAnswer{}, errSent
@@ -153,11 +153,11 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 	return answer, nil
 }
 
-// settle keeps the version that a rollback made.
+// settle stores the version that a rollback made.
 func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (memproxy.Version, error) {
 	to := rb.To
 	if to.Kind == memproxy.TargetObject {
-		// A backend need not take every member back: the version is what is there.
+		// A backend need not accept every member: the version is its present state.
 		if now, err := r.opt.Applier.Now(ctx, rb.Memory); err != nil || now.Missing {
 			return memproxy.Version{}, errors.Join(err, errors.New("review: what became of the object is not known yet"))
 		} else if now.Text != to.Text {
@@ -187,8 +187,8 @@ func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 	return err
 }
 
-// Recover brings rollbacks to their end that nobody is busy with. Call it on
-// start and now and then.
+// Recover settles rollbacks whose lease has expired. Call it on start and
+// periodically.
 func (r *Roller) Recover(ctx context.Context) error {
 	left, err := r.opt.Rollbacks.Unfinished(ctx, 2*r.opt.Timeout)
 	if err != nil {

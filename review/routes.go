@@ -7,12 +7,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// route is one row of the API: what is served and documented, and what a client
-// and a command ask for.
+// route is one route of the API, from which serving, documentation, client and
+// commands are derived.
 type route struct {
 	method, path string
 	op           string // operationId
-	act          string // what it is in the audit log, "" for what changes nothing
+	act          string // its name in the audit log, "" if it changes nothing
 	about        string
 	query        []param
 	in           any  // zero value of the body, nil: none
@@ -27,25 +27,25 @@ type param struct{ name, about string }
 
 // paging is how a row is read to its end.
 type paging struct {
-	cursor string // parameter that says where the page before ended
+	cursor string // parameter for the position after the previous page
 	join   any    // func(all *Out, page Out) (next string)
 }
 
-// limitParam is the parameter that says how much a page has.
+// limitParam is the parameter for the size of a page.
 const limitParam = "limit"
 
-// paged is a row that is answered a page at a time. Join adds a page to those
-// before it, and says where the next one begins, "" at the end.
+// paged makes a route answer in pages. Join appends a page and returns the cursor
+// of the next one, "" at the end.
 func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next string)) route {
 	rt.query = append(rt.query, cursor, param{limitParam, "size of a page, at most 500"})
 	rt.pages = &paging{cursor.name, join}
 	return rt
 }
 
-// A body says why. An action without a reason cannot be a row.
+// A body has a reason, so every action has one.
 type reasoned interface{ why() string }
 
-// get is a row that shows something.
+// get is a route that reads.
 func get[Out any](path, op, about string, query []param, do func(*call) (Out, error)) route {
 	var out Out
 	return route{
@@ -54,7 +54,7 @@ func get[Out any](path, op, about string, query []param, do func(*call) (Out, er
 	}
 }
 
-// post is a row that does something, for a reason.
+// post is a route that acts, with a reason.
 func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
@@ -73,7 +73,7 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 	}
 }
 
-// original is a row whose answer holds an original on request, which is recorded.
+// original lets a route return the original content on request, which is recorded.
 func (rt route) original() route {
 	rt.act = "content"
 	rt.query = append(rt.query,
@@ -88,7 +88,7 @@ func (rt route) lasting() route {
 	return rt
 }
 
-// role is what a row takes: to see, or to settle.
+// role is the role that a route requires: to view, or to review.
 func (rt route) role() Role {
 	if rt.method == http.MethodGet {
 		return RoleView

@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// SessionSummary is a session's record with the same in plain words.
+// SessionSummary is a session's record with a description in plain words.
 type SessionSummary struct {
 	memproxy.Session
 	Text string `json:"text"`
 }
 
-// UnlockRequest lets a session write again.
+// UnlockRequest unlocks a session's writes.
 type UnlockRequest struct {
 	Tenant string `json:"tenant,omitempty"`
 	Reason string `json:"reason"`
@@ -70,7 +70,7 @@ func unlockSession(c *call, in UnlockRequest) (SessionSummary, error) {
 	return SessionSummary{s, Describe(s)}, err
 }
 
-// Describe says in plain words what was refused in a session and why.
+// Describe explains in plain words what was refused in a session and why.
 func Describe(s memproxy.Session) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, begun %s: %s held for review, %s refused.",
@@ -99,7 +99,7 @@ func Describe(s memproxy.Session) string {
 	return b.String()
 }
 
-// whose names a record of rejections.
+// whose names the subject of a rejection record.
 func whose(s memproxy.Session) string {
 	user := ""
 	if s.User != "" {

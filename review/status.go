@@ -25,17 +25,17 @@ const statusTimeout = 10 * time.Second
 // Status is one look at a running sidecar. The counts are since it started.
 type Status struct {
 	Ready     string              `json:"ready"`  // ready, degraded or not ready
-	Checks    []string            `json:"checks"` // what is not as it should be, of /readyz
+	Checks    []string            `json:"checks"` // checks of /readyz that do not pass
 	Version   string              `json:"version"`
 	Rules     string              `json:"rules"`
 	Decisions map[string]int64    `json:"decisions"` // by verdict
-	Reasons   map[string]int64    `json:"reasons"`   // of what was not let through, by code
+	Reasons   map[string]int64    `json:"reasons"`   // of what was refused or held, by code
 	Waiting   int                 `json:"waiting"`   // held writes; at most maxWaiting are counted
 	Oldest    *memproxy.HeldWrite `json:"oldest,omitempty"`
 	Locked    []memproxy.Session  `json:"locked"`
 	Lag       map[string]int64    `json:"audit_lag"` // records that wait, by what they wait for
 	Faults    map[string]int64    `json:"faults"`    // calls and exports that failed
-	Problems  []string            `json:"problems"`  // what could not be asked
+	Problems  []string            `json:"problems"`  // what could not be queried
 }
 
 // maxWaiting is how many held writes are counted.
@@ -195,7 +195,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	}
 }
 
-// tally words counts, the highest first, at most so many.
+// tally formats counts, the highest first, at most so many.
 func tally(counts map[string]int64, most int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))

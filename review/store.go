@@ -8,9 +8,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// HoldStore keeps held writes. Package ledger has it and the other stores. Their
-// "no" is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused; any
-// other error is breakage.
+// HoldStore stores held writes. Package ledger implements it and the other stores.
+// A refusal is memproxy.ErrUnknown, ErrState, ErrOwnReview, ErrGone or ErrRefused;
+// any other error is breakage.
 type HoldStore interface {
 	ReplayStore
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
@@ -21,7 +21,7 @@ type HoldStore interface {
 	Shred(ctx context.Context, id string, r memproxy.Review) error
 }
 
-// ReplayStore is what a Runner needs.
+// ReplayStore is the store that a Runner needs.
 type ReplayStore interface {
 	Get(ctx context.Context, id string) (memproxy.HeldWrite, error)
 	List(context.Context, memproxy.HoldFilter) (memproxy.HoldPage, error)
@@ -33,7 +33,7 @@ type ReplayStore interface {
 	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
 }
 
-// MemoryStore keeps what became of memories.
+// MemoryStore stores the history of memories.
 type MemoryStore interface {
 	VersionStore
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
@@ -45,30 +45,29 @@ type MemoryStore interface {
 	Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error)
 }
 
-// VersionStore keeps the versions of memories.
+// VersionStore stores the versions of memories.
 type VersionStore interface {
 	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
 	Version(ctx context.Context, k memproxy.MemoryKey, number int64) (memproxy.Version, error)
 	Append(context.Context, ...memproxy.Version) ([]memproxy.Version, error)
 }
 
-// SessionStore keeps the records of sessions.
+// SessionStore stores the records of sessions.
 type SessionStore interface {
 	Get(ctx context.Context, tenant, id string) (memproxy.Session, error)
 	List(context.Context, memproxy.SessionFilter) (memproxy.SessionPage, error)
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 
-// ErrNotSent says of an approved write that nothing of it reached the backend so
-// far.
+// ErrNotSent says that nothing of an approved write has reached the backend so far.
 var ErrNotSent = errors.New("nothing was sent")
 
 // A Replayer sends an approved write upstream, past the verdict that held it
 // and through everything else.
 type Replayer interface {
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
-	// Knows reports whether the author of a held write could still write it: what
-	// identified it then is configured.
+	// Knows reports whether the author of a held write could still write it: its
+	// credential is still configured.
 	Knows(author memproxy.Principal) bool
 }
 

@@ -21,7 +21,7 @@ type HoldView struct {
 	Texts []TextView `json:"texts,omitempty"`
 	// Content is the write as it is, on request.
 	Content *ContentView `json:"content,omitempty"`
-	// Gone is set when the content was destroyed.
+	// Gone is set if the content was destroyed.
 	Gone bool `json:"gone,omitempty"`
 	// AuthorGone is why the author could not write any more; absent: it could.
 	AuthorGone string `json:"author_gone,omitempty"`
@@ -32,8 +32,8 @@ type TextView struct {
 	Pointer      string                  `json:"pointer"`
 	Text         string                  `json:"text"`
 	Placeholders []redaction.Placeholder `json:"placeholders,omitempty"`
-	// Rewritten is what stands in the place of the text, or would once it is
-	// approved, where the write was rewritten.
+	// Rewritten is the text after the rewriting, which replaces the original or
+	// will once it is approved.
 	Rewritten string `json:"rewritten,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func sanitised(h memproxy.HeldWrite, c memproxy.HoldContent) []TextView {
 	return views
 }
 
-// findingsIn are what was found in one item of a hold.
+// findingsIn are the findings in one item of a hold.
 func findingsIn(h memproxy.HeldWrite, item int) []memproxy.Finding {
 	return slices.DeleteFunc(slices.Clone(h.Findings), func(f memproxy.Finding) bool { return f.Item != item })
 }
@@ -106,9 +106,9 @@ type PatternView struct {
 	Content *ContentView `json:"content,omitempty"`
 }
 
-// memoryPattern shows what a placeholder of a flagged memory stands for. The
-// spans are those of the text for which it was flagged; any other text of the
-// memory has no references.
+// memoryPattern shows the text behind a placeholder of a flagged memory. The spans
+// are those of the text for which it was flagged; any other text of the memory has
+// no placeholders.
 func memoryPattern(c *call) (PatternView, error) {
 	k, tenant, err := c.memory()
 	if err != nil {
@@ -140,7 +140,7 @@ func memoryPattern(c *call) (PatternView, error) {
 	return PatternView{}, notFound()
 }
 
-// holdPattern shows what a placeholder of a held write's text stands for.
+// holdPattern shows the text behind a placeholder of a held write.
 func holdPattern(c *call) (PatternView, error) {
 	h, err := c.hold()
 	if err != nil {
@@ -162,8 +162,8 @@ func holdPattern(c *call) (PatternView, error) {
 	return PatternView{}, notFound()
 }
 
-// pattern shows one span of a text: where it is and what was found there, and
-// its words to who may see them, confirmed and on record.
+// pattern shows one span of a text: its position and findings, and its original
+// words to reviewers who may see them, after a confirmation and a record.
 func (c *call) pattern(text string, findings []memproxy.Finding, subject string, record func() error) (PatternView, error) {
 	_, holes := redaction.Text(text, findings)
 	for _, hole := range holes {

@@ -42,7 +42,8 @@ const (
 // NoticeStore is where notices wait. It outlives the process, so that a crash
 // loses none.
 type NoticeStore interface {
-	// Due gives out what is due; next is when more is, zero for never.
+	// Due leases notices that are due; next is when the next one is, zero for
+	// never.
 	Due(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
 	Delivered(ctx context.Context, id string) error
 	Delayed(ctx context.Context, id string, due time.Time, why string) error
@@ -55,7 +56,7 @@ type WebhookOptions struct {
 	URL string
 	// Secret signs them, at least 16 bytes.
 	Secret []byte
-	// Kinds are what is reported. Empty: everything.
+	// Kinds are the kinds to report. Empty: all.
 	Kinds []memproxy.NoticeKind
 	// Transport makes the connections. Nil is http.DefaultTransport.
 	Transport http.RoundTripper
@@ -101,7 +102,8 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 // again, zero for never. An error is the store's.
 func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
-		// Nobody else takes them up while this attempt can still be under way.
+		// The lease lasts longer than this attempt, so no other process takes the
+		// notices up meanwhile.
 		due, next, err := w.opt.Store.Due(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
 		if err != nil || len(due) == 0 {
 			return next, err
@@ -139,10 +141,10 @@ func (w *Webhooks) delay(attempts int) time.Duration {
 	return d - time.Duration(float64(d)*w.opt.Jitter()/2)
 }
 
-// WebhookBody is what is posted.
+// WebhookBody is the posted body.
 type WebhookBody struct {
 	memproxy.Notice
-	// Text is the same in plain words.
+	// Text is the notice in plain words.
 	Text string `json:"text"`
 	// Data is the hold, the session or the memory's status.
 	Data json.RawMessage `json:"data"`
@@ -229,7 +231,7 @@ func webhookMAC(secret []byte, unix string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// ErrSignature: a webhook that is not from who it says, or is old.
+// ErrSignature says that a webhook's signature is wrong, or too old.
 var ErrSignature = errors.New("review: the signature of the webhook is wrong or too old")
 
 // VerifySignature is for receivers: it checks the value of SignatureHeader
