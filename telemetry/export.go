@@ -29,9 +29,8 @@ func (o *OTLP) client() *http.Client {
 	}
 }
 
-// prometheus is the reader behind /metrics. Names are spelled the classic way
-// whatever the scraper can read, because dashboards are written for one
-// spelling.
+// prometheus is the reader behind /metrics. Names have the classic spelling for
+// every scraper, because dashboards are written for one spelling.
 func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	return promexporter.New(
 		promexporter.WithRegisterer(t.registry),
@@ -40,9 +39,9 @@ func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	)
 }
 
-// Nothing is compressed unless OTEL_EXPORTER_OTLP_COMPRESSION says so: the
-// collector of a sidecar is next door, and gzip would cost more than all spans
-// of a request.
+// Exports are uncompressed unless OTEL_EXPORTER_OTLP_COMPRESSION is set: the
+// collector of a sidecar is nearby, and gzip would cost more than all spans of a
+// request.
 
 func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanProcessor, error) {
 	o := &t.opt.OTLP

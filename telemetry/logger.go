@@ -23,10 +23,10 @@ type LogOptions struct {
 	Level slog.Leveler
 }
 
-// NewLogger returns the program's logger. Lines that are written with a
-// request's context carry trace_id and span_id; the decision id is the
-// attribute "decision", given by whoever decided. Values that are or look like
-// credentials or content are replaced (see redact), one string is cut at 1 KB.
+// NewLogger returns the program's logger. Lines that are written with a request's
+// context have trace_id and span_id; the decision id is the attribute "decision",
+// set by the caller. Values that are or look like credentials or content are
+// replaced (see redact), and strings are cut at 1 KB.
 func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
 	if o.Level == nil {
 		o.Level = slog.LevelInfo

@@ -46,7 +46,7 @@ type Options struct {
 	// collector. Zero is the default, negative none.
 	Recent int
 
-	// Log is notified of failing exports. Nil: nobody.
+	// Log is notified of failing exports. Nil: it is off.
 	Log *slog.Logger
 	// Clock is for the once a minute of that. Nil is time.Now.
 	Clock func() time.Time
@@ -75,10 +75,10 @@ func names[V any](m map[string]V) string {
 	return "[" + strings.Join(slices.Sorted(maps.Keys(m)), " ") + "]"
 }
 
-// Format keeps every verb from printing the values.
+// Format hides the values from every formatting verb.
 func (h Headers) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
 
-// MarshalText keeps encoders from writing the values.
+// MarshalText hides the values from encoders.
 func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 func (o *Options) complete() error {

@@ -17,9 +17,9 @@ import (
 // quiet is the least time between two lines about failing exports of a signal.
 const quiet = time.Minute
 
-// outlet counts what leaves for the collector. The exporters below return nil
-// whatever happens: an error would go to OpenTelemetry's global handler, which
-// writes a line for each.
+// outlet counts what is sent to the collector. The exporters below never return an
+// error: it would go to OpenTelemetry's global handler, which writes a line for
+// each.
 type outlet struct {
 	name                string
 	offered, ok, failed atomic.Int64
@@ -99,7 +99,7 @@ func (e logExporter) Export(ctx context.Context, records []sdklog.Record) error 
 	return e.out.sent(len(records), e.Exporter.Export(ctx, records))
 }
 
-// countingSpans counts the spans that are to be exported.
+// countingSpans counts the spans to be exported.
 type countingSpans struct {
 	out *outlet
 	sdktrace.SpanProcessor
@@ -113,7 +113,7 @@ func (c countingSpans) OnEnd(s sdktrace.ReadOnlySpan) {
 	c.SpanProcessor.OnEnd(s)
 }
 
-// countingRecords counts the log records that are to be exported.
+// countingRecords counts the log records to be exported.
 type countingRecords struct {
 	out *outlet
 	sdklog.Processor

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// maxSteps bounds the spans that are kept of one request, and usualSteps is how
-	// many a write has.
+	// maxSteps bounds the spans that are kept of one request, and usualSteps is the
+	// number for a write.
 	maxSteps   = 64
 	usualSteps = 20
 )
 
-// recent keeps the last requests, each with its steps, for an installation
-// without a collector. It is their tracer and the handler that serves them. The
-// SDK's spans carry what an exporter needs, which costs several times as much.
+// recent keeps the last requests, each with its steps, for an installation without
+// a collector. It is their tracer and the handler that serves them. The SDK's spans
+// have everything that an exporter needs, which costs several times as much.
 type recent struct {
 	embedded.Tracer
 	root  sdktrace.Sampler // decides about a trace that begins here
@@ -125,7 +125,7 @@ func random() (b [8]byte) {
 // SpanContext implements trace.Span.
 func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
 
-// IsRecording implements trace.Span: of steps only the name and the time are kept.
+// IsRecording implements trace.Span: only the name and the time of steps are kept.
 func (s *recentSpan) IsRecording() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 	}
 }
 
-// short is a value whose strings are within the bound.
+// short truncates the strings of a value.
 func short(v attribute.Value) attribute.Value {
 	switch v.Type() {
 	case attribute.STRING:
@@ -241,5 +241,5 @@ func (r *recent) list(decision string) []recentRequest {
 func (r *recent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(r.list(q.URL.Query().Get("decision"))) // the reader may be gone
+	_ = json.NewEncoder(w).Encode(r.list(q.URL.Query().Get("decision"))) // the reader may have disconnected
 }

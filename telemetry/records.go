@@ -42,8 +42,8 @@ func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	t.records.Emit(traced(ctx, ev.Trace), r)
 }
 
-// traced gives the context the trace that an event names, if it names one. The
-// hook runs long after the request, so the span itself is gone.
+// traced adds the trace that an event names to the context. The hook runs long
+// after the request, so the span itself no longer exists.
 func traced(ctx context.Context, id string) context.Context {
 	traceID, err := trace.TraceIDFromHex(id)
 	if err != nil {
@@ -52,7 +52,7 @@ func traced(ctx context.Context, id string) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}))
 }
 
-// severityOf ranks an event for those who filter by severity.
+// severityOf is the severity of an event.
 func severityOf(ev *memproxy.Event) (log.Severity, string) {
 	switch {
 	case ev.Type == memproxy.EventRepair, ev.Type == memproxy.EventChainBreak:

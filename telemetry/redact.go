@@ -17,8 +17,8 @@ const (
 	maxLogText = 1024
 )
 
-// redactor is the last line against secrets in the log. Callers do not log
-// them to begin with; what it catches is the careless case: an attribute by a
+// redactor is the last line of defence against secrets in the log. Callers do not
+// log them in the first place; it catches the careless case: an attribute with a
 // telling name, a header map, an error that quotes a URL or an Authorization
 // header.
 type redactor struct{ looks *regexp.Regexp }
@@ -26,15 +26,15 @@ type redactor struct{ looks *regexp.Regexp }
 func newRedactor() redactor {
 	return redactor{regexp.MustCompile(
 		`(?i)\bbearer[ :=]+[^\s"',;]{6,}` + // schemes of Authorization
-			`|\b(token|basic|apikey)[ :=]+[a-z]*[0-9_.=+/-][^\s"',;]*` + // words of prose have no digit
+			`|\b(token|basic|apikey)[ :=]+[a-z]*[0-9_.=+/-][^\s"',;]*` + // prose has no digits
 			`|\beyJ[\w-]{6,}\.[\w.-]+` + // JSON web tokens
 			`|\b(sk|pk|m0)-[\w-]{8,}` + // the providers' keys
 			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // in queries
 			`|://[^/\s"@]+@`)} // userinfo
 }
 
-// triggers begin everything that looks finds, in lower case. To look for them
-// first keeps the expression off the ordinary line.
+// triggers are the possible beginnings of a match of looks, in lower case.
+// Searching for them first spares ordinary lines the regular expression.
 func triggers() []string {
 	return []string{"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "key=", "secret=", "password=", "sig=", "signature=", "auth=", "://"}
 }
@@ -53,8 +53,8 @@ func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// value renders what is not a plain value. Types that it does not know are
-// named and not printed: a struct may hold anything.
+// value renders a value that is not plain. Unknown types are named and not printed:
+// a struct may contain anything.
 func (r redactor) value(v any) slog.Value {
 	switch v := v.(type) {
 	case nil:
@@ -81,7 +81,7 @@ func (r redactor) value(v any) slog.Value {
 	return slog.StringValue(fmt.Sprintf("[%T not logged]", v))
 }
 
-// text redacts what looks like a credential, and cuts.
+// text redacts what looks like a credential, and truncates.
 func (r redactor) text(s string) string {
 	if len(s) > maxLogText {
 		cut := maxLogText

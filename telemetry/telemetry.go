@@ -23,8 +23,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Bounds of a span's attributes, which are ids and codes: what is longer is an
-// attempt.
+// Bounds of a span's attributes, which are ids and codes: longer ones are an attack
+// or an error.
 const (
 	maxAttribute  = 256
 	maxAttributes = 64
@@ -43,8 +43,8 @@ type Telemetry struct {
 	outlets     []*outlet
 }
 
-// meters is the SDK's MeterProvider. As an interface, it spares every package
-// that knows Telemetry the compilation of its generic functions.
+// meters is the SDK's MeterProvider. The interface spares packages that import
+// telemetry the compilation of its generic functions.
 type meters interface {
 	metric.MeterProvider
 	ForceFlush(ctx context.Context) error
@@ -175,7 +175,7 @@ func (t *Telemetry) Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(stateless{}, propagation.Baggage{})
 }
 
-// Metrics serves the Prometheus metrics, with exemplars for those who ask for
+// Metrics serves the Prometheus metrics, with exemplars for scrapers that ask for
 // OpenMetrics.
 func (t *Telemetry) Metrics() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
@@ -194,13 +194,13 @@ func (t *Telemetry) Spans() http.Handler {
 	return t.recent
 }
 
-// Flush exports what is waiting.
+// Flush exports pending signals.
 func (t *Telemetry) Flush(ctx context.Context) error {
 	return t.each(ctx, func(ctx context.Context, p provider) error { return p.ForceFlush(ctx) })
 }
 
-// Shutdown exports what is waiting and stops, within the context's deadline.
-// What cannot be exported by then is lost.
+// Shutdown exports pending signals and stops, within the context's deadline.
+// Signals that cannot be exported by then are lost.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return t.each(ctx, func(ctx context.Context, p provider) error { return p.Shutdown(ctx) })
 }

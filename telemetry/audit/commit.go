@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// committer is the writer: it appends what is queued to the journal, with one
-// sync for all that waits.
+// committer is the writer: it appends the queue to the journal, with one sync for
+// everything that waits.
 type committer struct {
 	opt       *Options
 	disk      disk
@@ -37,7 +37,7 @@ type committer struct {
 	now     []byte
 }
 
-// run commits what is queued until the log is closed and the queue is empty.
+// run commits the queue until the log is closed and the queue is empty.
 func (c *committer) run(stop <-chan struct{}) {
 	for closing := false; !closing; {
 		var again <-chan time.Time
@@ -59,8 +59,8 @@ func (c *committer) run(stop <-chan struct{}) {
 	}
 }
 
-// commit makes a batch durable and lets its callers go. A batch that crosses
-// the end of a bundle takes two frames, in two files.
+// commit makes a batch durable and releases its callers. A batch that crosses the
+// end of a bundle needs two frames, in two files.
 func (c *committer) commit(batch []*item) {
 	if err := c.mend(); err != nil {
 		c.refuse(batch, err)
@@ -73,7 +73,7 @@ func (c *committer) commit(batch []*item) {
 		c.refuse(batch, err)
 		return
 	}
-	t := c.progress.tip // nobody else moves it
+	t := c.progress.tip // only this goroutine moves it
 	if now := c.opt.Clock(); now.After(t.time) {
 		t.time = now
 	}
@@ -141,8 +141,8 @@ func (c *committer) append(t tip, it *item, part int) tip {
 	return t
 }
 
-// flush makes the frame durable and moves the tip behind it. After an error
-// the journal may hold anything behind the tip: mend writes it anew.
+// flush makes the frame durable and moves the tip after it. After an error the
+// content of the journal after the tip is undefined: mend writes it again.
 func (c *committer) flush(t tip) (err error) {
 	defer func() { c.progress.wrote(err) }()
 	payload := len(c.frame.buf)
@@ -186,9 +186,10 @@ func (c *committer) flush(t tip) (err error) {
 	return nil
 }
 
-// inPlace is an error where a path no longer names the file that is open: the
-// directory was moved, or put back to an earlier copy, while the log was running, and
-// what is written to the file is lost with the process. mend writes it into its place.
+// inPlace returns an error if a path no longer names the open file: the directory
+// was moved, or replaced by an earlier copy, while the log was running, and what is
+// written to the file would be lost with the process. mend writes the journal again
+// under its path.
 func inPlace(f *os.File, path string) error {
 	open, err := f.Stat()
 	if err != nil {
@@ -204,16 +205,16 @@ func inPlace(f *os.File, path string) error {
 	return nil
 }
 
-// fact is a durable record that the hook has yet to be told of.
+// fact is a durable record that is to be passed to the hook.
 type fact struct {
 	index  uint64
 	event  memproxy.Event
 	record []byte
 }
 
-// collect keeps what the hook is to be notified of: the frame's records, in
-// the bundle's own memory. The items are their callers' again once those are
-// released, and callers are not kept waiting for the hook.
+// collect gathers the frame's records for the hook, in the bundle's own memory. The
+// items belong to their callers again once those are released, and callers do not
+// wait for the hook.
 func (c *committer) collect(b *bundle) {
 	rest := b.buf[len(b.buf)-(len(c.frame.buf)-frameHeader-frameTrailer):]
 	for i, it := range c.owners {
@@ -223,7 +224,7 @@ func (c *committer) collect(b *bundle) {
 	}
 }
 
-// tell hands the hook what is durable by now.
+// tell passes the durable records to the hook.
 func (c *committer) tell() {
 	for i := range c.facts {
 		c.opt.OnRecord(c.facts[i].index, c.facts[i].event, c.facts[i].record)
@@ -245,8 +246,8 @@ func (c *committer) release(batch []*item, err error) {
 	}
 }
 
-// refuse answers the callers of a batch that was not written. Nobody waits for
-// a note, so notes are kept for the next attempt.
+// refuse answers the callers of a batch that was not written. Notes have no waiting
+// caller, so they are kept for the next attempt.
 func (c *committer) refuse(batch []*item, err error) {
 	var notes []*item
 	for _, it := range batch {
@@ -259,9 +260,9 @@ func (c *committer) refuse(batch []*item, err error) {
 	c.queue.putBack(notes)
 }
 
-// mend makes a journal that failed good again: what is durable is written to
-// a new file, which takes the old one's name. After a failed sync the old file
-// says nothing reliable about what is on the disk.
+// mend replaces a journal that failed: the durable records are written to a new
+// file, which takes the old one's name. After a failed sync the old file's content
+// on disk is unknown.
 func (c *committer) mend() error {
 	n, b, why := c.progress.damage()
 	if why == nil {

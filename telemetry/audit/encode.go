@@ -13,16 +13,16 @@ import (
 // version is the record format, docs/audit-format.md.
 const version = 1
 
-// A body is an event as canonical JSON, still without what only the writer
-// knows. The callers encode their own events, so that the one writer has
-// little to do; the writer splices its three members in where they sort.
+// A body is an event as canonical JSON, without the members that only the writer
+// knows. Callers encode their own events, so that the single writer has little to
+// do; the writer splices its three members in at their sorted positions.
 type body struct {
 	buf []byte
 	// index, prev and time are where the members of those names go.
 	index, prev, time int
 }
 
-// place says where a record stands among others of the same making.
+// place is the position of a record among those of the same event.
 type place struct {
 	part, parts int   // 1 of 1 for nearly every event
 	keptFrom    int64 // of a prune record: the first index that stays; else -1
@@ -34,7 +34,7 @@ var whole = place{part: 1, parts: 1, keptFrom: -1}
 // writer appends members of one object, comma first but for the first one.
 type writer struct {
 	b    []byte
-	bare bool // nothing is in the object yet
+	bare bool // the object is still empty
 }
 
 func (w *writer) open(key string) {
@@ -97,8 +97,8 @@ func (w *writer) list(key string, values []string) {
 	w.b = append(w.b, ']')
 }
 
-// objects writes a list of n objects, unless it is empty. The members of each are
-// what the loop over the list writes.
+// objects writes a list of n objects, unless it is empty. The body of the loop over
+// the result writes the members of each.
 func (w *writer) objects(key string, n int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if n == 0 {
@@ -120,8 +120,8 @@ func (w *writer) objects(key string, n int) iter.Seq[int] {
 	}
 }
 
-// encode writes an event into buf, which it may grow. Members stand in the
-// order of their names; what is empty, zero or does not apply is left out.
+// encode appends an event to buf. Members are sorted by name; empty, zero or
+// inapplicable members are omitted.
 func encode(buf []byte, ev *memproxy.Event, at place) body {
 	request := ev.Decision != "" || ev.Type == memproxy.EventDecision || ev.Type == memproxy.EventOutcome
 	w := writer{b: append(buf[:0], '{'), bare: true}
@@ -239,8 +239,8 @@ func (w *writer) reasons(rs []memproxy.Reason) {
 	}
 }
 
-// facts are written whole or, where there are none, not at all: an empty object
-// says that nothing was special.
+// facts are written as an object even if it is empty, which means that nothing was
+// special; without facts it is omitted.
 func (w *writer) facts(f *memproxy.Facts) {
 	if f == nil {
 		return
@@ -311,7 +311,7 @@ func (w *writer) budget(lines []memproxy.LineState) {
 	}
 }
 
-// maxWriterMembers bounds what splice adds to a body.
+// maxWriterMembers bounds the size of the members that splice adds.
 const maxWriterMembers = len(`,"index":9007199254740991,"prev_hash":"","time":"2006-01-02T15:04:05.000000000Z"`) + 2*tlog.HashSize
 
 // splice writes the record: the body with the writer's own members.

@@ -2,8 +2,8 @@ package audit
 
 import "github.com/memproxy/memproxy"
 
-// ruled reports whether an event has a verdict: an act has one once it is over,
-// and what became of memories' histories has none.
+// ruled reports whether an event has a verdict: an act has one once it is
+// completed, and changes of memories' histories have none.
 func ruled(ev *memproxy.Event) bool {
 	switch ev.Type {
 	case memproxy.EventVersion, memproxy.EventCompaction, memproxy.EventPurge:

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// The names of the log's files. Package verify has its own copy: it shares
-// nothing with the writer but docs/audit-format.md.
+// The names of the log's files. Package verify has its own copy: it has nothing in
+// common with the writer but docs/audit-format.md.
 const (
 	checkpointFile = "checkpoint"
 	vkeyFile       = "log.vkey"

@@ -13,7 +13,7 @@ import (
 func inert(ev memproxy.Event) memproxy.Event {
 	ev.Session = memproxy.InertSession(ev.Session)
 	ev.Method = inertMethod(ev.Method)
-	if ev.Principal.Kind == memproxy.KindAnonymous { // else whoever issued the credential names him
+	if ev.Principal.Kind == memproxy.KindAnonymous { // otherwise the issuer of the credential chose the name
 		ev.Principal.ID = memproxy.Inert(ev.Principal.ID)
 	}
 	ev.Scope = memproxy.InertScope(ev.Scope)
@@ -46,7 +46,7 @@ func inert(ev memproxy.Event) memproxy.Event {
 	return ev
 }
 
-// inertMethod is a method as it is recorded. Any word is one in HTTP.
+// inertMethod is a method as it is recorded. HTTP allows any token as a method.
 func inertMethod(name string) string {
 	switch name {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":

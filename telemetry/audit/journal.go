@@ -77,8 +77,8 @@ func (f *frame) end(m frameMAC) {
 	f.buf = binary.BigEndian.AppendUint32(f.buf, crc32.Checksum(f.buf, castagnoli))
 }
 
-// readFrame reads the frame at the start of b. Whatever is not a whole frame
-// is errTorn.
+// readFrame reads the frame at the start of b. It returns errTorn for anything but
+// a whole frame.
 func readFrame(b []byte) (first uint64, payload, mac []byte, count, size int, err error) {
 	if len(b) < frameHeader+frameTrailer || string(b[:4]) != frameMagic {
 		return 0, nil, nil, 0, 0, errTorn
@@ -96,8 +96,8 @@ func readFrame(b []byte) (first uint64, payload, mac []byte, count, size int, er
 	return binary.BigEndian.Uint64(b[4:]), b[frameHeader:end], b[end : size-4], int(c), size, nil
 }
 
-// wholeFrameIn reports whether a whole frame starts anywhere in b. What stands
-// before one was not torn by a crash: only the last frame can be.
+// wholeFrameIn reports whether a whole frame starts anywhere in b. Data before a
+// whole frame was not torn by a crash, which can only tear the last frame.
 func wholeFrameIn(b []byte) bool {
 	for {
 		i := bytes.Index(b, []byte(frameMagic))

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The names of the files that LoadOrCreateKey keeps.
+// The names of the files of LoadOrCreateKey.
 const (
 	KeyFile       = "audit.key" // PKCS #8, PEM, mode 0600
 	PublicKeyFile = "audit.pub" // SubjectPublicKeyInfo, PEM
@@ -31,9 +31,9 @@ func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
 	return key, err
 }
 
-// LoadKey reads the Ed25519 key in a file that somebody else made and keeps.
-// The file's group may read it, as that of a mounted Secret does; everybody
-// may not.
+// LoadKey reads an Ed25519 key from a file that is managed by somebody else. The
+// file may be readable by its group, as that of a mounted Secret is, but not by
+// others.
 func LoadKey(path string) (ed25519.PrivateKey, error) { return readKey(path, 0o007) }
 
 func readKey(path string, others fs.FileMode) (ed25519.PrivateKey, error) {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// lock refuses where two writers could not be kept apart.
+// lock returns an error where concurrent writers cannot be excluded.
 func lock(string) (*os.File, error) {
 	return nil, errors.New("audit: this platform has no file locks; the log cannot be written safely")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The errors that callers tell apart.
+// The errors that callers can distinguish.
 var (
 	ErrClosed  = errors.New("audit: the log is closed")
 	ErrFull    = errors.New("audit: too many events wait for the disk")
@@ -26,11 +26,10 @@ const retryEvery = time.Second
 
 // Log is an open audit log. Its methods are safe for concurrent use.
 //
-// Three goroutines serve it. The writer (committer) takes what is queued,
-// appends it to the journal with one fsync and lets the callers go. The publisher
-// follows with entry bundles, tiles and the signed checkpoint, all of which are
-// derived from the journal and made again after a crash. The reserve lays out
-// the journal that comes next.
+// Three goroutines serve it. The writer (committer) appends queued records to the
+// journal with one fsync and releases their callers. The publisher follows with
+// entry bundles, tiles and the signed checkpoint, all of which are derived from the
+// journal and made again after a crash. The reserve preallocates the next journal.
 type Log struct {
 	opt  Options
 	held *os.File // the lock
@@ -47,9 +46,9 @@ type Log struct {
 	closeErr             error
 }
 
-// Open opens the log in opt.Dir, or makes one, and repairs what a crash left.
-// A log that is damaged in a way no crash explains is refused with ErrCorrupt,
-// one that another process writes with ErrLocked.
+// Open opens the log in opt.Dir, or creates one, and repairs what a crash left. It
+// returns ErrCorrupt for damage that no crash explains, and ErrLocked if another
+// process has the log open.
 func Open(opt Options) (*Log, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -141,9 +140,9 @@ func (l *Log) queued(ctx context.Context, it *item) (r memproxy.Receipt, err err
 	}
 }
 
-// Note queues an event without waiting, behind all that was queued before it.
-// It is written with the next record, or within Options.NoteDelay. What is
-// still queued when the process is killed is lost.
+// Note queues an event without waiting, in order. It is written with the next
+// record, or within Options.NoteDelay. Events in the queue are lost if the process
+// is killed.
 func (l *Log) Note(ev memproxy.Event) error {
 	it := l.queue.item(&ev, whole)
 	it.note = true
@@ -163,9 +162,9 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.publisher.publish(false)
 }
 
-// Close writes what is queued, signs it and gives the directory back. It
-// returns ctx's error when that takes too long; the files are then closed by
-// the end of the process.
+// Close writes the queue, signs it and releases the directory. It returns ctx's
+// error if that takes too long; the files are then closed by the end of the
+// process.
 func (l *Log) Close(ctx context.Context) error {
 	l.closing.Do(func() {
 		l.queue.close()

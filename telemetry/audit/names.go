@@ -18,7 +18,7 @@ var members = sync.OnceValue(func() map[string]bool {
 	return out
 })
 
-// member reports whether the two APIs have members of a name. What is not
-// listed is written as a hash: a new name of theirs costs the reader of a log a
-// look into the request, a name that a caller made up would cost more.
+// member reports whether a name is a member of one of the two APIs. Other names are
+// recorded as hashes: for a new member of an API the reader has to look into the
+// request, but a name made up by a caller must not get into the log.
 func member(name string) bool { return members()[name] }

@@ -26,9 +26,10 @@ const (
 
 // Options configure a log. Dir, Key and Origin are required.
 type Options struct {
-	// Dir holds the log and nothing else. It is created when it is missing.
+	// Dir is the directory of the log, for this purpose alone. It is created if it
+	// is missing.
 	Dir string
-	// Key signs checkpoints. A log keeps one key for its whole life.
+	// Key signs checkpoints. A log has the same key for its whole life.
 	Key ed25519.PrivateKey
 	// Origin names the log, and the key in its signatures. It is unique to
 	// the installation ("memproxy/pod-7"): no spaces, no plus sign.
@@ -47,14 +48,14 @@ type Options struct {
 	Retention time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int
-	// NoteDelay bounds how long a noted event waits to share another's fsync.
-	// Zero is the default; negative does not wait.
+	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero
+	// is the default; negative does not wait.
 	NoteDelay time.Duration
 	// Unsafe are the settings that weaken production: every record names them.
 	Unsafe []string
-	// Reserve is how many bytes of each journal are laid out ahead, so that
-	// commits need not make the file grow: a bundle of 256 records takes 150
-	// to 300 KB. Zero lays out nothing.
+	// Reserve is the size to which journals are preallocated, in bytes, so that
+	// commits need not grow the file: a bundle of 256 records takes 150 to 300 KB.
+	// Zero disables it.
 	Reserve int64
 	// OnRecord, when set, is called once for each durable record, in order,
 	// after its caller was released. It must not block. The record must not

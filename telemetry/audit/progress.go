@@ -14,8 +14,8 @@ import (
 // records are refused.
 const maxUnpublished = 64
 
-// progress is how far the log has come: what is durable, which only the writer
-// moves on, and what of that is signed, which only the publisher does.
+// progress is the state of the log: what is durable, which only the writer
+// advances, and what of that is signed, which only the publisher does.
 type progress struct {
 	every time.Duration // see Options.CheckpointEvery
 	wake  chan struct{} // the publisher's
@@ -36,8 +36,8 @@ type tip struct {
 	time time.Time
 }
 
-// bundle is up to 256 records as they stand in the entry bundle. Both slices
-// only grow, so a copy of their headers is a snapshot.
+// bundle has up to 256 records as stored in the entry bundle. Both slices only
+// grow, so a copy of their headers is a snapshot.
 type bundle struct {
 	n      int64
 	buf    []byte
@@ -74,8 +74,8 @@ func (p *progress) wrote(err error) {
 	p.broken = err
 }
 
-// damage is the bundle that is being filled and what of it is durable, nil where
-// nothing is, with why the journal cannot be written, or nil.
+// damage returns the bundle that is being filled with its durable part, nil if
+// there is none, and why the journal cannot be written, or nil.
 func (p *progress) damage() (n int64, b *bundle, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *progress) lagging() error {
 	return nil
 }
 
-// durable is a snapshot of what is to be signed.
+// durable is a snapshot of the records to be signed.
 func (p *progress) durable() (size uint64, bundles []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p *progress) durable() (size uint64, bundles []bundle) {
 	return p.tip.next, bundles
 }
 
-// published notes a checkpoint over so many records, or why there is none. It
-// returns the full bundles, which need not be kept any more.
+// published records a checkpoint of that size, or why there is none. It returns the
+// full bundles, which can be released.
 func (p *progress) published(size uint64, err error) (full []bundle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// retain prunes what is older than the retention.
+// retain prunes records beyond the retention.
 func (l *Log) retain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), pruneEvery/2)
 	defer cancel()
@@ -19,10 +19,10 @@ func (l *Log) retain() error {
 	return err
 }
 
-// Prune removes records that were appended before a time, in whole bundles of
-// 256 and never the last one, and returns how many went. Their hashes stay:
-// proofs and checkpoints of the whole log can still be made and checked. What
-// goes is first recorded, so that the verifier can tell it from a theft.
+// Prune removes records that were appended before a time, in whole bundles of 256
+// and never the last one, and returns their number. Their hashes remain: proofs and
+// checkpoints of the whole log can still be made and checked. The removal is
+// recorded first, so that the verifier can distinguish it from a theft.
 func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
 	from, to, err := l.publisher.prunable(before)
 	if err != nil || from == to {
@@ -62,8 +62,8 @@ func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) 
 	return uint64(to-from) * tileWidth, nil
 }
 
-// prunable finds the bundles whose every record is older than before. The last
-// full bundle stays: the chain goes on from it when the log is opened.
+// prunable finds the bundles whose records are all older than before. The last full
+// bundle remains: the chain continues from it when the log is opened.
 func (p *publisher) prunable(before time.Time) (from, to int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// archiveEvery is how often a checkpoint is kept for good, besides the
-	// ones at opening, closing and pruning.
+	// archiveEvery is how often a checkpoint is archived, in addition to those at
+	// opening, closing and pruning.
 	archiveEvery = time.Hour
-	// keepPartials is for how many checkpoints partial tiles stay, so that a
-	// reader who has an older checkpoint in hand can finish.
+	// keepPartials is for how many checkpoints partial tiles remain, so that a
+	// reader with an older checkpoint can finish.
 	keepPartials = 8
 	// pruneEvery is how often retention looks for old bundles.
 	pruneEvery = time.Hour
 )
 
-// publisher makes entry bundles, tiles and the signed checkpoint of what is
-// durable. They are derived from the journal, and made again after a crash.
+// publisher writes entry bundles, tiles and the signed checkpoint of durable
+// records. They are derived from the journal, and made again after a crash.
 type publisher struct {
 	opt      *Options
 	disk     disk
@@ -41,7 +41,7 @@ type publisher struct {
 	shut     bool       // the directory is given back
 }
 
-// run signs what the writer made durable, and lets retention remove what is old.
+// run signs durable records, and applies the retention.
 func (p *publisher) run(stop <-chan struct{}, retain func() error) {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
@@ -173,7 +173,7 @@ func (p *publisher) announce(edge levels, archive bool) error {
 	return p.disk.syncDir(".")
 }
 
-// tidy removes what the last checkpoint made superfluous: journals of full
+// tidy removes files that the last checkpoint made superfluous: journals of full
 // bundles, and partial files that are several checkpoints old. Leftovers do no
 // harm; opening the log removes them.
 func (p *publisher) tidy(full []bundle, partials []string) {

@@ -15,7 +15,7 @@ type item struct {
 	first body
 	rest  []body
 	parts int            // how many of them there are; 0 for a barrier
-	event memproxy.Event // only where somebody wants it
+	event memproxy.Event // set only if a hook needs it
 	note  bool
 	state atomic.Int32
 
@@ -24,7 +24,7 @@ type item struct {
 	done  chan error // takes one answer
 }
 
-// The states of an item: whoever moves it out of queued has it.
+// The states of an item: the goroutine that moves it out of queued owns it.
 const (
 	queued int32 = iota
 	taken
@@ -48,7 +48,7 @@ func (it *item) body(i int) *body {
 	return &it.rest[i-1]
 }
 
-// keepBuffer is the largest buffer that is kept for the next event.
+// keepBuffer is the largest buffer that is reused for another event.
 const keepBuffer = 8 << 10
 
 // queue holds the events that wait for the writer.
@@ -92,15 +92,15 @@ func (q *queue) barrier() *item {
 	return it
 }
 
-// recycle takes an item back that nobody else holds.
+// recycle returns an item without other references to the pool.
 func (q *queue) recycle(it *item) {
 	if cap(it.first.buf) <= keepBuffer {
 		q.pool.Put(it)
 	}
 }
 
-// add puts an item behind the others. One that somebody waits for wakes the
-// writer; a note waits a little for company.
+// add appends an item to the queue. An item with a waiting caller wakes the writer;
+// a note waits briefly for others.
 func (q *queue) add(it *item) error {
 	q.mu.Lock()
 	if q.closed {
@@ -144,7 +144,7 @@ func (q *queue) putBack(notes []*item) {
 	q.waiting = append(notes, q.waiting...)
 }
 
-// close refuses what comes from now on.
+// close refuses further items.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

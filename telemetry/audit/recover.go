@@ -17,7 +17,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// recovery opens what an earlier process wrote.
+// recovery restores the state that an earlier process wrote.
 type recovery struct {
 	opt       *Options
 	disk      disk
@@ -27,11 +27,10 @@ type recovery struct {
 	publisher *publisher
 }
 
-// restore finds out where the log stands. The checkpoint says how much is
-// signed; full tiles and the journal must bear it out. Records that the
-// journal has beyond the checkpoint were durable, and are taken over if their
-// frames are this writer's. It returns a sentence when there was something to
-// repair.
+// restore determines the state of the log. The checkpoint says how much is signed;
+// full tiles and the journal must agree with it. Journal records beyond the
+// checkpoint were durable, and are kept if their frames have this writer's MAC. It
+// describes the repair, if one was needed.
 func (r *recovery) restore() (repair string, err error) {
 	vkey, err := VerifierKey(r.opt.Origin, r.opt.Key.Public().(ed25519.PublicKey))
 	if err != nil {
@@ -58,7 +57,7 @@ func (r *recovery) restore() (repair string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// Nothing is changed before this: a damaged log stays as it was found.
+	// Nothing is changed before this check: a damaged log is left as it was found.
 	if got := r.publisher.edge.root(); got != root {
 		return "", fmt.Errorf("%w: the first %d records do not have the root that the checkpoint signs", ErrCorrupt, size)
 	}
@@ -74,8 +73,8 @@ func (r *recovery) restore() (repair string, err error) {
 	return end.repair(r.progress.tip.next, size), nil
 }
 
-// tail is where the journal ends: the last file, or none, the length of its
-// whole frames and of what was torn behind them.
+// tail describes the end of the journal: the last file, if there is one, the length
+// of its whole frames and of the torn data after them.
 type tail struct {
 	file      bool
 	n         int64
@@ -111,8 +110,8 @@ func (r *recovery) create(vkey string) error {
 	return r.disk.replace(vkeyFile, []byte(vkey+"\n"), true)
 }
 
-// loadEdge rebuilds the tree's edge above the leaves from full tiles. What it
-// reads is checked by the root hash.
+// loadEdge rebuilds the tree's edge above the leaves from full tiles. The root hash
+// verifies them.
 func (r *recovery) loadEdge(size uint64) error {
 	r.publisher.edge = levels{size: int64(size)}
 	for level := 0; size>>(tileHeight*level) > 0; level++ {
@@ -179,7 +178,7 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 		if !blank(b) {
 			return end, fmt.Errorf("%w: journal of bundle %d follows a gap", ErrCorrupt, k)
 		}
-		end.blank = append(end.blank, k) // laid out ahead, and nothing came
+		end.blank = append(end.blank, k) // preallocated and never used
 	}
 	return end, nil
 }

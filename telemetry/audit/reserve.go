@@ -15,7 +15,7 @@ import (
 type reserve struct {
 	disk disk
 	size int64      // of a journal; 0: none is laid out
-	wake chan int64 // the bundle whose journal is wanted
+	wake chan int64 // the bundle whose journal is requested
 	stop <-chan struct{}
 
 	mu    sync.Mutex
@@ -73,7 +73,7 @@ func (r *reserve) layOut(n int64) error {
 		err = r.unlessBegun(n, func() error { return os.Rename(path+tempSuffix, path) })
 	}
 	if err == nil {
-		// A writer that comes before this is done makes the file anew.
+		// A writer that needs it before this is finished creates the file itself.
 		err = r.disk.syncDir(journalDir)
 	}
 	if err == nil {
@@ -86,7 +86,7 @@ func (r *reserve) layOut(n int64) error {
 	return err
 }
 
-// unlessBegun does something that must not happen once bundle n has a journal.
+// unlessBegun calls do unless bundle n has a journal already.
 func (r *reserve) unlessBegun(n int64, do func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,5 +129,5 @@ func (r *reserve) drop() {
 	}
 }
 
-// blank reports whether there is nothing but room.
+// blank reports whether b is only preallocated space.
 func blank(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }

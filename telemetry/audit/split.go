@@ -6,9 +6,9 @@ import "github.com/memproxy/memproxy"
 // length.
 const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":9007199254740991,"of":9007199254740991}`)
 
-// encodeAll encodes an event into as few records as hold it. Nearly always
-// that is one; an answer with thousands of memories takes several, which
-// repeat what is short and share out what is long. Nothing is left out.
+// encodeAll encodes an event into as few records as possible. That is nearly always
+// one; an answer with thousands of memories needs several, which repeat the short
+// members and divide the long ones. Nothing is omitted.
 func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
 	own := inert(*ev)
 	first := encode(buf, &own, at)

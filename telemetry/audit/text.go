@@ -12,9 +12,9 @@ const (
 	// maxString is the longest JSON string in a record, in encoded bytes
 	// without the quotes. A longer one is cut and its SHA-256 given.
 	maxString = 1024
-	// keepOfLong is how much of the start of a long string is kept, in bytes.
+	// keepOfLong is how many bytes of a long string's start are recorded.
 	keepOfLong = 64
-	// maxInteger is the largest integer that every JSON reader keeps exactly.
+	// maxInteger is the largest integer that every JSON reader represents exactly.
 	maxInteger = 1<<53 - 1
 
 	timeFormat = "2006-01-02T15:04:05.000000000Z"
@@ -22,8 +22,8 @@ const (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes s as RFC 8785 does: only what must be escaped is, and
-// bytes that are not UTF-8 become U+FFFD.
+// appendString writes s as RFC 8785 does: only required characters are escaped, and
+// invalid UTF-8 becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
 	if len(s) > maxString {
 		return appendLong(b, s)
@@ -83,7 +83,8 @@ func appendLong(b []byte, s string) []byte {
 	return appendString(b, s[:n]+"…sha256:"+hex.EncodeToString(sum[:]))
 }
 
-// appendInt writes an integer, kept within what JSON readers keep exactly.
+// appendInt writes an integer, clamped to the range that JSON readers represent
+// exactly.
 func appendInt(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, min(max(n, -maxInteger), maxInteger), 10)
 }

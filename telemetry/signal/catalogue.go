@@ -7,7 +7,7 @@ type Attribute struct {
 	Meaning string
 }
 
-// Kind is what sort of instrument a metric is.
+// Kind is the type of a metric's instrument.
 type Kind string
 
 // The instrument kinds.
@@ -20,7 +20,7 @@ const (
 // Metric describes a metric.
 type Metric struct {
 	Name       string // OpenTelemetry's spelling
-	Prometheus string // what the exporter makes of it
+	Prometheus string // the name that the exporter derives
 	Kind       Kind
 	Unit       string // UCUM
 	Labels     []string
@@ -28,7 +28,7 @@ type Metric struct {
 	Buckets    []float64 // of a histogram
 }
 
-// Attributes returns every attribute. What is not here is not exported.
+// Attributes returns every attribute. No other attribute is exported.
 func Attributes() []Attribute {
 	return []Attribute{
 		{AttrDecision, "string", "decision id: the same in `X-Memproxy-Decision`, log line, audit record, exemplar"},

@@ -1,9 +1,7 @@
-// Package signal names every span, attribute and metric, and records the
-// metrics. It uses the OpenTelemetry API only; package telemetry sets up the
-// SDK behind it.
+// Package signal names every span, attribute and metric, and records the metrics.
+// It uses the OpenTelemetry API only; package telemetry sets up the SDK behind it.
 //
-// It promises that what it names is all there is (docs/telemetry.md lists the
-// same, and a test compares the two), that no value comes from content or a
-// credential, that labels are of bounded number, and that recording neither
-// blocks nor fails.
+// It promises that its names are complete (docs/telemetry.md has the same list, and
+// a test compares the two), that no value comes from content or a credential, that
+// labels are of bounded number, and that recording neither blocks nor fails.
 package signal

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendKey appends what log records are searched by. The rest is in the
-// record itself.
+// AppendKey appends the attributes by which log records are searched. The rest is
+// in the record itself.
 func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
@@ -73,8 +73,8 @@ func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attri
 	return appendFindings(to, ev.Findings)
 }
 
-// appendFindings appends what screening found, the worst first: "rule
-// item:start-end", and how bad it is in all.
+// appendFindings appends the findings of screening, the worst first, as "rule
+// item:start-end", and the total risk.
 func appendFindings(to []attribute.KeyValue, findings []memproxy.Finding) []attribute.KeyValue {
 	if len(findings) == 0 {
 		return to

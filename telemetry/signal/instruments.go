@@ -99,9 +99,8 @@ func NewInstruments(meter metric.Meter) (*Instruments, error) {
 	return in, nil
 }
 
-// begin exports zeros for what hardly ever happens. A counter that first shows
-// as 1 has not risen for a query of its increase, and the first time is what an
-// alert is for.
+// begin exports zeros for rare events. A counter that first appears as 1 has no
+// increase for a query, and an alert would miss the first event.
 func (in *Instruments) begin() {
 	ctx := context.Background()
 	for _, t := range [...]memproxy.EventType{memproxy.EventRepair, memproxy.EventChainBreak, memproxy.EventIntegrity} {
@@ -127,7 +126,7 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 		k.reason = ev.Reasons[0].Code
 	}
 	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
-		k.reason = memproxy.PolicyError // a policy that is not enforced failed: whoever tries it out must not take it for a yes
+		k.reason = memproxy.PolicyError // a shadow policy that failed must not look like one that permits
 	}
 	labels := in.byDecision.of(k)
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {

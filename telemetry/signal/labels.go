@@ -11,9 +11,9 @@ import (
 // are closed, so it is only reached by policies that invent reason codes.
 const maxSets = 1000
 
-// sets keeps the options of label combinations, because building one costs
-// more than recording with it. Past the bound all the rest is one combination,
-// so that no caller can grow the metrics without end.
+// sets caches the options of label combinations, because building one costs more
+// than recording with it. Beyond the bound all further combinations share one, so
+// that callers cannot grow the metrics without limit.
 type sets[K comparable] struct {
 	build func(K) []attribute.KeyValue
 	other K

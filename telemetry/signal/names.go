@@ -141,8 +141,7 @@ const (
 	StateUnsigned = "unsigned" // durable, waits for a signed checkpoint
 )
 
-// Other stands in a label for values that came after the bound on label
-// combinations was reached.
+// Other is the label value after the bound on label combinations was reached.
 const Other = "other"
 
 // NoReason is the LabelReason of a decision without a reason.

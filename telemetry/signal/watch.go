@@ -25,11 +25,11 @@ type Sources struct {
 	Unsafe []string
 	// Sealed returns, by backend, whether all that it held is recorded.
 	Sealed func() map[string]bool
-	// Bounds returns what the bounds of listeners have done so far.
+	// Bounds returns the counts of the listeners' bounds.
 	Bounds func() []Bounds
 }
 
-// Bounds is what the bounds of one listener have done so far.
+// Bounds are the counts of one listener's bounds.
 type Bounds struct {
 	Listener         string
 	Refused, Evicted int64 // connections
@@ -40,12 +40,12 @@ type Bounds struct {
 // Exported is how much of a signal was exported, or could not be.
 type Exported struct {
 	Signal string // traces, metrics, logs
-	// Offered were to be exported. What is neither OK nor Failed waits, or was
-	// dropped because the queue was full.
+	// Offered counts everything to be exported. What is neither OK nor Failed is
+	// waiting, or was dropped because the queue was full.
 	Offered, OK, Failed int64
 }
 
-// observable makes the instrument of a gauge or of a counter that is kept
+// observable creates the instrument of a gauge, or of a counter that is kept
 // elsewhere.
 func (in *Instruments) observable(m Metric) error {
 	var o metric.Observable

@@ -48,7 +48,7 @@ func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 	}
 }
 
-// origin is the log's name, as its checkpoint says it; "" when there is none.
+// origin is the log's name from its checkpoint; "" if there is none.
 func origin(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, verify.CheckpointFile))
 	if err != nil {

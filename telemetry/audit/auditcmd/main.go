@@ -118,7 +118,7 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 	return cli.OK, nil
 }
 
-// report prints what was found, the first bad record first.
+// report prints the problems, the first bad record first.
 func (a *app) report(rep *verify.Report) {
 	if p, bad := rep.First(); bad {
 		fmt.Fprintf(a.stdout, "BAD  %s\n", p)

@@ -25,7 +25,7 @@ func (a *app) prove() *cobra.Command {
 	return c
 }
 
-// proof is what is to be proved, or checked.
+// proof is the request to make or check a proof.
 type proof struct {
 	source
 	index                 int64

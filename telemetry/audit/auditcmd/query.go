@@ -126,8 +126,8 @@ func (a *app) tail() *cobra.Command {
 	return c
 }
 
-// line is a record for a person. Whatever came from outside is quoted when it
-// is not plain, so that nobody writes to the terminal through the log.
+// line formats a record for people. Values from outside are quoted unless they are
+// plain, so that nobody can write to the terminal through the log.
 func line(r *verify.Record) string {
 	f := []string{strconv.FormatUint(r.Index, 10), r.Time, plain(r.Type)}
 	put := func(name, value string) {

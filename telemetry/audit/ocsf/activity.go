@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// activity is a request: what was ruled, or what came of it.
+// activity describes a request: its decision or its outcome.
 func (e *event) activity(r *verify.Record) {
 	e.ClassUID, e.ClassName = classAPI, "API Activity"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
@@ -39,7 +39,7 @@ func (e *event) activity(r *verify.Record) {
 
 func known(s string) string { return cmp.Or(s, "unknown") }
 
-// crud is the verb of an operation in OCSF's words.
+// crud is the operation's verb in OCSF.
 func crud(kind string) (int, string) {
 	switch kind {
 	case "learn":
@@ -97,7 +97,7 @@ func fault(code memproxy.ReasonCode) bool {
 	return code == "internal.error" || code == "policy.error" || strings.HasSuffix(string(code), ".unavailable")
 }
 
-// control is what was done: the Security Control profile.
+// control describes the action taken: the Security Control profile.
 func (e *event) control(r *verify.Record) {
 	if len(r.Reasons) > 0 {
 		e.StatusCode, e.StatusDetail = string(r.Reasons[0].Code), r.Reasons[0].Detail
@@ -142,8 +142,7 @@ func (e *event) control(r *verify.Record) {
 	}
 }
 
-// act is what somebody did about what waits: an attempt has no status of its
-// own yet.
+// act describes a reviewer's action: an attempt has no status of its own yet.
 func (e *event) act(a *verify.Review) {
 	e.IsAlert = false
 	switch memproxy.ActStage(a.Stage) {
@@ -159,7 +158,7 @@ func (e *event) act(a *verify.Review) {
 	e.StatusCode, e.StatusDetail = a.Rule, a.Reason
 }
 
-// sentence tells a person what happened.
+// sentence describes the event for people.
 func sentence(r *verify.Record, op *verify.Operation) string {
 	who := "somebody"
 	if r.Principal != nil && r.Principal.ID != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Options say of what the records are.
+// Options describe the source of the records.
 type Options struct {
 	// Origin is the log's name, as its checkpoints say it; "" when not known.
 	Origin string
@@ -23,9 +23,8 @@ type Options struct {
 	Version string
 }
 
-// Event writes a record as one OCSF event: a JSON object without a line's end.
-// It fails on a record whose time cannot be read, which Decode lets nobody
-// have.
+// Event writes a record as one OCSF event: a JSON object without a line end. It
+// fails on a record whose time cannot be read, which Decode never returns.
 func Event(r *verify.Record, o Options) ([]byte, error) {
 	logged, err := r.At()
 	if err != nil {
@@ -74,7 +73,7 @@ func uid(origin string, index uint64) string {
 	return origin + ":" + strconv.FormatUint(index, 10)
 }
 
-// threats puts in what public catalogues call the reasons.
+// threats adds the references to public catalogues for the reasons.
 func (e *event) threats(r *verify.Record) {
 	var atlas []string
 	for _, reason := range r.Reasons {
@@ -105,7 +104,7 @@ func (e *event) threats(r *verify.Record) {
 
 func technique(id string) *entity { return &entity{UID: id, Name: techniques[id]} }
 
-// lifecycle is what happens to the process and its rules.
+// lifecycle describes changes of the process and its rules.
 func (e *event) lifecycle(r *verify.Record, app product) {
 	e.ClassUID, e.ClassName = classLifecycle, "Application Lifecycle"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
@@ -123,7 +122,7 @@ func (e *event) lifecycle(r *verify.Record, app product) {
 	}
 }
 
-// finding is what somebody is to look at.
+// finding describes an event that needs attention.
 func (e *event) finding(r *verify.Record) {
 	e.ClassUID, e.ClassName = classFinding, "Detection Finding"
 	e.CategoryUID, e.CategoryName = 2, "Findings"
@@ -151,7 +150,7 @@ func (e *event) finding(r *verify.Record) {
 	}
 }
 
-// rest is what OCSF has no place for.
+// rest are the members that OCSF does not define.
 func rest(r *verify.Record) unmapped {
 	u := unmapped{
 		Trace: r.Trace, ContentSHA256: r.ContentSHA256, Degraded: r.Degraded, Unsafe: r.Unsafe, KeptFrom: r.KeptFrom,

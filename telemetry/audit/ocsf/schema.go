@@ -15,8 +15,8 @@ const (
 	classAPI       = 6003 // API Activity
 )
 
-// event is the union of the three classes, as far as it is used. Members stand
-// in the order in which a person wants to read them.
+// event is the union of the members that the three classes use here. They are in an
+// order that people can read.
 type event struct {
 	ClassUID     int    `json:"class_uid"`
 	ClassName    string `json:"class_name"`
@@ -155,8 +155,8 @@ type fingerprint struct {
 	Value       string `json:"value"`
 }
 
-// unmapped is what OCSF has no place for. Its members have the names of the
-// record's.
+// unmapped has the members that OCSF does not define, under the names of the
+// record.
 type unmapped struct {
 	Trace         string              `json:"trace,omitzero"`
 	Would         string              `json:"would,omitzero"`

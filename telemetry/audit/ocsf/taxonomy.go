@@ -2,12 +2,12 @@ package ocsf
 
 import "github.com/memproxy/memproxy"
 
-// threat is where a reason stands in public catalogues: the OWASP Top 10 for
-// Agentic Applications, and MITRE ATLAS. Either may be "".
+// threat is a reason's entry in public catalogues: the OWASP Top 10 for Agentic
+// Applications, and MITRE ATLAS. Either may be "".
 type threat struct{ asi, atlas string }
 
-// threatOf has a row for each reason that fits one. It says what the table in
-// docs/reasons.md says; a test compares them.
+// threatOf returns the entries for a reason. They are those of the table in
+// docs/reasons.md; a test compares them.
 func threatOf(code memproxy.ReasonCode) threat {
 	switch code {
 	case "identity.missing", "identity.invalid":

@@ -25,21 +25,21 @@ type Filter struct {
 	Source    string    // the tier of the content's source
 	Action    string    // the operation's kind: learn, correct, …
 	Verdict   string    // allow, amend, hold, deny
-	Would     string    // what full enforcement would have ruled, where it differs
+	Would     string    // the verdict under full enforcement, if it differs
 	Type      string    // the event's type: decision, outcome, …
 	Decision  string    // decision id
 	Reason    string    // a reason's code
-	Stage     string    // how far an act of review came
+	Stage     string    // the stage of a review action
 	Since     time.Time // appended at or after
 	Until     time.Time // appended before
-	// Last keeps only the last n of what is selected, and is at most MaxLast.
+	// Last selects only the last n records, at most MaxLast.
 	Last int
 }
 
-// MaxLast bounds what a query keeps in memory.
+// MaxLast bounds the records that a query keeps in memory.
 const MaxLast = 10000
 
-// closed are the fields whose values come from a list, with the list.
+// closed are the fields with a fixed list of values.
 func (f *Filter) closed() []choice {
 	return []choice{
 		{"action", f.Action, memproxy.Kinds[:]},
@@ -57,8 +57,8 @@ type choice struct {
 	list        any
 }
 
-// Check refuses values that no record can have: a query that is misspelled must
-// not look like one that found nothing.
+// Check refuses values that no record can have: a misspelled query must not look
+// like one without results.
 func (f *Filter) Check() error {
 	for _, c := range f.closed() {
 		words := strings.Fields(strings.Trim(fmt.Sprint(c.list), "[]"))
@@ -115,7 +115,7 @@ func (f *Filter) hints() (out [][]byte) {
 		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory), memproxy.Inert(f.Field),
 		f.Backend, f.Source, f.Action, f.Verdict, f.Would, f.Type, f.Decision, f.Reason, f.Stage,
 	} {
-		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // nothing in it is escaped
+		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // no character in it is escaped
 			out = append(out, []byte(q))
 		}
 	}

@@ -28,13 +28,13 @@ func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	return err
 }
 
-// ErrBackend is of a query for a backend that no record names: a name that is
-// misspelled must not look like one of which nothing was found.
+// ErrBackend says that no record names the backend of a query: a misspelled name
+// must not look like one without results.
 var ErrBackend = errors.New("no record names the backend")
 
-// Named tells whether records in dir name what of f has no list of its own:
-// its backend. The error wraps ErrBackend, and lists those that are named; a
-// log that names none says nothing.
+// Named checks whether records in dir name the backend of f, which has no fixed
+// list of values. The error wraps ErrBackend and lists the backends that are named;
+// a log that names none is no error.
 func Named(ctx context.Context, dir string, f Filter) error {
 	if f.Backend == "" {
 		return nil
@@ -175,7 +175,7 @@ func (r *reader) since(from, to int64) int64 {
 	return max(from, from+int64(k)-1)
 }
 
-// past reports whether nothing after bundle n can be selected.
+// past reports whether no record after bundle n can be selected.
 func (r *reader) past(n int64) bool {
 	if r.f.Until.IsZero() {
 		return false
@@ -232,7 +232,7 @@ func (r *reader) end() (uint64, error) {
 		return 0, err
 	}
 	_, end, err := r.bundle(to-1, 1<<63)
-	if end == 0 { // a journal that holds nothing yet
+	if end == 0 { // an empty journal
 		end = uint64(to-1) * 256
 	}
 	return end, err

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Dir is a log's directory. Its methods check nothing that they need not.
+// Dir is a log's directory. Its methods verify only what they need.
 type Dir string
 
-// maxFile bounds what is read of one file: a bundle or journal of the longest
-// records, with room for a frame each.
+// maxFile bounds the size of a file that is read: a bundle or journal of the
+// longest records, with a frame each.
 const maxFile = width * (1<<16 + 64)
 
 var errTooLarge = errors.New("larger than any file of a log")
@@ -112,9 +112,8 @@ type journalFrame struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// splitJournal reads the frames of a journal. What stands behind the last
-// whole frame is returned as rest. The frames' keyed hashes are the writer's
-// to check.
+// splitJournal reads the frames of a journal. Data after the last whole frame is
+// returned as rest. Only the writer can check the frames' MACs.
 func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 	const head, tail = 20, 36
 	for len(b) >= head+tail && string(b[:4]) == "mpj1" {

@@ -13,7 +13,7 @@ import (
 )
 
 // readJournals compares the journals with the tree, and follows the chain into
-// what is not signed yet.
+// records that are not signed yet.
 func (r *run) readJournals() error {
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
 		return r.extend() // a copy for readers: all that is signed is elsewhere
@@ -117,7 +117,7 @@ func (r *run) extend() error {
 	return nil
 }
 
-// reference is what tile n of a level must hold, as far as it is known.
+// reference is the expected content of tile n of a level, as far as it is known.
 func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	if h, ok := r.beyond[tileID{level, n}]; ok {
 		return h, nil
@@ -140,8 +140,8 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	return h, nil
 }
 
-// walk looks at every file: what is no part of the log is reported, and what
-// the tree did not need is compared with it.
+// walk checks every file: files that do not belong to the log are reported, and
+// those that the tree did not need are compared with it.
 func (r *run) walk(ctx context.Context) error {
 	return filepath.WalkDir(r.opt.Dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

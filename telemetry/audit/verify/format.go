@@ -46,7 +46,7 @@ func number(s string) (int64, bool) {
 	return n, err == nil && n >= 0 && coordinate(n) == s
 }
 
-// entryLevel stands for the entry bundles where a level of tiles is asked for.
+// entryLevel denotes the entry bundles in place of a level of tiles.
 const entryLevel = -1
 
 func tileName(level int, n int64) string {
@@ -104,8 +104,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	// Package note reads base64 whose last bits are loose. One checkpoint has
-	// one spelling here.
+	// Package note accepts base64 with non-zero trailing bits. Here a checkpoint
+	// has only one encoding.
 	for _, line := range strings.Split(string(msg[len(n.Text):]), "\n") {
 		if i := strings.LastIndexByte(line, ' '); i >= 0 {
 			if _, err := base64.StdEncoding.Strict().DecodeString(line[i+1:]); err != nil {
@@ -153,8 +153,8 @@ func ParseKey(key string) (note.Verifier, error) {
 	return v, nil
 }
 
-// splitBundle reads the records of a bundle. What stands behind the last whole
-// record is returned as rest.
+// splitBundle reads the records of a bundle. Data after the last whole record is
+// returned as rest.
 func splitBundle(b []byte) (records [][]byte, rest []byte) {
 	for len(b) >= 2 {
 		n := int(b[0])<<8 | int(b[1])

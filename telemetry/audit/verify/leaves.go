@@ -9,22 +9,22 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tileDiff is a tile above the lowest level that does not hold what one of the
-// trees, or both, would have there.
+// tileDiff is a tile above the lowest level that differs from one of the trees, or
+// from both.
 type tileDiff struct {
 	index           int64
 	file, detail    string
 	byEntry, byTile bool
 }
 
-// chain is what a record must follow.
+// chain is the state that the next record must continue.
 type chain struct {
-	prev [2]tlog.Hash // of the record before: as it is, and as its tile says
+	prev [2]tlog.Hash // of the record before: computed from it, and from its tile
 	time time.Time
 }
 
-// readLeaves reads all records and lowest tiles up to the checkpoint, once and
-// in order, and keeps only the edges of the trees.
+// readLeaves reads all records and lowest tiles up to the checkpoint, once and in
+// order, and stores only the edges of the trees.
 func (r *run) readLeaves(ctx context.Context) error {
 	r.byEntry, r.byTile = &tree{}, &tree{}
 	var failed error
@@ -157,8 +157,8 @@ func (r *run) leavesOf(n int64, b raw) {
 	}
 }
 
-// check looks at one record and reports whether it named a problem. After the
-// first in a bundle the rest says little.
+// check checks one record and reports whether it added a problem. Further problems
+// of the same bundle have little value.
 func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	if j >= len(b.records) {
 		r.rep.add(i, Missing, b.recordFile, "the bundle ends before it")

@@ -20,9 +20,9 @@ const (
 // ErrProof is wrapped by the errors of proofs that do not hold.
 var ErrProof = errors.New("the proof does not hold")
 
-// Proof is a document that stands by itself: with the public key it shows, off
-// line, that a record is in the log (inclusion), or that a newer state of the
-// log continues an older one (consistency).
+// Proof is a self-contained document: with the public key it proves, offline, that
+// a record is in the log (inclusion), or that a newer state of the log continues an
+// older one (consistency).
 type Proof struct {
 	V      int    `json:"v"` // 1
 	Kind   string `json:"kind"`
@@ -84,7 +84,7 @@ func NewProver(dir, key string) (*Prover, error) {
 	return p, err
 }
 
-// Checkpoint is what the proofs lead to.
+// Checkpoint is the checkpoint that the proofs refer to.
 func (p *Prover) Checkpoint() Checkpoint { return p.c }
 
 // Include proves that record index is in the log.

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Record is one record of the log. docs/audit-format.md tells what the members
-// mean and when they are there.
+// Record is one record of the log. docs/audit-format.md describes the members and
+// when they are present.
 type Record struct {
 	Index    uint64 `json:"index"`
 	Time     string `json:"time"`
@@ -47,11 +47,11 @@ type Record struct {
 	Part          *Part             `json:"part,omitzero"`
 	KeptFrom      *uint64           `json:"kept_from,omitzero"`
 
-	// Raw is the record as it stands in the log.
+	// Raw is the record as stored in the log.
 	Raw []byte `json:"-"`
 }
 
-// Principal is who asked.
+// Principal is the caller.
 type Principal struct {
 	ID     string `json:"id,omitzero"`
 	Kind   string `json:"kind,omitzero"`
@@ -60,7 +60,7 @@ type Principal struct {
 	Trust  string `json:"trust,omitzero"`
 }
 
-// Operation is what was asked for.
+// Operation is the request.
 type Operation struct {
 	Backend string         `json:"backend,omitzero"`
 	Fields  []string       `json:"fields,omitzero"`
@@ -72,7 +72,7 @@ type Operation struct {
 	Targets []string       `json:"targets,omitzero"`
 }
 
-// Outcome is what came of it.
+// Outcome is the result of the request.
 type Outcome struct {
 	Cancelled bool     `json:"cancelled,omitzero"`
 	Ended     string   `json:"ended,omitzero"`
@@ -81,8 +81,7 @@ type Outcome struct {
 	Status    int      `json:"status,omitzero"`
 }
 
-// Review is what somebody did, or tried to do, about what waits or about a
-// memory.
+// Review is a reviewer's action, or attempt, on a held write or a memory.
 type Review struct {
 	Action string `json:"action,omitzero"`
 	Have   int    `json:"have,omitzero"`
@@ -104,7 +103,7 @@ type Version struct {
 	SHA256       string `json:"sha256,omitzero"`
 }
 
-// Confidence is what was claimed and given, per mille.
+// Confidence is the claimed and the given confidence, per mille.
 type Confidence struct {
 	Claimed *int `json:"claimed,omitzero"`
 	Given   *int `json:"given,omitzero"`
@@ -122,8 +121,8 @@ type BudgetLine struct {
 	Window  string `json:"window,omitzero"`
 }
 
-// Finding is what screening found in one of the operation's items: the bytes
-// from Start to End of its text, which is not recorded.
+// Finding is a finding of screening in one of the operation's items: the bytes from
+// Start to End of its text, which is not recorded.
 type Finding struct {
 	End   int    `json:"end"`
 	Item  int    `json:"item"`
@@ -132,8 +131,8 @@ type Finding struct {
 	Start int    `json:"start"`
 }
 
-// Facts are what policies were asked besides; an empty one says that nothing
-// was special.
+// Facts are the further inputs of policies; an empty one means that nothing was
+// special.
 type Facts struct {
 	Attestation       string   `json:"attestation,omitzero"`
 	AuthorAttestation string   `json:"author_attestation,omitzero"`
@@ -165,7 +164,7 @@ type Write struct {
 	Size     int    `json:"size,omitzero"`
 }
 
-// Part says that an event takes several records.
+// Part is set if an event takes several records.
 type Part struct {
 	N  int `json:"n"`
 	Of int `json:"of"`

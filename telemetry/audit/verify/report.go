@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Kind is what is wrong.
+// Kind is the kind of a problem.
 type Kind string
 
 // The kinds of problem.
@@ -16,14 +16,14 @@ const (
 	RolledBack  Kind = "rollback"  // a checkpoint signs records that the log no longer has
 	Forked      Kind = "fork"      // a checkpoint signs other records than the log has
 	Changed     Kind = "changed"   // a record is not the one that was signed
-	Missing     Kind = "missing"   // a record is gone
-	Moved       Kind = "moved"     // another record stands in its place
+	Missing     Kind = "missing"   // a record is missing
+	Moved       Kind = "moved"     // another record is in its place
 	Unreadable  Kind = "unreadable"
 	Chain       Kind = "chain" // prev_hash is not the hash of the record before
 	Backwards   Kind = "time"  // the time of append is earlier than the one before
 	TileBad     Kind = "tile"  // a tile does not hold the tree's hashes
 	JournalBad  Kind = "journal"
-	FileStrange Kind = "file" // a file that is no part of a log, or says more than it may
+	FileStrange Kind = "file" // a file that does not belong to a log, or has more than it may
 )
 
 // A Problem is one thing that is wrong.
@@ -50,12 +50,12 @@ func (p Problem) String() string {
 // maxProblems bounds a report.
 const maxProblems = 20
 
-// Report is what a verification found.
+// Report is the result of a verification.
 type Report struct {
 	Origin string `json:"origin"`
 	Size   int64  `json:"size"` // records that the checkpoint signs
 	Root   string `json:"root"` // base64
-	// Pruned is the number of leading records that are gone by a recorded
+	// Pruned is the number of leading records that were removed by a recorded
 	// pruning; their hashes were verified.
 	Pruned int64 `json:"pruned"`
 	// Pending is the number of records behind the checkpoint: chained, and
@@ -64,13 +64,13 @@ type Report struct {
 	// Checkpoints is how many older checkpoints the log was found consistent
 	// with.
 	Checkpoints int `json:"checkpoints"`
-	// OwnKey is set when the public key was taken from the log's directory:
-	// the report then says nothing about who wrote the log.
+	// OwnKey is set if the public key was taken from the log's directory: the
+	// report then does not prove who wrote the log.
 	OwnKey   bool      `json:"own_key"`
 	Problems []Problem `json:"problems"`
 }
 
-// OK reports whether nothing is wrong.
+// OK reports whether there are no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
 // First is the first bad record, or where no record is bad the first problem.
@@ -93,7 +93,7 @@ func (r *Report) order() {
 	r.Problems = r.Problems[:min(len(r.Problems), maxProblems)]
 }
 
-// strange adds a file that is not what the tree has there, once.
+// strange adds a file that differs from the tree, once.
 func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	index := int64(-1)
 	kind := TileBad
@@ -101,7 +101,7 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 		index, kind = n*width+int64(k), FileStrange
 		for _, p := range r.Problems {
 			if p.Index >= 0 && p.Index/width == n && p.Index < index {
-				return // named already, with what happened
+				return // reported already, with the cause
 			}
 		}
 	}
@@ -111,7 +111,8 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 	r.add(index, kind, name, "%s", what)
 }
 
-// misplaced says of a record in the wrong place whether the right one is gone.
+// misplaced reports a record in the wrong place, and whether the right one is
+// missing.
 func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	for _, other := range b.records {
 		if o, err := Decode(other); err == nil && o.Index == uint64(i) {

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tree computes roots and tiles from leaves that come in order. It keeps one
-// hash for each bit of its size, and the tiles that are being filled.
+// tree computes roots and tiles from leaves in order. It stores one hash for each
+// bit of its size, and the tiles that are being filled.
 type tree struct {
 	size  int64
 	nodes [64]tlog.Hash
 	rows  [][]tlog.Hash // by level, the tile that is not full
-	// filled, when set, gets every full tile. It must not keep it.
+	// filled, if set, receives every full tile. It must not retain it.
 	filled func(level int, n int64, tile []tlog.Hash)
 }
 

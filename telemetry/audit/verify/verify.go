@@ -14,13 +14,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Options say what to verify.
+// Options select what to verify.
 type Options struct {
 	Dir string
 	// Key is the public key, "<origin>+<hash>+<base64>". Empty: the one in the
 	// log's directory, which proves only that the log agrees with itself.
 	Key string
-	// Trusted are checkpoints that were kept elsewhere. Only they show that
+	// Trusted are checkpoints that were kept elsewhere. Only they can reveal that
 	// the end of a log was cut off.
 	Trusted [][]byte
 	// Settle is how long to wait before a problem counts, to see whether a
@@ -36,8 +36,8 @@ const (
 	attempts = 3
 )
 
-// Verify checks a whole log. What is wrong is in the report; an error means
-// that the log could not be read.
+// Verify checks a whole log. Problems are in the report; an error means that the
+// log could not be read.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	if opt.Settle == 0 {
 		opt.Settle = defaultSettle
@@ -78,7 +78,7 @@ type run struct {
 	beyond          map[tileID][]tlog.Hash
 }
 
-// mark is an older checkpoint and what the two trees have at its size.
+// mark is an older checkpoint with the roots of the two trees at its size.
 type mark struct {
 	c               Checkpoint
 	file            string
@@ -99,7 +99,7 @@ func (r *run) all(ctx context.Context) error {
 		return err
 	}
 	if !r.judge() {
-		return nil // what follows would only repeat it
+		return nil // further checks would only repeat it
 	}
 	if err := r.readJournals(); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (r *run) moved() bool {
 	return r.live
 }
 
-// readCheckpoints reads the key, the checkpoint and the older ones. Without
-// the first two there is nothing to compare with.
+// readCheckpoints reads the key, the checkpoint and the older ones. Without the
+// first two nothing can be verified.
 func (r *run) readCheckpoints() (bool, error) {
 	own, err := r.dir.read(KeyFile)
 	if err != nil {
@@ -179,8 +179,8 @@ func (r *run) readCheckpoints() (bool, error) {
 	return true, nil
 }
 
-// mark takes up an older checkpoint. One that is newer than the log says that
-// the log was cut.
+// mark adds an older checkpoint. One that is newer than the log proves that the log
+// was cut.
 func (r *run) mark(msg []byte, file string, size int64) {
 	c, err := ParseCheckpoint(msg, r.v)
 	switch {
@@ -195,8 +195,8 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	}
 }
 
-// judge decides which of the two trees is the signed one and names what
-// differs from it. False: neither is.
+// judge decides which of the two trees is the signed one and reports the
+// differences from it. False: neither is.
 func (r *run) judge() bool {
 	switch r.c.Root {
 	case r.byEntry.root():
@@ -228,7 +228,8 @@ func (r *run) judge() bool {
 	return true
 }
 
-// bracket finds between which sizes the log left what was signed.
+// bracket finds the range of sizes in which the log first differs from what was
+// signed.
 func (r *run) bracket() (lo, hi int64) {
 	hi = r.c.Size
 	for _, m := range r.marks {
@@ -253,7 +254,7 @@ func (r *run) judgeMarks() {
 	}
 }
 
-// judgeGone tells pruned bundles from stolen ones: a pruning is recorded
+// judgeGone distinguishes pruned bundles from missing ones: a pruning is recorded
 // before it is done.
 func (r *run) judgeGone() {
 	for _, n := range r.gone {
