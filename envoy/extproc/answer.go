@@ -13,17 +13,17 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// errUnruled says that Envoy let a request pass that was not ruled on.
+// errUnruled says that Envoy passed a request that was not ruled on.
 var errUnruled = errors.New("the backend answers a request that was never ruled on")
 
-// answer is what comes back of an exchange. Its head is there first; the body is
-// waited for where it must be read.
+// answer is the answer of an exchange. The head arrives first; the body is awaited
+// if it must be read.
 type answer struct {
 	x      *exchange
 	reply  memproxy.Reply
 	media  string       // after the gate
 	events *eventStream // if it is one
-	// passing is set where the answer's body is nobody's to read.
+	// passing is set if the answer's body is not read.
 	passing bool
 }
 
@@ -68,7 +68,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return x.refused(face.Failed(code)), nil
 		}
 		return an.unread(h.GetEndOfStream()), nil
-	case x.req.Method == http.MethodHead: // nobody could be asked for what may be seen of it
+	case x.req.Method == http.MethodHead: // there is no body to filter
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && face.EventStream(http.Header(header)):
 		an.events = &eventStream{an: an, events: face.Events{Max: x.b.MaxAnswer}}
@@ -79,7 +79,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return refusal, nil
 		}
 		if changed && len(body) > 0 {
-			return x.abandon(http.StatusBadGateway), nil // nothing cannot become something
+			return x.abandon(http.StatusBadGateway), nil // an empty body cannot be replaced
 		}
 		x.over = true
 		return onResponseHeaders(an.incoming()), nil
@@ -96,7 +96,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if an.events != nil && !x.settled {
 		return an.events.piece(b)
 	}
-	if an.passing { // Envoy lets no mode be overridden
+	if an.passing { // Envoy does not accept a mode override here
 		x.over = b.GetEndOfStream()
 		return onResponseBody(nil, nil, false), nil
 	}
@@ -123,7 +123,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	return an.rewritten(an.incoming(), got, changed || decoded), nil
 }
 
-// rewritten passes an answer on that was read, with what became of it.
+// rewritten passes on an answer that was read, with the changes.
 func (an *answer) rewritten(m *mutation, body []byte, changed bool) *response {
 	if media := an.reply.Header.Get("Content-Type"); media != an.media {
 		m.set("Content-Type", an.media)
@@ -136,8 +136,8 @@ func (an *answer) rewritten(m *mutation, body []byte, changed bool) *response {
 	return onResponseBody(m, body, true)
 }
 
-// reserve takes what an answer and filtering it need. What came of a write must
-// be known, so that takes its bytes in any case.
+// reserve reserves the memory for an answer and its filtering. The outcome of a
+// write must be known, so its answer is never refused.
 func (an *answer) reserve(n int64) error {
 	x := an.x
 	if x.admission.Writes() {
@@ -167,7 +167,7 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 	return onResponseTrailers(trailers), nil
 }
 
-// returned takes an answer through the gate. A refusal stands in its place.
+// returned passes an answer through the gate. A refusal replaces it.
 func (an *answer) returned(body []byte) (out []byte, changed bool, refusal *response) {
 	x := an.x
 	an.reply.Body = body
@@ -207,8 +207,8 @@ func (an *answer) backward() *mutation {
 	return &m
 }
 
-// unread lets an answer pass of which nobody reads the body: its headers are
-// those that every answer may have, and its trailers go.
+// unread passes on an answer whose body is not read: only generally allowed headers
+// remain, and trailers are removed.
 func (an *answer) unread(end bool) *response {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
@@ -221,8 +221,8 @@ func (an *answer) unread(end bool) *response {
 	return r
 }
 
-// broke notes the outcome of what Envoy cut off. Envoy has reset the client's
-// stream, if it was not the client that hung up; which of them is not said.
+// broke records the outcome of an exchange that Envoy cut off. Either the client
+// hung up or Envoy reset its stream; Envoy does not report which.
 func (an *answer) broke(ctx context.Context) {
 	x := an.x
 	if an.events != nil {

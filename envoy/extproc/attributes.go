@@ -18,7 +18,7 @@ const (
 	attrSource  = "source.address"
 )
 
-// attrs are the attributes that came with a message.
+// attrs are the attributes of a message.
 type attrs map[string]*structpb.Value
 
 func attributes(msg *procv3.ProcessingRequest) attrs {

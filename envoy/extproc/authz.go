@@ -25,12 +25,11 @@ const backendExtension = "memproxy_backend"
 // partialBody is set by Envoy where the body did not fit its buffer.
 const partialBody = "X-Envoy-Auth-Partial-Body"
 
-// Check answers whether a request may go on. It implements Envoy's
-// Authorization service, for those who cannot use an external processor, and
-// is a decision only: it can change no body and sees no answer. So a write
-// that would have to be changed is refused, what is written bears no stamp,
-// its outcome is not recorded, and reads are refused unless the configuration
-// takes them unfiltered.
+// Check decides whether a request may continue. It implements Envoy's Authorization
+// service, for installations that cannot use an external processor, and is a
+// decision only: it can change no body and sees no answer. So a write that would
+// have to be changed is refused, written memories have no stamp, the outcome is not
+// recorded, and reads are refused unless the configuration admits them unfiltered.
 func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	at := in.GetAttributes()
 	names := []string(nil)
@@ -43,7 +42,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	x := newExchange(p)
-	x.b, x.settled = b, true // what comes of it is not seen
+	x.b, x.settled = b, true // the outcome is not visible here
 	q := at.GetRequest().GetHttp()
 	body := q.GetRawBody()
 	if len(body) == 0 {
@@ -101,8 +100,8 @@ func authRequest(at *authv3.AttributeContext) request {
 	return describe(map[string]string{":method": q.GetMethod(), ":path": q.GetPath(), ":scheme": q.GetScheme(), ":authority": q.GetHost()}, h, peer)
 }
 
-// authFlaw is why a request cannot be let through by a decision alone, or nil.
-// The refusal is the gate's, so that it is recorded as what it is.
+// authFlaw is why a request cannot be admitted by a decision alone, or nil. The
+// gate refuses it, so that the refusal is recorded like any other.
 func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	switch {
 	case x.req.flaw != nil:
@@ -145,8 +144,8 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 	return nil
 }
 
-// let lets a request go on. Of the changes only those of headers can be made,
-// and none that speak of a body or a path that stays as it is.
+// let admits a request. Only changes of headers can be applied, and none of those
+// that describe a changed body or path.
 func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
 	for _, h := range m.GetSetHeaders() {
@@ -159,7 +158,7 @@ func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 			})
 		}
 	}
-	for _, name := range face.Digests { // the body stays as it is, and what speaks of it
+	for _, name := range face.Digests { // the body is unchanged, and so are its digests
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
@@ -177,13 +176,13 @@ func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}
 }
 
-// headerMutation is what a mutation says, or nothing.
+// headerMutation is the interface of a mutation that may be nil.
 type headerMutation interface {
 	GetRemoveHeaders() []string
 	GetSetHeaders() []*corev3.HeaderValueOption
 }
 
-// denied puts a refusal into ext_authz's words.
+// denied converts a refusal to ext_authz.
 func denied(r *response) *authv3.CheckResponse {
 	im := r.GetImmediateResponse()
 	no := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Body: string(im.GetBody())}

@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// exchange is one request on its way through Envoy and, if it comes to that,
-// its answer. Envoy's messages come one at a time.
+// exchange is one request on its way through Envoy and, if it is forwarded, its
+// answer. Envoy's messages arrive one at a time.
 type exchange struct {
 	p     *Processor
 	b     *Backend
@@ -35,7 +35,7 @@ type exchange struct {
 	forward   trace.Span
 	settled   bool // the outcome is noted, or there will be none
 	status    int
-	over      bool // nothing more is wanted of Envoy
+	over      bool // no more messages are needed from Envoy
 
 	answer answer
 	public public // where it is not ruled on
@@ -121,7 +121,8 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
-	// Nobody's body is not asked for, nor one for which there is no room.
+	// The body of a caller who is not accepted is not requested, nor one for which
+	// there is no room.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			r := onRequestHeaders(nil)
@@ -141,7 +142,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	r.ModeOverride = whole()
 	switch {
 	case flaw != nil:
-		r.ModeOverride = headersOnly() // in shadow mode, what is too large is not wanted
+		r.ModeOverride = headersOnly() // in shadow mode, a body that is too large is not read
 	case !x.whole && x.admission.Inspect:
 		r.ModeOverride = answerOnly()
 	case !x.whole:
@@ -177,7 +178,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	return onRequestBody(m, nil, false), nil
 }
 
-// room takes what a body and ruling on it need.
+// room reserves the memory for a body and for ruling on it.
 func (x *exchange) room(body []byte) error {
 	if err := x.entry.Lease.Grow(x.ctx, int64(len(body))); err != nil {
 		return err
@@ -215,9 +216,9 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 	return x.outgoing(a), nil
 }
 
-// obey does what the gate says is next, as far as a filter can that sees one
-// request at a time: an agent's run, which would have to be gated call by call, and
-// a change of its tools cannot be done. The HTTP face can.
+// obey carries out the gate's next action, as far as a filter of single requests
+// can: it cannot gate an agent's run call by call, or change its tools. The HTTP
+// face can.
 func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:

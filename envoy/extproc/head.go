@@ -17,9 +17,9 @@ type reader interface {
 	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
 
-// whole answers a HEAD of what would be filtered, or gives nil where Envoy is to
-// go on. Envoy does not let a filter change the method, so the GET that it is
-// about is made from here, and its answer filtered.
+// whole answers a HEAD whose answer would be filtered; nil means that Envoy
+// continues. Envoy does not let a filter change the method, so the processor sends
+// the corresponding GET itself, and filters its answer.
 func (an *answer) whole() *response {
 	x := an.x
 	a := x.admission

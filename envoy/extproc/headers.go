@@ -21,8 +21,8 @@ func text(h *corev3.HeaderValue) string {
 	return h.GetValue()
 }
 
-// headers splits what Envoy sends into pseudo headers and headers. A header
-// that stands twice is a list of two, as Envoy has it. Host is the authority.
+// headers splits Envoy's headers into pseudo headers and headers. A repeated header
+// has several values. Host is the authority.
 func headers(m *corev3.HeaderMap) (pseudo map[string]string, h memproxy.Header) {
 	list := m.GetHeaders()
 	pseudo, h = make(map[string]string, 5), make(memproxy.Header, len(list))
@@ -66,8 +66,8 @@ func (u *mutation) add(name, value string) {
 
 func (u *mutation) length(n int) { u.set("Content-Length", strconv.Itoa(n)) }
 
-// changed removes what describes an answer's bytes, which are not the backend's
-// any more. Their length is the caller's to set.
+// changed removes the headers that describe an answer's bytes, because the bytes
+// were changed. The caller sets the length.
 func (u *mutation) changed(h memproxy.Header) {
 	for _, name := range face.EntityHeaders {
 		if len(h[name]) > 0 {
@@ -76,7 +76,7 @@ func (u *mutation) changed(h memproxy.Header) {
 	}
 }
 
-// uncached has an answer that was made for one caller kept by no cache.
+// uncached marks an answer that was filtered for one caller as not cacheable.
 func (u *mutation) uncached(h memproxy.Header) {
 	for name := range h {
 		if name != "Cache-Control" && face.Caching(name) {
@@ -86,7 +86,7 @@ func (u *mutation) uncached(h memproxy.Header) {
 	u.set("Cache-Control", face.NoStore)
 }
 
-// done is the mutation, or nil when nothing changes.
+// done is the mutation, or nil if nothing changes.
 func (u *mutation) done() *procv3.HeaderMutation {
 	if len(u.m.RemoveHeaders)+len(u.m.SetHeaders) == 0 {
 		return nil
@@ -95,8 +95,8 @@ func (u *mutation) done() *procv3.HeaderMutation {
 	return &u.m
 }
 
-// strip removes those of a message's headers that must not go on, as the HTTP
-// face does. What frames the message is Envoy's.
+// strip removes headers that must not be forwarded, as the HTTP face does. The
+// message framing is left to Envoy.
 func (u *mutation) strip(names []string) {
 	for _, name := range names {
 		switch name {
@@ -129,7 +129,7 @@ func (u *mutation) present(c *face.Credential, h memproxy.Header) {
 	u.set(c.Header, c.Value)
 }
 
-// carrier lets a trace's context be written as header changes.
+// carrier writes a trace context as header changes.
 type carrier struct{ *mutation }
 
 func (carrier) Get(string) string    { return "" }

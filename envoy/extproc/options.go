@@ -8,17 +8,17 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// DefaultExchanges is what a listener of the HTTP face has connections.
+// DefaultExchanges is the same as the number of connections of an HTTP listener.
 const DefaultExchanges = face.DefaultConnections
 
-// Backend is one memory service that Envoy routes to: its Name is what Envoy's
-// configuration calls it, in BackendKey. Envoy's own clusters say where requests
-// go; Upstream is where the processor itself asks whose memories are. To rule on
-// runs afterwards (Ungated) takes the HTTP face; here that is a refusal.
+// Backend is one memory service that Envoy routes to: its Name is the value of
+// BackendKey in Envoy's configuration. Envoy's own clusters determine where
+// requests go; Upstream is where the processor sends its own requests. Ruling on
+// runs afterwards (Ungated) requires the HTTP face; here it is a refusal.
 type Backend struct {
 	face.Backend
-	// Fetch makes the processor's own requests; nil: nothing can be asked, unknown
-	// owners stay unknown. See face.NewSide.
+	// Fetch sends the processor's own requests; nil: nothing can be fetched,
+	// unknown owners remain unknown. See face.NewSide.
 	Fetch gate.Fetcher
 
 	patterns face.Patterns
@@ -32,8 +32,8 @@ type Options struct {
 	Gate *gate.Gate
 	// Backends are the services. With only one, Envoy need not name it.
 	Backends []Backend
-	// UnfilteredReads lets Authorize admit reads, of which it cannot filter
-	// the answers. Without it they are refused there.
+	// UnfilteredReads lets Authorize admit reads, whose answers it cannot filter.
+	// Without it they are refused there.
 	UnfilteredReads bool
 
 	// Exchanges bounds the requests that are under way at once. Default

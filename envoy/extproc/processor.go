@@ -51,7 +51,7 @@ func New(opt Options) (*Processor, error) {
 // Refused is how many requests were over Options.Exchanges, ever.
 func (p *Processor) Refused() int64 { return p.refused.Load() }
 
-// Close ends what goes on next to the streams, which must have ended before.
+// Close ends the background work, after the streams have ended.
 func (p *Processor) Close(ctx context.Context) error {
 	var errs []error
 	for _, b := range p.backends {
@@ -60,7 +60,7 @@ func (p *Processor) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errBackend says that Envoy's configuration names no backend of ours.
+// errBackend says that Envoy's configuration names no configured backend.
 var errBackend = errors.New("the stream names no configured backend; set " + BackendKey + " in the initial metadata of Envoy's gRPC service")
 
 // backend finds which backend is meant. All the names that are given must
@@ -122,8 +122,8 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 			return err
 		}
 		if x.over {
-			// Ended only after an answer, or where none is waited for: Envoy
-			// takes an end for consent to whatever follows.
+			// End the stream only after an answer, or if none is expected: Envoy
+			// treats an end as consent to everything that follows.
 			return nil
 		}
 	}
@@ -136,8 +136,8 @@ var (
 	errWatch    = errors.New("observability mode needs request_body_mode STREAMED; no other body is sent")
 )
 
-// buffered holds Envoy to what the processor relies on: that no body passes
-// before it was ruled on. Envoy says so in its first message, since 1.34.
+// buffered checks Envoy's protocol configuration: no body may pass before it was
+// ruled on. Envoy sends it in its first message, since 1.34.
 func buffered(c *procv3.ProtocolConfiguration) error {
 	if c.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED || c.GetResponseBodyMode() != modev3.ProcessingMode_BUFFERED ||
 		c.GetSendBodyWithoutWaitingForHeaderResponse() {

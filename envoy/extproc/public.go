@@ -20,8 +20,8 @@ type public struct {
 	inspect, byStatus bool
 }
 
-// open lets go of a request for a public route. The backend's own credential
-// is lent to callers that are known.
+// open admits a request for a public route. If the backend has a credential of its
+// own, it is added for identified callers.
 func (o *public) open() *response {
 	x := o.x
 	var m mutation
@@ -45,7 +45,7 @@ func (o *public) open() *response {
 	return r
 }
 
-// preflight has the backend asked what a browser may send, and nothing else.
+// preflight forwards a CORS preflight, with its CORS headers only.
 func (o *public) preflight() *response {
 	x := o.x
 	kept := http.Header{}
@@ -62,8 +62,7 @@ func (o *public) preflight() *response {
 	return r
 }
 
-// permission answers a preflight: with what the browser may send, and without
-// a body.
+// permission answers a CORS preflight, without a body.
 func (o *public) permission(code int, h memproxy.Header) *response {
 	reply := memproxy.Reply{Status: face.PermissionStatus(code), Header: memproxy.Header{}}
 	face.Permission(http.Header(reply.Header), http.Header(h))
@@ -88,7 +87,7 @@ func (o *public) headers(code int, end bool) *response {
 	return x.answer.unread(end)
 }
 
-// publish passes a public route's answer on without what no row claims.
+// publish passes a public route's answer on without the members that have no claim.
 func (o *public) publish(b *procv3.HttpBody) *response {
 	x := o.x
 	x.over = b.GetEndOfStream() // else trailers follow

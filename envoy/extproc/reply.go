@@ -57,7 +57,7 @@ func onRequestTrailers() *response {
 	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: &procv3.TrailersResponse{}}}
 }
 
-// onResponseTrailers takes the trailers off an answer: nobody claims any.
+// onResponseTrailers removes the trailers of an answer, because none has a claim.
 func onResponseTrailers(trailers memproxy.Header) *response {
 	var m mutation
 	for name := range trailers {
@@ -76,7 +76,7 @@ func headersOnly() *modev3.ProcessingMode {
 	}
 }
 
-// answerOnly asks for the answer's body, and for none of the request's.
+// answerOnly requests the answer's body, and not the request's.
 func answerOnly() *modev3.ProcessingMode {
 	m := headersOnly()
 	m.ResponseBodyMode = modev3.ProcessingMode_BUFFERED

@@ -10,12 +10,12 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// request is a request in the gate's terms, with what was wrong about its head.
+// request is a request in the gate's terms, with the flaw of its head.
 type request struct {
 	memproxy.Request
 	credentials memproxy.Credentials
-	// target is the path with its query as the client spelled them, forwarded
-	// as they are to be sent on: spelled as they were ruled on.
+	// target is the path and query as the client spelled them, forwarded as they
+	// are sent on: as they were ruled on.
 	target, forwarded string
 	flaw              *memproxy.Malformed
 }
@@ -39,7 +39,8 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	}
 	u, err := url.ParseRequestURI(target)
 	if err != nil || !strings.HasPrefix(target, "/") || strings.Contains(target, "#") {
-		// "*" is OPTIONS about the server; whatever else is not a path is not guessed at.
+		// "*" is OPTIONS for the server; any other target that is not a path is
+		// refused.
 		r.EscapedPath = target
 		if target != "*" || r.Method != http.MethodOptions {
 			r.flaw = &memproxy.Malformed{Code: memproxy.PayloadPath, Status: http.StatusBadRequest, Detail: "the path cannot be read"}

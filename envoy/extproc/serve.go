@@ -29,9 +29,9 @@ type ServerOptions struct {
 	Processor *Processor
 	// Authorize serves ext_authz as well.
 	Authorize bool
-	// TLS should demand client certificates: whoever reaches the listener is
-	// believed about who the caller is. Nil: plain, for a loopback or a socket
-	// that only Envoy reaches.
+	// TLS should require client certificates: the processor trusts whoever reaches
+	// the listener about the identity of callers. Nil: plain text, for a loopback
+	// address or a socket that only Envoy reaches.
 	TLS *tls.Config
 	// Grace is how long, at a stop, health answers "not serving" before
 	// connections are asked to close, so that Envoy goes elsewhere. Default 0.
@@ -41,10 +41,11 @@ type ServerOptions struct {
 
 // Limits of the transport.
 const (
-	// headRoom is what a message holds besides a body: headers and framing.
+	// headRoom is the size of a message without its body: headers and framing.
 	headRoom   = 1 << 20
 	maxStreams = math.MaxUint32
-	// pingAfter finds an Envoy that is gone without a word.
+	// pingAfter finds an Envoy that has disappeared without closing its
+	// connections.
 	pingAfter = 30 * time.Second
 	pingWait  = 10 * time.Second
 	// connectWithin bounds handshakes; maxConns the connections, of which an
@@ -53,16 +54,15 @@ const (
 	maxConns      = 1024
 )
 
-// Bound puts the bounds on a listener that Serve puts there anyway, for who wants
-// to count the connections that are refused.
+// Bound returns a listener with the bounds that Serve applies, for callers that
+// count the refused connections.
 func Bound(ln net.Listener) *face.Listener {
 	return face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})
 }
 
-// Serve serves Envoy on the listener until the returned function is called,
-// which reports itself as not serving, refuses new streams and waits for what
-// is in flight until its context ends. Failed receives the error if serving
-// ends by itself.
+// Serve serves Envoy on the listener until the returned function is called, which
+// reports NOT_SERVING, refuses new streams and waits for those in flight until its
+// context ends. Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -104,7 +104,8 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 		case <-done:
 			return nil
 		case <-ctx.Done():
-			// What is left is reset, and Envoy refuses it. Its handlers note that.
+			// The remaining streams are reset, and Envoy refuses their requests.
+			// Their handlers record that.
 			return errors.Join(ctx.Err(), within(cutTime, srv.Stop, done))
 		}
 	}, errs

@@ -16,8 +16,8 @@ type eventStream struct {
 	events face.Events
 }
 
-// begin begins a stream of events, which are filtered one by one as they
-// come. One that is compressed, though nobody asked for that, is taken whole.
+// begin begins a stream of events, which are filtered one by one as they arrive. A
+// compressed stream, although none was requested, is read as a whole.
 func (s *eventStream) begin(end bool) *response {
 	x, h := s.an.x, s.an.reply.Header
 	m := s.an.incoming()
@@ -34,9 +34,9 @@ func (s *eventStream) begin(end bool) *response {
 	return r
 }
 
-// piece filters what came of a stream. An event that is not whole yet waits for
-// the rest of it. On an error the processor ends its stream with a status, and
-// Envoy resets the client's.
+// piece filters the next part of a stream. An incomplete event waits for its rest.
+// On an error the processor ends its stream with a status, and Envoy resets the
+// client's.
 func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 	x := s.an.x
 	plain, _, err := face.Plain(b.GetBody(), s.an.reply.Header.Get("Content-Encoding"), x.b.MaxAnswer)

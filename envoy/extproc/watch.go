@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// watch is what is gathered of a request in observability mode: Envoy sends a
-// copy of what passes and waits for nothing. That is shadow mode: what would
-// have been ruled is recorded, as not enforced.
+// watch collects a request in observability mode: Envoy sends a copy of the traffic
+// and waits for nothing. That is shadow mode: the decision is recorded as not
+// enforced.
 type watch struct {
 	x    *exchange
 	on   bool
@@ -40,8 +40,8 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
-			// The body would not be sent; ruling on half a request says nothing.
-			// (Envoy 1.40 does not say in this mode.)
+			// The body would not be sent, and a ruling without it is meaningless.
+			// (Envoy 1.40 does not report the protocol configuration in this mode.)
 			x.ruled, x.settled = false, true
 			return errWatch
 		}
@@ -61,14 +61,14 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			w.seen()
 		}
 		pseudo, _ := headers(m.ResponseHeaders.GetHeaders())
-		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 says that it is not known
+		x.status, _ = strconv.Atoi(pseudo[":status"]) // 0 if unknown
 		x.p.opt.Gate.Streamed(context.WithoutCancel(x.ctx), x.admission, x.status, memproxy.StreamWhole)
 		x.settled, x.over = true, true
 	}
 	return nil
 }
 
-// gather keeps what came of the body, up to the limit.
+// gather collects the body, up to the limit.
 func (w *watch) gather(b *procv3.HttpBody) {
 	x := w.x
 	if !w.on || !x.ruled || x.admission != nil {
@@ -88,7 +88,7 @@ func (w *watch) gather(b *procv3.HttpBody) {
 	}
 }
 
-// seen rules on what was seen of the request, once.
+// seen rules on the collected request, once.
 func (w *watch) seen() {
 	x := w.x
 	if !w.on || !x.ruled || x.admission != nil {

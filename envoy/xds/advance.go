@@ -73,7 +73,7 @@ func (s *Server) mark(m Mark) bool {
 	return true
 }
 
-// wrong says why a rollout must not go on, or "".
+// wrong is why a rollout must be stopped, or "".
 func (s *Server) wrong(o offer) string {
 	name, refused, first := o.next.Name(), 0, ""
 	for _, n := range s.nodes {
@@ -93,12 +93,12 @@ func (s *Server) wrong(o offer) string {
 	return s.opt.Plan.worse(s.tallies[name], base)
 }
 
-// settled reports whether a stage has been watched for long enough: its
-// sidecars run the release, and the time is over. The sidecars of the stage may
-// all be another replica's, so its time is waited for without any too; a
-// replica without any sidecar of the channel leaves the rollout to the others.
-// Each has told how its decisions went since it connected, so that a server
-// that was started again does not go on knowing nothing.
+// settled reports whether a stage has been observed for long enough: its sidecars
+// run the release, and the hold time is over. The sidecars of the stage may all be
+// another replica's, so the time passes without any too; a replica without any
+// sidecar of the channel leaves the rollout to the others. Each sidecar has
+// reported since it connected, so that a restarted server does not advance without
+// data.
 func (s *Server) settled(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
@@ -106,9 +106,9 @@ func (s *Server) settled(o offer, p progress) bool {
 			continue
 		}
 		members++
-		// What it is to have, not what it was told: that comes after this. One
-		// that refused is within what the plan puts up with, or wrong would have
-		// said so.
+		// releaseFor is the release that the sidecar will have, which may not be
+		// assigned yet. A sidecar that refused is within the limit of the plan,
+		// otherwise wrong would have returned a reason.
 		if s.releaseFor(n) == name && n.rejected.Release != name && (n.running != name || !n.heard) {
 			return false
 		}
@@ -127,8 +127,8 @@ func (s *Server) channelOf(n *node) string {
 	return ""
 }
 
-// warn names what a release newly allows. It may take long, so it is not
-// waited for.
+// warn works out what a release newly allows. It runs in the background, because it
+// may take long.
 func (s *Server) warn(from, to *policy.Release) {
 	if s.opt.Warn == nil {
 		return

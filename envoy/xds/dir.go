@@ -48,7 +48,7 @@ type opened struct {
 	fault   error
 }
 
-// NewDir opens the directory of releases and that of marks, which may be one.
+// NewDir opens the directory of releases and that of marks, which may be the same.
 // Releases that none of the keys signed are faults.
 func NewDir(path, marks string, keys []ed25519.PublicKey) (*Dir, error) {
 	for _, dir := range [...]string{path, marks} {
@@ -170,8 +170,8 @@ func (d *Dir) Marks() ([]Mark, error) {
 		kind, _, _ := strings.Cut(m[2], "-")
 		mark := Mark{Release: number, Kind: MarkKind(kind)}
 		mark.Stage, _ = strconv.Atoi(m[3]) // at most three digits
-		// The name says it all but when and why; a mark whose text is torn
-		// still counts.
+		// The file name has everything but the time and the reason; a mark with a
+		// truncated file still counts.
 		var text Mark
 		if b, err := os.ReadFile(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
 			mark.At, mark.Reason = text.At, text.Reason

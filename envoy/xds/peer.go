@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 )
 
-// A Rule says which sidecars a client certificate may be. One of SPIFFE and
+// A Rule limits which sidecars a client certificate may act as. One of SPIFFE and
 // CommonName is set; in both, * stands for the rest of a path segment or name.
 type Rule struct {
 	// SPIFFE is the URI SAN, "spiffe://example.org/ns/acme/sa/*".
@@ -38,7 +38,8 @@ func (r Rule) check() error {
 	return nil
 }
 
-// identity is who a verified certificate is: its SPIFFE id, else its name.
+// identity is the identity in a verified certificate: its SPIFFE id, else its
+// common name.
 type identity struct{ spiffe, name string }
 
 func (i identity) String() string {
@@ -57,8 +58,8 @@ func (r Rule) matches(i identity) bool {
 	return r.CommonName != "" && i.name != "" && glob(r.CommonName, i.name, "")
 }
 
-// glob matches segment by segment; * stands for any text within one, and for
-// one character at least.
+// glob matches segment by segment; * stands for any text within one, of at least
+// one character.
 func glob(pattern, s, sep string) bool {
 	one := func(p, s string) bool {
 		head, tail, star := strings.Cut(p, "*")
@@ -82,7 +83,7 @@ func glob(pattern, s, sep string) bool {
 	return true
 }
 
-// permits holds what a sidecar claims against the rule.
+// permits checks a sidecar's claims against the rule.
 func (r Rule) permits(n fleetpb.Node) error {
 	if r.Tenant != "*" && n.Tenant != r.Tenant {
 		return fmt.Errorf("tenant %q is not the certificate's", n.Tenant)
@@ -106,8 +107,8 @@ func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 	return errors.New("no rule is for this certificate")
 }
 
-// peerOf is who is at the other end of a stream. Only a certificate that TLS
-// verified counts.
+// peerOf is the identity of a stream's peer. Only a certificate that TLS verified
+// counts.
 func peerOf(ctx context.Context) (identity, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

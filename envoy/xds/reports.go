@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// reports serves Envoy's load reporting service: a sidecar tells how its
-// decisions went, by release. A release stands where Envoy has a cluster,
-// refusals where it has dropped requests.
+// reports serves Envoy's load reporting service: a sidecar reports the counts of
+// its decisions, by release. A release takes the place of an Envoy cluster, and
+// refusals that of dropped requests.
 type reports struct {
 	s   *Server
 	ctx context.Context
@@ -71,9 +71,9 @@ func (r reports) known(id string, who identity) error {
 // maxReport bounds each number of a report, so that sums do not overflow.
 const maxReport = 1 << 32
 
-// reported adds a sidecar's counts since its last report. The first report of
-// a stream is of all that its process counted, so that a control plane that
-// was started again knows what the one before knew.
+// reported adds a sidecar's counts since its last report. The first report of a
+// stream has all counts of its process, so that a restarted control plane has the
+// same counts as before.
 func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +105,8 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	}
 }
 
-// news is what of all that a sidecar's process counted was not told before. A
-// process that tells of less than before is a new one.
+// news is what was not reported before of all counts of a sidecar's process. Lower
+// counts than before mean a new process.
 func (n *node) news(release string, all Tally) Tally {
 	was := n.told[release]
 	n.told[release] = all

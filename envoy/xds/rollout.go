@@ -46,8 +46,8 @@ func (p Plan) check() error {
 	return nil
 }
 
-// offer is what one channel offers: base to everyone but for the share of
-// sidecars that is given next.
+// offer is what one channel offers: base to all sidecars except the share that is
+// given next.
 type offer struct {
 	selector policy.Selector
 	base     *policy.Release // nil where everything is stopped
@@ -65,13 +65,13 @@ func (o offer) pick(id string) *policy.Release {
 	return o.base
 }
 
-// position is where a sidecar stands in a release's rollout, from 0 to 100.
+// position is a sidecar's position in a release's rollout, from 0 to 100.
 func position(release uint64, id string) float64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "memproxy rollout %d %s", release, id))
 	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
 }
 
-// offers sorts releases into channels and says what each offers.
+// offers sorts releases into channels and determines what each offers.
 func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []offer {
 	channels := map[string][]*policy.Release{}
 	for _, r := range releases {
@@ -116,7 +116,7 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 	switch {
 	case o.next == nil:
 	case o.base == nil && oldest == o.next:
-		o.base, o.next = o.next, nil // there is nothing to compare it with
+		o.base, o.next = o.next, nil // there is no release to compare it with
 	case o.base == nil:
 		o.base = oldest
 	case o.next.Number < o.base.Number:
@@ -145,9 +145,9 @@ func (t Tally) since(u Tally) Tally {
 	return Tally{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
 }
 
-// worse says why a release's decisions are worse than those of the one before,
-// or "". Failures count against nothing at all when there is nothing to compare
-// with; refusals do not, as nobody knows how many there should be.
+// worse is why a release's decisions are worse than those of its predecessor, or
+// "". Without a predecessor failures are compared with zero; refusals are not,
+// because their expected number is unknown.
 func (p Plan) worse(next, base Tally) string {
 	if next.Decisions < max(p.Decisions, 1) {
 		return ""

@@ -37,8 +37,8 @@ type Options struct {
 	Report time.Duration
 	// Forget is how long a sidecar that went away is still listed. Default 1 h.
 	Forget time.Duration
-	// Warn names what a release newly allows, a sentence each, when it is
-	// first seen; nil says nothing. It may take its time.
+	// Warn lists what a release newly allows, a sentence each, when it is first
+	// seen; nil disables it. It may be slow.
 	Warn func(from, to *policy.Release) []string
 }
 
@@ -66,12 +66,12 @@ type Server struct {
 	tallies  map[string]Tally    // by release name, all that was reported
 	before   map[uint64]Tally    // of the base, when a rollout was first seen
 	warnings map[string][]string // by release name
-	warning  sync.WaitGroup      // what works them out
+	warning  sync.WaitGroup      // of the goroutines that run Warn
 	faults   []string
 	away     error // why the store could not be read, or nil
 }
 
-// New makes a server. It offers nothing before the first Refresh.
+// New returns a server. It offers nothing before the first Refresh.
 func New(opt Options) (*Server, error) {
 	if opt.Fleet == "" || opt.Store == nil || len(opt.Rules) == 0 || opt.Clock == nil || opt.Log == nil {
 		return nil, errors.New("xds: fleet, store, rules, clock and log are required")
@@ -102,7 +102,7 @@ func New(opt Options) (*Server, error) {
 
 // The bounds of a connection.
 const (
-	maxMessage    = 1 << 20 // what a sidecar may send in one message
+	maxMessage    = 1 << 20 // the size of a sidecar's message
 	maxStreams    = 16      // of one connection
 	readBuffer    = 4 << 10
 	writeBuffer   = 16 << 10
@@ -113,14 +113,14 @@ const (
 	maxConns      = 16384 // three quarters of them from one address
 )
 
-// Bound puts the bounds on a listener that Serve puts there anyway, for who wants
-// to count the connections that are refused.
+// Bound returns a listener with the bounds that Serve applies, for callers that
+// count the refused connections.
 func Bound(ln net.Listener) *face.Listener {
 	return face.Bound(ln, face.ListenOptions{Connections: maxConns, Keep: true})
 }
 
 // Serve answers on a listener; conf must verify client certificates. Stop ends
-// every stream and returns when they are gone; failed receives the error of a
+// every stream and returns when they have ended; failed receives the error of a
 // listener that fails.
 func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Context) error, failed <-chan error, err error) {
 	if conf == nil || conf.ClientAuth != tls.RequireAndVerifyClientCert {
@@ -172,7 +172,7 @@ func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryServic
 }
 
 // Run refreshes at every tick, and when a sidecar refuses a release, until ctx
-// ends. It returns once what it began in the background has, too.
+// ends. It returns after its background work.
 func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 	defer s.warning.Wait()
 	for {
@@ -188,9 +188,8 @@ func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// Refresh looks at the store, moves rollouts on or back, and gives each sidecar
-// what it is to have. An error means that the store is away: what was offered
-// stays.
+// Refresh reads the store, advances or stops rollouts, and assigns releases to
+// sidecars. An error means that the store is unavailable: the offers remain.
 func (s *Server) Refresh() error {
 	releases, faults, err := s.opt.Store.Releases()
 	var marks []Mark
@@ -251,7 +250,7 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 	}
 }
 
-// assign tells each sidecar whose release changed.
+// assign notifies each sidecar whose release changed.
 func (s *Server) assign() error {
 	changed := map[string]types.Resource{}
 	for key, n := range s.nodes {
@@ -266,8 +265,8 @@ func (s *Server) assign() error {
 	return s.assignments.UpdateResources(changed, nil)
 }
 
-// releaseFor is the name of the release that a sidecar is to have: of the
-// narrowest channel that it belongs to.
+// releaseFor is the name of the release for a sidecar: of the narrowest channel
+// that it belongs to.
 func (s *Server) releaseFor(n *node) string {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {

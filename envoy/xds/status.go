@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Status is what the control plane knows, for people and dashboards.
+// Status is the state of the control plane, for people and dashboards.
 type Status struct {
 	Fleet    string          `json:"fleet"`
 	Releases []ReleaseStatus `json:"releases"`
-	// Connected counts sidecars; Behind are those of them that do not run what
-	// they are to run.
+	// Connected counts sidecars; Behind counts those that do not run their assigned
+	// release.
 	Connected int `json:"connected"`
 	Behind    int `json:"behind"`
 	// Unassigned are connected sidecars that no release is for.
@@ -35,12 +35,13 @@ type ReleaseStatus struct {
 	Percent float64   `json:"percent,omitempty"` // while rolling
 	Since   time.Time `json:"since,omitzero"`    // when the stage began
 	Reason  string    `json:"reason,omitempty"`  // why it was stopped
-	// Assigned and Running count connected sidecars, Refused all that said no.
+	// Assigned and Running count connected sidecars, Refused all that refused the
+	// release.
 	Assigned int   `json:"assigned"`
 	Running  int   `json:"running"`
 	Refused  int   `json:"refused"`
 	Tally    Tally `json:"tally"`
-	// NewlyAllows names what it allows that the one before refused.
+	// NewlyAllows lists what the release allows that its predecessor refused.
 	NewlyAllows []string `json:"newly_allows,omitempty"`
 }
 
@@ -56,7 +57,7 @@ type SidecarStatus struct {
 	Assigned    string            `json:"assigned,omitempty"`
 	Running     string            `json:"running,omitempty"`
 	Rejected    *Rejection        `json:"rejected,omitempty"` // the last refusal
-	Tally       Tally             `json:"tally"`              // under what it runs
+	Tally       Tally             `json:"tally"`              // of the release that it runs
 }
 
 // Status returns the state of the fleet as this replica sees it.

@@ -6,9 +6,9 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// A Store keeps what the replicas of a control plane share: the releases, and
-// how far each has come. Marks are only ever added, so that replicas need no
-// lock: the furthest stage counts, and a stop counts over everything.
+// A Store has what the replicas of a control plane share: the releases, and the
+// progress of each. Marks are only added, so that replicas need no lock: the
+// furthest stage counts, and a stop overrides everything.
 type Store interface {
 	// Releases returns the releases in the order of their numbers, and a fault
 	// for each that cannot be taken. An error means that the store is away.
@@ -19,14 +19,14 @@ type Store interface {
 	Put(Mark) error
 }
 
-// MarkKind is what a mark says.
+// MarkKind is the meaning of a mark.
 type MarkKind string
 
 // The kinds of marks.
 const (
 	MarkStage   MarkKind = "stage"   // the rollout reached a stage
-	MarkDone    MarkKind = "done"    // every sidecar is to have it
-	MarkStopped MarkKind = "stopped" // no sidecar is to have it
+	MarkDone    MarkKind = "done"    // every sidecar gets it
+	MarkStopped MarkKind = "stopped" // no sidecar gets it
 )
 
 // Mark is one step of a release's rollout.
@@ -48,7 +48,7 @@ type progress struct {
 	reason        string // why it was stopped
 }
 
-// progressOf reads marks, in whatever order they come.
+// progressOf combines marks, in any order.
 func progressOf(marks []Mark) map[uint64]progress {
 	out := map[uint64]progress{}
 	for _, m := range marks {

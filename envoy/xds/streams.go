@@ -19,12 +19,12 @@ type node struct {
 	who      identity
 	stream   int64     // 0: not connected
 	seen     time.Time // when it connected, or went
-	assigned string    // name of the release that it is to have
-	running  string    // name of the release that it says it has
+	assigned string    // name of the assigned release
+	running  string    // name of the release that it reports as running
 	rejected Rejection
 	tally    Tally            // of the release that runs
 	heard    bool             // it reported since it connected
-	told     map[string]Tally // what its process told so far, by release
+	told     map[string]Tally // what its process reported so far, by release
 }
 
 // Rejection is a sidecar's refusal to take a release.
@@ -34,8 +34,8 @@ type Rejection struct {
 	At      time.Time `json:"at,omitzero"`
 }
 
-// sidecarKey tells sidecars apart: a node id is the certificate's that claims it,
-// so that nobody takes another's away.
+// sidecarKey identifies a sidecar: a node id belongs to the certificate that claims
+// it, so that no other can take it over.
 type sidecarKey struct {
 	who identity
 	id  string
@@ -55,17 +55,17 @@ type stream struct {
 }
 
 const (
-	// maxNonces bounds the responses of a stream that are not acknowledged. Who
-	// leaves so many is no sidecar of ours.
+	// maxNonces bounds the unacknowledged responses of a stream. A client with so
+	// many is not a sidecar.
 	maxNonces = 64
 	// maxSidecars bounds the node ids of one certificate.
 	maxSidecars = maxConns
 )
 
-// callbacks are told by go-control-plane of what happens on the streams.
+// callbacks are called by go-control-plane for events on the streams.
 type callbacks struct{ *Server }
 
-// OnDeltaStreamOpen takes in who is at the other end.
+// OnDeltaStreamOpen records the identity of the peer.
 func (s callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, _ string) error {
 	who, err := peerOf(ctx)
 	if err != nil {
@@ -150,8 +150,8 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 	return s.assignments.UpdateResource(key.resource(), &fleetpb.Assignment{Release: n.assigned})
 }
 
-// room reports whether a certificate may have one sidecar more. Where it has too
-// many, the one that has been gone for longest is forgotten.
+// room reports whether a certificate may have another sidecar. If it has too many,
+// the one that has been disconnected for longest is removed.
 func (s *Server) room(who identity) bool {
 	if s.claimed[who] < maxSidecars {
 		return true
@@ -225,7 +225,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 	}
 }
 
-// maxReason bounds what is kept of a sidecar's reason, in bytes.
+// maxReason bounds what is recorded of a sidecar's reason, in bytes.
 const maxReason = 1000
 
 func bounded(s string) string {

@@ -33,7 +33,7 @@ type Case struct {
 	archive *txtar.Archive
 }
 
-// Settings are what cases configure. They fill the configuration of a sidecar.
+// Settings are the settings of a case. They fill the configuration of a sidecar.
 type Settings map[string]string
 
 // Request is sent as written.
@@ -43,7 +43,7 @@ type Request struct {
 	Body    string
 }
 
-// Answer is what the backend says.
+// Answer is the backend's answer.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -57,8 +57,8 @@ var defaults = Settings{
 }
 
 // Config is the configuration of a sidecar for a case. The agent's key is
-// "m0sk_dev"; it acts as dev for ann. Where there are two tenants, "m0sk_mal" is
-// the key of the other one's agent, which acts as anybody.
+// "m0sk_dev"; it acts as dev for ann. If there are two tenants, "m0sk_mal" is the
+// key of the other one's agent, which may act as anybody.
 func (s Settings) Config(listen, admin, upstream, state string) string {
 	other := ""
 	if s["tenants"] == "two" {

@@ -18,14 +18,14 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Envoy is an HTTP proxy with one external processor, and nothing else of what
-// Envoy is. It is an http.Handler, safe for concurrent use.
+// Envoy is an HTTP proxy with one external processor, and no other feature of
+// Envoy. It is an http.Handler, safe for concurrent use.
 type Envoy struct {
 	// Conn leads to the processor.
 	Conn grpc.ClientConnInterface
 	// Upstream is the backend, "http://host:port".
 	Upstream string
-	// Backend is put into the stream's initial metadata. Empty: nothing.
+	// Backend is put into the stream's initial metadata, unless it is empty.
 	Backend string
 	// Buffer bounds a body that is buffered, in bytes. Default 32 MiB.
 	Buffer int
@@ -41,8 +41,8 @@ type Envoy struct {
 	Transport http.RoundTripper
 }
 
-// Mode is the static processing mode of examples/envoy: everything whole. The
-// processor then turns off what it does not want.
+// Mode is the static processing mode of examples/envoy: everything buffered. The
+// processor then turns off what it does not need.
 func Mode() *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
@@ -87,8 +87,8 @@ func (e *Envoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stay returns the context of a stream and what ends the stream once the
-// answer has passed. One that watches is not cut off: it is given Envoy's
+// stay returns the context of a stream and a function that ends the stream once the
+// answer has passed. In observability mode it is not cut off, but has Envoy's
 // deferred_close_timeout, with its default, to read what was sent.
 func (e *Envoy) stay(ctx context.Context) (context.Context, func(procv3.ExternalProcessor_ProcessClient)) {
 	var cancel context.CancelFunc
@@ -102,7 +102,7 @@ func (e *Envoy) stay(ctx context.Context) (context.Context, func(procv3.External
 			cancel()
 			return
 		}
-		_ = stream.CloseSend() // the processor may be gone
+		_ = stream.CloseSend() // the processor may have disconnected
 		if !e.Observe {
 			cancel()
 			return
@@ -119,7 +119,7 @@ func (e *Envoy) stay(ctx context.Context) (context.Context, func(procv3.External
 func local(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // the client may be gone
+	_, _ = io.WriteString(w, text) // the client may have disconnected
 }
 
 func (f *filter) serve(r *http.Request) error {
@@ -219,7 +219,7 @@ func (f *filter) immediate(im *procv3.ImmediateResponse) {
 	h.set("content-length", strconv.Itoa(len(im.GetBody())))
 	h.to(f.w.Header())
 	f.w.WriteHeader(int(im.GetStatus().GetCode()))
-	_, _ = f.w.Write(im.GetBody()) // the client may be gone
+	_, _ = f.w.Write(im.GetBody()) // the client may have disconnected
 }
 
 // local is an answer of Envoy's own. It goes back the way answers go.
@@ -327,7 +327,7 @@ func (f *filter) pipe(body io.Reader) error {
 				ResponseBody: &procv3.HttpBody{Body: piece, EndOfStream: err == io.EOF && f.ending() == nil},
 			}})
 			if perr != nil {
-				panic(http.ErrAbortHandler) // Envoy resets what it has begun to answer
+				panic(http.ErrAbortHandler) // Envoy resets an answer that has begun
 			}
 			if c := got.GetResponseBody().GetResponse(); c.GetBodyMutation() != nil {
 				piece = c.GetBodyMutation().GetBody()
@@ -335,7 +335,7 @@ func (f *filter) pipe(body io.Reader) error {
 		}
 		if len(piece) > 0 {
 			if _, werr := f.w.Write(piece); werr != nil {
-				return errImmediate // the client is gone; there is nobody to answer
+				return errImmediate // the client has disconnected
 			}
 			_ = http.NewResponseController(f.w).Flush()
 		}

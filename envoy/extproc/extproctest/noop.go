@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// noop answers every message with "go on": what external processing costs by
+// noop answers every message with "continue", to measure external processing
 // itself.
 type noop struct{}
 

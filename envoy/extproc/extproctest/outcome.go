@@ -31,7 +31,7 @@ type Face struct {
 	Backend *Backend
 }
 
-// Backend answers what the case says and keeps what arrives.
+// Backend answers as the case says and records what arrives.
 type Backend struct {
 	mu      sync.Mutex
 	answers map[string]Answer
@@ -71,13 +71,13 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[k] = v
 	}
 	w.WriteHeader(a.Status)
-	_, _ = io.WriteString(w, a.Body) // the client may be gone
+	_, _ = io.WriteString(w, a.Body) // the client may have disconnected
 }
 
-// startup begins what a sidecar asks a Letta server when it starts.
+// startup is the prefix of a sidecar's requests to a Letta server at its start.
 const startup = "stop_reason=requires_approval&order=desc&limit="
 
-// taken is what arrived since it was last asked.
+// taken returns the requests since the last call.
 func (b *Backend) taken() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *Backend) taken() []string {
 	return out
 }
 
-// perHop are headers that a hop writes for itself, or that tell the time.
+// perHop are headers that differ by hop or by time.
 var perHop = map[string]bool{
 	"Connection": true, "Traceparent": true, "Tracestate": true, "X-Request-Id": true, "X-Forwarded-Proto": true, "X-Forwarded-For": true,
 	"X-Envoy-External-Address": true, "X-Envoy-Internal": true, "X-Envoy-Expected-Rq-Timeout-Ms": true, "X-Envoy-Upstream-Service-Time": true, "Date": true, "Server": true, "Www-Authenticate-Date": true,
@@ -105,9 +105,9 @@ func lines(h http.Header) string {
 	return s.String()
 }
 
-// Run sends the case's requests through a face. It returns all that came of
-// them, in a form that is the same for every face and every run, and a summary:
-// a line for each request with status, verdict and reasons, and what arrived.
+// Run sends the case's requests through a face. It returns everything that they
+// caused, in a form that is the same for every face and every run, and a summary: a
+// line for each request with status, verdict and reasons, and what arrived.
 func (c *Case) Run(f Face) (all, summary string, err error) {
 	var out, sum strings.Builder
 	last := ""
@@ -146,12 +146,12 @@ func (c *Case) Run(f Face) (all, summary string, err error) {
 	return settled(out.String()), settled(sum.String()), nil
 }
 
-// canary stands in cases where no answer may show it.
+// canary is in cases where no answer may show it.
 const canary = "canary"
 
 var decision = regexp.MustCompile(`^(\w+); id=([0-9a-f-]{36})`)
 
-// sent is what came back for a request.
+// sent is the answer to a request.
 type sent struct {
 	text        string
 	status      int
@@ -190,8 +190,8 @@ func send(addr string, r Request) (got sent, err error) {
 	return got, nil
 }
 
-// told is what span and audit log say of a decision. The outcome follows the
-// answer, so it is waited for.
+// told is the decision in the span and the audit log. It waits for the outcome,
+// which follows the answer.
 func told(f Face, id string) (text string, reasons []string, err error) {
 	var last error
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -250,8 +250,8 @@ func spanOf(f Face, id string) (string, error) {
 	return "", errSpan
 }
 
-// recordsOf are the decision's records; complete says whether the outcome is
-// among them, or none will come.
+// recordsOf are the decision's records; complete reports whether the outcome is
+// among them, or none will follow.
 func recordsOf(f Face, id string) (text string, reasons []string, complete bool, err error) {
 	raw, err := f.Audit()
 	if err != nil {
@@ -289,7 +289,7 @@ func recordsOf(f Face, id string) (text string, reasons []string, complete bool,
 	return b.String(), reasons, complete, nil
 }
 
-// What differs from run to run.
+// Values that differ from run to run.
 var changing = []struct {
 	re   *regexp.Regexp
 	with string
@@ -311,7 +311,7 @@ func settled(s string) string {
 	return s
 }
 
-// Diff are the lines that differ between what one face did and another.
+// Diff returns the lines that differ between two faces.
 func Diff(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	var b strings.Builder

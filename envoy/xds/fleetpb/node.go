@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Node is what a sidecar says of itself when it connects.
+// Node is what a sidecar reports about itself when it connects.
 type Node struct {
 	// ID is unique in the fleet while the sidecar runs: the pod's name.
 	ID     string
@@ -45,13 +45,14 @@ func (n Node) Core() *core.Node {
 	}
 }
 
-// The bounds of what a node says of itself.
+// The bounds of a node's description.
 const (
 	maxText   = 255
 	maxLabels = 32
 )
 
-// NodeOf reads a node. What is not text, too long or too much is an error.
+// NodeOf reads a node. Control characters, long values and too many labels are
+// errors.
 func NodeOf(c *core.Node) (Node, error) {
 	fields := c.GetMetadata().GetFields()
 	n := Node{ID: c.GetId(), Labels: map[string]string{}, Version: c.GetUserAgentVersion()}

@@ -21,12 +21,12 @@ type Options struct {
 	Node    fleetpb.Node // Running is filled in
 	Fleet   string
 	Keys    []ed25519.PublicKey
-	// Path is where the release in force is kept.
+	// Path is the file of the release in force.
 	Path string
-	// Apply puts a release in force. It calls keep when it has found the
-	// release good and before it puts it in force; an error of keep is its
-	// error too. Its error goes to the control plane: it says file and line and
-	// quotes no secret. Calls come one after the other.
+	// Apply puts a release in force. It calls keep after it has checked the release
+	// and before it puts it in force; it returns an error of keep. Its error is
+	// sent to the control plane: it has file and line and quotes no secret. Calls
+	// are sequential.
 	Apply func(r *policy.Release, keep func() error) error
 	// Counts returns the decisions since the call before.
 	Counts func() []Count
@@ -50,11 +50,11 @@ type Count struct {
 	Decisions, Refused, Errors uint64
 }
 
-// State is how the sidecar stands to its control plane.
+// State is the state of the connection to the control plane and of the rules.
 type State struct {
 	Connected bool
 	Running   string // name of the release in force, or ""
-	Assigned  string // name of the release that it is to run, as last heard
+	Assigned  string // name of the release that was assigned last
 	// Refused is why the assigned release is not in force, or nil.
 	Refused error
 	// Lost is why there is no connection, or nil.
@@ -70,13 +70,13 @@ type Follower struct {
 	floor uint64
 	now   *policy.Release // in force, or nil
 
-	// totals are what was counted in all, by release. Only the reports touch
-	// them, which come one after the other.
+	// totals are the total counts, by release. Only the reports use them, which are
+	// sequential.
 	totals []Count
 }
 
-// New reads what is kept. A kept release that is no longer good (another key,
-// fleet, tenant or label) is not taken; that one may not go behind it stays.
+// New reads the stored release. A stored release that is no longer acceptable
+// (another key, fleet, tenant or label) is not used, but its floor still applies.
 func New(opt Options) (*Follower, error) {
 	switch {
 	case opt.Address == "" || opt.Fleet == "" || opt.Node.ID == "" || opt.Path == "":
@@ -100,8 +100,8 @@ func New(opt Options) (*Follower, error) {
 	return f, nil
 }
 
-// Kept is the release that a follower with these options would start from, or
-// nil. It takes Path, Fleet, Node, Keys and Log.
+// Kept is the release that a follower with these options would start from, or nil.
+// It uses Path, Fleet, Node, Keys and Log.
 func Kept(opt Options) (*policy.Release, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -110,7 +110,7 @@ func Kept(opt Options) (*policy.Release, error) {
 	return r, err
 }
 
-// read reads what is kept and checks it anew.
+// read reads the stored release and verifies it again.
 func read(opt Options) (*policy.Release, uint64, error) {
 	k, err := readKept(opt.Path)
 	if err != nil || len(k.release) == 0 {
@@ -127,16 +127,16 @@ func read(opt Options) (*policy.Release, uint64, error) {
 	return r, k.Floor, nil
 }
 
-// LastGood is the kept release that New found, or nil. Whoever puts it in force
-// says so with Start.
+// LastGood is the stored release that New found, or nil. Start reports whether it
+// was put in force.
 func (f *Follower) LastGood() *policy.Release {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now
 }
 
-// Start says whether the kept release is in force. It is called before Run; a
-// release that is not in force is asked for again.
+// Start reports whether the stored release is in force. It is called before Run; a
+// release that is not in force is requested again.
 func (f *Follower) Start(inForce bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,15 +148,15 @@ func (f *Follower) Start(inForce bool) {
 	}
 }
 
-// State is how things stand.
+// State is the current state.
 func (f *Follower) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// acceptable holds a release, whose signature was checked, against what this
-// sidecar may take.
+// acceptable checks whether this sidecar may use a release, whose signature was
+// verified.
 func (f *Follower) acceptable(r *policy.Release) error {
 	switch {
 	case r.Fleet != f.opt.Fleet:
@@ -171,8 +171,8 @@ func (f *Follower) acceptable(r *policy.Release) error {
 	return nil
 }
 
-// take checks a release and puts it in force. Name is what the control plane
-// calls it.
+// take checks a release and puts it in force. Name is the control plane's name for
+// it.
 func (f *Follower) take(name string, encoded []byte) error {
 	r, err := policy.Open(encoded, f.opt.Keys...)
 	if err != nil {

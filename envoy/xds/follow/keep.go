@@ -11,14 +11,14 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// kept is what survives a restart: the release in force, and the lowest number
-// that may follow it. The file is a line of JSON, then the release as it came.
+// kept is what survives a restart: the release in force, and the lowest number that
+// may follow it. The file is a line of JSON, followed by the release as received.
 type kept struct {
 	Floor   uint64 `json:"floor"`
 	release []byte
 }
 
-// readKept reads the file. One that is not there is nothing kept.
+// readKept reads the file. A missing file is an empty kept.
 func readKept(path string) (kept, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func readKept(path string) (kept, error) {
 	return k, nil
 }
 
-// write replaces the file, whole or not at all, durably.
+// write replaces the file atomically and durably.
 func (k kept) write(path string) error {
 	head, err := json.Marshal(k)
 	if err != nil {

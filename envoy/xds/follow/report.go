@@ -13,14 +13,14 @@ import (
 
 var protoOptions = proto.UnmarshalOptions{DiscardUnknown: true}
 
-// The bounds of how often is reported, whatever the control plane asks for.
+// The bounds of the report interval, whatever the control plane asks for.
 const (
 	leastInterval = 10 * time.Millisecond
 	mostInterval  = 10 * time.Minute
 )
 
-// report tells the control plane how decisions go, as often as it asks to be
-// told, until ctx ends or the stream breaks.
+// report reports the counts of decisions to the control plane, at the interval that
+// it asks for, until ctx ends or the stream breaks.
 func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	stream, err := loadstats.NewLoadReportingServiceClient(conn).StreamLoadStats(ctx)
 	if err != nil {
@@ -37,8 +37,8 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	interval := min(max(resp.GetLoadReportingInterval().AsDuration(), leastInterval), mostInterval)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	// The control plane may be another than before, or have lost its memory: it
-	// is told everything first, were it nothing, and then what is new.
+	// The control plane may be another one, or have restarted: the first report has
+	// all counts, even if there are none, and later ones those since the last.
 	f.count()
 	first := true
 	for counts := f.total(); ; counts = f.count() {
@@ -71,11 +71,11 @@ func statsOf(counts []Count) []*endpoint.ClusterStats {
 	return out
 }
 
-// maxTotals bounds the releases of which totals are kept; the oldest go.
+// maxTotals bounds the releases with totals; the oldest are dropped.
 const maxTotals = 16
 
-// count takes what was counted since the last time, and adds it to the totals.
-// Reports are made one after the other.
+// count takes the counts since the last call, and adds them to the totals. Calls
+// are sequential.
 func (f *Follower) count() []Count {
 	counts := f.opt.Counts()
 	for _, c := range counts {

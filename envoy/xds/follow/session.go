@@ -36,8 +36,8 @@ type session struct {
 	subscribed string // name of the release that is subscribed to, or ""
 }
 
-// session connects and follows until that breaks. Heard reports whether the
-// control plane answered at all.
+// session connects and follows until the connection breaks. Heard reports whether
+// the control plane answered at all.
 func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 	conn, err := grpc.NewClient(f.opt.Address,
 		grpc.WithTransportCredentials(credentials.NewTLS(f.opt.TLS)),
@@ -83,7 +83,7 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 		err = s.answer(resp)
 	}
 	if err != nil {
-		// Send says only that the stream is over; Recv says why.
+		// Send only reports that the stream has ended; Recv has the reason.
 		if _, why := s.stream.Recv(); why != nil {
 			err = why
 		}
@@ -105,7 +105,7 @@ func (f *Follower) found() {
 	f.state.Connected, f.state.Lost = true, nil
 }
 
-// answer acts on a response and acknowledges it, or says why not.
+// answer acts on a response and acknowledges it, or rejects it with the reason.
 func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	ack := &discovery.DeltaDiscoveryRequest{TypeUrl: resp.GetTypeUrl(), ResponseNonce: resp.GetNonce()}
 	var next *discovery.DeltaDiscoveryRequest
@@ -128,8 +128,7 @@ func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	return s.stream.Send(next)
 }
 
-// assigned returns the request for the release that the sidecar is to run,
-// unless it runs.
+// assigned returns the request for the assigned release, unless it is in force.
 func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequest, error) {
 	var a fleetpb.Assignment
 	if err := anypb.UnmarshalTo(r.GetResource(), &a, protoOptions); err != nil {

@@ -1,5 +1,5 @@
-// Package xdstest makes what tests and benchmarks of a fleet need: a
-// certificate authority with certificates for a control plane and its sidecars.
+// Package xdstest has what tests and benchmarks of a fleet need: a certificate
+// authority with certificates for a control plane and its sidecars.
 package xdstest
 
 import (
