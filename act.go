@@ -1,9 +1,8 @@
 package memproxy
 
-// Act is something that a person, or memproxy for one, does about what waits
-// or about a memory: an approval, a rollback, the sending of what was
-// approved. It is recorded when it is attempted and once more with what became
-// of it.
+// Act is an action of a person, or of memproxy on behalf of one, on a held write or
+// a memory: an approval, a rollback, the sending of an approved write. It is
+// recorded when it is attempted and again with its result.
 type Act struct {
 	// Action names it: "hold.approve", "memory.rollback", "hold.replay".
 	Action string
@@ -11,22 +10,22 @@ type Act struct {
 	// Rule is why it was refused or failed: "own_review", "role", "state",
 	// "stale", and the other codes of the review's answers.
 	Rule string
-	// Reason is what the reviewer gave for it.
+	// Reason is the reason that the reviewer gave.
 	Reason string
-	// Have of Need reviewers agreed; zero where nothing is counted.
+	// Have of Need reviewers agreed; zero if they are not counted.
 	Have, Need int
 }
 
-// ActStage is how far an act came.
+// ActStage is the progress of an act.
 type ActStage string
 
-// The stages. An attempt that none of the others follows was cut off.
+// The stages. An attempt that is not followed by another stage was interrupted.
 const (
 	ActAttempted ActStage = "attempted"
 	ActDone      ActStage = "done"
-	ActRefused   ActStage = "refused" // a rule says no
+	ActRefused   ActStage = "refused" // a rule refused it
 	ActFailed    ActStage = "failed"  // it could not be done
-	ActUnknown   ActStage = "unknown" // it was sent, and nobody knows what became of it
+	ActUnknown   ActStage = "unknown" // it was sent, and its result is unknown
 )
 
 // VersionChange is one step in the history of a memory, as it is recorded.
@@ -37,12 +36,12 @@ type VersionChange struct {
 	Op    VersionOp
 	Field string
 	// Before and After are the numbers of the versions; zero is none. Of a
-	// compaction Before is the version whose text was given up.
+	// compaction Before is the version whose text was dropped.
 	Before, After int64
 	// BeforeSHA256 and SHA256 are the hex hashes of their texts, "" where there
 	// is none.
 	BeforeSHA256, SHA256 string
 }
 
-// SystemActor is the principal of what memproxy does by itself.
+// SystemActor is the principal of memproxy's own actions.
 const SystemActor = "system:memproxy"

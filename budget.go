@@ -30,22 +30,22 @@ type Line struct {
 	Soft bool
 }
 
-// Charge asks for Cost memories on every line, all or nothing.
+// Charge requests Cost memories on every line, all or nothing.
 type Charge struct {
 	// ID makes the charge idempotent: the same id charges once. It is the
 	// decision id.
 	ID string
-	// Tenant keeps the accounts of one charge together in a sharded store.
+	// Tenant keeps the accounts of one charge on one shard of the store.
 	Tenant string
 	Cost   int64
 	Lines  []Line
 	Time   time.Time
-	// Written is set where the memories exist already, such as what a write
-	// made beyond its reservation: no limit refuses the charge, and a line may
-	// stand above its limit afterwards, which refuses the next one.
+	// Written is set if the memories exist already, such as those that a write made
+	// beyond its reservation: the charge is never refused, and may take a line
+	// above its limit, which refuses the next one.
 	Written bool
-	// Peek is set where the answer alone is wanted: whether the charge would be
-	// granted. It draws nothing and is not remembered.
+	// Peek asks whether the charge would be granted. It draws nothing and is not
+	// stored.
 	Peek bool
 }
 
@@ -62,7 +62,7 @@ type LineState struct {
 	Warn bool
 }
 
-// Remaining is what is left of the line, never negative.
+// Remaining is the rest of the line, never negative.
 func (s LineState) Remaining() int64 { return max(0, s.Limit-s.Used) }
 
 // Allowance is the answer to a charge. A refusal is data.
@@ -114,7 +114,7 @@ type WriteLimit struct {
 	Total   int64 `json:"writes_total,omitzero" yaml:"writes_total"`
 }
 
-// Or is the row with what another has in the place of its zeros.
+// Or replaces the row's zeros by the values of another.
 func (w WriteLimit) Or(other WriteLimit) WriteLimit {
 	return WriteLimit{PerHour: cmp.Or(w.PerHour, other.PerHour), Total: cmp.Or(w.Total, other.Total)}
 }

@@ -2,8 +2,7 @@ package memproxy
 
 import "errors"
 
-// What a store says of a call that it understood and did not do. Compare with
-// errors.Is.
+// A store's refusals of a call that it understood. Compare with errors.Is.
 var (
 	// ErrUnknown: there is no such thing.
 	ErrUnknown = errors.New("unknown")
@@ -15,6 +14,6 @@ var (
 	ErrGone = errors.New("the content is gone")
 	// ErrRefused: an argument that no store could take.
 	ErrRefused = errors.New("refused")
-	// ErrStale: what an entry was made over is not there any more; see Entry.Seen.
+	// ErrStale: a row that an entry was based on has changed; see Entry.Seen.
 	ErrStale = errors.New("changed meanwhile")
 )

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// EventType is what an audit event tells of.
+// EventType is the type of an audit event.
 type EventType string
 
 // The event types. Learn, correct, forget and the others of the provenance
 // literature are the Kind of a decision; these are the rows of the log.
 const (
 	EventDecision       EventType = "decision"        // ruled on, before anything leaves
-	EventOutcome        EventType = "outcome"         // what came of it
+	EventOutcome        EventType = "outcome"         // its result
 	EventBudgetWarning  EventType = "budget_warning"  // 80 % of a budget is used
 	EventBudgetExceeded EventType = "budget_exceeded" // a budget refused
 	EventRapidWrites    EventType = "rapid_writes"
-	// EventCrossCorrection tells that somebody changed what another wrote, and
-	// why that was admitted.
+	// EventCrossCorrection records that a principal changed another author's
+	// memory, and why that was admitted.
 	EventCrossCorrection EventType = "cross_correction"
-	// EventRejections tells how many rejected requests of one address were not
-	// recorded one by one.
+	// EventRejections has the number of rejected requests of one address that were
+	// not recorded one by one.
 	EventRejections EventType = "rejections"
 	EventReload     EventType = "reload" // rules were replaced, or a broken edit was not
 	EventStart      EventType = "start"
 	EventStop       EventType = "stop"
 	EventRepair     EventType = "repair"       // a torn tail was cut after a crash
 	EventPrune      EventType = "prune"        // old records of the log were removed
-	EventReview     EventType = "review"       // what a reviewer settled, or whose content was looked at
+	EventReview     EventType = "review"       // a reviewer's action, or access to content
 	EventLock       EventType = "session_lock" // rejections locked the writes of a session, or of a principal
 
 	EventVersion    EventType = "version"    // a memory has another version
@@ -36,10 +36,10 @@ const (
 	EventPurge      EventType = "purge"      // content was destroyed, or records of it were removed
 
 	EventAnchor     EventType = "chain_anchor" // where a tenant's chain of versions ends
-	EventChainBreak EventType = "chain_break"  // the chain is not what was written
+	EventChainBreak EventType = "chain_break"  // the chain differs from what was written
 	EventAccept     EventType = "chain_accept" // a person takes a broken chain as it is
-	EventIntegrity  EventType = "integrity"    // a memory in the backend is not what was written, or is again
-	EventSeal       EventType = "seal"         // what a backend holds was taken over, with the lowest trust
+	EventIntegrity  EventType = "integrity"    // a memory in the backend differs from what was written, or no longer does
+	EventSeal       EventType = "seal"         // the memories of a backend were taken over, with the lowest trust
 	EventSweep      EventType = "sweep"        // a backend and the chains were looked through
 )
 
@@ -78,11 +78,11 @@ type Event struct {
 	Would   Verdict
 	Reasons []Reason
 	Policy  string // version of the rules
-	// Findings are what screening found: rules and places, the worst first. Of
-	// very many only the worst are there.
+	// Findings are the findings of screening: rules and places, the worst first. If
+	// there are too many only the worst are included.
 	Findings []Finding
-	// Facts are what policies were asked besides; nil where they were not
-	// asked, or the facts are too many.
+	// Facts are the further inputs of policies; nil if no policy was asked, or
+	// there are too many facts.
 	Facts *Facts
 
 	Claimed    PerMille // confidence asked for; -1 when none was
@@ -93,8 +93,8 @@ type Event struct {
 	// log fills it in.
 	Unsafe []string
 
-	// Act is set in events about what somebody did; Versions are the steps of
-	// memories' histories that the event tells of.
+	// Act is set in events about an action; Versions are the changes of memories'
+	// histories in the event.
 	Act      *Act
 	Versions []VersionChange
 
@@ -103,7 +103,7 @@ type Event struct {
 	Memories  []string  // ids that were written or shown
 	Filtered  int       // items left out of the answer
 	Cancelled bool      // the caller hung up
-	Ended     StreamEnd // how an answer ended that was passed on as it came
+	Ended     StreamEnd // how a streamed answer ended
 
 	// Detail is a sentence for events that are not about a request.
 	Detail string
@@ -115,13 +115,13 @@ type Receipt struct {
 	Hash  string // hex, leaf hash
 }
 
-// Facts are what policies were asked about a call besides what its Event says
-// anyway: names of roles, sizes and kinds, and never content. With them a
-// decision can be asked again of other policies.
+// Facts are the inputs of policies that an Event does not have otherwise: names of
+// roles, sizes and kinds, and never content. With them a recorded decision can be
+// replayed against other policies.
 type Facts struct {
 	Roles  []string  `json:"roles"`
 	Writes []Written `json:"writes"`
-	// Claims are the layers that the payload claims besides.
+	// Claims are further layers that the payload claims.
 	Claims []Layer `json:"claims"`
 
 	// As in Operation.
@@ -133,8 +133,8 @@ type Facts struct {
 	Backdated bool   `json:"backdated"`
 	Source    Source `json:"source"`
 
-	// What screening found: the highest score, and whether a credential or
-	// personal data is among it.
+	// The results of screening: the highest score, and whether a credential or
+	// personal data was found.
 	Risk     PerMille `json:"risk"`
 	Secret   bool     `json:"secret"`
 	Personal bool     `json:"personal"`
@@ -148,7 +148,7 @@ type Facts struct {
 	Ceiling           PerMille    `json:"ceiling"`
 }
 
-// Written is how much of what a call writes where.
+// Written is an amount that a call writes to a place.
 type Written struct {
 	Field    string `json:"field"`
 	Member   string `json:"member"` // as in Item
@@ -157,7 +157,7 @@ type Written struct {
 	Size     int    `json:"size"` // characters
 }
 
-// The bounds of what is recorded of Facts: with more there are none.
+// The bounds of Facts: if they are exceeded no facts are recorded.
 const (
 	maxFacts     = 64   // roles, and writes
 	maxFactBytes = 8192 // of all names together

@@ -2,8 +2,7 @@ package memproxy
 
 import "net/textproto"
 
-// UserAgent is how others tell what memproxy asks of its own accord from what it
-// forwards.
+// UserAgent marks memproxy's own requests, as opposed to forwarded ones.
 const UserAgent = "memproxy"
 
 // Header holds header fields by canonical name. It is a list per name: a

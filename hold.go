@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// HoldState is where a held write stands.
+// HoldState is the state of a held write.
 type HoldState string
 
-// The states of a hold. pending → approved → replaying → done or failed;
-// pending → rejected. An approved one may still be rejected, until it is
-// claimed. A rewritten one waits for nobody: it is the evidence of a write that
-// was stored in other words.
+// The states of a hold. pending → approved → replaying → done or failed; pending →
+// rejected. An approved one may still be rejected, until it is claimed. A rewritten
+// one needs no review: it is the evidence of a write that was stored in rewritten
+// form.
 const (
 	HoldPending   HoldState = "pending"
 	HoldApproved  HoldState = "approved"
@@ -28,7 +28,7 @@ const (
 // HoldStates lists the states.
 var HoldStates = [...]HoldState{HoldPending, HoldApproved, HoldRejected, HoldReplaying, HoldDone, HoldFailed, HoldRewritten}
 
-// HeldWrite is a write that was kept back, without its content.
+// HeldWrite is a held write without its content.
 type HeldWrite struct {
 	ID          string `json:"id"` // the decision's
 	Backend     string `json:"backend"`
@@ -54,7 +54,7 @@ type HeldWrite struct {
 	Created       time.Time `json:"created"`
 
 	State    HoldState `json:"state"`
-	Reviewer string    `json:"reviewer,omitempty"` // who gave the last word
+	Reviewer string    `json:"reviewer,omitempty"` // of the final decision
 	Reviewed time.Time `json:"reviewed,omitzero"`
 	Note     string    `json:"note,omitempty"`
 	// Similarity names the group of similar holds of the tenant that this one
@@ -65,7 +65,7 @@ type HeldWrite struct {
 	Result HoldResult `json:"result,omitzero"`
 }
 
-// HoldResult is what came of sending an approved write upstream.
+// HoldResult is the result of sending an approved write upstream.
 type HoldResult struct {
 	Status   int      `json:"status"`             // the backend's HTTP status, 0 when it was not reached
 	Memories []string `json:"memories,omitempty"` // ids that the backend gave
@@ -80,13 +80,13 @@ type HoldContent struct {
 	Body   []byte `json:"body,omitempty"`
 	// Reserved is how many memories were charged when the write was held.
 	Reserved int64 `json:"reserved,omitempty"`
-	// Author is who wrote it, as far as was known then.
+	// Author is the author, as known at the time of the write.
 	Author *Principal `json:"author,omitempty"`
 	// Texts are the operation's items, in their order: Finding.Item and its
 	// span point into them.
 	Texts []HeldText `json:"texts,omitempty"`
-	// Rewritten are the texts that stand in the place of some of them, by their
-	// pointers. Body has them if it waits, and is as it came if it was sent.
+	// Rewritten are the texts that replace some of them, by their pointers. Body is
+	// the rewritten one if the write waits, and the original if it was sent.
 	Rewritten []HeldText `json:"rewritten,omitempty"`
 }
 
@@ -109,8 +109,8 @@ func (h *HoldsFull) Error() string {
 	return fmt.Sprintf("%s: %d writes wait for review", h.Key, h.Limit)
 }
 
-// ErrNoReviewer is the error of a store of holds where there is nobody to review
-// them. It is a refusal and no breakage.
+// ErrNoReviewer is the error of a store of holds without reviewers. It is a
+// refusal, not breakage.
 var ErrNoReviewer = errors.New("there is nobody to review what is held")
 
 // HoldFilter selects holds. Empty fields select all.
@@ -119,7 +119,7 @@ type HoldFilter struct {
 	Tenant, Backend, Principal string
 	Session                    string
 	Similarity                 string
-	// NotPolicy leaves out what this version of the rules ruled on last.
+	// NotPolicy excludes holds that this version of the rules ruled on last.
 	NotPolicy     string
 	Since, Before time.Time // Created in [Since, Before)
 	// After is the Cursor of the page before.
@@ -135,18 +135,19 @@ type HoldPage struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Review is what a reviewer says of something that waits.
+// Review is a reviewer's decision on a held write or a memory.
 type Review struct {
 	Reviewer string
 	Note     string
 	// Need is how many distinct reviewers must agree; less than one is one.
 	Need int
-	// AuthorGone is why the author could not write any more, as the reviewer was
-	// told; "" where it still could.
+	// AuthorGone is why the author could no longer write, as the reviewer was
+	// informed; "" if it still could.
 	AuthorGone string
 }
 
-// Lapsed says of an author who could not write any more, by what it came with, why.
+// Lapsed explains why an author could no longer write, by its authentication
+// method.
 func (p Principal) Lapsed() string {
 	switch p.Method {
 	case "key":
@@ -159,8 +160,8 @@ func (p Principal) Lapsed() string {
 	return "the author presented nothing, and who does is not taken for it any more"
 }
 
-// TellAuthorGone notes among the reasons of a hold that whoever approves it was
-// told why its author could not write any more.
+// TellAuthorGone adds to the reasons of a hold that the reviewer was informed why
+// its author could no longer write.
 func (h *HeldWrite) TellAuthorGone(why string) {
 	h.Reasons = append(h.Reasons, Reason{Code: IdentityInvalid, Detail: why + "; whoever approved it was told"})
 }
@@ -171,7 +172,7 @@ func (h *HeldWrite) ToldAuthorGone() bool {
 	return slices.ContainsFunc(h.Reasons, func(r Reason) bool { return r.Code == IdentityInvalid })
 }
 
-// Tallied is what became of a review.
+// Tallied is the result of a review.
 type Tallied struct {
 	// Settled is set once enough reviewers agreed.
 	Settled bool `json:"settled"`
@@ -190,9 +191,9 @@ type Replay struct {
 
 // Reevaluation is a new verdict on a pending hold.
 type Reevaluation struct {
-	// Verdict: Hold keeps it waiting with the new reasons. Deny rejects it if
-	// Reject is set, Allow and Amend approve it if Release is; else it waits on
-	// and the verdict is noted.
+	// Verdict: Hold leaves it waiting with the new reasons. Deny rejects it if
+	// Reject is set, Allow and Amend approve it if Release is; otherwise it remains
+	// waiting with the verdict recorded.
 	Verdict         Verdict
 	Reject, Release bool
 	Reasons         []Reason
@@ -203,16 +204,16 @@ type Reevaluation struct {
 	Policy string
 }
 
-// RulesReviewer is who settles a hold by a change of the rules to a version.
-// It is not a person: what it lets through is not confirmed by one.
+// RulesReviewer is the reviewer of holds that a change of the rules to a version
+// settles. It is not a person: what it admits is not confirmed by one.
 func RulesReviewer(version string) string { return rulesReviewer + version }
 
-// ByRules reports whether the last word on a hold was that of rules.
+// ByRules reports whether the rules made the final decision on a hold.
 func (h *HeldWrite) ByRules() bool { return strings.HasPrefix(h.Reviewer, rulesReviewer) }
 
 const rulesReviewer = "rules:"
 
-// NoticeKind is what a notice tells of.
+// NoticeKind is the subject of a notice.
 type NoticeKind string
 
 // The notices.
@@ -222,8 +223,8 @@ const (
 	NoticeRuled  NoticeKind = "hold.reevaluated"
 	NoticeLocked NoticeKind = "session.locked"
 	NoticeEnded  NoticeKind = "session.ended"
-	// A memory that is stored was flagged or quarantined, or the rules in force
-	// would do so to one that a person let be shown.
+	// A stored memory was flagged or quarantined, or the current rules would do so
+	// to one that a person has validated.
 	NoticeFlagged     NoticeKind = "memory.flagged"
 	NoticeQuarantined NoticeKind = "memory.quarantined"
 	NoticeMemoryRuled NoticeKind = "memory.reevaluated"
@@ -236,8 +237,7 @@ func NoticeKinds() []NoticeKind {
 	}
 }
 
-// Notice is something that people outside want to be told of. It holds no
-// content.
+// Notice is a message for external subscribers. It has no content.
 type Notice struct {
 	ID      string     `json:"id"`
 	Kind    NoticeKind `json:"kind"`
@@ -246,25 +246,25 @@ type Notice struct {
 	Created time.Time  `json:"created"`
 	// Data is the JSON of the hold, the session or the memory's status.
 	Data []byte `json:"-"`
-	// Attempts is how often it was sent in vain.
+	// Attempts is the number of failed deliveries.
 	Attempts int `json:"-"`
 }
 
-// Outcome is what became of a request that memproxy sends in somebody's name: an
-// approved write, or a rollback. The zero one claims nothing: the request may
-// have been taken, and only the backend can say.
+// Outcome is the result of a request that memproxy sends on behalf of somebody: an
+// approved write, or a rollback. The zero value is unknown: the request may have
+// been processed, and only the backend can tell.
 type Outcome uint8
 
 // The outcomes.
 const (
 	OutcomeUnknown  Outcome = iota // the backend may have taken it
 	OutcomeDone                    // the backend took it
-	OutcomeRefused                 // memproxy refuses it; nothing was sent
+	OutcomeRefused                 // memproxy refused it; nothing was sent
 	OutcomeRejected                // the backend refused it
-	OutcomeUnsent                  // nothing was sent now; another attempt may succeed
+	OutcomeUnsent                  // nothing was sent; another attempt may succeed
 )
 
-// Sent is what became of a request that memproxy sends in somebody's name.
+// Sent is the result of a request that memproxy sends on behalf of somebody.
 type Sent struct {
 	Outcome Outcome
 	Result  HoldResult // of OutcomeRefused its Detail is the reason

@@ -7,16 +7,16 @@ import (
 	"unicode"
 )
 
-// TextSHA256 is the hex SHA-256 of a text: what findings are bound to.
+// TextSHA256 is the hex SHA-256 of a text, to which findings are bound.
 func TextSHA256(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// inertSize is the longest name that stands in a record as it is, in bytes.
+// inertSize is the longest name that is recorded unchanged, in bytes.
 const inertSize = 128
 
-// hashPrefix begins what stands in a record in the place of a text.
+// hashPrefix is the prefix of a hash that is recorded instead of a text.
 const hashPrefix = "sha256:"
 
 // Bounds of a plain identifier. "ann.smith@shop", "team-7/build-bot" and a UUID
@@ -27,10 +27,9 @@ const (
 	inertRun   = 24 // letters in a row
 )
 
-// Inert is a name as it stands in records: itself where it is a plain
-// identifier of at most three words, else a hash of it. Who reads a log, a
-// person or a model, reads no sentence that a caller wrote, whatever stands
-// between its words.
+// Inert is a name as it is recorded: unchanged if it is a plain identifier of at
+// most three words, else a hash of it. Readers of a log, people or models, must not
+// read sentences that a caller wrote, whatever separates the words.
 func Inert(name string) string {
 	if len(name) <= inertSize && (isInertHash(name) || fewWords(name) && strings.Trim(name, inertCharacters) == "") {
 		return name
@@ -41,8 +40,8 @@ func Inert(name string) string {
 // inertCharacters are those of plain identifiers.
 const inertCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/+~=*|-"
 
-// fewWords reports whether a name is within the bounds. Of an address of mail,
-// the domain of at most three labels counts as one word.
+// fewWords reports whether a name is within the bounds. In an email address a
+// domain of at most three labels counts as one word.
 func fewWords(name string) bool {
 	most := inertWords
 	if local, domain, mail := strings.Cut(name, "@"); mail {
@@ -85,13 +84,13 @@ func wordsOf(name string) (words, longest int) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// SessionName is the name of a caller's session as memproxy knows it: a hash.
-// What the caller called it ends where it came in, so that it cannot stand in a
-// log line, a held write, a notice or a record. The zero value is no name.
+// SessionName is the name of a caller's session as memproxy knows it: a hash. The
+// caller's own name for it is dropped where it is received, so that it cannot be in
+// a log line, a held write, a notice or a record. The zero value is no name.
 type SessionName struct{ hash string }
 
-// NameSession is the only way to a SessionName. It takes what it gave back, too.
-// A name like those of memproxy's own records names nothing.
+// NameSession is the only constructor of a SessionName. It is idempotent. A name in
+// the form of memproxy's own records is no name.
 func NameSession(name string) SessionName {
 	if strings.HasPrefix(name, CallerPrefix) {
 		return SessionName{}
@@ -114,13 +113,13 @@ func (n *SessionName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// InertScope is whose something is, in names as they stand in records.
+// InertScope is a scope with its names as they are recorded.
 func InertScope(s Scope) Scope {
 	s.User, s.Agent, s.App, s.Run = Inert(s.User), Inert(s.Agent), Inert(s.App), Inert(s.Run)
 	return s
 }
 
-// InertPath is an escaped path in whose parts callers' names are as in records.
+// InertPath is an escaped path with callers' names as they are recorded.
 func InertPath(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	for i, part := range parts {
@@ -129,9 +128,8 @@ func InertPath(escaped string) string {
 	return strings.Join(parts, "/")
 }
 
-// InertSession is the name of a session as it stands in records: always a
-// hash, because a caller may call its session anything. Of what is one already
-// it is that.
+// InertSession is the name of a session as it is recorded: always a hash, because a
+// caller may choose any name. It is idempotent.
 func InertSession(name string) string {
 	if name == "" || isInertHash(name) {
 		return name
@@ -139,8 +137,8 @@ func InertSession(name string) string {
 	return inertHash(name)
 }
 
-// InertID is an id of a target as it stands in records. Those of records of
-// rejections keep whose they are and hide the session's name.
+// InertID is an id of a target as it is recorded. Ids of rejection records keep the
+// principal and hide the session's name.
 func InertID(id string) string {
 	if !strings.HasPrefix(id, sessionPrefix) && !strings.HasPrefix(id, CallerPrefix) {
 		return Inert(id)
@@ -167,11 +165,11 @@ func isInertHash(s string) bool {
 // sentence is how many words make a name read like a sentence.
 const sentence = 3
 
-// Wordy reports whether a name, of an owner or of a member, reads like a
-// sentence: three words or more, with marks, spaces or capitals between them,
-// or as many letters of a script that has no spaces as such words have. Names
-// come back to agents next to the memories that they are of, so that a wordy one
-// is looked at as text. Numbers and keys are no words.
+// Wordy reports whether a name, of an owner or of a member, reads like a sentence:
+// three words or more, separated by marks, spaces or capitals, or as many letters
+// of a script without spaces. Agents are shown names along with the memories of
+// their owners, so that a wordy name is screened as text. Numbers and keys are not
+// words.
 func Wordy(name string) bool {
 	words, letters, others := 0, 0, 0
 	var before rune
@@ -185,7 +183,7 @@ func Wordy(name string) bool {
 		switch {
 		case !unicode.IsLetter(r):
 			if unicode.IsDigit(r) {
-				letters = 0 // "a1b2" is no word
+				letters = 0 // "a1b2" is not a word
 			}
 			end()
 		default:

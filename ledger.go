@@ -6,16 +6,16 @@ import "time"
 type Tally struct {
 	Tenant, Actor string
 	Trust         Trust
-	User          string // whom they were written for, or ""
+	User          string // the user they were written for, or ""
 	Memories      int64
 }
 
-// TenantNobody is the tenant of what several tenants have a part in: it is
-// nobody's to name, for no caller is of this tenant.
+// TenantNobody is the tenant of names that several tenants share: nobody may use
+// them, because no caller is of this tenant.
 const TenantNobody = "\x01"
 
-// Ownership is what the ledger knows of a memory, or of an asynchronous
-// write's receipt: whose it is and who wrote it.
+// Ownership is the ledger's record of a memory's owner and author, or those of an
+// asynchronous write's receipt.
 type Ownership struct {
 	Backend    string
 	Kind       TargetKind
@@ -25,28 +25,28 @@ type Ownership struct {
 	Trust      Trust
 	Confidence PerMille
 	Source     Source
-	Decision   string // id of the decision that let it in
+	Decision   string // id of the decision that admitted it
 	SHA256     string // hex, of the text when last seen leaving or entering
 	Written    time.Time
 	// Deleted is set when it was deleted through the proxy.
 	Deleted bool
 }
 
-// Listing says of an object without an owner whether its backend held it when it
-// was sealed.
+// Listing is whether an object without an owner was in its backend when that was
+// sealed.
 type Listing uint8
 
 // The listings.
 const (
 	NotSealed Listing = iota // the backend is not sealed: the object may be older than memproxy
 	Listed                   // the backend held it
-	Unlisted                 // it came later, and not through memproxy
+	Unlisted                 // it was added later, and not through memproxy
 )
 
 // A Record is what the ledger knows of one object of a backend.
 type Record struct {
-	Owner   Ownership // whose it is; see Owned
-	Status  Status    // what may be shown of it; see Rated
+	Owner   Ownership // the owner; see Owned
+	Status  Status    // the status; see Rated
 	Listing Listing
 	// FirstSeen is the hex hash of the text that a listed object had when it was
 	// listed; "" where it could not be read.
@@ -60,11 +60,11 @@ func (r *Record) Owned() bool { return r.Owner.ID != "" }
 // untrusted.
 func (r *Record) Rated() bool { return r.Status.State != "" }
 
-// Progress is told how far something is that lasts: how much of it is done, and
-// how much there is in all, 0 where that is not known. A nil one is told nothing.
+// Progress receives the progress of a long operation: how much is done, and the
+// total, 0 if unknown. A nil Progress is not called.
 type Progress func(done, total int64)
 
-// Counting returns what adds to what is done, of a total that is not known.
+// Counting returns a function that adds to the progress, with an unknown total.
 func (p Progress) Counting() func(more int) {
 	var done int64
 	return func(more int) {
@@ -74,8 +74,8 @@ func (p Progress) Counting() func(more int) {
 	}
 }
 
-// Discrepancy is one way in which a backend's store is not what went through
-// the proxy.
+// Discrepancy is one difference between a backend's store and what went through the
+// proxy.
 type Discrepancy struct {
 	Class     FaultClass `json:"class"`
 	Code      ReasonCode `json:"code"`
@@ -84,15 +84,14 @@ type Discrepancy struct {
 	Detail    string `json:"detail"` // for a person; quotes no content
 }
 
-// Doubt says what speaks against a memory. An empty code takes it back.
+// Doubt is an integrity finding about a memory. An empty code withdraws it.
 type Doubt struct {
 	MemoryKey
 	Tenant string
 	Code   ReasonCode
 }
 
-// Found is a memory that a backend held when it was sealed, and that nobody is
-// known to have written.
+// Found is a memory without a known author that a backend had when it was sealed.
 type Found struct {
 	MemoryKey
 	SHA256 string // hex hash of the text; "" where it could not be read
@@ -107,9 +106,8 @@ type Sealing struct {
 	Found   int    // memories that all passes found
 }
 
-// Breach is a fault of a chain that was noted. What was recorded at Position
-// or after it is not verified any more, until a person accepts it. A breach is
-// never repaired.
+// Breach is a recorded fault of a chain. Records at Position or after it are not
+// verified any more, until a person accepts it. A breach is never repaired.
 type Breach struct {
 	ChainFault
 	Noted time.Time `json:"noted"`

@@ -12,33 +12,32 @@ import (
 	"unicode/utf8"
 )
 
-// TargetObject is the key of the history of an object's members: what stands
-// next to the text of a memory, or all there is of an object that is none. Its
-// versions are JSON.
+// TargetObject is the key of the history of an object's members: a memory's
+// metadata, or everything in an object that is not a memory. Its versions are JSON.
 const TargetObject TargetKind = "object"
 
-// A MemberChange is what an operation makes of an object's members: its name,
-// description, instructions, tags, metadata, what is attached to it. The text
-// of a memory is no member; it is an Item.
+// A MemberChange is an operation's change of an object's members: its name,
+// description, instructions, tags, metadata, attachments. The text of a memory is
+// not a member; it is an Item.
 type MemberChange struct {
-	// Object is what the object is located by: an id as in Operation.Targets, or
-	// the path of something that has none. It is "" where only the answer tells.
+	// Object locates the object: an id as in Operation.Targets, or the path of an
+	// object without one. It is "" if only the answer has it.
 	Object string
 	// Set are the members' new values in JSON, by name.
 	Set map[string][]byte
-	// Merge are objects whose members the backend lays over those that are there.
+	// Merge are objects whose members the backend merges into the present ones.
 	Merge map[string][]byte
 	// Add and Remove are elements, in JSON, that lists gain and lose, by the
 	// list's name. An object in a list is one that is named where it has all
 	// members of that: backends add some of their own.
 	Add, Remove map[string][]byte
-	// Unordered are the lists whose order says nothing: the backend may tell them
-	// in another one each time. Of texts, they are kept sorted.
+	// Unordered are lists without an order: the backend may return them in another
+	// one each time. Lists of texts are stored sorted.
 	Unordered []string
 }
 
-// Over is what the members of an object become by the change, as Members has
-// them; now is nil where nobody knows them.
+// Over applies the change to the members of an object, as written by Members; now
+// is nil if they are unknown.
 func (c *MemberChange) Over(now []byte) ([]byte, error) {
 	all := map[string]any{}
 	if len(now) > 0 {
@@ -125,8 +124,8 @@ func covers(v, named any) bool {
 	return true
 }
 
-// Members writes members as versions keep them: JSON, sorted by name at every
-// depth, numbers as they were written.
+// Members encodes members as versions store them: JSON, sorted by name at every
+// depth, with unchanged numbers.
 func Members(all map[string]any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -151,7 +150,7 @@ func number(raw []byte) (any, error) {
 	return v, nil
 }
 
-// ReadMembers reads what Members wrote.
+// ReadMembers decodes the output of Members.
 func ReadMembers(raw []byte) (map[string]any, error) {
 	v, err := number(raw)
 	if err != nil {
@@ -176,24 +175,24 @@ type Item struct {
 	// Filed are further governed fields that it is written to. The rules of
 	// each hold for it.
 	Filed []string
-	// Member is the member of the backend's object that the text is of, as
-	// policies and budgets name it: "agent.system", "tool.source_code". It is ""
-	// where the adapter does not name members. Of a memory's own text it says
-	// what Field does not: the rules of fields do not hold for it.
+	// Member is the member of the backend's object that the text belongs to, as
+	// policies and budgets name it: "agent.system", "tool.source_code". It is "" if
+	// the adapter does not name members. It is not a field, and rules of fields do
+	// not apply to it.
 	Member string
-	// Moved is set where the text stays as it is in the backend and only what
-	// is next to it, or where it is filed, changes. Text is empty then, and
-	// Size is how many characters the fields come to hold.
+	// Moved is set if the text remains unchanged in the backend and only its
+	// metadata or its field changes. Text is empty then, and Size is the number of
+	// characters that the fields gain.
 	Moved bool
 	Size  int
 	Layer Layer
-	// Configures is set where the text is the deployment's own configuration (a
-	// system prompt, what a model is told about its tools, instructions to an
-	// extractor) and no memory. An adapter names such places one by one; of an
-	// item of any other kind than ItemSteering it says nothing.
+	// Configures is set if the text is the deployment's own configuration (a system
+	// prompt, descriptions of tools for a model, instructions to an extractor) and
+	// not a memory. Adapters name such places one by one; it applies to items of
+	// kind ItemSteering only.
 	Configures bool
-	// Inferred is set where the text is not what a user said: a model's words,
-	// or what the payload itself calls inferred.
+	// Inferred is set if the text is not a user's statement: a model's words, or
+	// content that the payload itself calls inferred.
 	Inferred bool
 	// Target is the id of the memory that the item replaces, or "".
 	Target string
@@ -232,7 +231,7 @@ func (it *Item) Written() []string {
 	return out
 }
 
-// Characters is how many characters the item's fields come to hold by it.
+// Characters is the number of characters that the item's fields gain.
 func (it *Item) Characters() int {
 	if it.Moved {
 		return it.Size

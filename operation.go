@@ -1,8 +1,8 @@
 package memproxy
 
-// Kind is what an operation does to memory. The verbs are the ones of the
-// provenance literature (learn, correct, forget, recall), extended by what an
-// agent platform adds to them.
+// Kind is what an operation does to memory. The verbs are those of the provenance
+// literature (learn, correct, forget, recall), extended by those of agent
+// platforms.
 type Kind string
 
 // The kinds of operation.
@@ -64,25 +64,25 @@ type Route struct {
 	// Bulk marks routes that touch an open set of memories, such as
 	// "delete everything of this user".
 	Bulk bool
-	// Steering marks routes whose payload may instruct the backend's own
-	// extraction model (custom instructions, prompts, includes, excludes).
+	// Steering marks routes whose payload may instruct the backend's own extraction
+	// model (custom instructions, prompts, includes, excludes).
 	Steering bool
-	// Derived marks reads whose answer is made from memories but cannot be
-	// taken apart again: summaries, exports, profiles.
+	// Derived marks reads whose answer is derived from memories and cannot be
+	// filtered memory by memory: summaries, exports, profiles.
 	Derived bool
-	// Pass marks routes that touch no memory: who asks is identified, held to
-	// what the path, the query and the headers name, and recorded; both bodies
-	// stream, byte for byte, and are not decoded.
+	// Pass marks routes that touch no memory: the caller is identified, the names
+	// in path, query and headers are checked, and the request is recorded; both
+	// bodies are streamed, byte for byte, and are not decoded.
 	Pass bool
-	// Public marks Pass routes that anybody may ask for unidentified and
-	// unrecorded: health, documentation.
+	// Public marks Pass routes that need no identity and are not recorded: health,
+	// documentation.
 	Public bool
 	// Params are the path parameters, decoded, by the name in the table.
 	Params map[string]string
 }
 
-// Scope is whose memory an operation or a memory belongs to. Empty strings
-// mean that the payload does not say.
+// Scope names the owners of a memory, or of an operation's memories. Empty strings
+// mean that the payload does not name one.
 type Scope struct {
 	Tenant string `json:"tenant,omitempty"`
 	User   string `json:"user,omitempty"`
@@ -119,7 +119,7 @@ func (s Scope) In(d Dimension) string {
 	return ""
 }
 
-// Owned reports whether the scope names anybody at all.
+// Owned reports whether the scope names an owner.
 func (s Scope) Owned() bool { return s.User != "" || s.Agent != "" || s.App != "" || s.Run != "" }
 
 // ClaimOp is how a claim selects identities.
@@ -133,8 +133,8 @@ const (
 	ClaimUnclear ClaimOp = "unclear" // an operator or type that the adapter does not know
 )
 
-// A Claim is one place in a payload that names an identity. It is what the
-// caller says, never who the caller is.
+// A Claim is one place in a payload that names an identity. It is the caller's
+// statement, and never identifies the caller.
 type Claim struct {
 	Dim    Dimension
 	Op     ClaimOp
@@ -142,9 +142,8 @@ type Claim struct {
 	// Pointer is a JSON pointer into the body ("/filters/AND/0/user_id"), or
 	// "query:user_id", or "path:entity_id".
 	Pointer string
-	// Pins is set when the claim narrows the whole operation: it stands at
-	// the top level, or only under conjunctions. A claim inside OR or NOT
-	// never pins.
+	// Pins is set if the claim narrows the whole operation: it is at the top level,
+	// or only under conjunctions. A claim inside OR or NOT never pins.
 	Pins bool
 }
 
@@ -153,7 +152,7 @@ type ItemKind string
 
 // The item kinds.
 const (
-	ItemContent  ItemKind = "content"  // text that is to be remembered
+	ItemContent  ItemKind = "content"  // text to be remembered
 	ItemMetadata ItemKind = "metadata" // a string inside metadata, returned to agents on reads
 	ItemSteering ItemKind = "steering" // text that instructs the backend's extraction model
 	ItemQuery    ItemKind = "query"    // a search text
@@ -167,8 +166,8 @@ type Operation struct {
 	Bulk     bool
 	Steering bool
 	Derived  bool
-	// Sweeps is set for a bulk deletion that removes everything within Scope
-	// and nothing else.
+	// Sweeps is set for a bulk deletion of everything within Scope and nothing
+	// else.
 	Sweeps bool
 	// Single is set where that is all of one named owner, and known to be.
 	Single  bool
@@ -176,37 +175,36 @@ type Operation struct {
 	Route   string // Route.ID
 	Scope   Scope  // the identities that the payload names plainly
 	Claims  []Claim
-	// Targets are the ids of existing memories (or of what TargetKind says)
-	// that the operation names.
+	// Targets are the ids of existing memories (or of objects of TargetKind) that
+	// the operation names.
 	Targets []string
-	// Upserts is the target that comes to be where it is not there: what the
-	// backend finds by a key of the caller's choice.
+	// Upserts is the target that is created if it does not exist: an object that
+	// the backend finds by a key of the caller's choice.
 	Upserts    string
 	TargetKind TargetKind
 	// Refs are all existing objects and owners that the request names, wherever
 	// it names them: path, query, headers, body, filters, references.
 	Refs []Ref
-	// Masked are names to be written in the place of others, by OwnerID: of
-	// owners that the caller may not know of. A read then is answered as the
-	// backend answers for a name that it has never heard.
+	// Masked are replacements for names, by OwnerID: of owners that the caller may
+	// not know of. A read is then answered like one for an unknown name.
 	Masked map[string]string
 	Items  []Item
 	Hints  []Hint
-	// Attributions are what the payload says of its content that readers would
-	// believe.
+	// Attributions are statements of the payload about its content that readers
+	// would believe.
 	Attributions []Attribution
-	// SourceClaim is what the payload says of its content's source, or "". It
+	// SourceClaim is the source that the payload claims for its content, or "". It
 	// can lower trust and never raise it.
 	SourceClaim Source
-	// Changes are what the operation makes of objects' members: each is kept as
-	// a version, with what was there before.
+	// Changes are the operation's changes of objects' members: each is recorded as
+	// a version, with its predecessor.
 	Changes []MemberChange
-	// Administers is set where the payload also sets what is the installation's
-	// (a model's endpoint, keys, an environment), or asks for secrets: whoever
-	// sends it must be allowed to administer as well.
+	// Administers is set if the payload also changes settings of the installation
+	// (a model's endpoint, keys, an environment), or asks for secrets: the caller
+	// must then be allowed to administer as well.
 	Administers bool
-	// Extracts is set where a model of the backend makes facts of the content,
-	// which are judged when the backend tells of them.
+	// Extracts is set if a model of the backend extracts facts from the content,
+	// which are judged when the backend reports them.
 	Extracts bool
 	// LayerClaims are the layers that the payload's metadata claims. A claim
 	// adds the rules of its layer and takes none away.
@@ -214,33 +212,32 @@ type Operation struct {
 	// Keys are the names under which content is filed, next to the items'
 	// fields: names of metadata, categories, tags.
 	Keys []string
-	// Backdated are pointers of client timestamps that would set when a
-	// memory came to be.
+	// Backdated are pointers of client timestamps that would set a memory's time of
+	// creation.
 	Backdated []Stamped
 	// Reserved are pointers of client-supplied keys with the stamp's prefix.
 	// They are always removed.
 	Reserved []string
-	// Unclaimed are pointers of members and parameters that are called like a
-	// name of something, and of which the adapter does not know what they name.
-	// They are always removed.
+	// Unclaimed are pointers of members and parameters that look like names of
+	// objects, but that the adapter does not know. They are always removed.
 	Unclaimed []string
-	// Cost is how many memories are reserved on the write budgets: as many as
-	// the operation writes or, where the backend decides on that, an estimate,
-	// which is settled once the backend has told. Zero for reads.
+	// Cost is how many memories are reserved on the write budgets: the number that
+	// the operation writes or, if the backend decides on that, an estimate, which
+	// is settled once the backend has reported it. Zero for reads.
 	Cost int
 
-	// Parsed is the adapter's own reading of the payload, kept by Decode for
-	// Encode. Nobody else looks at it.
+	// Parsed is the adapter's own form of the payload, kept by Decode for Encode.
+	// Nothing else uses it.
 	Parsed any
 
-	// What the gate decided, for Encode.
+	// The gate's decisions, for Encode.
 
 	// Stamp is the provenance to write into every metadata home of the
 	// payload, or nil.
 	Stamp *Stamp
-	// Seal signs a stamp anew for the metadata that it is written next to, in
-	// JSON and without the proxy's own members. One that is not of this
-	// installation comes back as it is. Nil: stamps say nothing of metadata.
+	// Seal signs a stamp again for the metadata that it is written next to, in JSON
+	// and without the proxy's own members. A stamp of another installation is
+	// returned unchanged. Nil: stamps do not cover metadata.
 	Seal func(s Stamp, metadata []byte) Stamp `json:"-"`
 	// Current are the memories as they are upstream, by target id, when the
 	// gate had to ask: a patch that must merge needs them.
@@ -256,7 +253,7 @@ func (op *Operation) StampBeside(metadata []byte) *Stamp {
 	return &s
 }
 
-// TargetKind says what an operation's targets are.
+// TargetKind is the kind of an operation's targets.
 type TargetKind string
 
 // The target kinds.
@@ -265,24 +262,23 @@ const (
 	TargetEvent  TargetKind = "event"  // an asynchronous write's receipt
 	TargetEntity TargetKind = "entity" // a user, agent, app or run as an object
 	TargetExport TargetKind = "export"
-	// TargetDecision is a write by the id of its decision: what holds for all
-	// that it makes, whose ids nobody knows yet.
+	// TargetDecision is a write by the id of its decision: a status for all
+	// memories that it makes, before their ids are known.
 	TargetDecision TargetKind = "decision"
 )
 
-// A Ref is one place where a request names something that exists: an object by
-// its id, or an owner by its name. It says nothing of what is done with it:
-// whoever is named must belong to the caller's tenant, whatever is done.
+// A Ref is one place where a request names something that exists: an object by its
+// id, or an owner by its name. Whatever the request does with it, it must belong to
+// the caller's tenant.
 type Ref struct {
-	// Kind is what is named. For an owner it is TargetEntity, and ID then is
-	// the dimension and the name with a colon between, "user:ann".
+	// Kind is the kind of object. For an owner it is TargetEntity, and ID then is
+	// the dimension and the name separated by a colon, "user:ann".
 	Kind TargetKind
 	ID   string
-	// Pointer is where it stands, as in Claim.
+	// Pointer is its place, as in Claim.
 	Pointer string
-	// Loose is set where the backend takes any text, so that what looks like a
-	// reference need not be one: only what is known to be another tenant's is
-	// refused.
+	// Loose is set if the backend accepts any text, so that an apparent reference
+	// need not be one: only what is recorded as another tenant's is refused.
 	Loose bool
 }
 
@@ -300,7 +296,7 @@ type Stamped struct {
 type Memory struct {
 	// Pointer is the JSON pointer of the element in the answer.
 	Pointer string
-	// Kind is what ID names; empty means a memory.
+	// Kind is the kind of object that ID names; empty means a memory.
 	Kind  TargetKind
 	ID    string
 	Text  string
@@ -313,14 +309,14 @@ type Memory struct {
 	// Limit is how many characters the memory may hold, or 0 where the backend
 	// does not say.
 	Limit int
-	// Within are the objects that the memory belongs to, where the answer names
-	// them: the agent of a message, the conversation of a run. A memory of which
-	// nothing is recorded is of the tenant that they are of.
+	// Within are the parents of the memory, if the answer names them: the agent of
+	// a message, the conversation of a run. A memory without a record belongs to
+	// the tenant of its parents.
 	Within []Ref
 	// Metadata is the memory's metadata as raw JSON, or nil.
 	Metadata []byte
-	// Members are the object's members that a change may set, besides Text, as
-	// Members writes them; nil where the adapter was not asked for one object.
+	// Members are the object's members that a change may set, other than Text, as
+	// encoded by Members; nil if the adapter was not asked for one object.
 	Members []byte
 	// Was are the Members before a change of an agent's own, where it is known.
 	Was []byte
@@ -331,23 +327,24 @@ type Memory struct {
 	Memo *Memo
 	// Layer is Episodic for the raw messages of a conversation; "" is semantic.
 	Layer Layer
-	// Inferred is set where the backend says that the memory is not a user's
+	// Inferred is set if the backend reports that the memory is not a user's
 	// statement.
 	Inferred bool
-	// Event is what happened to the memory where the answer tells of an event
-	// (ADD, UPDATE, DELETE, NONE), or "".
+	// Event is what happened to the memory if the answer reports an event (ADD,
+	// UPDATE, DELETE, NONE), or "".
 	Event string
-	// Before is the text that an update replaced, where the answer tells it.
+	// Before is the text that an update replaced, if the answer has it.
 	Before string
-	// Unreadable is set where the element is no object, or does not say in a way
-	// that can be read whose it is.
+	// Unreadable is set if the element is not an object, or its owner cannot be
+	// read.
 	Unreadable bool
 	// Bare leaves Before out of the answer.
 	Bare bool
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string
-	// Missing says that the backend lacks it; Unproven, that it cannot be asked.
+	// Missing is set if the backend does not have it; Unproven, if the backend
+	// cannot be asked.
 	Missing, Unproven bool
 	// TextAt is the JSON pointer of Text where it is one string of the answer,
 	// else "".
@@ -355,21 +352,21 @@ type Memory struct {
 	// Mutable is set where the backend's own agents change the text, so that it
 	// need not be the one that last went through memproxy.
 	Mutable bool
-	// Drop is set by the gate: the adapter leaves the element out. Show, if
-	// set, is what stands in the place of Text instead.
+	// Drop is set by the gate: the adapter removes the element. Show, if set,
+	// replaces Text.
 	Drop bool
 	Show *string
-	// Compiled is set for what the backend itself made of memories: the prompt
-	// of an agent among its messages.
+	// Compiled is set for content that the backend derives from memories: the
+	// prompt of an agent among its messages.
 	Compiled bool
-	// Common is set for what the backend ships to everybody, such as its own
-	// tools: it is nobody's, and everybody may see it.
+	// Common is set for what the backend provides to everybody, such as its own
+	// tools: it has no owner, and everybody may see it.
 	Common bool
-	// Uncounted is set for what is no memory to a budget, such as an agent or
-	// a folder.
+	// Uncounted is set for what budgets do not count as a memory, such as an agent
+	// or a folder.
 	Uncounted bool
-	// Told, if set, is what the reader is told about the memory, under
-	// ProvenanceKey in its metadata.
+	// Told, if set, is the provenance shown to the reader, under ProvenanceKey in
+	// the memory's metadata.
 	Told *Provenance
 }
 
@@ -378,22 +375,22 @@ type Reading struct {
 	Memories []Memory
 	// Events are ids of asynchronous writes that the answer names.
 	Events []string
-	// Made are ids of further objects that came to be with a write, or were
-	// there: they are the caller's unless they are somebody's already.
+	// Made are ids of further objects that a write made or returned: the caller
+	// becomes their owner unless they have one.
 	Made []string
-	// Relations are what the answer tells of how things are related, drawn from
-	// memories that it does not name. Unrelated leaves them out.
+	// Relations are the relations in the answer, derived from memories that it does
+	// not name. Unrelated removes them.
 	Relations []string
 	Unrelated bool
-	// Mixed is set where the backend counted what is not the caller's, or may
-	// have: its totals are left out, and a list counts what it shows.
+	// Mixed is set if the backend counted, or may have counted, memories of others:
+	// its totals are removed, and a list counts its shown elements.
 	Mixed bool
 	// Links are pointers of absolute URLs that would lead past the proxy.
 	Links []string
 	// Settles is set where the answer to a write names every memory that it
 	// made: the write is then charged for those and no others.
 	Settles bool
-	// Traces is set when the answer may show what memproxy itself did in the
-	// backend, which Rewrite then takes out.
+	// Traces is set if the answer may show what memproxy itself did in the backend,
+	// which Rewrite then removes.
 	Traces bool
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// ProvenanceKey is the metadata key under which a reader that asks for it is
-// told where a memory comes from. It begins as the stamp's keys do: a client
-// cannot write it.
+// ProvenanceKey is the metadata key of a memory's provenance, for readers that ask
+// for it. It has the prefix of the stamp's keys: a client cannot write it.
 const ProvenanceKey = StampPrefix + "provenance"
 
-// Provenance is what a reader is told about a memory: who stated it, and what
-// became of it. What nobody knows is empty; the attestation is then "unknown".
+// Provenance is what a reader is shown about a memory: its author, and what
+// happened to it since. Unknown values are empty; the attestation is then
+// "unknown".
 type Provenance struct {
 	Actor       string // principal id of the author
 	Trust       Trust  // of the author, when it was written
@@ -19,19 +19,19 @@ type Provenance struct {
 	Source      Source
 	Attestation Attestation
 	State       MemoryState
-	// Contested: somebody of less trust says otherwise.
+	// Contested: a less trusted principal contradicts it.
 	Contested bool
-	// Unverified is what speaks against the memory being what was written.
+	// Unverified is why the memory is not what was written.
 	Unverified ReasonCode
-	Decision   string // id of the decision that let it in, or last changed it
+	Decision   string // id of the decision that admitted it, or last changed it
 	Written    time.Time
-	// Received is when the write came in: before Written where it waited for a
-	// person. Zero where nobody knows.
+	// Received is when the write was received: before Written if it waited for a
+	// review. Zero if unknown.
 	Received time.Time
 }
 
-// MarshalJSON writes the form in which it stands in answers: flat, the
-// confidence from 0 to 1, the time in RFC 3339 to the second.
+// MarshalJSON encodes the form for answers: flat, the confidence from 0 to 1, the
+// time in RFC 3339 to the second.
 func (p Provenance) MarshalJSON() ([]byte, error) {
 	at := func(t time.Time) string {
 		if t.IsZero() {
@@ -54,18 +54,17 @@ func (p Provenance) MarshalJSON() ([]byte, error) {
 	}{p.Actor, p.Trust, float64(p.Confidence) / 1000, p.Source, p.Attestation, p.State, p.Contested, p.Unverified, p.Decision, at(p.Written), at(p.Received)})
 }
 
-// An Attribution is one place in a payload that says of its content what
-// readers would believe and nobody has checked: who said it, in what role, or
-// that somebody vouches for it.
+// An Attribution is an unverified statement of a payload about its content that
+// readers would believe: who said it, in what role, or that somebody vouches for
+// it.
 type Attribution struct {
 	Pointer string
 	Kind    AttributionKind
-	// Values are the words that stand there. Legible is false where something
-	// else stands there than words: it then claims anything.
+	// Values are the words of the statement. Legible is false if it is not text: it
+	// then claims anything.
 	Values  []string
 	Legible bool
-	// Instead is what takes the place of a member that cannot be left out, "" if
-	// it can.
+	// Instead is the replacement of a member that cannot be removed, "" if it can.
 	Instead string
 	// Removed is set by the gate; the adapter takes the member out.
 	Removed bool
@@ -80,14 +79,14 @@ const (
 	AttributesStatus AttributionKind = "status" // that it was checked, or is to be trusted
 )
 
-// NewUntil says how long a principal is new: until so many of its memories were
-// let out of review, or it has been known for so long, whichever is first.
+// NewUntil is how long a principal counts as new: until so many of its memories
+// were promoted from review, or it has been known for so long, whichever is first.
 type NewUntil struct {
 	Accepted int64
 	Age      time.Duration
 }
 
-// New reports whether an author is new. One of whom nothing is known is.
+// New reports whether an author is new. An unknown author is.
 func (n NewUntil) New(t Track, now time.Time) bool {
 	if t.Since.IsZero() {
 		return t.Facts == 0
@@ -95,10 +94,10 @@ func (n NewUntil) New(t Track, now time.Time) bool {
 	return t.Accepted < n.Accepted && now.Sub(t.Since) < n.Age
 }
 
-// Earning says what makes an authenticated author an established one.
+// Earning is what makes an authenticated author an established one.
 type Earning struct {
-	// Facts are the validated memories that it takes; zero is never. What was
-	// refused, waits for review, or nobody has looked at yet earns nothing.
+	// Facts are the validated memories that it takes; zero is never. Memories that
+	// were refused, wait for review, or were not examined yet do not count.
 	Facts int64
 	// Age is how long the author must have been known.
 	Age time.Duration

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// CallerPrefix begins the ids of records of what one principal was refused in
-// whatever sessions or in none; sessionPrefix begins those of sessions. A
-// session that a caller names with the first has no name.
+// CallerPrefix begins the ids of records of a principal's rejections across all
+// sessions; sessionPrefix begins those of sessions. A session name from a caller
+// that has the first prefix is ignored.
 const (
 	CallerPrefix  = "caller:"
 	sessionPrefix = "session:"
 )
 
-// SessionKind is what rejections are counted of.
+// SessionKind is the scope in which rejections are counted.
 type SessionKind string
 
-// The kinds. Each belongs to one principal of one tenant: nobody's rejections
-// count against another principal.
+// The kinds. Each belongs to one principal of one tenant: no principal's rejections
+// count against another.
 const (
 	// SessionNamed is one session of a principal and of the end user whom the
 	// writes name.
 	SessionNamed SessionKind = "session"
-	// SessionUser is a principal on behalf of one end user, or of none that
-	// its writes name, in whatever sessions.
+	// SessionUser is a principal on behalf of one end user, or of none that its
+	// writes name, in all sessions.
 	SessionUser SessionKind = "user"
 	// SessionPrincipal is a principal as a whole.
 	SessionPrincipal SessionKind = "principal"
 )
 
-// SessionKey is what the id of a record of rejections says.
+// SessionKey has the parts of a rejection record's id.
 type SessionKey struct {
 	Kind                  SessionKind
 	Principal, User, Name string
@@ -51,7 +51,7 @@ func (k SessionKey) ID() string {
 	return sessionPrefix + idPart(k.Principal) + "/" + idPart(k.User) + "/" + idPart(k.Name)
 }
 
-// NameSuffix is what the ids of all sessions of a name end with.
+// NameSuffix is the end of the ids of all sessions with a name.
 func NameSuffix(name string) string { return "/" + idPart(name) }
 
 // SessionKeyOf reads an id. One that has no such form is the name of a session
@@ -72,7 +72,7 @@ func SessionKeyOf(id string) SessionKey {
 	return SessionKey{Kind: SessionNamed, Name: id}
 }
 
-// maxIDPart bounds one part of an id in bytes: what is longer ends in a hash.
+// maxIDPart bounds one part of an id in bytes: a longer one ends in a hash.
 const maxIDPart = 200
 
 func idPart(s string) string {
@@ -95,8 +95,8 @@ func plainPart(s string) string {
 	return s
 }
 
-// LockLimits say how many rejections lock writes, and for how long. They hold
-// for what was counted before, too. Zero rejections never lock.
+// LockLimits are how many rejections lock writes, and for how long. They also apply
+// to earlier rejections. Zero rejections never lock.
 type LockLimits struct {
 	// Session are the rejections of one session since it began, or since its
 	// last lock ended; User those of a principal for one end user within the
@@ -134,7 +134,7 @@ type Lock struct {
 type SessionFilter struct {
 	Tenant    string // "" is every one
 	Principal string // "" is every one
-	// All lists what is not locked, too.
+	// All includes records that are not locked.
 	All bool
 	// After is the id of the last record of the page before.
 	After string
@@ -145,6 +145,6 @@ type SessionFilter struct {
 // SessionPage is a page of records, in the order of their ids.
 type SessionPage struct {
 	Sessions []Session `json:"sessions"`
-	// Next is what After is for the next page, "" on the last.
+	// Next is After for the next page, "" on the last.
 	Next string `json:"next,omitempty"`
 }

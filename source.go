@@ -5,17 +5,15 @@ import (
 	"strings"
 )
 
-// SourceNames maps the names by which callers tell where content comes from
-// ("email:ann@example.org", "web_fetch") to tiers. A name stands for itself and
-// for all names that go on behind it with a colon or another sign: "email" for
-// "email:ann@example.org". Of several the longest counts; "*" is every other
-// name.
+// SourceNames maps the names of sources in callers' claims
+// ("email:ann@example.org", "web_fetch") to tiers. A name stands for itself and for
+// all names that continue it after a colon or another separator: "email" for
+// "email:ann@example.org". The longest match counts; "*" is every other name.
 type SourceNames map[string]Source
 
 // DefaultSourceNames is the table of the memory firewall: what the user says
-// directly; the user's own mail and calendar, channels and tools that are known;
-// what comes from outside and could be manipulated; and what is assumed to be
-// adversarial.
+// directly; the user's own mail and calendar, channels and known tools; external
+// content that could be manipulated; and content that is assumed to be adversarial.
 func DefaultSourceNames() SourceNames {
 	out := SourceNames{}
 	for tier, names := range map[Source][]string{
@@ -53,8 +51,8 @@ func (s SourceNames) With(over map[string]Source) SourceNames {
 	return out
 }
 
-// Of is the table for content that is filed under a user: mail of the user's own
-// address is verified, where the table says nothing of that address.
+// Of is the table for content of a user: mail of the user's own address is
+// verified, unless the table has an entry for that address.
 func (s SourceNames) Of(user string) SourceNames {
 	own := sourceName("email:" + user)
 	if _, named := s[own]; named || !strings.Contains(user, "@") {
@@ -63,11 +61,11 @@ func (s SourceNames) Of(user string) SourceNames {
 	return s.With(map[string]Source{own: SourceVerified})
 }
 
-// Screened is the source as which content is screened when a caller of tier t says
-// that it comes from source claimed. A claim can make screening stricter for every
-// caller. It makes screening more lenient only as far as the tier itself is trusted:
-// the word of people and systems makes content trusted, the word of established
-// callers makes it verified, and that of all others leaves it unstated ("").
+// Screened is the source as which content is screened when a caller of tier t
+// claims a source. A claim can make screening stricter for every caller. It makes
+// screening more lenient only as far as the tier itself is trusted: people and
+// systems can claim trusted content, established callers verified content, and for
+// all others the source remains unstated ("").
 func (t Trust) Screened(claimed Source) Source {
 	switch {
 	case claimed != SourceTrusted && claimed != SourceVerified, t == TrustHuman, t == TrustSystem:
@@ -78,13 +76,13 @@ func (t Trust) Screened(claimed Source) Source {
 	return ""
 }
 
-// maxSourceName bounds what is looked at of a name.
+// maxSourceName bounds how much of a name is compared.
 const maxSourceName = 256
 
-// Tier is the tier of a name, or "" where the table says nothing of it. A name
-// that goes on behind another with a colon, a slash or the like belongs to it.
-// One that goes on with a line or a point is a name of its own ("user_upload"),
-// and has no better tier for it.
+// Tier is the tier of a name, or "" if the table has no entry for it. A name that
+// continues another after a colon, a slash or a similar separator belongs to it.
+// One that continues it after an underscore or a dot is a separate name
+// ("user_upload"), and never gets a better tier from it.
 func (s SourceNames) Tier(name string) Source {
 	name = sourceName(name[:min(len(name), maxSourceName)])
 	own := true
@@ -106,12 +104,12 @@ func (s SourceNames) Tier(name string) Source {
 }
 
 const (
-	separators = ":/@#?" // end a name to which what goes on behind them belongs
-	joints     = "_."    // join words to another name
+	separators = ":/@#?" // end a name to which the continuation belongs
+	joints     = "_."    // join words to a separate name
 )
 
-// sourceName is a name without regard to letter case, white space around it,
-// and to whether its words are joined by a hyphen, a space or a line.
+// sourceName normalises a name: lower case, without surrounding white space, and
+// with words joined alike whether by a hyphen, a space or an underscore.
 func sourceName(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	name = strings.TrimRight(name, separators+joints+"*")

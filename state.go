@@ -2,10 +2,10 @@ package memproxy
 
 import "time"
 
-// MemoryState says what may be shown of a memory.
+// MemoryState determines how a memory may be shown.
 type MemoryState string
 
-// The states. A memory of which nothing is recorded is untrusted.
+// The states. A memory without a record is untrusted.
 const (
 	StateUntrusted   MemoryState = "untrusted"
 	StateValidated   MemoryState = "validated"
@@ -13,7 +13,7 @@ const (
 	StateQuarantined MemoryState = "quarantined"    // never shown
 	StatePending     MemoryState = "pending_review" // shown to reviewers
 	StateExpired     MemoryState = "expired"        // left out of recall, archived, then purged
-	StateSuperseded  MemoryState = "superseded"     // something newer took its place
+	StateSuperseded  MemoryState = "superseded"     // it was replaced by a newer one
 )
 
 // MemoryStates lists the states.
@@ -28,7 +28,7 @@ type MemoryKey struct {
 	ID      string     `json:"id"`
 }
 
-// Status is what the ledger knows of a memory besides whose it is.
+// Status is what the ledger knows of a memory other than its owner.
 type Status struct {
 	MemoryKey
 	Tenant    string      `json:"tenant"`
@@ -36,29 +36,28 @@ type Status struct {
 	Reason    string      `json:"reason,omitempty"`   // a reason code or a sentence; quotes no content
 	Decision  string      `json:"decision,omitempty"` // id of the decision that led to the state
 	Changed   time.Time   `json:"changed"`
-	Contested bool        `json:"contested,omitempty"` // somebody of less trust says otherwise
+	Contested bool        `json:"contested,omitempty"` // a less trusted principal contradicts it
 	Pinned    bool        `json:"pinned,omitempty"`    // never expires
-	// Unverified is what speaks against the memory being what was written; ""
-	// is nothing.
+	// Unverified is why the memory is not what was written; "" is nothing.
 	Unverified  ReasonCode  `json:"unverified,omitempty"`
 	Expires     time.Time   `json:"expires,omitzero"` // zero: never
 	Attestation Attestation `json:"attestation,omitempty"`
 	// Rules is the version under which it was last examined.
 	Rules string `json:"rules,omitempty"`
-	// Findings are the spans of its text that made it flagged. They are of the
-	// text whose SHA-256 (hex) Text is, and of no other; "" is not known.
+	// Findings are the spans of its text for which it was flagged. They apply only
+	// to the text whose SHA-256 (hex) is Text; "" is unknown.
 	Findings []Finding `json:"findings,omitempty"`
 	Text     string    `json:"text_sha256,omitempty"`
-	// Reviewed is the hex hash of the text of which a person decided how it
-	// stands, AnyText where the text is not known, or "". The decision stays until
-	// the text changes.
+	// Reviewed is the hex hash of the text on whose status a person decided,
+	// AnyText if the text is unknown, or "". The decision holds until the text
+	// changes.
 	Reviewed string `json:"reviewed,omitempty"`
-	// CurrentRules is the state that the rules in force would put it into, where
-	// a person decided otherwise: he is asked, and nothing is undone.
+	// CurrentRules is the state that the current rules would give it if a person
+	// decided otherwise: the person is asked, and nothing is undone.
 	CurrentRules MemoryState `json:"current_rules,omitempty"`
 }
 
-// AnyText stands for the hash of a text that is not known.
+// AnyText stands for the hash of an unknown text.
 const AnyText = "*"
 
 // StateChange changes the state of a memory. Expiry, pin and contest stay.
@@ -68,15 +67,15 @@ type StateChange struct {
 	State  MemoryState
 	// From, if not empty, are the states in which the change applies.
 	From []MemoryState
-	// Seen, if set, is Status.Changed as it was looked at: the change applies
-	// only if nothing changed the state since.
+	// Seen, if set, is Status.Changed when it was read: the change applies only if
+	// the state has not changed since.
 	Seen             time.Time
 	Reason, Decision string
 	Rules            string
 	Findings         []Finding
 	Text             string // hex SHA-256 of the text that the state is of; "" is not known
-	// Person is set where a person decided it. No other change of the same text
-	// undoes that: it is noted as what the current rules say.
+	// Person is set if a person decided it. No other change of the same text undoes
+	// that: it is recorded as the state under the current rules.
 	Person bool
 	// Attestation, if set, replaces the present one.
 	Attestation Attestation
@@ -88,11 +87,11 @@ type StateChange struct {
 type StatusFilter struct {
 	Backend, Tenant string
 	State           MemoryState
-	// NotRules leaves out what was last examined under this version.
+	// NotRules excludes memories that were last examined under this version.
 	NotRules string
-	// Unverified leaves out what nothing speaks against.
+	// Unverified excludes memories without an integrity finding.
 	Unverified bool
-	// QuietSince leaves out what changed or was corrected at or after it.
+	// QuietSince excludes memories that were changed or corrected at or after it.
 	QuietSince time.Time
 	// After is the last key of the page before; the zero key begins.
 	After MemoryKey
@@ -100,16 +99,16 @@ type StatusFilter struct {
 	Limit int
 }
 
-// Correction tells that somebody changed a memory.
+// Correction records that a principal changed a memory.
 type Correction struct {
 	Backend   string     `json:"backend"`
 	Kind      TargetKind `json:"kind"`
 	ID        string     `json:"id"`
 	Tenant    string     `json:"tenant"`    // of its author
-	Author    string     `json:"author"`    // principal id of who wrote it
-	Corrector string     `json:"corrector"` // principal id of who changed it
+	Author    string     `json:"author"`    // principal id of the author
+	Corrector string     `json:"corrector"` // principal id of the corrector
 	Trust     Trust      `json:"trust"`     // of the corrector
-	Decision  string     `json:"decision"`  // id of the decision that let the change in
+	Decision  string     `json:"decision"`  // id of the decision that admitted the change
 	Reason    string     `json:"reason,omitempty"`
 	Time      time.Time  `json:"time"`
 }
@@ -123,12 +122,12 @@ type Retraction struct {
 	Time           time.Time
 }
 
-// Dissent is a correction that was not let through because the memory's
-// author is trusted more. The memory is contested while it is open.
+// Dissent is a correction that was refused because the memory's author is trusted
+// more. The memory is contested while it is open.
 type Dissent struct {
 	Correction
-	// SHA256 is the hex hash of what the dissenter would have it say; Text is
-	// that, kept encrypted.
+	// SHA256 is the hex hash of the proposed text; Text is that text, stored
+	// encrypted.
 	SHA256 string `json:"sha256"`
 	Text   string `json:"-"`
 	Open   bool   `json:"open"`
@@ -176,7 +175,7 @@ type SessionEvent struct {
 	Route     string    `json:"route,omitempty"`
 	Reasons   []Reason  `json:"reasons,omitempty"`
 	Time      time.Time `json:"time"`
-	// Unsure marks a rejection on one kind of evidence: it is counted and kept,
+	// Unsure marks a rejection on one kind of evidence: it is counted and stored,
 	// and locks nothing.
 	Unsure bool `json:"-"`
 }

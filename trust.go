@@ -29,8 +29,7 @@ const (
 // Trusts lists the tiers, lowest first.
 var Trusts = [...]Trust{TrustAnonymous, TrustAuthenticated, TrustEstablished, TrustHuman, TrustSystem}
 
-// Source is how far the origin of a piece of content is trusted, whoever
-// brings it.
+// Source is how far the origin of content is trusted, whoever brings it.
 type Source string
 
 // The source tiers, highest first.
@@ -39,8 +38,8 @@ const (
 	SourceVerified  Source = "verified"
 	SourceUntrusted Source = "untrusted"
 	SourceHostile   Source = "hostile"
-	// SourceUnstated marks content whose origin nobody stated. It has no
-	// ceiling of its own: the principal's applies.
+	// SourceUnstated marks content without a stated origin. It has no ceiling of
+	// its own: the principal's applies.
 	SourceUnstated Source = "unstated"
 )
 
@@ -52,7 +51,7 @@ const (
 	// AttestationUnknown marks a memory that was there before the proxy, or was
 	// written around it.
 	AttestationUnknown Attestation = "unknown"
-	Inferred           Attestation = "inferred" // a model's conclusion, stated by nobody
+	Inferred           Attestation = "inferred" // a model's conclusion that nobody stated
 	SelfReported       Attestation = "self-reported"
 	ToolObserved       Attestation = "tool-observed"
 	ContentHashed      Attestation = "content-hashed"
@@ -65,26 +64,26 @@ var Attestations = [...]Attestation{
 	AttestationUnknown, Inferred, SelfReported, ToolObserved, ContentHashed, HumanConfirmed, LogAnchored,
 }
 
-// Outranks reports whether a source is known better by a than by b. What is
-// not in the list is known as little as one of which nothing is known.
+// Outranks reports whether a source is known better by a than by b. A value that is
+// not in the list ranks with unknown.
 func (a Attestation) Outranks(b Attestation) bool {
 	return slices.Index(Attestations[1:], a) > slices.Index(Attestations[1:], b)
 }
 
-// Track is what became of an author's facts.
+// Track is the track record of an author's facts.
 type Track struct {
 	// Facts is how many memories were ever remembered as the author's.
 	Facts int64 `json:"facts"`
 	// Corrections is how many corrections by others they received.
 	Corrections int64 `json:"corrections"`
-	// Accepted is how many waited for review and were let out, or were vouched
-	// for by a person.
+	// Accepted counts facts that were promoted from review, or vouched for by a
+	// person.
 	Accepted int64 `json:"accepted,omitempty"`
 	// Validated is how many were looked at and found sound, by the rules or by a
 	// person, and were not flagged or quarantined since.
 	Validated int64 `json:"validated,omitempty"`
-	// Since is when the first was remembered; zero where nobody knows: of an
-	// author with facts that is long ago.
+	// Since is when the first was recorded; zero if unknown, which for an author
+	// with facts means long ago.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -92,15 +91,14 @@ type Track struct {
 const (
 	// TrackFloor is the factor of the worst track record.
 	TrackFloor PerMille = 500
-	// trackSmoothing is how many facts that nobody corrected each author is
-	// credited with, so that one early correction costs a newcomer a tenth and
-	// not a half.
+	// trackSmoothing is the number of uncorrected facts that each author is
+	// credited with, so that one early correction costs a newcomer a tenth and not
+	// a half.
 	trackSmoothing = 10
 )
 
-// Factor is what the ceiling of the author's tier is multiplied with:
-// 1 - corrections / (facts + 10), and never less than TrackFloor. Nobody
-// corrected: Full.
+// Factor is the factor for the ceiling of the author's tier: 1 - corrections /
+// (facts + 10), and never less than TrackFloor. Without corrections it is Full.
 func (t Track) Factor() PerMille {
 	facts, corrections := max(0, t.Facts), max(0, t.Corrections)
 	if share := float64(corrections) / (float64(facts) + trackSmoothing); share < 0.5 {
@@ -130,7 +128,7 @@ func DefaultCeilings() Ceilings {
 	}
 }
 
-// Lifted are ceilings that lower nothing.
+// Lifted are ceilings without an effect.
 func (c Ceilings) Lifted() Ceilings {
 	out := Ceilings{Principal: map[Trust]PerMille{}, Source: map[Source]PerMille{}, Unclaimed: c.Unclaimed}
 	for t := range c.Principal {
@@ -142,8 +140,8 @@ func (c Ceilings) Lifted() Ceilings {
 	return out
 }
 
-// Ceiling is the highest confidence that a principal of tier t may give to
-// content from source s. Tiers that the table does not know count as lowest.
+// Ceiling is the highest confidence that a principal of tier t may give to content
+// from source s. Unknown tiers count as the lowest.
 func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
 	p, ok := c.Principal[t]
 	if !ok {
@@ -159,7 +157,7 @@ func (c Ceilings) Ceiling(t Trust, s Source) PerMille {
 	return min(p, q)
 }
 
-// PrincipalKind is what sort of caller a principal is.
+// PrincipalKind is the kind of a caller.
 type PrincipalKind string
 
 // The principal kinds.
@@ -170,21 +168,21 @@ const (
 	KindAnonymous PrincipalKind = "anonymous"
 )
 
-// Credentials are what a caller presents, outside the payload.
+// Credentials are what a caller presents, outside of the payload.
 type Credentials struct {
 	Header Header
 	// PeerURIs are the URI SANs of the client certificate, only when the TLS
 	// stack verified it against the configured roots.
 	PeerURIs []string
-	// Peer is the address at the other end of the connection, without its port,
-	// or "". No header says what it is.
+	// Peer is the remote address of the connection, without its port, or "". It is
+	// never taken from a header.
 	Peer string
 	// Session is the session that the caller names, or none.
 	Session SessionName
 }
 
-// Limit says which values of one identity dimension a principal may name.
-// The zero value allows none.
+// Limit lists the values of one identity dimension that a principal may name. The
+// zero value allows none.
 type Limit struct {
 	All    bool
 	Values []string
@@ -198,8 +196,8 @@ func (l Limit) Allows(value string) bool {
 // Principal is an authenticated caller.
 type Principal struct {
 	ID string
-	// Group is the name by which policies and budgets know the principal, where
-	// it is not ID: that of all callers together that present nothing.
+	// Group is the name by which policies and budgets know the principal, if it is
+	// not ID: that of all callers without credentials together.
 	Group  string
 	Kind   PrincipalKind
 	Tenant string
@@ -208,8 +206,8 @@ type Principal struct {
 	// Method is how the caller was identified: "key", "oidc", "spiffe",
 	// "default".
 	Method string
-	// ActsAs, Users, Apps and Runs limit whom the principal may name and whose
-	// memories it may see.
+	// ActsAs, Users, Apps and Runs limit which owners the principal may name and
+	// whose memories it may see.
 	ActsAs, Users, Apps, Runs Limit
 }
 
@@ -243,8 +241,7 @@ func (p Principal) Naming(d Dimension, name string) Principal {
 // keys with this prefix are removed and reported.
 const StampPrefix = "memproxy_"
 
-// Reserved reports whether a metadata key is the proxy's own, in whatever letter
-// case.
+// Reserved reports whether a metadata key is the proxy's own, ignoring case.
 func Reserved(key string) bool {
 	return len(key) >= len(StampPrefix) && strings.EqualFold(key[:len(StampPrefix)], StampPrefix)
 }

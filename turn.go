@@ -6,7 +6,7 @@ import "errors"
 // tools write.
 var ErrUngated = errors.New("the agent's own memory writes cannot be ruled on before they happen")
 
-// Edits follow what calls that were let through make of an agent's memory.
+// Edits follow the changes that admitted calls make to an agent's memory.
 type Edits interface {
 	// Prepare returns a side request that has to be made before the calls run,
 	// or after them; Prepared takes its answer. An agent that cannot be made to
@@ -14,20 +14,19 @@ type Edits interface {
 	Prepare() (Request, bool)
 	Prepared(Reply) error
 
-	// Whole takes the answer of the request in which the calls run, when it came
-	// in one piece.
+	// Whole takes the answer of the request in which the calls run, if it was not
+	// streamed.
 	Whole(body []byte) error
 
-	// Made says what the calls of the last request made, once Prepare asks for
-	// no more; what was not prepared is not known. Each change is a memory with
-	// what happened to it in Event (ADD, UPDATE; "": a passage) and the whole text
-	// before in Before. Where other members than the text changed,
-	// Members are what it became and Was what it had been, of a memory of its own
-	// with the event NONE.
+	// Made returns the changes of the last request's calls, once Prepare has no
+	// more requests; without the preparation they are unknown. Each change is a
+	// memory with its event in Event (ADD, UPDATE; "": a passage) and the whole
+	// text before in Before. If members other than the text changed, a separate
+	// memory with the event NONE has the new Members and the old ones in Was.
 	Made() []Edit
 }
 
-// Edit is what one call made of memories.
+// Edit is the changes of one call.
 type Edit struct {
 	Call     string // its id; "" of a request that is the call
 	Memories []Memory
@@ -45,7 +44,7 @@ type Edit struct {
 // end in a pause.
 type Turn interface {
 	Edits
-	// Key names what runs. Turns of one key take place one after the other.
+	// Key identifies the agent's run. Turns of one key are sequential.
 	Key() string
 	// Agent is the agent that runs, once it is known, else "". Its tools must
 	// not change from then on until the turn is over.
@@ -58,8 +57,8 @@ type Turn interface {
 	// events to pass on now.
 	Event(event []byte) ([][]byte, error)
 
-	// Paused reports whether the request ended in a pause that a further request is to
-	// answer, whether or not something in it waits for a ruling.
+	// Paused reports whether the request ended in a pause that needs a further
+	// request, whether or not a call in it waits for a ruling.
 	Paused() bool
 
 	// Asked are the calls of the pause that a person is to be asked about by a
@@ -70,8 +69,8 @@ type Turn interface {
 	Asked() []ToolCall
 	Handed() (events [][]byte, more bool, err error)
 
-	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes
-	// what an allowed search found, as it passed the read path.
+	// Waiting are the calls that wait for a ruling. Rule takes it; Result takes the
+	// result of an admitted search, as filtered by the read path.
 	Waiting() []ToolCall
 	Rule(id string, d Decision)
 	Result(id string, found Reply)
@@ -82,22 +81,21 @@ type Turn interface {
 	Tail() [][]byte
 }
 
-// A Resumable is a Turn of which the backend tells again later: it gives each
-// request a run of its own, where callers know of one.
+// A Resumable is a Turn that the backend can replay later: each request is a
+// separate run there, where callers know of one.
 type Resumable interface {
 	Turn
 	// Runs are the ids of the requests' runs so far. The first is the caller's.
 	Runs() []string
-	// Names are what callers may ask for the stream by, besides its runs. None
-	// when the backend would not keep it.
+	// Names are the names, other than its runs, by which callers may request the
+	// stream. None if the backend does not store it.
 	Names() []string
-	// Seq is the number that the backend's events have come to, and whether the
-	// last one said it itself: the last few of a stream have none.
+	// Seq is the number of the backend's latest event, and whether that event has
+	// the number itself: the last few of a stream have none.
 	Seq() (n int64, said bool)
 }
 
-// ToolWords are what was said to a tool in the arguments of a call, or what the
-// tool said.
+// ToolWords are the texts in the arguments of a tool call, or in its result.
 type ToolWords struct {
 	// Call is the call's id; "" where the request itself was the call.
 	Call  string
@@ -106,17 +104,17 @@ type ToolWords struct {
 	Unclear bool
 }
 
-// A Listener hears what an agent says to tools and what they say, in the answers
-// or the events of one run, in their order. It is not for concurrent use.
+// A Listener observes what an agent says to tools and what they return, in the
+// answers or the events of one run, in order. It is not for concurrent use.
 type Listener interface {
-	// Hear are the calls of which all is known by now, and the results, of an
-	// answer or of one event. Of what cannot be read there are none.
+	// Hear returns the calls that are complete, and the results, of an answer or of
+	// one event. It returns none of what cannot be read.
 	Hear(body []byte) (calls, results []ToolWords)
 }
 
 // A Resumption asks for a stream again.
 type Resumption struct {
-	// Names are what it is asked for by, the surest first.
+	// Names are the names by which it is requested, the most specific first.
 	Names []string
 	// Within, if set, is another name that it must go by: where the caller was
 	// found to be at home.
@@ -135,12 +133,12 @@ type ToolCall struct {
 	ID, Tool string
 	// Arguments are as the model wrote them; their hash is recorded.
 	Arguments []byte
-	// Operation is what the call would do; nil when Flaw is set.
+	// Operation is the effect of the call; nil if Flaw is set.
 	Operation *Operation
 	Flaw      *Malformed
-	// Direct is the request by which a call that writes can be made from
-	// outside, without what is reserved: should it be held and approved later,
-	// or let through with changes; else nil.
+	// Direct is the client request that is equivalent to a call that writes,
+	// without reserved members, for a call that is held and approved later, or
+	// admitted with changes; else nil.
 	Direct *Search
 	// Search is the request by which a call that only reads is made from
 	// outside, so that its answer passes the read path; else nil.
@@ -154,29 +152,29 @@ type Search struct {
 }
 
 // A Watch compares what agents remember before and after a run that cannot be
-// made to pause. It is not for concurrent use.
+// paused. It is not for concurrent use.
 //
-// A look at the memory is: Look, then Ask and Answered until Ask reports
-// false. The first look is what later ones are compared with.
+// A look at the memory is: Look, then Ask and Answered until Ask reports false.
+// Later looks are compared with the first one.
 type Watch interface {
 	// Look begins a look.
 	Look()
-	// Ask returns the next side request of a look; Answered takes its answer.
-	// A run of which nobody can say what it changes is ErrUngated.
+	// Ask returns the next side request of a look; Answered takes its answer. A run
+	// whose changes cannot be determined is ErrUngated.
 	Ask() (Request, bool)
 	Answered(Reply) error
 
-	// Agents are those whose memory the run may change, sorted, as the last
-	// look found them; before the first, as far as the request names them.
+	// Agents are those whose memory the run may change, sorted, as of the last
+	// look; before the first, as far as the request names them.
 	Agents() []string
 	// Background reports whether the run only begins when it is answered.
 	Background() bool
-	// Picture is what changes are compared with, as Rewatch takes it. It holds
+	// Picture is the state that changes are compared with, for Rewatch. It contains
 	// memories.
 	Picture() ([]byte, error)
 
-	// Busy are requests for the runs of the agents that are under way; Runs
-	// reports whether an answer to one of them tells of any.
+	// Busy are the requests for the agents' runs under way; Runs reports whether an
+	// answer to one of them contains any.
 	Busy() []Request
 	Runs(Reply) (bool, error)
 
@@ -185,7 +183,7 @@ type Watch interface {
 	// look can take in.
 	Changes() []Change
 	Cut() bool
-	// Accept makes a change part of what later looks are compared with.
+	// Accept adds a change to the state that later looks are compared with.
 	Accept(key string)
 }
 
@@ -197,8 +195,8 @@ type Change struct {
 	Call ToolCall
 	// Undo are the requests that take it back, in order.
 	Undo []Search
-	// Memories are what the difference made, as it is kept once it is admitted:
-	// with the whole text before in Before.
+	// Memories are the changed memories, as they are recorded once the change is
+	// admitted: with the whole text before in Before.
 	Memories []Memory
 	// Before and After are the hashes of the two texts, hex, or "" for none.
 	Before, After string

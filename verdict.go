@@ -11,9 +11,9 @@ type Verdict uint8
 
 // The verdicts, weakest first.
 const (
-	Allow Verdict = iota // forwarded as it came
+	Allow Verdict = iota // forwarded unchanged
 	Amend                // forwarded with changes
-	Hold                 // kept by the proxy, not forwarded
+	Hold                 // stored by the proxy, not forwarded
 	Deny                 // refused
 )
 
@@ -43,8 +43,8 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 // Stops reports whether the operation does not reach the backend.
 func (v Verdict) Stops() bool { return v >= Hold }
 
-// Reason says why a verdict is not a plain allow. Code is from the closed
-// vocabulary in reasons.go.
+// Reason is why a verdict is not a plain allow. Code is from the closed vocabulary
+// in reasons.go.
 type Reason struct {
 	Code ReasonCode `json:"code"`
 	// Rule is the policy or screening rule that fired, or "".
@@ -66,8 +66,8 @@ type Ruling struct {
 	// have led to ShadowVerdict.
 	Shadow        []Reason
 	ShadowVerdict Verdict
-	// Marks are the reasons for which what is written is marked. They stop
-	// nothing, and are empty where the verdict stops.
+	// Marks are the reasons for which the written memories are marked. They refuse
+	// nothing, and are empty if the verdict does.
 	Marks []Reason
 }
 
@@ -76,27 +76,27 @@ type Decision struct {
 	// ID ties the response header, log line, span, metric exemplar and audit
 	// record together.
 	ID string
-	// Verdict is what was done. Would is what would have been done if every
-	// control were enforced; they differ only in shadow mode.
+	// Verdict is what was done. Would is what full enforcement would have done;
+	// they differ only in shadow mode.
 	Verdict Verdict
 	Would   Verdict
 	// Reasons led to the verdict or to a lesser one, the decisive ones first;
 	// each group is sorted by code, rule and pointer. Refusals show them to the
 	// caller.
 	Reasons []Reason
-	// Notes are for the record alone. They may say what the caller must not
-	// learn, such as whether another tenant has an object of that name, so
-	// nothing that a caller receives may depend on them.
+	// Notes are for the record alone. They may contain what the caller must not
+	// learn, such as whether another tenant has an object of that name, so nothing
+	// that a caller receives may depend on them.
 	Notes  []Reason
 	Policy string // version of the pinned rules
-	// Status is the HTTP status class that fits the refusal: 400, 401, 403,
-	// 404, 413, 415, 422, 429, 503. Zero when nothing is refused.
+	// Status is the HTTP status of the refusal: 400, 401, 403, 404, 413, 415, 422,
+	// 429, 503. Zero if nothing is refused.
 	Status int
 	// Allowance is set when a write budget was charged or refused.
 	Allowance *Allowance
 }
 
-// Recorded returns what goes on record: the reasons, then the notes.
+// Recorded returns the reasons and the notes, for the record.
 func (d Decision) Recorded() []Reason { return slices.Concat(d.Reasons, d.Notes) }
 
 // Shown returns the decision as a refusal may show it: without its notes.
@@ -115,32 +115,31 @@ type Finding struct {
 	Score    PerMille `json:"score"`
 }
 
-// Question is what a policy is asked.
+// Question is the input of a policy.
 type Question struct {
 	Principal Principal
 	Operation *Operation
-	// Brought is existing content that the operation puts before an agent without
-	// saying it, a block that is attached: the rules of fields and of their
-	// sizes hold for it as for what is written.
+	// Brought is existing content that the operation puts in front of an agent
+	// without repeating it, such as an attached block: the rules of fields and
+	// their sizes apply to it as to written content.
 	Brought []Item
 	// Owners are the known owners of the operation's targets.
 	Owners   []Ownership
 	Findings []Finding
-	// AuthorTrust is how far the most trusted of the others is trusted who
-	// wrote or corrected the targets; zero when there are none, or none is
-	// known.
+	// AuthorTrust is how far the most trusted other author or corrector of the
+	// targets is trusted; zero if there is none, or none is known.
 	AuthorTrust PerMille
-	// Others is set where a target's original author is somebody else.
-	// AuthorAttestation is the best that the source of a target is known by; ""
-	// where nothing is known.
+	// Others is set if somebody else is the original author of a target.
+	// AuthorAttestation is the best attestation of a target's source; "" if
+	// unknown.
 	Others            bool
 	AuthorAttestation Attestation
-	// Attestation is how well the source of what is written is known, and Track
+	// Attestation is how well the source of the written content is known, and Track
 	// the factor of the principal's track record.
 	Attestation Attestation
 	Track       PerMille
-	// Confidence is the effective confidence of the write, Claimed what the
-	// caller asked for (equal to Confidence when nothing was claimed).
+	// Confidence is the effective confidence of the write, Claimed the one that the
+	// caller asked for (equal to Confidence if none was claimed).
 	Confidence, Claimed PerMille
 	// Ceiling is the highest confidence of the principal's tier.
 	Ceiling PerMille
@@ -150,7 +149,7 @@ type Question struct {
 	Governance Governance
 }
 
-// Content are the items of the operation, and of what it brings.
+// Content are the items of the operation, and those that it brings.
 func (q *Question) Content() []Item {
 	if len(q.Brought) == 0 {
 		return q.Operation.Items
@@ -175,7 +174,7 @@ func (m *Malformed) Error() string {
 	return fmt.Sprintf("%s at %s: %s", m.Code, m.Pointer, m.Detail)
 }
 
-// Screening is what a screener is asked about: an operation and whose it is.
+// Screening is the input of a screener: an operation and its principal.
 type Screening struct {
 	Principal Principal
 	// Session is the caller's session, from a header, the run or "".
@@ -183,7 +182,7 @@ type Screening struct {
 	// Decision is the id under which the operation is ruled on.
 	Decision  string
 	Operation *Operation
-	// Reading is set for what a backend answered: it was written earlier, and
-	// by somebody else.
+	// Reading is set for a backend's answer: it was written earlier, and by
+	// somebody else.
 	Reading bool
 }

@@ -2,7 +2,7 @@ package memproxy
 
 import "time"
 
-// VersionOp is what made a version.
+// VersionOp is the operation that made a version.
 type VersionOp string
 
 // The operations.
@@ -48,11 +48,11 @@ type Version struct {
 	Metadata []byte `json:"-"`
 }
 
-// An Entry is what one decision makes of what is known of memories. A ledger
-// applies it in this order, whole or not at all.
+// An Entry is the ledger's change for one decision. It is applied in this order,
+// atomically.
 type Entry struct {
-	// Seen are the owners of what was changed, as they were before the change was
-	// sent. Where another process has put another by now (another Decision, or
+	// Seen are the owners of the changed objects, as they were before the change
+	// was sent. If another process has changed one since (another Decision, or
 	// Deleted), nothing is applied, and the error is ErrStale.
 	Seen []Ownership
 	// Found are memories as they were found, for those that have no history yet:
@@ -63,20 +63,20 @@ type Entry struct {
 	// time, never if it is zero, and expired ones come back in the state that they
 	// had.
 	Renewed []Renewal
-	// Owners replace what is known by (Backend, Kind, ID).
+	// Owners replace the rows with the same (Backend, Kind, ID).
 	Owners []Ownership
-	// Dissents are corrections that were not let through. Their memories are
-	// contested until each is closed.
+	// Dissents are corrections that were refused. Their memories are contested
+	// until each is closed.
 	Dissents []Dissent
 	// Corrections that were admitted count against the author, once per memory and
 	// decision. Changes of one's own memories do not count.
 	Corrections []Correction
-	// Retractions are texts that their authors deleted or replaced. They are
-	// never kept themselves. The newest of the same words counts.
+	// Retractions are texts that their authors deleted or replaced. The texts
+	// themselves are never stored. The newest of the same words counts.
 	Retractions []Retraction
 
-	// Queued is set where nobody needs to wait until other processes find it.
-	// The one that changed it does at once.
+	// Queued is set if the change need not be visible to other processes at once.
+	// This process sees it immediately.
 	Queued bool
 }
 
@@ -101,11 +101,11 @@ type ChainFault struct {
 	MemoryKey `json:"memory,omitzero"`
 	Version   int64  `json:"version,omitempty"`
 	Detail    string `json:"detail"`
-	// Accepted is set when a person knows of it and takes it as it is.
+	// Accepted is set if a person has accepted it.
 	Accepted bool `json:"accepted,omitempty"`
 }
 
-// FaultClass names what was done to a chain, or to the store of a backend.
+// FaultClass is the kind of damage to a chain, or to the store of a backend.
 type FaultClass string
 
 // The classes.
@@ -113,15 +113,15 @@ const (
 	FaultTamper   FaultClass = "tamper"       // a record was changed
 	FaultTruncate FaultClass = "truncate"     // the end is missing
 	FaultDelete   FaultClass = "delete"       // a record is missing before the end
-	FaultReorder  FaultClass = "reorder"      // records stand in another order
+	FaultReorder  FaultClass = "reorder"      // records are in another order
 	FaultForge    FaultClass = "forge"        // a record that this installation did not sign
-	FaultText     FaultClass = "missing-text" // a text is gone or is not the one that was recorded
-	FaultInsert   FaultClass = "insert"       // in a backend, something that nobody wrote through the proxy
+	FaultText     FaultClass = "missing-text" // a text is missing or is not the one that was recorded
+	FaultInsert   FaultClass = "insert"       // in a backend, something that was not written through the proxy
 	FaultMetadata FaultClass = "metadata"     // in a backend, the metadata was changed
 )
 
-// ChainHead is the end of a tenant's chain. One that is kept elsewhere, as in
-// the audit log, shows a later truncation of the whole store.
+// ChainHead is the end of a tenant's chain. A copy that is kept elsewhere, as in
+// the audit log, reveals a later truncation of the whole store.
 type ChainHead struct {
 	Tenant   string `json:"tenant"`
 	Position int64  `json:"position"`
@@ -136,7 +136,7 @@ type ChainReport struct {
 	Faults  []ChainFault `json:"faults,omitempty"`
 }
 
-// Open is how many of the faults nobody accepted.
+// Open is the number of faults that were not accepted.
 func (r *ChainReport) Open() int {
 	n := 0
 	for i := range r.Faults {
@@ -147,8 +147,8 @@ func (r *ChainReport) Open() int {
 	return n
 }
 
-// Rollback is a memory on its way back to what a version of it was: from
-// before the backend is asked until the version of it is kept.
+// Rollback is a rollback under way: from before the backend is asked until its
+// version is stored.
 type Rollback struct {
 	MemoryKey
 	Tenant   string
