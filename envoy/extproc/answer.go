@@ -68,7 +68,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return x.refused(face.Failed(code)), nil
 		}
 		return an.unread(h.GetEndOfStream()), nil
-	case x.req.Method == http.MethodHead: // there is no body to filter
+	case x.req.Method == http.MethodHead: // no GET could be sent whose answer could be filtered
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && face.EventStream(http.Header(header)):
 		an.events = &eventStream{an: an, events: face.Events{Max: x.b.MaxAnswer}}
@@ -79,7 +79,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 			return refusal, nil
 		}
 		if changed && len(body) > 0 {
-			return x.abandon(http.StatusBadGateway), nil // an empty body cannot be replaced
+			return x.abandon(http.StatusBadGateway), nil // an answer without a body cannot be given one
 		}
 		x.over = true
 		return onResponseHeaders(an.incoming()), nil
