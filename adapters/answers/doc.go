@@ -1,9 +1,9 @@
-// Package answers prunes a backend's answers: what no table has claimed is
-// left out.
+// Package answers prunes a backend's answers: members without a claim in a table
+// are removed.
 //
-// A Table says for every route which kind of document it answers with, and for
-// every kind which members it has. It is data, one line a member, so that it
-// can be read, compared with the backend's own schema, and added to. Answers in
-// which everything is claimed come back as they are, byte for byte; from others
-// what is not claimed is cut out, and nothing else changes.
+// A Table has for every route the kind of document that it answers with, and for
+// every kind its members. It is data, one line per member, so that it can be read,
+// compared with the backend's own schema, and extended. Answers in which everything
+// is claimed are returned unchanged, byte for byte; from others members without a
+// claim are cut out, and nothing else changes.
 package answers

@@ -7,9 +7,9 @@ import (
 )
 
 // PruneEvent returns one server-sent event of a route's stream (WHATWG HTML,
-// section 9.2) without what is not claimed. An event whose data as a whole is
-// something else is left out: the body is then empty. Comments, which keep a
-// connection open, and the mark of the end pass.
+// section 9.2) without members that have no claim. An event whose data as a whole
+// is of another shape is removed: the body is then empty. Comments, which keep a
+// connection open, and the end mark pass.
 func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	whole := memproxy.Pruned{Body: event}
 	s := t.events[route]
@@ -65,9 +65,9 @@ func known(event []byte) bool {
 	return true
 }
 
-// claimedLine reports whether a line that has no data is one that streams have:
-// a name, a number, or a comment that keeps the connection open (sse-starlette
-// says when). None of them has room for a text.
+// claimedLine reports whether a line without data is of a known kind: a name, a
+// number, or a keep-alive comment (sse-starlette adds the time). None of them has
+// room for a text.
 func claimedLine(name, value []byte) bool {
 	switch string(name) {
 	case "event", "id":
@@ -88,8 +88,8 @@ func claimedLine(name, value []byte) bool {
 	return len(name) == 0
 }
 
-// lines are an event's lines, whatever ends them: a line feed, a carriage
-// return, or both.
+// lines iterates over an event's lines, for every line ending: a line feed, a
+// carriage return, or both.
 func lines(event []byte) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(event) > 0 {
@@ -109,7 +109,7 @@ func lines(event []byte) func(func([]byte) bool) {
 	}
 }
 
-// stand writes an event anew.
+// stand writes an event from its lines and data.
 func stand(others, data []byte) []byte {
 	if len(others) == 0 && data == nil {
 		return nil

@@ -14,19 +14,19 @@ import (
 //go:embed phrases.txt
 var framework string
 
-// Withheld stands in the place of a text of an error that is no known phrase.
+// Withheld replaces a text of an error that is not a known phrase.
 const Withheld = "memproxy withholds what the backend said of this error; answers.unclaimed: pass shows it"
 
 const (
 	maxPhrase = 600  // bytes of a text that is passed on
-	maxSaid   = 8192 // bytes of a text that is said anew
-	minWords  = 10   // bytes of a phrase's own in what is said anew
+	maxSaid   = 8192 // bytes of a text that is rewritten
+	minWords  = 10   // bytes of a phrase's own in rewritten text
 )
 
-// phrases are the texts that a backend's errors are known to have. An error's
-// text can carry anything: a memory, what a model or a tool said, another
-// tenant's names. So those pass alone that are written in the backend's own
-// program, and what varies in them is a number, a plain name or another phrase.
+// phrases are the known texts of a backend's errors. An error's text can contain
+// anything: a memory, the words of a model or a tool, another tenant's names. So
+// only texts pass that are written in the backend's own program, and whose variable
+// parts are a number, a plain name or another phrase.
 type phrases [][]part
 
 // part is text of a phrase, and the hole that follows it: "", "n" (a number),
@@ -47,8 +47,8 @@ func parsePhrase(line string) []part {
 	return out
 }
 
-// has reports whether a text is one of the phrases, or several that say where
-// something was found wrong, as flaws writes them.
+// has reports whether a text is one of the phrases, or a list of validation errors
+// as flaws writes it.
 func (p phrases) has(said string) bool {
 	switch {
 	case said == "":
@@ -62,7 +62,7 @@ func (p phrases) has(said string) bool {
 	})
 }
 
-// place is the way to a member, in which what is no plain name is "?".
+// place is the path to a member, with "?" for parts that are not plain names.
 func (p phrases) place(loc []string) string {
 	for i, at := range loc {
 		if !token(at) && !p.within(at, 0) {
@@ -90,9 +90,8 @@ func (p phrases) fits(parts []part, said string, depth int) bool {
 	return ok
 }
 
-// split is what stands in the holes of a phrase that a text is written after. A hole
-// ends where the text after it stands first, or where it stands last: no phrase
-// repeats that text.
+// split returns the contents of the holes of a phrase in a text. A hole ends at the
+// first or last occurrence of the phrase's next part: no phrase repeats that part.
 func split(parts []part, said string) (fills []string, ok bool) {
 	for i, part := range parts {
 		rest, ok := strings.CutPrefix(said, part.text)
@@ -112,8 +111,8 @@ func split(parts []part, said string) (fills []string, ok bool) {
 	return fills, said == ""
 }
 
-// worded says a text anew in the words of the phrase that it is written after: what
-// stands in a hole and does not belong there is "?".
+// worded rewrites a text by the phrase that it matches: the content of a hole that
+// does not belong there becomes "?".
 func (p phrases) worded(said string, depth int) (best string, words int) {
 	for _, parts := range p {
 		fills, ok := split(parts, said)
@@ -149,7 +148,7 @@ func (p phrases) worded(said string, depth int) (best string, words int) {
 
 func (p phrases) fills(hole, fill string, depth int) bool {
 	if fill == "?" {
-		return true // said anew before
+		return true // it was rewritten before
 	}
 	switch hole {
 	case "any":
@@ -169,7 +168,7 @@ func (p phrases) fills(hole, fill string, depth int) bool {
 	return depth > 0 && p.within(fill, depth-1)
 }
 
-// token reports whether a text is a plain name or an id, which says nothing.
+// token reports whether a text is a plain name or an id, which carries no message.
 func token(s string) bool { return s != "" && len(s) <= 80 && memproxy.Inert(s) == s }
 
 func unquoted(s string) (string, bool) {
@@ -179,9 +178,9 @@ func unquoted(s string) (string, bool) {
 	return s[1 : len(s)-1], true
 }
 
-// flaws says anew what a list of validation errors says that a server sends as
-// Python writes it, one phrase a flaw: the list quotes what was found wrong,
-// which may be anybody's. It is "" where there is none.
+// flaws rewrites a list of validation errors that a server sends in Python's
+// notation, one phrase each: the list quotes the invalid input, which may be
+// anybody's. It is "" if there is none.
 func (p phrases) flaws(said string) string {
 	var out []string
 	for len(out) < 8 {
@@ -211,7 +210,7 @@ func (p phrases) flaws(said string) string {
 	return strings.Join(out, "; ")
 }
 
-// says reports whether a string, as JSON has it, is one that a spec lets pass.
+// says reports whether a spec admits a string, in its JSON form.
 func (s *spec) says(raw []byte) bool {
 	switch {
 	case s.scalar:
@@ -222,13 +221,13 @@ func (s *spec) says(raw []byte) bool {
 	return s.known(string(raw))
 }
 
-// known reports whether a text is one that a spec of errors lets pass: a
-// phrase, or a plain name where one belongs.
+// known reports whether a spec of errors admits a text: a phrase, or a plain name
+// if it may be one.
 func (s *spec) known(said string) bool {
 	return s.phrases != nil && (s.phrases.has(said) || !s.text && token(said))
 }
 
-// instead is what stands in the place of a text that is not let pass.
+// instead is the replacement for a text that is not admitted.
 func (s *spec) instead(said string) string {
 	if flaws := s.phrases.flaws(said); flaws != "" {
 		return flaws

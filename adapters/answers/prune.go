@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// ErrShape says that an answer as a whole is not what its route answers with.
+// ErrShape says that an answer as a whole is not of its route's shape.
 var ErrShape = errors.New("answers: the answer is not of the route's shape")
 
 // maxNames bounds the names that are recorded of one answer, maxName their length.
@@ -24,9 +24,9 @@ const (
 // maxDepth bounds the nesting of answers.
 const maxDepth = 128
 
-// Prune returns a 2xx answer's body without what the route's line does not
-// claim; with everything claimed it is the body itself. A body that as a whole
-// is something else is ErrShape.
+// Prune returns a 2xx answer's body without the members that the route's line does
+// not claim; if all have a claim it is the body itself. A body of another shape is
+// ErrShape.
 func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
 	return prune(t.answers[route], body)
 }
@@ -80,8 +80,8 @@ type pruning struct {
 	names []string
 }
 
-// left notes what is left out. Names are the backend's, or of whoever writes
-// there: only those are told that look like names.
+// left records a removed member. The backend, or a writer there, may have chosen
+// its name: it is only reported if it looks like one.
 func (p *pruning) left(at, name string) {
 	p.n++
 	if !plain(name) {
@@ -101,7 +101,8 @@ func plain(name string) bool {
 	return name != "" && len(name) <= 40
 }
 
-// value reports whether a value is claimed, and cuts out of it what is not.
+// value reports whether a value is claimed, and removes the parts of it that are
+// not.
 func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	if s.any || v.Kind == jsondoc.Null {
 		return true
@@ -134,8 +135,8 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	return s.holdsScalars()
 }
 
-// said reports whether a string of an error is claimed. In the place of a text
-// that is no phrase a sentence is put.
+// said reports whether a string of an error is claimed. A text that is not a known
+// phrase is replaced.
 func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
 	said := v.Text()
 	if s.known(said) || !s.text {
@@ -168,7 +169,7 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 	}
 	for i := range v.Members {
 		if m := o.members[v.Members[i].Name]; m != nil && m.names && !m.spec.holds(v.Members[i].Value) {
-			return false // it says whose or which it is, and nobody knows how
+			return false // it names an object or an owner in an unknown form
 		}
 	}
 	p.members(v, at, func(name string) *spec {
@@ -180,7 +181,7 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 	return true
 }
 
-// holds reports whether a value has a form that its spec has, whatever is in it.
+// holds reports whether a value is of a form of its spec, whatever it contains.
 func (s *spec) holds(v *jsondoc.Value) bool {
 	switch {
 	case s.any, v.Kind == jsondoc.Null:

@@ -23,9 +23,9 @@ func NewPruner(texts ...string) (Pruner, error) {
 	return Pruner{Answers: t}, err
 }
 
-// Prune prunes an answer by its route and status. An error that is not made as
-// the backend's errors are (a hop's page, a trace) keeps its status and says
-// nothing else: there is nothing in it to take apart.
+// Prune prunes an answer by its route and status. An error that is not of the
+// backend's form (a proxy's page, a stack trace) keeps its status and loses its
+// body, because it has no members to check.
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
 		s := p.Answers.answers[rt.ID]

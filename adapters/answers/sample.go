@@ -10,25 +10,24 @@ import (
 // sampleDepth bounds how often kinds nest in a sample.
 const sampleDepth = 3
 
-// Sample returns an answer of a route in which every member that is claimed
-// stands, for tests: each object also gets the members that add returns. It
-// reports how many objects there are.
+// Sample returns an answer of a route with every claimed member, for tests: each
+// object also gets the members that add returns. It also returns the number of
+// objects.
 func (t *Table) Sample(route string, add map[string]any) (body []byte, objects int) {
 	s := sampling{add: add}
 	body, _ = json.Marshal(s.value(t.answers[route], 0)) // made of maps, lists and strings
 	return body, s.objects
 }
 
-// SampleFailed does so with an answer that is an error, in which every string
-// says the same.
+// SampleFailed returns an error answer in which every string is says.
 func (t *Table) SampleFailed(says string) []byte {
 	s := sampling{says: says}
 	body, _ := json.Marshal(s.value(t.failed, 0))
 	return body
 }
 
-// SampleEvent does so with an event of a route's stream; nil where it has none.
-// What errors say in it says the same, if it is given.
+// SampleEvent returns an event of a route's stream; nil if it has none. If says is
+// set, every string of an error in it is says.
 func (t *Table) SampleEvent(route string, add map[string]any, says string) (event []byte, objects int) {
 	if t.events[route] == nil {
 		return nil, 0
@@ -40,8 +39,8 @@ func (t *Table) SampleEvent(route string, add map[string]any, says string) (even
 
 type sampling struct {
 	add     map[string]any
-	says    string // what every string says, if anything
-	errors  string // what those of errors say
+	says    string // the value of every string, if set
+	errors  string // the value of strings of errors
 	objects int
 	n       int
 }

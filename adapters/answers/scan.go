@@ -8,13 +8,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Known recognises elements of an answer: see jsondoc.ParseKnown. Of those that it
-// recognises, Claims must have said that everything is claimed.
+// Known recognises elements of an answer: see jsondoc.ParseKnown. It must only
+// recognise elements of which Claims has reported that everything is claimed.
 type Known func(member string, rest []byte) int
 
-// claimed reports whether a body is JSON in which everything is claimed. It
-// takes no document apart, and says no where it is not sure: the slow way then
-// decides. What it says yes to, the slow way would leave as it is.
+// claimed reports whether a body is JSON in which everything is claimed. It builds
+// no document, and returns false in doubt: the slow path then decides. If it
+// returns true, the slow path would return the body unchanged.
 func claimed(s *spec, body []byte, known Known) bool {
 	if !utf8.Valid(body) {
 		return false
@@ -100,8 +100,8 @@ func (c *scan) recognised(depth int) int {
 	return c.known(c.member, c.Src[c.At:])
 }
 
-// object scans an object whose members o or dict claims; with neither,
-// everything is claimed.
+// object scans an object whose members o or dict claims; with neither, everything
+// is claimed.
 func (c *scan) object(o *object, dict *spec, depth int) bool {
 	if c.At++; c.Space() == '}' {
 		c.At++

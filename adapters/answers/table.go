@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Table is what a backend's answers are made of.
+// Table describes a backend's answers.
 type Table struct {
 	answers map[string]*spec // by route
 	events  map[string]*spec // of a stream's events, by route
@@ -16,10 +16,11 @@ type Table struct {
 	phrases *phrases
 }
 
-// Failed is the name under which a table keeps what errors are made of.
+// Failed is the name of a table's entry for errors.
 const Failed = "!"
 
-// spec is what one value may be. Null is always claimed: it says nothing.
+// spec is the set of forms of one value. Null is always claimed, because it carries
+// nothing.
 type spec struct {
 	any, raw, scalar bool
 	object           *object
@@ -33,25 +34,24 @@ type spec struct {
 // holdsScalars reports whether numbers, true and false are claimed.
 func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 
-// object is what the members of an object may be.
+// object is the set of forms of an object's members.
 type object struct {
 	members map[string]*member
 	rest    *spec // of members that have no line; nil: none
-	closed  bool  // a member says which kind it is
+	closed  bool  // a member tells which kind it is
 }
 
 type member struct {
 	spec  *spec
-	only  []string // the words that it may be, if any
+	only  []string // the allowed values, if limited
 	index int
-	// names is set of members that say which object it is, or whose. One that
-	// does so in a form that it does not have is not claimed as a whole: without
-	// that member it would seem to be nobody's.
+	// names is set for members that identify an object or its owner. If one is of
+	// another form than its line says, the whole object has no claim: without that
+	// member it would seem to have no owner.
 	names bool
 }
 
-// naming reports whether a member of that name says which object something is,
-// or whose.
+// naming reports whether a member of that name identifies an object or its owner.
 func naming(name string) bool {
 	return name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids")
 }
@@ -121,11 +121,11 @@ func Parse(texts ...string) (*Table, error) {
 	return t, nil
 }
 
-// Knows reports whether the table says what a route answers with.
+// Knows reports whether the table has an entry for a route's answers.
 func (t *Table) Knows(route string) bool { return t.answers[route] != nil }
 
-// Raw reports whether a route answers with what need not be JSON, so that
-// nothing in it can be claimed: a page, a file.
+// Raw reports whether a route's answers need not be JSON, so that they have no
+// members: a page, a file.
 func (t *Table) Raw(route string) bool {
 	s := t.answers[route]
 	return s != nil && s.raw
@@ -137,7 +137,7 @@ func (t *Table) Anything(route string) bool {
 	return s != nil && s.any
 }
 
-// Routes are the routes that the table knows, sorted.
+// Routes returns the routes of the table, sorted.
 func (t *Table) Routes() []string {
 	out := make([]string, 0, len(t.answers))
 	for route := range t.answers {
@@ -225,8 +225,8 @@ func (t *Table) spec(text string) (*spec, error) {
 	return s, err
 }
 
-// object compiles what is one of several kinds: it may have the members of
-// all, and where a member says which kind it is, it must be one of them.
+// object compiles an object of several kinds: it may have the members of all, and
+// if a member tells which kind it is, it must be one of them.
 func (t *Table) object(kinds []string) (*object, error) {
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)

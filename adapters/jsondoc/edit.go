@@ -21,7 +21,7 @@ type splice struct {
 	order      int
 }
 
-// kept is 0 for a removal, which wins over a change of the same bytes.
+// kept is 0 for a removal, which takes precedence over a change of the same bytes.
 func (s splice) kept() int {
 	if s.start < s.end && len(s.text) == 0 {
 		return 0
@@ -32,7 +32,7 @@ func (s splice) kept() int {
 // Edit begins a set of edits.
 func (d *Doc) Edit() *Edits { return &Edits{doc: d} }
 
-// Empty reports whether nothing is to be changed.
+// Empty reports whether there are no edits.
 func (e *Edits) Empty() bool { return len(e.ops) == 0 }
 
 // Replace puts raw JSON text in place of a value.
@@ -40,8 +40,8 @@ func (e *Edits) Replace(v *Value, raw []byte) {
 	e.add(v.Start, v.End, raw)
 }
 
-// Kept is a value as the edits so far leave it; false where something inside it
-// is changed.
+// Kept is a value as the edits so far leave it; false if something inside it is
+// changed.
 func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
 	raw = e.doc.Src[v.Start:v.End]
 	for _, op := range e.ops {
@@ -108,8 +108,8 @@ type span struct {
 	drop       bool
 }
 
-// list removes spans with the comma that parts them from their neighbours and
-// keeps the bytes of what stays, including edits made inside it.
+// list removes spans with the comma that separates them from their neighbours and
+// keeps the other bytes, including edits inside them.
 func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	last := -1 // the last kept span
 	for i, s := range spans {
@@ -146,9 +146,9 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	e.add(v.End-1, v.End-1, text)
 }
 
-// Apply returns the source with the edits spliced in; with none, the source
-// itself. Edits nest or stand apart: one inside text that a wider edit takes
-// away goes with it.
+// Apply returns the source with the edits spliced in; with none, the source itself.
+// Edits are nested or disjoint: one inside text that a wider edit removes is
+// dropped.
 func (e *Edits) Apply() []byte {
 	if len(e.ops) == 0 {
 		return e.doc.Src
@@ -164,7 +164,7 @@ func (e *Edits) Apply() []byte {
 	from, at := 0, 0 // the last edit's span
 	for _, op := range e.ops {
 		if op.start < at && (op.start > from || op.start < op.end) {
-			continue // inside what is gone already
+			continue // inside removed text
 		}
 		if op.start >= at {
 			out = append(out, e.doc.Src[at:op.start]...)
@@ -175,9 +175,8 @@ func (e *Edits) Apply() []byte {
 	return append(out, e.doc.Src[at:]...)
 }
 
-// Texts replaces strings by their JSON pointers. A pointer that leads nowhere,
-// or to something else than a string, is an error: what was to be replaced
-// would stay.
+// Texts replaces strings by their JSON pointers. A pointer that leads nowhere, or
+// not to a string, is an error, because the text would remain.
 func (e *Edits) Texts(texts map[string]string) error {
 	for ptr, text := range texts {
 		v := e.doc.At(ptr)

@@ -61,10 +61,11 @@ func Parse(src []byte, maxDepth int) (*Doc, error) {
 	return parse(src, maxDepth, false)
 }
 
-// ParseKnown reads an answer without taking apart the elements that known knows:
-// those of the array that is the answer, or of one that is a member of it. It is
-// given the member's name and the answer from where an element begins, and returns
-// how long that one is, or 0. What it knows must be complete objects that Parse took.
+// ParseKnown parses an answer without the elements that known recognises: elements
+// of an array that is the answer itself, or a member of it. known is given the
+// member's name and the answer from the start of an element, and returns the
+// element's length, or 0. It must only recognise complete objects that Parse
+// accepts.
 func ParseKnown(src []byte, known func(member string, rest []byte) int) (*Doc, error) {
 	return parser{max: DefaultMaxDepth, known: known}.parse(src)
 }
@@ -86,7 +87,7 @@ func (p parser) parse(src []byte) (*Doc, error) {
 	return &Doc{Src: src, Root: root}, nil
 }
 
-// plainText refuses what some JSON parsers take for text in another encoding.
+// plainText refuses bodies that some JSON parsers read as text in another encoding.
 func plainText(src []byte) error {
 	switch {
 	case len(bytes.TrimSpace(src)) == 0:
@@ -128,7 +129,7 @@ func (p *parser) make(kind Kind) *Value {
 	return &p.slab[len(p.slab)-1]
 }
 
-// value reads a value. Nil: it is refused, and refusal says why.
+// value reads a value. Nil means that it is refused; refusal finds the reason.
 func (p *parser) value(depth int) *Value {
 	if depth > p.max {
 		return nil
@@ -204,7 +205,7 @@ func (p *parser) array(v *Value, depth int) bool {
 	return true
 }
 
-// MaxKnownDepth is how deep the arrays are whose elements may be known.
+// MaxKnownDepth is the greatest depth of arrays whose elements may be known.
 const MaxKnownDepth = 1
 
 // element reads one of an array at a depth.
@@ -220,8 +221,7 @@ func (p *parser) element(depth int) *Value {
 	return p.value(depth + 1)
 }
 
-// open reads the bracket at which the parser is and, where nothing is between them,
-// the closing one.
+// open reads the opening bracket and, if nothing is between them, the closing one.
 func (p *parser) open(closing byte) (more bool) {
 	p.At++
 	if p.Space() == closing {
@@ -231,7 +231,8 @@ func (p *parser) open(closing byte) (more bool) {
 	return true
 }
 
-// more reads what follows a member or an element: a comma or the closing bracket.
+// more reads the separator after a member or an element: a comma or the closing
+// bracket.
 func (p *parser) more(closing byte) (more, ok bool) {
 	c := p.Space()
 	p.At++
@@ -266,7 +267,7 @@ func (p *parser) text(name bool) (string, bool) {
 // fewMembers is how many members of an object are compared with one another.
 const fewMembers = 64
 
-// repeated reports whether a name stands twice among members.
+// repeated reports whether a name occurs twice among members.
 func repeated(members []Member) bool {
 	if len(members) > fewMembers {
 		seen := make(map[string]struct{}, len(members))
@@ -303,8 +304,8 @@ func (v *Value) Get(name string) *Value {
 	return nil
 }
 
-// Each calls f for each element of an array, whose pointer is given, with the
-// element's own, until f returns an error. Nil and other kinds have none.
+// Each calls f for each element of an array, with the element's pointer, until f
+// returns an error. Nil and other kinds have none.
 func (v *Value) Each(pointer string, f func(*Value, string) error) error {
 	if v == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // refusal is why a body is refused, and where. It reads the body again, with a
-// reader that says what is wrong.
+// decoder that reports the error.
 func refusal(src []byte, maxDepth int, strict bool) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(src))
 	refuse := func(code memproxy.ReasonCode, detail string) error {

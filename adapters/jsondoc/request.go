@@ -10,15 +10,15 @@ import (
 )
 
 // DefaultRequestDepth bounds the nesting of requests. It is far below
-// DefaultMaxDepth: a backend wraps what it stored into lists, results and
-// metadata, and what was accepted must be readable in whatever it comes back.
+// DefaultMaxDepth: a backend wraps stored content into lists, results and metadata,
+// and what was accepted must be readable in every answer.
 const DefaultRequestDepth = 32
 
-// ParseRequest reads a body that a client sends. Beyond what Parse refuses it
-// refuses what a backend in Python would store as something else, or could not
-// give back: numbers that are no finite double or whole number of 64 bits, and
-// the character NUL, which databases do not hold. maxDepth bounds the nesting;
-// 0 is DefaultRequestDepth. Errors are *memproxy.Malformed.
+// ParseRequest parses a client's body. Beyond what Parse refuses it refuses values
+// that a backend in Python would store differently, or could not return: numbers
+// that are neither a finite double nor a 64-bit integer, and the character NUL,
+// which databases cannot store. maxDepth bounds the nesting; 0 is
+// DefaultRequestDepth. Errors are *memproxy.Malformed.
 func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
 	if maxDepth <= 0 {
 		maxDepth = DefaultRequestDepth
@@ -30,8 +30,8 @@ func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
 // are written exactly take up to 24.
 const maxNumber = 128
 
-// maxMagnitude is what no number may exceed. Databases write 1e300 as a whole
-// number of 301 digits, which the readers behind them cannot take.
+// maxMagnitude bounds numbers. Databases write 1e300 as an integer of 301 digits,
+// which later readers cannot parse.
 const maxMagnitude = 1 << 63
 
 // minNormal is the smallest positive double of full precision.
@@ -54,7 +54,7 @@ func storable(text string) bool {
 	case abs >= minNormal:
 		return true
 	}
-	// What became nothing, or almost nothing, on the way was not zero.
+	// Zero is exact; any other value became zero, or denormal, in the conversion.
 	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
 	return !strings.ContainsAny(mantissa, "123456789")
 }
@@ -80,10 +80,10 @@ func Fold(name string) string {
 	}, folded))
 }
 
-// Squash is Fold without what parts the words of a name: "userId", "user-id"
-// and "user_id" are one.
+// Squash is Fold without word separators: "userId", "user-id" and "user_id" are
+// equal.
 func Squash(name string) string {
-	return strings.Map(func(r rune) rune { // allocates only where it drops something
+	return strings.Map(func(r rune) rune { // allocates only if it drops a character
 		switch r {
 		case '_', '-', '.', ' ':
 			return -1
@@ -92,9 +92,9 @@ func Squash(name string) string {
 	}, Fold(name))
 }
 
-// same reports whether two values are one, as far as that can be told without
-// their source: numbers cannot, and count as different. So do objects, because
-// a stamp is written into one of them only.
+// same reports whether two values are equal, as far as that can be determined
+// without their source: numbers count as different. So do objects, because a stamp
+// is written into one of them only.
 func same(a, b *Value) bool {
 	if a.Kind != b.Kind || len(a.Elems) != len(b.Elems) {
 		return false
@@ -117,10 +117,10 @@ func same(a, b *Value) bool {
 	return false
 }
 
-// Alias returns a member of an object whose name is another spelling of a name
-// that stands there as well, or false: readers with aliases take either of
-// them. Only names that known reports count as the real ones. Two spellings of
-// one value mislead nobody, and clients send them.
+// Alias returns a member of an object whose name is another spelling of a name that
+// is also present, or false: readers with aliases accept either of them. Only names
+// that known reports count as the real ones. Two spellings with the same value are
+// harmless, and clients send them.
 func Alias(v *Value, known func(string) bool) (Member, bool) {
 	for i := range v.Members {
 		name := v.Members[i].Name

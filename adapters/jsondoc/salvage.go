@@ -2,15 +2,14 @@ package jsondoc
 
 import "bytes"
 
-// maxSalvage bounds how deep lists are looked into for what cannot be read, so
-// that a body is read a bounded number of times.
+// maxSalvage bounds the depth of lists that are searched for unreadable elements,
+// so that a body is read a bounded number of times.
 const maxSalvage = 8
 
-// Salvage returns a body that Parse refuses without those elements of its lists
-// that cannot be read: a name twice, a number that is none, a text in another
-// encoding, nesting that is too deep. Gone is how many elements it left out. It
-// is not ok where what holds the lists cannot be read either; what it returns,
-// Parse accepts.
+// Salvage returns a body that Parse refuses without the unreadable elements of its
+// lists: with a duplicate name, an invalid number, text in another encoding, or
+// nesting that is too deep. Gone is the number of removed elements. It is not ok if
+// the body around the lists cannot be read either; Parse accepts the result.
 func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
 	if maxDepth <= 0 {
 		maxDepth = DefaultMaxDepth
@@ -33,7 +32,7 @@ type salvage struct {
 	gone int
 }
 
-// space is the place of what follows white space, or the end.
+// space is the index after white space, or the end.
 func (s *salvage) space(i int) int {
 	for i < len(s.src) && (s.src[i] == ' ' || s.src[i] == '\t' || s.src[i] == '\n' || s.src[i] == '\r') {
 		i++
@@ -41,8 +40,8 @@ func (s *salvage) space(i int) int {
 	return i
 }
 
-// value writes what can be read of the value at a place, and returns where that
-// ends. It is not ok where nothing can be; nothing is then written.
+// value writes the readable part of the value at an index, and returns its end. It
+// is not ok if there is none; nothing is then written.
 func (s *salvage) value(i, depth int) (end int, ok bool) {
 	end, ok = s.skip(i)
 	if !ok {
@@ -96,8 +95,8 @@ func (s *salvage) list(i, depth int) bool {
 	return true
 }
 
-// object writes an object all of whose names and values can be read, with what
-// can be read of its lists.
+// object writes an object whose names and values can be read, with the readable
+// elements of its lists.
 func (s *salvage) object(i, depth int) bool {
 	s.out = append(s.out, '{')
 	seen := map[string]bool{}

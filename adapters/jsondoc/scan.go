@@ -7,8 +7,8 @@ import (
 	"unicode/utf16"
 )
 
-// Scanner reads the tokens of a JSON text (RFC 8259) that is known to be UTF-8. It
-// takes nothing apart and allocates nothing.
+// Scanner reads the tokens of a JSON text (RFC 8259) that is valid UTF-8. It builds
+// nothing and allocates nothing.
 type Scanner struct {
 	Src []byte
 	At  int // the next byte
@@ -27,7 +27,7 @@ func (s *Scanner) Space() byte {
 	return 0
 }
 
-// Literal reads one of the words true, false and null.
+// Literal reads one of the literals true, false and null.
 func (s *Scanner) Literal(word string) bool {
 	if !bytes.HasPrefix(s.Src[s.At:], []byte(word)) {
 		return false
@@ -36,7 +36,7 @@ func (s *Scanner) Literal(word string) bool {
 	return true
 }
 
-// String reads a string and returns what is between its quotes, as it is written.
+// String reads a string and returns its raw bytes between the quotes.
 func (s *Scanner) String() (raw []byte, ok bool) {
 	from := s.At + 1
 	for i := from; i < len(s.Src); i++ {
@@ -61,8 +61,8 @@ func (s *Scanner) String() (raw []byte, ok bool) {
 	return nil, false
 }
 
-// plain returns how many bytes of a string certainly stand for themselves, eight at
-// a time: none of them ends it, begins an escape or is a control character.
+// plain returns how many leading bytes of a string are certainly literal, in steps
+// of eight: none of them ends it, begins an escape or is a control character.
 func plain(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	n := 0

@@ -19,8 +19,8 @@ import (
 type Options struct {
 	// ConfidenceKeys are the metadata keys that claim a confidence from 0 to 1.
 	ConfidenceKeys []string
-	// FieldKey is the metadata key that names the governed field. What category
-	// and categories name are governed fields as well.
+	// FieldKey is the metadata key that names the governed field. The values of
+	// category and categories are governed fields as well.
 	FieldKey string
 	// Sources are the tiers of the names that the metadata key source claims.
 	// Nil is memproxy.DefaultSourceNames.
@@ -28,7 +28,7 @@ type Options struct {
 	// MaxDepth bounds the nesting of requests. Answers have a bound of their
 	// own, above it.
 	MaxDepth int
-	// Now is the clock that waiting times are told by; nil is time.Now.
+	// Now is the clock for waiting times; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -37,7 +37,7 @@ type Adapter struct {
 	*routes
 	answertable.Pruner
 	opt      Options
-	names    *spelling.Names // what says whose a request is
+	names    *spelling.Names // the names that identify a request's owners
 	elements elements        // of answers, read before
 }
 
@@ -97,9 +97,9 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 	return r.Reply()
 }
 
-// passing says of every row that passes why it may: what touches no memory,
-// shows nobody's keys and changes nothing of the installation. A row without
-// its reason fails the tests.
+// passing gives the reason for every row that passes: it touches no memory, shows
+// nobody's keys and changes no setting of the installation. A row without a reason
+// fails the tests.
 var passing = [...]struct{ id, why string }{
 	{"mem0.ping", "public: a probe, which clients make when they are set up; the key's own account"},
 	{"mem0.v1.stats", "numbers: derived, so all of what they are made of must be the caller's to see"},
@@ -112,7 +112,7 @@ var passing = [...]struct{ id, why string }{
 //go:embed answers.txt
 var answerTable string
 
-// pruners reads the table for every adapter there is: nothing changes it.
+// pruners parses the answer table once for all adapters, because it never changes.
 var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
 	return answertable.NewPruner(answerTable)
 })

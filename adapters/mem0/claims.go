@@ -23,10 +23,10 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 	return "", false
 }
 
-// narrows reports whether the backend looks for an owner where a claim has it.
-// It passes over places that a route does not have: what is made of many
-// memories, or changes many, is narrowed only from the place that its route is
-// known to have, for nothing takes it apart afterwards.
+// narrows reports whether the backend uses an owner at the place of a claim. It
+// ignores places that a route does not have: a request that derives from many
+// memories, or changes many, is narrowed only by places that its route is known to
+// support, because its result cannot be filtered afterwards.
 func (r *row) narrows(c *memproxy.Claim) bool {
 	if r.flags&(derived|bulk) == 0 {
 		return true
@@ -44,9 +44,9 @@ func (r *row) narrows(c *memproxy.Claim) bool {
 	return false
 }
 
-// inFilters reports whether a place of a payload is one in which the platform is
-// documented to look for an owner: a member of the filters or of what its AND
-// lists, in that spelling, by equality.
+// inFilters reports whether the platform is documented to use an owner at a place
+// of the payload: a member of the filters or of the list in its AND, in that
+// spelling, by equality.
 func inFilters(pointer string) bool {
 	rest, ok := strings.CutPrefix(pointer, "/filters/")
 	parts := strings.Split(rest, "/")
@@ -58,9 +58,9 @@ func inFilters(pointer string) bool {
 	return ok && owner && equal && parts[0] != "session_id"
 }
 
-// claim reads an identity value: a string, a list of strings, an operator
-// object, or null. Pins says that the claim narrows the whole operation;
-// negated that it stands under NOT.
+// claim reads an identity value: a string, a list of strings, an operator object,
+// or null. Pins is set if the claim narrows the whole operation; negated if it is
+// under NOT.
 func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: pins && !negated}
 	switch v.Kind {
@@ -178,7 +178,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 				err = d.filters(m.Value, p, false, negated)
 			}
 		default:
-			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may keep it
+			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may store it
 				wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, ""))
 				wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, ""))
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/origin"
 )
 
-// messages reads a conversation. Every content must be of a shape that the
-// format knows; what is not would reach the backend unseen.
+// messages reads a conversation. Every content must be of a known shape, because
+// any other would reach the backend unscreened.
 func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	if v.Kind == jsondoc.String && d.row.dialect == hosted {
 		return d.content(v, ptr, "user", "") // old clients send one string
@@ -42,7 +42,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 					return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 				}
 				wire.Name(d.op, role, p, as(memproxy.ItemMetadata, ""))
-				if !speaks(role) { // it is stored, and read as who said it
+				if !speaks(role) { // it is stored, and read as the speaker's
 					origin.Speaker(d.op, d.doc, f.Value, p, "user")
 				}
 			case "content":
@@ -75,7 +75,7 @@ func speaks(role string) bool {
 	return false
 }
 
-// urlType names the parts whose content the backend fetches.
+// urlType reports whether the backend fetches the content of parts of this type.
 func urlType(typ string) bool {
 	switch typ {
 	case "image_url", "pdf_url", "mdx_url", "txt_url", "audio_url", "file_url":
@@ -127,7 +127,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 				urls(d.op, m.Value, jsondoc.Child(ptr, m.Name))
 			}
 		}
-		return nil // without a URL the backend passes the part over, or says itself what is missing
+		return nil // without a URL the backend ignores the part, or refuses it
 	}
 	return bad(memproxy.PayloadMalformed, 422, ptr, "an unknown type of content")
 }
@@ -185,8 +185,8 @@ func (d *decoding) layer(role string) memproxy.Layer {
 	return memproxy.Semantic
 }
 
-// inferred reports whether what a role says is no user's statement. Of raw
-// messages the engine leaves the system's out.
+// inferred reports whether the words of a role are not a user's statement. The
+// engine ignores the system's among raw messages.
 func (d *decoding) inferred(role string) bool {
 	return !memproxy.UserRole(role) && (role != "system" || d.extracts())
 }

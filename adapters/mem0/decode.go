@@ -20,9 +20,9 @@ type decoding struct {
 	req memproxy.Request
 	doc *jsondoc.Doc
 	op  *memproxy.Operation
-	// filings say what governed fields content is filed under.
+	// filings are the governed fields that content is assigned to.
 	filings []filing
-	// said is what the payload says of its content's layer and origin.
+	// said are the payload's claims about its content's layer and origin.
 	said origin.Claims
 }
 
@@ -73,7 +73,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	return d.op, nil
 }
 
-// media refuses bodies that the backend might read as something else.
+// media refuses bodies whose type the backend might interpret differently.
 func media(h memproxy.Header, body []byte) error {
 	kind, params, err := spelling.ContentType(h)
 	if err != nil || len(body) == 0 || kind == "" {
@@ -85,9 +85,9 @@ func media(h memproxy.Header, body []byte) error {
 	return spelling.UTF8(params)
 }
 
-// target notes the id of what an operation is about. Ids from a body become a
-// segment of the path that the memory is asked for with, so what could lead
-// elsewhere is refused.
+// target records the id of a target. An id from a body becomes a path segment of
+// the request that fetches the memory, so ids that could lead elsewhere are
+// refused.
 func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, ptr string) error {
 	id := v.Text()
 	if v.Kind != jsondoc.String || id == "" {
@@ -100,10 +100,10 @@ func target(op *memproxy.Operation, v *jsondoc.Value, kind memproxy.TargetKind, 
 	return nil
 }
 
-// respelled reports whether an id is a UUID otherwise than the server writes
-// it: without dashes, in braces, as a URN, in capitals. The server takes all of
-// them for the same memory, and the ledger knows one. What counts is what
-// Python's uuid.UUID reads, with the digits that its int reads.
+// respelled reports whether an id is a UUID in a spelling other than the server's:
+// without dashes, in braces, as a URN, in capitals. The server accepts all of them
+// for the same memory, and the ledger has only one. The criterion is what Python's
+// uuid.UUID accepts, with the digits that its int accepts.
 func respelled(id string) bool {
 	bare := strings.Trim(strings.NewReplacer("urn:", "", "uuid:", "").Replace(id), "{}")
 	dashed := len(id) == 36 && id[8] == '-' && id[13] == '-' && id[18] == '-' && id[23] == '-'
@@ -123,11 +123,10 @@ func respelled(id string) bool {
 	return n == 32 && !(plain && dashed && bare == id)
 }
 
-// targetJob is the platform's work on a profile. Nobody but the platform knows
-// whose it is.
+// targetJob is the platform's work on a profile. Only the platform knows its owner.
 const targetJob memproxy.TargetKind = "job"
 
-// path reads the identities and targets that stand in the path.
+// path reads the identities and targets in the path.
 func (d *decoding) path(params map[string]string) error {
 	op := d.op
 	if id, ok := params["id"]; ok {
@@ -139,7 +138,7 @@ func (d *decoding) path(params map[string]string) error {
 			op.TargetKind = memproxy.TargetEvent
 		}
 	}
-	if job, ok := params["job"]; ok { // the platform gives it to whoever names it
+	if job, ok := params["job"]; ok { // the platform shows it to anybody who names it
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: targetJob, ID: job, Pointer: "path:job"})
 	}
 	if name, ok := params["entity_id"]; ok {
@@ -200,7 +199,7 @@ func (d *decoding) body(params map[string]string) error {
 	return nil
 }
 
-// settle fills what follows from everything that was read.
+// settle derives what follows from the whole payload.
 func (d *decoding) settle() error {
 	op := d.op
 	if d.doc != nil {
@@ -211,8 +210,8 @@ func (d *decoding) settle() error {
 		c := &op.Claims[i]
 		c.Pins = c.Pins && d.row.narrows(c)
 	}
-	// An identity in metadata owns only what nothing else names an owner of,
-	// wherever it stands.
+	// An identity in metadata is the owner only if no other place of the payload
+	// names one.
 	for _, inside := range [...]bool{false, true} {
 		for i := range op.Claims {
 			c := &op.Claims[i]
@@ -232,15 +231,15 @@ func (d *decoding) settle() error {
 	case memproxy.Correct:
 		op.Cost = max(1, len(op.Targets))
 	case memproxy.Forget:
-		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && plain(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // whose number nobody can tell
+		op.Sweeps = op.Bulk && len(op.Targets) == 0 && op.Scope.Owned() && plain(op, d.doc, d.req.Query) && d.row.id != "mem0.v1.entity.delete" // the owner behind its number is unknown
 		op.Single = op.Sweeps && d.row.single(op)
 	}
 	return nil
 }
 
-// single reports whether a sweep is of one owner, named where the route's
-// server is known to look for one: it passes over parameters that it does not
-// have, and then deletes what the others select.
+// single reports whether a sweep is for one owner, in a parameter that the route's
+// server supports: it ignores unknown parameters, and then deletes what the others
+// select.
 func (r *row) single(op *memproxy.Operation) bool {
 	if len(op.Claims) != 1 {
 		return false
@@ -250,8 +249,8 @@ func (r *row) single(op *memproxy.Operation) bool {
 	return strings.TrimSpace(name) == name && !strings.Contains(name, "*") && r.narrows(c)
 }
 
-// plain reports whether the operation is narrowed by plain identities only:
-// nothing else in query or body selects.
+// plain reports whether the operation is narrowed by plain identities only, without
+// any other selection in query or body.
 func plain(op *memproxy.Operation, doc *jsondoc.Doc, query string) bool {
 	if doc != nil && len(doc.Root.Members) > 0 {
 		return false

@@ -1,12 +1,12 @@
-// Package mem0 translates the Mem0 wire formats: the hosted platform's v1, v2
-// and v3 routes, the self-hosted server's, and, classified only, OpenMemory's
-// and the MCP endpoints'.
+// Package mem0 translates the Mem0 wire formats: the hosted platform's v1, v2 and
+// v3 routes, the self-hosted server's, and, classified only, OpenMemory's and the
+// MCP endpoints'.
 //
-// It promises: every route of the formats is in one table (routes.go); every
-// place of a payload where content, an identity, a confidence or a time can
-// stand is in the Operation; what can be read in two ways is refused; and a
-// patched payload differs from the client's in the patched bytes only.
+// It promises: every route of the formats is in one table (routes.go); every place
+// of a payload that can hold content, an identity, a confidence or a time is in the
+// Operation; ambiguous payloads are refused; and a patched payload differs from the
+// client's in the patched bytes only.
 //
-// Sources: the platform's OpenAPI document and the published clients
-// (npm mem0ai 2.4 and 3.3, PyPI mem0ai 1.0 and 2.x), and the self-hosted server.
+// Sources: the platform's OpenAPI document and the published clients (npm mem0ai
+// 2.4 and 3.3, PyPI mem0ai 1.0 and 2.x), and the self-hosted server.
 package mem0

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxElements bounds the memory that the kept elements take, in bytes, and
+	// maxElements bounds the memory of the cached elements, in bytes, and
 	// maxElement the length of each.
 	maxElements = 32 << 20
 	maxElement  = 4 << 10
@@ -25,26 +25,25 @@ const (
 	headSize = 48
 )
 
-// elements are those that were read of late, by the route, the member of its answer
-// that lists them, and the bytes that they begin with. What an element says is a
-// function of these and of its bytes, so an answer that shows one again is not taken
-// apart there. A score, which is of the search and not of the memory, may be another
-// one.
+// elements caches recently read elements, by the route, the member of the answer
+// that lists them, and their first bytes. An element is parsed by these and its
+// bytes alone, so an answer that repeats it need not be parsed there. A score,
+// which belongs to the search and not to the memory, may differ.
 type elements struct {
 	cache.Cache[head, *element]
-	met *sightings
+	read *sightings
 }
 
-// sightings remembers of what was read lately that it was: an element is kept when
-// it is read for the second time, so that a list that is read once costs nothing and
-// takes the place of none. A few elements are taken for one another.
+// sightings is a filter in front of the cache (a "doorkeeper", as in TinyLFU): an
+// element is cached when it is read for the second time, so that a list that is read
+// once evicts nothing. It is approximate: elements may share a mark.
 type sightings struct {
 	seed  maphash.Seed
 	marks [1 << 15]atomic.Uint32
 }
 
-// again reports whether an element in these bytes was read before, and notes that it
-// is.
+// again reports whether an element in these bytes was read before, and marks it as
+// read.
 func (s *sightings) again(before, after []byte) bool {
 	sum := maphash.Bytes(s.seed, before) ^ bits.ReverseBytes64(maphash.Bytes(s.seed, after))
 	mark := uint32(sum>>32) | 1
@@ -59,7 +58,7 @@ type head struct {
 // element is one that was read.
 type element struct {
 	before string // all of it, or up to the number that is its score
-	after  string // what follows that number
+	after  string // the bytes after that number
 	memory memproxy.Memory
 	text   string // where the text is, under the element
 	// claimed is set where the table of answers claims everything in it.
@@ -70,11 +69,11 @@ func newElements() elements {
 	return elements{cache.NewWeighed[head](maxElements, (*element).size), &sightings{seed: maphash.MakeSeed()}}
 }
 
-// size is about how much memory an element takes: its bytes, its metadata once more,
-// and what is of one size.
+// size is an estimate of an element's memory: its bytes, its metadata again, and a
+// constant.
 func (e *element) size() int { return len(e.before) + len(e.after) + len(e.memory.Metadata) + 1024 }
 
-// headOf is what an element is looked up by; short ones are not kept.
+// headOf is the cache key of an element; short ones are not cached.
 func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
 	listed := member == "" || slices.Contains(listKeys[:], member)
 	if !listed || rt.Kind != memproxy.Recall || len(rest) < headSize {
@@ -85,8 +84,8 @@ func headOf(rt memproxy.Route, member string, rest []byte) (h head, ok bool) {
 	return h, true
 }
 
-// recognise returns the element that an answer goes on with, if it was read before,
-// and how many bytes it has there.
+// recognise returns the cached element with which an answer continues, and its
+// length there.
 func (e elements) recognise(rt memproxy.Route, member string, rest []byte) (*element, int) {
 	h, ok := headOf(rt, member, rest)
 	if !ok {
@@ -130,8 +129,8 @@ func (f *finding) metAt(start int) *element {
 	return f.met[i].element
 }
 
-// length is how many bytes the element has that an answer goes on with, if it is
-// this one, or 0.
+// length is the length of this element at the start of rest, or 0 if rest starts
+// with another.
 func (e *element) length(rest []byte) int {
 	if !begins(rest, e.before) {
 		return 0
@@ -158,8 +157,8 @@ func (e *element) at(ptr string) memproxy.Memory {
 	return m
 }
 
-// keep remembers a memory that was read of an element of a list, and has it share
-// its memo from now on.
+// keep caches a memory that was read from an element of a list, and shares its memo
+// from then on.
 func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
 	member, _, ok := strings.Cut(strings.TrimPrefix(m.Pointer, "/"), "/")
@@ -174,7 +173,7 @@ func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	if score := v.Get("score"); score != nil && score.Kind == jsondoc.Number {
 		before, after = raw[:score.Start-v.Start], raw[score.End-v.Start:]
 	}
-	if !f.a.elements.met.again(before, after) {
+	if !f.a.elements.read.again(before, after) {
 		return
 	}
 	m.Memo = new(memproxy.Memo)
@@ -190,8 +189,8 @@ func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	f.a.elements.Add(h, e)
 }
 
-// share makes the words of a memory parts of the element's text: of a thousand
-// elements the collector then has a thousand texts to look at, not twenty thousand.
+// share makes a memory's strings slices of the element's text: for a thousand
+// elements the garbage collector then scans a thousand texts, not twenty thousand.
 func share(text string, m *memproxy.Memory) {
 	words := []*string{&m.ID, &m.Text, &m.Event, &m.Before, &m.Field, &m.Scope.User, &m.Scope.Agent, &m.Scope.App, &m.Scope.Run}
 	if s := m.Stamp; s != nil {

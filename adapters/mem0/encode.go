@@ -66,7 +66,7 @@ func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, text
 	return e.Apply(), nil
 }
 
-// parsed is the body as Decode read it, or read anew if it is another.
+// parsed is the body as Decode parsed it; a different body is parsed again.
 func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
 		return doc, nil
@@ -81,7 +81,7 @@ func elems(v *jsondoc.Value) []*jsondoc.Value {
 	return v.Elems
 }
 
-// patch stamps what a body has.
+// patch adds stamps to a body.
 type patch struct{ *stamps.Patch }
 
 // stamp stamps every holder of metadata: the body of an add or an update, or
@@ -109,21 +109,20 @@ func (p patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, tar
 	case meta == nil:
 		var kept [][]byte
 		if r.dialect == hosted && r.kind == memproxy.Correct {
-			// The platform replaces metadata on update: what is there must be
-			// sent along, or it is lost.
+			// The platform replaces metadata on update: the present metadata must
+			// be included, or it is lost.
 			kept = stamps.Kept(op.Current[target].Metadata, false)
 		}
 		own := stamps.Members(op.StampBeside(stamps.Object(kept)), over)
 		p.Add(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
 	case meta.Kind == jsondoc.Object:
 		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), over)...)
-	default: // null, or something an update may not carry
+	default: // null, or an invalid value in an update
 		p.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
 	}
 }
 
-// speaksOf reports whether the holder writes something that a stamp can speak
-// of.
+// speaksOf reports whether the holder writes something that a stamp can cover.
 func speaksOf(r *row, holder *jsondoc.Value) bool {
 	switch {
 	case r.shape == addBody:
@@ -156,7 +155,7 @@ func (a *Adapter) Carries(rt memproxy.Route, op *memproxy.Operation) bool {
 	return graph == nil || graph.Kind == jsondoc.Null || graph.Kind == jsondoc.Bool && string(doc.Raw(graph)) == "false"
 }
 
-// Bare implements the gate's carrier: histories and events tell texts without
+// Bare implements the gate's Carrier: histories and events show texts without
 // metadata.
 func (a *Adapter) Bare(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")

@@ -13,8 +13,8 @@ func (a *Adapter) Receipt(_ memproxy.Route, req memproxy.Request, id string) mem
 	return memproxy.Request{Method: "GET", EscapedPath: "/v1/event/" + url.PathEscape(id) + "/", Header: req.Header, Base: req.Base}
 }
 
-// Extracted implements the gate's extractor: an event holds what became of a
-// write once it is over.
+// Extracted implements the gate's Extractor: an event has the result of a write
+// once it is finished.
 func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 	}
 	for i, e := range list.Elems {
 		if e.Kind != jsondoc.Object {
-			return nil, true, errShape // what a write became must be known
+			return nil, true, errShape // the result of a write must be known
 		}
 		if err := f.element(e, jsondoc.Index("/results", i)); err != nil {
 			return nil, true, err
@@ -43,8 +43,8 @@ func (a *Adapter) Extracted(reply memproxy.Reply) ([]memproxy.Memory, bool, erro
 	return f.rd.Memories, true, nil
 }
 
-// Undo implements the gate's extractor: what was added is deleted, what was
-// replaced is put back where the answer tells it.
+// Undo implements the gate's Extractor: added memories are deleted, and replaced
+// texts are restored if the answer has them.
 func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory) ([]memproxy.Search, bool) {
 	r := a.Row(rt.ID)
 	if r == nil || m.ID == "" {

@@ -18,7 +18,7 @@ func projects(r *row, op *memproxy.Operation) bool {
 	return op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
 }
 
-// projection is what the client asked for in a body, or nil.
+// projection is the list of fields that the client requests in a body, or nil.
 func projection(doc *jsondoc.Doc) []string {
 	v := doc.Root.Get("fields")
 	if v == nil || v.Kind != jsondoc.Array || len(v.Elems) == 0 {
@@ -62,8 +62,8 @@ func widenQuery(r *row, query string) string {
 	return query + "&fields=" + strings.Join(missing, "&fields=")
 }
 
-// queryFields is what the client asked for in a query, or nil. Single says
-// that it stands in one value.
+// queryFields is the list of fields that the client requests in a query, or nil.
+// Single reports that one value has them all.
 func queryFields(r *row, raw string) (have []string, single bool) {
 	if r.kind != memproxy.Recall || r.flags&derived != 0 || !strings.Contains(raw, "fields=") {
 		return nil, false

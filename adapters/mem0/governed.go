@@ -8,16 +8,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// filing is what one place of a payload says of the governed fields that
-// content is filed under.
+// filing is one place of a payload that assigns content to governed fields.
 type filing struct {
 	at     string // of the metadata, or of the member
-	prefix string // of what it governs: its own entry in a batch, else all
+	prefix string // of what it applies to: its own entry in a batch, else everything
 	fields []string
 }
 
-// governs reports whether a name of metadata files what is next to it under
-// a governed field.
+// governs reports whether a metadata name assigns the content next to it to a
+// governed field.
 func (o *Options) governs(name string) bool {
 	return name == o.FieldKey || name == "category" || name == "categories"
 }
@@ -29,7 +28,7 @@ func (d *decoding) filed(v *jsondoc.Value, ptr, prefix string) error {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "what a memory is filed under must be a name, or a list of names")
 	}
 	if len(names) > 0 {
-		// The content may stand after it, so it is marked in the end.
+		// The content may follow it, so govern applies it at the end.
 		d.filings = append(d.filings, filing{at: ptr, prefix: prefix, fields: names})
 	}
 	return nil
@@ -60,8 +59,8 @@ func fieldNames(doc *jsondoc.Doc, v *jsondoc.Value) (names []string, ok bool) {
 	return names, true
 }
 
-// govern puts the governed fields on the content that is filed under them. What
-// is filed anew without its text is written to its fields all the same.
+// govern assigns the governed fields to the content that they apply to. Content
+// that is moved without its text is written to its fields too.
 func (d *decoding) govern() {
 	for _, f := range d.filings {
 		found := false
@@ -92,7 +91,7 @@ func (d *decoding) govern() {
 	}
 }
 
-// moved is a memory of which what is next to the text is written.
+// moved is the item for a memory that gets other fields without a new text.
 func (d *decoding) moved(ptr, prefix string) memproxy.Item {
 	it := memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Moved: true}
 	switch {

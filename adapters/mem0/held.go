@@ -7,12 +7,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// waits is what a held write says of itself.
+// waits is the message in the answer to a held write.
 const waits = "The memory waits for review"
 
-// Held implements the gate's holder. An addition is answered as one that takes
-// its time: the platform's clients know that answer, and ask for the event
-// again later. What a client takes for done at once (a change, a deletion, an
+// Held implements the gate's Holder. An addition is answered as an asynchronous
+// one: the platform's clients know that answer, and request the event again later.
+// A request that clients take for completed at once (a change, a deletion, an
 // addition to an agent's public board) has no such form.
 func (a *Adapter) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
 	event := map[string]any{"message": waits, "status": "PENDING", "event_id": d.ID}

@@ -18,7 +18,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	case strings.HasPrefix(target, "/"): // settings, which are asked for where they are set
 		out.EscapedPath = target
 	case rt.Params["job"] == target && target != "":
-		return memproxy.Request{} // no route tells whose it is
+		return memproxy.Request{} // no route returns its owner
 	case r != nil && r.shape == event:
 		out.EscapedPath = "/v1/event/" + escaped + "/"
 	case r != nil && r.dialect == server:
@@ -59,9 +59,9 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	return m, nil
 }
 
-// Merges implements the gate's locator. The platform replaces metadata, so an
-// update that brings none must send along what is there; and in both dialects
-// the field that an update writes to is the memory's, not the payload's to say.
+// Merges implements the gate's Locator. The platform replaces metadata, so an
+// update without metadata must include the present one; and in both dialects the
+// field that an update writes to is determined by the memory, not by the payload.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
@@ -72,8 +72,8 @@ const seekable = 100
 
 var errFull = errors.New("mem0: there are more memories than one list holds")
 
-// Seek implements the gate's seeker: an addition's stamp stands in the metadata
-// of every memory that it becomes, in the scope that it names.
+// Seek implements the gate's Seeker: an addition's stamp is in the metadata of
+// every memory made from it, in the scope that it names.
 func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation) (memproxy.Request, bool) {
 	path := "/v1/memories/"
 	switch rt.ID {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Masks implements the gate's masker: names can be replaced in bodies and as
-// parameters of their own, not in paths and not in JSON that stands in a query.
+// Masks implements the gate's Masker: names can be replaced in bodies and as
+// separate parameters, but not in paths or in JSON inside the query.
 func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	for i := range op.Claims {
 		c := &op.Claims[i]

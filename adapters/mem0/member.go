@@ -9,9 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// topKey names what is given a meaning at the top level. A name that is one of
-// them in another letter case is refused: some parsers would take it for the
-// real one.
+// topKey reports whether a name has a meaning at the top level. A spelling of it in
+// another letter case is refused, because some parsers would accept it.
 func topKey(name string) bool {
 	switch name {
 	case "messages", "deduced_memories", "text", "data", "memory_content", "content", "query", "filters", "metadata",
@@ -43,8 +42,8 @@ func steeringKey(name string) bool {
 	return false
 }
 
-// configures names what says to the extractor what is worth remembering, and
-// what must not be.
+// configures reports whether a member tells the extractor what to remember or to
+// ignore.
 func configures(name string) bool {
 	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
@@ -52,8 +51,8 @@ func configures(name string) bool {
 // noClaims checks messages and metadata, in which no name claims the request.
 var noClaims spelling.Names
 
-// member reads one top-level member. What has no meaning of its own is still
-// content: its strings are screened and it is forwarded as it is.
+// member reads one top-level member. A member without a meaning of its own is still
+// content: its strings are screened and it is forwarded unchanged.
 func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	ptr := jsondoc.Child("", m.Name)
 	v := m.Value

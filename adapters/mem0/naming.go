@@ -11,12 +11,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// naming are the members of a payload's root, and the parameters of a query,
-// that name something, with what becomes of what they name. Another one that is
-// called like them names something that no known backend has: servers ignore it,
-// so it is taken off, and cannot come to name somebody on a later one. To ask the
-// ledger whose the name is would tell which names other tenants use. What has the
-// form of an id stays, and is found by it.
+// naming are the members of a payload's root, and the parameters of a query, that
+// name something, with how the named things are treated. Any other one that looks
+// like a name refers to something that no known backend has: servers ignore it, so
+// it is removed, and cannot become a reference on a later version. Asking the
+// ledger for its owner would reveal which names other tenants use. Values in the
+// form of an id are kept, and looked up as such.
 var naming = map[string]string{
 	"user_id":           "an owner: claimed",
 	"agent_id":          "an owner: claimed",
@@ -39,8 +39,7 @@ var naming = map[string]string{
 	"request_id":        "the client's own name of the request",
 }
 
-// names reports whether a member or a parameter is called like one that names
-// something.
+// names reports whether a member or a parameter looks like a name of something.
 func names(name string) bool {
 	for _, end := range [...]string{"Id", "Ids", "ID", "IDs"} {
 		if rest, ok := strings.CutSuffix(name, end); ok && rest != "" && strings.ToUpper(rest) != rest {
@@ -54,8 +53,7 @@ func names(name string) bool {
 	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
 }
 
-// nameless takes off what names something and has no row, and reports whether it
-// does.
+// nameless removes a name without a row, and reports whether it is one.
 func (d *decoding) nameless(name, ptr string, texts []string) bool {
 	if _, row := naming[jsondoc.Fold(name)]; row || !names(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
@@ -103,8 +101,8 @@ func texts(v *jsondoc.Value) (out []string) {
 	return out
 }
 
-// beside notes the ids in what comes with the payload: in parameters of the
-// query and in headers, whatever they are called.
+// beside records the ids in the request's query parameters and headers, whatever
+// their names.
 func (d *decoding) beside() error {
 	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
@@ -127,8 +125,8 @@ func (d *decoding) beside() error {
 	return nil
 }
 
-// newNames are the names that say whose a request is, and the parameters of
-// queries that are read besides: which page, of what size, and what goes too.
+// newNames are the names that identify a request's owners, and the other known
+// query parameters: page, size, and cascading deletion.
 func newNames() *spelling.Names {
 	return spelling.New(
 		[]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}, nil,

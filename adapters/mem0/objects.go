@@ -11,11 +11,11 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// What is next to a memory's text, what settings are, and what a request
-// makes of them. Everything counts that is not listed here.
+// A memory's metadata, settings, and their changes by a request. All members count
+// that are not listed here.
 
-// aside reports whether a member of a memory is its text, or what the backend
-// itself keeps of it.
+// aside reports whether a member of a memory is its text, or maintained by the
+// backend itself.
 func aside(name string) bool {
 	switch name {
 	case "id", "memory_id", "memory", "text", "data", "memory_content", "content", "hash", "created_at", "updated_at", "score", "score_details", "structured_attributes":
@@ -24,7 +24,8 @@ func aside(name string) bool {
 	return withheld.Name(name) || memproxy.Reserved(name)
 }
 
-// image is what a memory is besides its text, or settings without their secrets.
+// image is a memory's members other than its text, or settings without their
+// secrets.
 func image(body []byte) []byte {
 	c, ok := otherMembers(body, false)
 	if !ok {
@@ -66,8 +67,7 @@ func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool)
 	return c, true
 }
 
-// alters notes what the request makes of what is next to a memory's text, or
-// of settings.
+// alters records the request's changes of a memory's metadata, or of settings.
 func (d *decoding) alters() {
 	if d.doc == nil || d.doc.Root == nil || d.doc.Root.Kind != jsondoc.Object {
 		return
@@ -85,15 +85,15 @@ func (d *decoding) alters() {
 	}
 }
 
-// changesSettings reports whether an administrative request changes what a GET
-// on the same path shows.
+// changesSettings reports whether an administrative request changes what a GET on
+// the same path shows.
 func (d *decoding) changesSettings() bool {
 	switch d.req.Method {
 	case "PATCH", "PUT":
 		return true
 	case "POST":
 		if d.row.method == "*" {
-			return false // it makes something
+			return false // it creates something
 		}
 		r, _ := d.a.routes.Match("GET", d.req.EscapedPath)
 		return r != nil && r.path == d.row.path
@@ -101,7 +101,7 @@ func (d *decoding) changesSettings() bool {
 	return false
 }
 
-// alter notes what the members of one holder are changed to.
+// alter records the changes to the members of one holder.
 func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	if object == "" || holder.Kind != jsondoc.Object {
 		return
@@ -113,9 +113,9 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	}
 }
 
-// restoreObject are the requests that give a memory the metadata of a version of
-// it, in either dialect. The text that it has goes along, as the server wants it.
-// What else is next to a text no request of the backend puts back.
+// restoreObject are the requests that restore the metadata of a version of a
+// memory, in either dialect. The present text is included, as the server requires.
+// No request of the backend can restore other members.
 func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))
@@ -126,7 +126,7 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	old, _ := there["metadata"].(map[string]any)
 	merged := make(map[string]any, len(meta)+len(old))
 	for name := range old {
-		merged[name] = nil // a server that merges keeps what is left out
+		merged[name] = nil // a server that merges keeps members that are left out
 	}
 	for name, v := range meta {
 		merged[name] = v

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// query reads the identities of the query string. Each stands there once, in
-// one spelling and without brackets: backends differ in what they take else.
+// query reads the identities in the query string. Each may occur once, in one
+// spelling and without brackets: backends differ in how they treat anything else.
 func (d *decoding) query() error {
 	if d.req.Query == "" {
 		return nil
@@ -34,7 +34,7 @@ func (d *decoding) query() error {
 				}
 			}
 			if base == "delete_linked" && d.op.Kind == memproxy.Forget && slices.ContainsFunc(list, func(v string) bool { return v != "false" && v != "0" && v != "" }) {
-				d.op.Bulk = true // what else goes is for the backend to find
+				d.op.Bulk = true // the backend determines what else is deleted
 			}
 			continue
 		}
@@ -47,8 +47,8 @@ func (d *decoding) query() error {
 	return nil
 }
 
-// queryJSON reads metadata and filters that stand in the query, as JSON text
-// or as metadata[user_id]=…, at any depth of brackets.
+// queryJSON reads metadata and filters in the query, as JSON text or as
+// metadata[user_id]=…, at any depth of brackets.
 func (d *decoding) queryJSON(base, nested string, list []string) error {
 	ptr := "query:" + base
 	if nested != "" {

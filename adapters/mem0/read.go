@@ -17,7 +17,7 @@ var (
 	errWhole = errors.New("mem0: the answer is one memory and cannot be given without it")
 )
 
-// lists are the keys under which answers keep their elements.
+// listKeys are the members of answers that list their elements.
 var listKeys = [...]string{"results", "memories", "items"}
 
 // Read implements the gate's reader.
@@ -109,7 +109,7 @@ type finding struct {
 	rt  memproxy.Route
 
 	// Of the answer to a read: elements that were read before, in order.
-	a    *Adapter // nil: none are recognised or kept
+	a    *Adapter // nil: none are cached
 	body []byte
 	met  []met
 }
@@ -188,11 +188,10 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// owners are the members that say whose a memory is.
+// owners are the members that name a memory's owners.
 var owners = [...]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}
 
-// unreadable reports whether an object says of an owner something that is no
-// name.
+// unreadable reports whether an object has an owner that is not a name.
 func unreadable(v *jsondoc.Value) bool {
 	if v == nil || v.Kind != jsondoc.Object {
 		return false
@@ -294,7 +293,7 @@ func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil
 	}
-	have, _ := queryFields(r, req.Query) // where both stand, the query wins
+	have, _ := queryFields(r, req.Query) // if both are present, the query takes precedence
 	if len(have) == 0 && rt.Params["fields"] != "" {
 		have = strings.Split(rt.Params["fields"], ",")
 	}

@@ -11,21 +11,19 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-// How much the backends give at once, and what they give to who does not say
-// how much it wants, at the least.
+// The backends' maximum sizes of answers, and their smallest default sizes.
 const (
 	maxSearch   = 1000
 	maxPage     = 200
 	someSearch  = 10
 	someList    = 20
-	maxRepaged  = 4 * maxPage // what can be looked through in one answer's side requests
+	maxRepaged  = 4 * maxPage // elements that one answer's side requests can read
 	defaultPage = 100
 )
 
-// Refill implements the gate's refiller. Ranked and cut lists are asked for
-// again, longer. Pages that go by numbers are counted again, without what is
-// left out, as far as the whole list can be looked through each time; longer
-// lists have short pages.
+// Refill implements the gate's Refiller. Ranked and limited lists are requested
+// again with a higher limit. Numbered pages are recounted without the dropped
+// elements, if the whole list can be read each time; longer lists have short pages.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
@@ -44,7 +42,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	return nil
 }
 
-// longer asks for a longer search. How long one is stands in the body.
+// longer requests a longer search. The limit is in the body.
 func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -52,7 +50,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}
 	var names []string
 	want := 0
-	for _, name := range [...]string{"limit", "top_k"} { // where both stand, the second counts
+	for _, name := range [...]string{"limit", "top_k"} { // if both are present, the second counts
 		v := doc.Root.Get(name)
 		if v == nil {
 			continue
@@ -80,7 +78,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	}, reply, rd))
 }
 
-// listed asks for a longer list. How long one is stands in the query.
+// listed requests a longer list. The limit is in the query.
 func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	values, err := url.ParseQuery(sent.Query)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// maxLoose bounds the references that are looked up for one request. What comes
-// after is text to the backend, as all of them may be.
+// maxLoose bounds the references that are looked up for one request. Further ones
+// are treated as text, which any of them may be.
 const maxLoose = 3 * 256
 
-// loose notes the values of a payload that have the form of an id: a source, a
-// linked memory, an id in metadata. The platform takes what stands there as it
-// is, so that one need not be an id at all. What is said in messages is text.
+// loose records the values of a payload that have the form of an id: a source, a
+// linked memory, an id in metadata. The platform accepts any value there, so it
+// need not be an id at all. Messages are text.
 func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -34,8 +34,8 @@ func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// looseText notes the ids that a text is, one or several with commas between. An
-// id alone does not tell of what it is.
+// looseText records the ids in a text that consists of one id or of several
+// separated by commas. The kind of object is unknown.
 func looseText(op *memproxy.Operation, text, ptr string) {
 	if len(text) < spelling.UUIDLen {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// relations reads what an answer tells of a graph, one text for each relation.
+// relations reads the graph in an answer, one text for each relation.
 func relations(rd *memproxy.Reading, v *jsondoc.Value) {
 	if v == nil {
 		return
@@ -43,8 +43,8 @@ func unrelate(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
 	}
 }
 
-// uncount leaves an answer's totals out and has a list count what it shows: the
-// backend counted what is others' as well.
+// uncount removes an answer's totals and makes a list count its shown elements,
+// because the backend also counted others' memories.
 func uncount(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 	root := doc.Root
 	if root.Kind != jsondoc.Object {

@@ -16,9 +16,9 @@ var (
 	errLong = errors.New("mem0: the list could not be looked through to its end")
 )
 
-// repaged is one page of a list, counted without what is left out: page 2
-// begins where page 1 ends, whatever was left out of page 1. So the list is
-// looked through from its beginning each time.
+// repaged is one page of a list, counted without the dropped elements: page 2
+// begins where page 1 ends, whatever was dropped from page 1. So the list is read
+// from its beginning each time.
 type repaged struct {
 	sent     memproxy.Request
 	body     []byte
@@ -32,9 +32,9 @@ type repaged struct {
 	raws     [][]byte // those of the page
 }
 
-// repage returns how a page is counted again, or nil where that is not needed:
-// it is the first and nothing is left out, or the list has one page only; or
-// where the list is too long to be looked through.
+// repage returns how a page is recounted, or nil if it need not be: it is the first
+// and nothing is dropped, or the list has one page only; or if the list is too long
+// to be read.
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -64,8 +64,8 @@ func raw(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
 	return doc.Raw(v)
 }
 
-// number is a number of the query, else of the body, else what the backend
-// takes for it; 0 is one that cannot be read.
+// number is a number in the query, else in the body, else the backend's default; 0
+// is one that cannot be read.
 func number(query string, body []byte, name string, otherwise int) int {
 	text, said := pages.Param(query, name)
 	if !said && len(body) > 0 {

@@ -33,8 +33,8 @@ func each(method string, id string, body []byte) []memproxy.Search {
 // Find implements the gate's restorer.
 func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GET", k.ID, nil) }
 
-// Found implements the gate's restorer. The server says null of what it does
-// not have.
+// Found implements the gate's Restorer. The server answers null for a missing
+// memory.
 func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Memory, error) {
 	m, err := a.Located(memproxy.Route{ID: "mem0.v1.get", Kind: memproxy.Recall}, k.ID, reply)
 	if k.Kind == memproxy.TargetObject {
@@ -43,10 +43,10 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 	return m, err
 }
 
-// Restore implements the gate's restorer: a memory is updated to the text that
-// it had, with the metadata that it has and a stamp of its own. The platform
-// replaces metadata, so all of it is sent. Where the version tells the field
-// that the memory was filed under, and that is another now, it is put back.
+// Restore implements the gate's Restorer: a memory is updated to the text of the
+// version, with its present metadata and a new stamp. The platform replaces
+// metadata, so all of it is sent. If the version has another field than the memory
+// has now, the field is restored too.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Kind == memproxy.TargetObject {
 		return restoreObject(to, now)
@@ -64,8 +64,8 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	return each("PUT", to.ID, body)
 }
 
-// filedAs is a memory's own metadata with the field that it was filed under.
-// Servers merge, so that what named another is overwritten and not left out.
+// filedAs is a memory's own metadata with the field of the version. Servers merge
+// metadata, so another name of the field is overwritten and not left out.
 func (o *Options) filedAs(field string, now memproxy.Memory) [][]byte {
 	kept := stamps.Kept(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
@@ -92,7 +92,7 @@ func (o *Options) filedAs(field string, now memproxy.Memory) [][]byte {
 // Remove implements the gate's restorer.
 func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
 	if k.Kind == memproxy.TargetObject {
-		return nil // what is next to a text does not end by itself
+		return nil // metadata does not expire by itself
 	}
 	return each("DELETE", k.ID, nil)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// ledBack is a link of the backend's as it leads through memproxy, with what
-// the client asks of memproxy itself. One that cannot be led back leads nowhere.
+// ledBack rewrites a link of the backend to lead through memproxy, with the
+// client's parameters for memproxy itself. A link that cannot be rewritten becomes
+// null.
 func ledBack(link string, req memproxy.Request) []byte {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -32,8 +33,8 @@ func ledBack(link string, req memproxy.Request) []byte {
 	return text
 }
 
-// unsay empties what an element whose text is replaced says next to it: the
-// messages that it was made of.
+// unsay empties members of an element that repeat its replaced text: the messages
+// that it was made from.
 func unsay(e *jsondoc.Edits, doc *jsondoc.Doc, shown map[string]string) {
 	for at := range shown {
 		el := doc.At(at[:strings.LastIndexByte(at, '/')])
@@ -43,9 +44,9 @@ func unsay(e *jsondoc.Edits, doc *jsondoc.Doc, shown map[string]string) {
 	}
 }
 
-// results reads what an event tells of the memories that came of a write. They
-// are of the time of the write, so none of them is shown in part. Where they
-// came from, the event says.
+// results reads the memories that an event reports for a write. They show the state
+// at the time of the write, so none of them is shown in part. The event has their
+// owners.
 func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error {
 	list := ev.Get("results")
 	if list == nil || list.Kind != jsondoc.Array {
@@ -67,8 +68,8 @@ func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error 
 	return nil
 }
 
-// receive leaves out of events what came of a write and is not shown, and with
-// it the write itself, which says the same.
+// receive removes dropped memories from events, along with the payload of the
+// write, which has the same content.
 func receive(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 	gone := map[string]bool{}
 	for ptr := range drop {
@@ -83,8 +84,8 @@ func receive(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 	}
 }
 
-// finish is how the elements that are shown are changed: by what was asked for
-// on the client's behalf, and what it is told about them.
+// finish completes the shown elements: it removes what was requested on the
+// client's behalf, and adds provenance.
 type finish struct {
 	e        *jsondoc.Edits
 	drop     map[string]bool

@@ -5,7 +5,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
-// shape says how a route's payload and answer are laid out.
+// shape is the layout of a route's payload and answer.
 type shape uint8
 
 const (
@@ -49,11 +49,11 @@ const (
 	steering
 	derived
 	pass   // touches no memory
-	public // pass, for anybody: no identity, no record
+	public // pass, for everybody: no identity, no record
 )
 
-// table holds every route of the formats. Literal segments win over
-// parameters whatever the order.
+// table has every route of the formats. Literal segments take precedence over
+// parameters, in any order.
 var table = [...]row{
 	// Hosted platform: memories.
 	{"POST", "/v3/memories/add/", "mem0.v3.add", memproxy.Learn, 0, addBody, hosted},
@@ -75,7 +75,7 @@ var table = [...]row{
 	{"DELETE", "/v1/batch/", "mem0.v1.batch.delete", memproxy.Forget, 0, batch, hosted},
 	{"GET", "/v1/event/{id}/", "mem0.v1.event", memproxy.Recall, 0, event, hosted},
 	{"GET", "/v1/events/", "mem0.v1.events", memproxy.Recall, 0, query, hosted},
-	// Hosted platform: what is made from memories.
+	// Hosted platform: content derived from memories.
 	{"POST", "/v1/exports/", "mem0.v1.export", memproxy.Recall, derived | steering, list, hosted},
 	{"POST", "/v1/exports/get/", "mem0.v1.export.get", memproxy.Recall, derived, list, hosted},
 	{"POST", "/v1/summary/", "mem0.v1.summary", memproxy.Recall, derived, list, hosted},
@@ -132,7 +132,7 @@ var table = [...]row{
 	{"GET", "/redoc", "mem0.server.redoc", memproxy.Other, pass | public, query, server},
 	{"GET", "/openapi.json", "mem0.server.openapi", memproxy.Other, pass | public, query, server},
 
-	// OpenMemory and MCP: classified so that the refusal says what they are.
+	// OpenMemory and MCP: classified so that the refusal can name them.
 	{"POST", "/api/v1/memories/", "openmemory.add", memproxy.Learn, 0, opaque, openmem},
 	{"GET", "/api/v1/memories/", "openmemory.list", memproxy.Recall, 0, opaque, openmem},
 	{"GET", "/api/v1/memories/{rest...}", "openmemory.get", memproxy.Recall, 0, opaque, openmem},
@@ -146,8 +146,8 @@ var table = [...]row{
 	{"*", "/mcp/{rest...}", "mem0.mcp.session", memproxy.Run, 0, opaque, openmem},
 }
 
-// newRoutes lays the table out for finding. Mem0's servers tell paths apart by
-// their last slash.
+// newRoutes indexes the table. Mem0's servers distinguish paths by their trailing
+// slash.
 func newRoutes() *routes {
 	return routetable.New(table[:], func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{

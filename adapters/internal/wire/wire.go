@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Fill sets the scope from a claim of one name. It reports false where another
-// place of a write has named somebody else.
+// Fill sets the scope from a claim of one name. It returns false if another place
+// of a write names another owner.
 func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	var at *string
 	switch c.Dim {
