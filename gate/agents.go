@@ -312,7 +312,7 @@ func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err
 	if err != nil {
 		ret.status = StatusBadGateway
 		detail = "could not be undone: " + named(c.After) + " stands where " + named(c.Before) + " stood"
-		g.opt.Log.ErrorContext(ctx, "a write that was not let in could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
+		g.opt.Log.ErrorContext(ctx, "a write that was not admitted could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
 	}
 	ret.reasons = []memproxy.Reason{{Code: memproxy.RunUngated, Detail: detail}}
 	g.outcome(ctx, ret)

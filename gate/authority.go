@@ -100,7 +100,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 	}
 	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
 		if err := fetchTargets(ctx, r, loc, targets); err != nil {
-			r.g.opt.Log.ErrorContext(ctx, "the backend cannot be asked whose words a call changes", "decision", r.Decision.ID, "error", err)
+			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)
 			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
 			return
 		}
@@ -367,7 +367,7 @@ func (ret *making) stronger(ctx context.Context) []word {
 		err = recorded(ctx, ret.Admission, known, words)
 	}
 	if err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "whose words the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "the authors of memories that the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
 		return nil
 	}
 	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")

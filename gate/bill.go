@@ -352,7 +352,7 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 	if difference < 0 {
 		c.Cost = -difference
 		if err := acc.budget.Release(ctx, c); err != nil {
-			acc.log.WarnContext(ctx, "budget not settled: too much stays charged", "decision", a.Decision.ID, "error", err)
+			acc.log.WarnContext(ctx, "budget not settled: the charge is too high", "decision", a.Decision.ID, "error", err)
 		}
 		return
 	}
@@ -375,7 +375,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	}
 	ids, more, over, err := counter.Counted(reply)
 	if err != nil {
-		acc.log.WarnContext(ctx, "what a write came to cannot be read; it stays charged as estimated", "decision", a.Decision.ID, "error", err)
+		acc.log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
 		return true
 	}
 	if !over {

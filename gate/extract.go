@@ -102,7 +102,7 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 	if err := ret.takeBack(ctx, *m); err != nil {
 		what = "not taken back"
 		ret.stuck++
-		ret.g.opt.Log.ErrorContext(ctx, "a memory that is worse than what was written, or was stated by nobody, could not be taken back", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "a memory that the backend's model made, and that is not admitted, could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
 	}
 	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what)
 	return why
@@ -145,7 +145,7 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why mem
 	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
 	if err := ret.g.opt.Keeper.Keep(ctx, hold, content); err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
-		ret.g.opt.Log.ErrorContext(ctx, "what was taken back could not be kept", "decision", ret.Decision.ID, "error", err)
+		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 		err = errors.Join(ret.asideLater(ctx), ret.extracted(ctx))
 	}
 	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "what a write became could not be screened", "decision", a.Decision.ID, "error", err)
+		g.opt.Log.ErrorContext(ctx, "the memories made from a write could not be screened", "decision", a.Decision.ID, "error", err)
 		return over
 	}
 	ret.markLater(ctx)

@@ -263,7 +263,7 @@ func followEdits(ctx context.Context, g *Gate, a *Admission) error {
 			err = a.edits.Prepared(reply)
 		}
 		if err != nil {
-			g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the backend could not be asked for it", "decision", a.Decision.ID, "error", err)
+			g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the backend could not be asked", "decision", a.Decision.ID, "error", err)
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func followEdits(ctx context.Context, g *Gate, a *Admission) error {
 // keepEdits records what the call changed.
 func keepEdits(ctx context.Context, g *Gate, a *Admission, answer []byte) {
 	if err := a.edits.Whole(answer); err != nil {
-		g.opt.Log.ErrorContext(ctx, "what an agent wrote is no version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
+		g.opt.Log.ErrorContext(ctx, "an agent's write is not recorded as a version: the answer cannot be read", "decision", a.Decision.ID, "error", err)
 		return
 	}
 	_ = followEdits(ctx, g, a) // edits that need no request are known; errors are logged

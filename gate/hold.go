@@ -192,8 +192,9 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 	})
 }
 
-// unfiltered refuses a read that the backend derives from many memories if some of
-// them must not be shown: such an answer cannot be filtered.
+// unfiltered refuses reads that the backend derives from many memories if the rules
+// never refuse: dangerous memories are then stored among them, and a derived answer
+// cannot be filtered.
 func unfiltered(r *run) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
 		r.verdict.refuse(StatusForbidden, memproxy.Reason{

@@ -138,7 +138,7 @@ func images(ctx context.Context, r *run) error {
 	}
 	found, err := located(ctx, r.g, r.call, loc, ask)
 	if err != nil {
-		r.g.opt.Log.WarnContext(ctx, "what a change replaces cannot be read", "decision", r.Decision.ID, "error", err)
+		r.g.opt.Log.WarnContext(ctx, "the object that a change replaces cannot be fetched", "decision", r.Decision.ID, "error", err)
 	}
 	for id, m := range found {
 		if m.Members == nil {

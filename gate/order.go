@@ -17,9 +17,9 @@ func unordered(r *run) bool {
 	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
 }
 
-// inTurn waits until no other change of the targets is under way. An addition waits
-// for bulk deletions of the same owner, and a bulk deletion for all other changes
-// of it.
+// inTurn waits until no other change of the targets is under way. Additions to an
+// owner and bulk deletions of it also wait for one another; additions do not wait
+// for other additions.
 func inTurn(ctx context.Context, r *run) error {
 	op := r.op
 	var keys []string

@@ -195,7 +195,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 		gone, err := ret.g.opt.Ledger.DeleteScope(sctx, ret.op.Backend, ret.op.Scope, v)
 		cancel()
 		if err != nil {
-			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not noted in the ledger", "decision", ret.Decision.ID, "error", err)
+			ret.g.opt.Log.ErrorContext(ctx, "bulk deletion not recorded in the ledger", "decision", ret.Decision.ID, "error", err)
 		}
 		for _, who := range gone {
 			ret.g.accounts.lower(ctx, ret.Admission, who)

@@ -163,7 +163,7 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	}
 	found, err := located(ctx, g, a.call, loc, []string{id})
 	if err != nil {
-		g.opt.Log.WarnContext(ctx, "whose a run is could not be found out", "decision", a.Decision.ID, "error", err)
+		g.opt.Log.WarnContext(ctx, "the owner of a run could not be determined", "decision", a.Decision.ID, "error", err)
 		return false
 	}
 	m := found[id]
@@ -177,6 +177,6 @@ func (ret *answer) tellKept(ctx context.Context) {
 		return
 	}
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the backend answered with the stream of a run that is not the caller's; it was withheld"})
-	ret.g.opt.Log.WarnContext(ctx, "the stream of another's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.kept)
+	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.kept)
 	ret.sources.kept = 0
 }

@@ -89,7 +89,7 @@ func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if _, err := to.Record(ctx, ev); err != nil {
-		log.ErrorContext(ctx, "what became of a review could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
+		log.ErrorContext(ctx, "the result of a review action could not be recorded", "action", ev.Act.Action, "stage", string(ev.Act.Stage), "decision", ev.Decision, "error", err)
 	}
 }
 

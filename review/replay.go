@@ -74,8 +74,8 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
-	// The reviewer could not know it: the rules changed since, or the approval was
-	// given by an earlier version.
+	// The reviewer could not know it: the approval came from a change of the rules,
+	// or was given before the author lapsed.
 	gone := r.authorGone(claim.Content)
 	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 		Detail: "memproxy refused it: " + gone + ", and whoever approved it was not told",

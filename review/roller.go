@@ -94,7 +94,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	defer cancel()
 	var err error
 	if rb.Now, err = r.opt.Applier.Now(sending, rb.Memory); err != nil {
-		r.opt.Log.ErrorContext(ctx, "the backend cannot say what a memory is", "decision", rb.Decision, "error", err)
+		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", rb.Decision, "error", err)
 		return RollbackAnswer{}, errAsked
 	}
 	if rb.Now.Missing {
@@ -174,7 +174,7 @@ func (r *Roller) settle(ctx context.Context, rb Rollback, before string) (mempro
 	return made, err
 }
 
-// deleted remembers that a memory was deleted in the backend, around memproxy.
+// deleted records that a memory was deleted in the backend out-of-band.
 func (r *Roller) deleted(ctx context.Context, k memproxy.MemoryKey) error {
 	last, err := r.opt.Versions.History(ctx, k, 0, 1)
 	if err != nil || len(last) == 0 || last[0].Op == memproxy.OpDelete || last[0].Op == memproxy.OpPurge {

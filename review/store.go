@@ -33,7 +33,7 @@ type ReplayStore interface {
 	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
 }
 
-// MemoryStore stores the history of memories.
+// MemoryStore stores the status and the history of memories.
 type MemoryStore interface {
 	VersionStore
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)

@@ -25,7 +25,7 @@ func Attest(op *memproxy.Operation, shown []Seen) memproxy.Attestation {
 			best = to
 		}
 	}
-	// A named source need not contain what a model inferred from it.
+	// A named source does not attest what a model inferred: it need not contain it.
 	named := func(is func(*Seen) bool) bool {
 		return !slices.ContainsFunc(op.Items, inferred) && slices.ContainsFunc(shown, func(s Seen) bool { return is(&s) && s.says(texts) })
 	}
