@@ -58,7 +58,7 @@ func (h *habits) restore() {
 	if renamed := os.Rename(h.path, aside); renamed != nil {
 		err = errors.Join(err, renamed)
 	}
-	h.log.Error("what was usual for users cannot be read and is learnt anew", "file", aside, "error", err)
+	h.log.Error("the baseline of users cannot be read; learning starts again", "file", aside, "error", err)
 }
 
 // save replaces the snapshot. Its owner alone may read it: it has the users' ids.

@@ -43,7 +43,7 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 			if _, err = cedar.Compile(kept.Contents); err == nil {
 				return kept.Contents, nil
 			}
-			log.Error("the kept release does not compile and is not in force", "release", kept.Name(), "error", err)
+			log.Error("the stored release does not compile and is not in force", "release", kept.Name(), "error", err)
 		}
 		if cfg.Policy.Dir == "" {
 			return policy.Bundle{Schema: policy.Builtin().Schema}, nil
@@ -113,7 +113,7 @@ func (m *member) join() error {
 	if inForce {
 		version, _ := m.rules.state()
 		m.tally.name(version, kept.Name())
-		m.log.Info("started from the kept release", "release", kept.Name())
+		m.log.Info("started with the stored release", "release", kept.Name())
 	}
 	m.follower.Start(inForce)
 	m.group.Go("fleet", m.follower.Run)

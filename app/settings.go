@@ -153,7 +153,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
 	if err := s.compare(cfg); err != nil { // the edit is in force all the same
-		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
+		s.log.Error("the settings cannot be stored; the next start reports edits since the last stored ones", "error", err)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (s *edits) failed(err error) {
 	s.broken = err
 	s.mu.Unlock()
 	s.telemetry.Instruments().Reloaded(context.Background(), false)
-	s.log.Error("the edit of the configuration is not in force; what was before stays", "error", err)
+	s.log.Error("the edit of the configuration is not in force; the previous configuration remains", "error", err)
 	s.record(memproxy.EventReload, "an edit of the configuration was not put in force")
 }
 

@@ -9,21 +9,21 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// answering are the headers of answers that clients are sent, folded. Each is
-// here for a reason; what is not here is not claimed:
+// answering are the headers of answers that are passed on to clients, folded.
+// Other headers have no claim. The list has headers for
 //
-//   - what the body is, and how long: read with it, and dropped where it changes;
-//   - for how long it may be kept, and by whom;
-//   - when to come back, and whether: the clients' retries go by these;
-//   - what a support request is about: the backend's names of the request;
-//   - what a browser may do with it.
+//   - the type and length of the body, which are dropped if it changes;
+//   - caching;
+//   - retries by clients;
+//   - support requests: the backend's ids of the request;
+//   - what a browser may do with the answer.
 //
-// Not here, though backends send them: Set-Cookie, a session of whoever's
-// credential memproxy presents; Link and X-Total-Count, which are made of what
-// was filtered, and lead around memproxy; ETag and Last-Modified, which tell of
-// changes that the caller does not see; Content-Location and Refresh, which lead
-// elsewhere; Server-Timing, which tells how much there was to look through;
-// Accept-Ranges and Content-Range, because no part of an answer is asked for.
+// Some headers of backends are left out on purpose: Set-Cookie, because the session
+// belongs to the credential that memproxy presents; Link and X-Total-Count, which
+// follow from unfiltered memories and bypass memproxy; ETag and Last-Modified, which
+// reveal changes that the caller cannot see; Content-Location and Refresh, which lead
+// elsewhere; Server-Timing, which reveals how much was searched; Accept-Ranges and
+// Content-Range, because memproxy never requests a part of an answer.
 var (
 	answering = [...]string{
 		"content-type", "content-length", "content-encoding", "content-language", "content-disposition",
@@ -37,8 +37,8 @@ var (
 	answeringWith = [...]string{"access-control-", "ratelimit-", "x-ratelimit-"}
 )
 
-// naming are those that name a request, or say when to come back. A sentence is
-// no name, and takes no client back.
+// naming are the headers with an id of the request, or the time of a retry. A value
+// that reads like a sentence is neither.
 var naming = [...]string{
 	"retry-after", "retry-after-ms", "x-should-retry", "x-request-id", "request-id", "x-correlation-id", "x-trace-id", "traceparent", "cf-ray", "x-upload-result",
 }

@@ -82,7 +82,7 @@ func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Re
 	for wait := followWait; ; wait = min(2*wait, followMax) {
 		select {
 		case <-ctx.Done():
-			f.opt.Log.Warn("what a write became is not known in time", "backend", f.opt.Backend, "decision", a.Decision.ID)
+			f.opt.Log.Warn("the outcome of a write was not known in time", "backend", f.opt.Backend, "decision", a.Decision.ID)
 			return
 		case <-f.opt.After(wait):
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// end ends the span of an exchange, and notes the outcome of one that Envoy cut
+// end ends the span of an exchange, and records the outcome of one that Envoy cut
 // off, because the client hung up or the backend took too long.
 func (x *exchange) end() {
 	x.entry.Lease.Release()

@@ -68,7 +68,7 @@ func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 	return onResponseBody(nil, out, true), nil
 }
 
-// ended notes the outcome of a stream.
+// ended records the outcome of a stream.
 func (s *eventStream) ended(end memproxy.StreamEnd) {
 	x := s.an.x
 	x.settled = true

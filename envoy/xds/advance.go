@@ -42,7 +42,7 @@ func (s *Server) advance() bool {
 			if m.Stage >= len(s.opt.Plan.Stages) {
 				m = Mark{Release: o.next.Number, Kind: MarkDone}
 			}
-			s.opt.Log.Info("a rollout goes on", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
+			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
 			moved = s.mark(m) || moved
 		}
 	}

@@ -183,7 +183,7 @@ func (s *Server) Run(ctx context.Context, tick <-chan time.Time) {
 		case <-s.wake:
 		}
 		if err := s.Refresh(); err != nil {
-			s.opt.Log.Error("the store is away; what was offered stays", "error", err)
+			s.opt.Log.Error("the store is unavailable; the offers remain", "error", err)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (s callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, _ string) er
 	return nil
 }
 
-// OnDeltaStreamClosed notes that a sidecar went.
+// OnDeltaStreamClosed records that a sidecar disconnected.
 func (s callbacks) OnDeltaStreamClosed(id int64, _ *core.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

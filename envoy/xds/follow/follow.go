@@ -121,7 +121,7 @@ func read(opt Options) (*policy.Release, uint64, error) {
 		err = (&Follower{opt: opt, floor: k.Floor}).acceptable(r)
 	}
 	if err != nil {
-		opt.Log.Error("the kept release is not taken", "error", err)
+		opt.Log.Error("the stored release is not used", "error", err)
 		return nil, k.Floor, nil
 	}
 	return r, k.Floor, nil
