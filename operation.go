@@ -91,8 +91,7 @@ type Scope struct {
 	Run    string `json:"run,omitempty"`
 }
 
-// Dimension is one of the identity dimensions in which a payload can name
-// somebody.
+// Dimension is a kind of owner that a payload can name.
 type Dimension string
 
 // The dimensions.

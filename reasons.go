@@ -18,13 +18,13 @@ const (
 	ScopeUnpinned ReasonCode = "scope.unpinned" // cannot be filtered, and not narrowed to what the principal may see
 	ScopeConflict ReasonCode = "scope.conflict" // two places of one payload name different owners
 	OwnerForeign  ReasonCode = "owner.foreign"  // the target belongs to somebody else
-	OwnerUnknown  ReasonCode = "owner.unknown"  // nobody can say whose the target is
+	OwnerUnknown  ReasonCode = "owner.unknown"  // the owner of the target is unknown, or it does not exist
 	OwnerFiltered ReasonCode = "owner.filtered" // items of others were left out of an answer
 
 	// AnswerUnreadable: elements of an answer that cannot be read, or whose owner
 	// cannot.
 	AnswerUnreadable ReasonCode = "answer.unreadable"
-	AnswerUnclaimed  ReasonCode = "answer.unclaimed" // members of an answer that no row claims
+	AnswerUnclaimed  ReasonCode = "answer.unclaimed" // members of an answer without a claim
 
 	RouteUnknown ReasonCode = "route.unknown" // a mutating request that the adapter does not know
 	RunUngated   ReasonCode = "run.ungated"   // an agent whose own memory writes cannot be ruled on before they happen
@@ -44,21 +44,21 @@ const (
 
 	IntegrityMismatch ReasonCode = "integrity.mismatch" // the text is not the one that went through memproxy
 	IntegrityForged   ReasonCode = "integrity.forged"   // a provenance stamp that this installation did not sign, or not for this memory
-	IntegrityUnknown  ReasonCode = "integrity.unknown"  // nobody wrote it through memproxy, in a backend of which everything was known once
+	IntegrityUnknown  ReasonCode = "integrity.unknown"  // not written through memproxy, in a backend that was sealed as a whole
 	IntegrityMetadata ReasonCode = "integrity.metadata" // the metadata is not what was written
-	IntegrityMissing  ReasonCode = "integrity.missing"  // the backend lacks it, and nobody deleted it
-	IntegrityChain    ReasonCode = "integrity.chain"    // its history stands behind a break of the chain
+	IntegrityMissing  ReasonCode = "integrity.missing"  // missing from the backend, and not deleted through memproxy
+	IntegrityChain    ReasonCode = "integrity.chain"    // its history follows a break of the chain
 
 	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; it ends by itself, or a reviewer unlocks it
 	StateWithheld  ReasonCode = "state.withheld"  // memories left out of an answer for the state that they are in
 	StateSanitised ReasonCode = "state.sanitised" // dangerous spans of memories were replaced in an answer
 	TrustBelow     ReasonCode = "trust.below"     // memories of less confidence than the caller asked for were left out
-	TrustAuthority ReasonCode = "trust.authority" // would replace the word of somebody who is trusted more
+	TrustAuthority ReasonCode = "trust.authority" // would replace the text of an author who is trusted more
 
 	TrustCorrection ReasonCode = "trust.correction" // changes what somebody else wrote; says who
 	TrustClamped    ReasonCode = "trust.clamped"    // claimed more confidence than the ceiling
-	TrustBackdated  ReasonCode = "trust.backdated"  // a client timestamp sets when the memory came to be
+	TrustBackdated  ReasonCode = "trust.backdated"  // a client timestamp sets the memory's time of creation
 
 	TrustAttribution ReasonCode = "trust.attribution" // claims who said it, or that it was checked; taken off
 
@@ -93,7 +93,7 @@ const (
 	BudgetTenant    ReasonCode = "budget.tenant"
 	BudgetNamespace ReasonCode = "budget.namespace"
 	HoldQueue       ReasonCode = "hold.queue"    // too many writes of the caller wait for review
-	HoldReviewer    ReasonCode = "hold.reviewer" // there is nobody to review it
+	HoldReviewer    ReasonCode = "hold.reviewer" // there is no reviewer for it
 	BudgetRead      ReasonCode = "budget.read"
 	BudgetDegraded  ReasonCode = "budget.degraded" // the shared store is away; the local share applies
 	BudgetWarning   ReasonCode = "budget.warning"  // 80 % used

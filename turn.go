@@ -37,11 +37,11 @@ type Edit struct {
 // not for concurrent use.
 //
 // Prepare and Prepared are called until Prepare reports false, before the first
-// request and after each, and then Made. Where a person is Asked, Rule for
-// each call that is refused whatever the person says, and Handed until it reports
-// no more. Where the turn is Paused still, or has not begun: Rule for each call
-// that waits, Next, and Whole or Event with what came back, until one does not
-// end in a pause.
+// request and after each, and then Made. If a person is Asked, Rule is called for
+// each call that is refused whatever the person answers, and Handed until it reports
+// no more. While the turn is Paused, or if it has not begun, Rule is called for each
+// waiting call, then Next, and Whole or Event with the answer, until a request does
+// not end in a pause.
 type Turn interface {
 	Edits
 	// Key identifies the agent's run. Turns of one key are sequential.
@@ -61,11 +61,11 @@ type Turn interface {
 	// request, whether or not a call in it waits for a ruling.
 	Paused() bool
 
-	// Asked are the calls of the pause that a person is to be asked about by a
-	// rule of the agent's own. The caller has not been told of them: Handed
-	// takes what Rule has said of them, and returns what the caller sees of the
-	// pause, event by event where it streams. What was refused is answered like
-	// any refused call, and is no question any more.
+	// Asked are the calls of the pause that a rule of the agent submits to a
+	// person. The caller has not seen them yet: Handed applies the decisions of
+	// Rule, and returns what the caller sees of the pause, event by event if it
+	// streams. A refused call is answered like any other, and the person is not
+	// asked about it.
 	Asked() []ToolCall
 	Handed() (events [][]byte, more bool, err error)
 

@@ -195,7 +195,7 @@ func (s *recentSpan) End(...trace.SpanEndOption) {
 	})
 }
 
-// add notes a step of a request, unless that has ended.
+// add records a step of a request, unless the request has ended.
 func (s *recentSpan) add(step recentStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

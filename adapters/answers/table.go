@@ -58,21 +58,20 @@ func naming(name string) bool {
 
 // Parse reads a table. Lines are
 //
-//	answer ROUTE SPEC    what a route answers with; ROUTE ! is for errors
-//	event ROUTE SPEC     what the events of its stream are
+//	answer ROUTE SPEC    the answers of a route; ROUTE ! is for errors
+//	event ROUTE SPEC     the events of its stream
 //	kind NAME            a kind of object, whose members follow
 //	  MEMBER SPEC        one of its members; * is every other one
-//	phrase TEXT          what errors may say; {n} is a number, {name} a plain
+//	phrase TEXT          a text of errors; {n} is a number, {name} a plain
 //	                     name, {names} quoted ones in a list, {phrase} a phrase
 //
 // and a spec is s (a string, number, boolean or null), text (a string that is a
 // phrase, else it is withheld), name (a phrase or plain name), * (anything), =word
 // (that word), [SPEC] (a list), {SPEC} (an object with any members), raw (a
 // body that need not be JSON) or the name of a kind, or several of these with
-// | between them. A kind that stands twice has the members of both, a route
-// that stands twice what was said last.
-// An object whose id or *_id has another form than its line says is not claimed
-// as a whole.
+// | between them. A kind that occurs twice has the members of both; of a route that
+// occurs twice the last line counts. If the id or *_id of an object is of another
+// form than its line says, the whole object has no claim.
 func Parse(texts ...string) (*Table, error) {
 	t := &Table{
 		answers: map[string]*spec{}, events: map[string]*spec{},

@@ -21,7 +21,7 @@ func (o *Options) governs(name string) bool {
 	return name == o.FieldKey || name == "category" || name == "categories"
 }
 
-// filed notes the governed fields that a member names: one, or a list.
+// filed records the governed fields that a member names: one, or a list.
 func (d *decoding) filed(v *jsondoc.Value, ptr, prefix string) error {
 	names, ok := fieldNames(d.doc, v)
 	if !ok {

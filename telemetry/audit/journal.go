@@ -17,12 +17,11 @@ import (
 //
 //	"mpj1" | first index, 8 | records, 4 | payload length, 4 | payload | mac, 32 | crc32c, 4
 //
-// in big endian. The payload is the records as they stand in the entry bundle.
-// The mac is keyed, over the first index, the number of records and the leaf
-// hash of the last, which by prev_hash stands for all before it; it is checked
-// when a log is opened, so that nobody can slip records in after the last
-// checkpoint while the writer is away. The checksum finds torn frames, and
-// needs no key.
+// in big endian. The payload is the records as stored in the entry bundle. The mac
+// is keyed, over the first index, the number of records and the leaf hash of the
+// last, which covers all earlier records by prev_hash; it is checked when a log is
+// opened, so that nobody can append records after the last checkpoint while the
+// writer is stopped. The checksum finds torn frames, and needs no key.
 const (
 	frameMagic   = "mpj1"
 	frameHeader  = 4 + 8 + 4 + 4

@@ -67,7 +67,7 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	return b
 }
 
-// wrote notes whether the last attempt to write the journal succeeded.
+// wrote records whether the last attempt to write the journal succeeded.
 func (p *progress) wrote(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -181,7 +181,7 @@ func (r *run) check(i int64, b raw, j int, leaf, hash tlog.Hash) bool {
 	return true
 }
 
-// follows checks a record's link and time, and notes a pruning.
+// follows checks a record's link and time, and records a pruning.
 func (r *run) follows(i int64, rec *Record, file string) bool {
 	at, _ := rec.At() // checked by Decode
 	bad := true
