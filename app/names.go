@@ -51,7 +51,7 @@ func bindNames(ctx context.Context, cfg *config.Config, l *ledger.Ledger, now ti
 		return faults
 	}
 	for _, f := range faults {
-		log.Error("a name in the configuration belongs to another tenant", "fault", f)
+		log.Error("a name that the configuration lists is another's", "fault", f)
 	}
 	return nil
 }

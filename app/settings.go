@@ -153,7 +153,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		s.log.Warn("a part of the edit of the configuration needs a restart", "settings", restart)
 	}
 	if err := s.compare(cfg); err != nil { // the edit is in force all the same
-		s.log.Error("the settings cannot be stored; the next start reports edits since the last stored ones", "error", err)
+		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
 	}
 	return nil
 }
