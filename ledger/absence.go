@@ -198,7 +198,7 @@ func (s *seen) load(ctx context.Context, of *store) error {
 			return err
 		}
 	}
-	sealed, err := glance(ctx, of, "list sealed backends", scanText, `SELECT backend FROM sealed`)
+	sealed, err := glance(ctx, of, "list sealed backends", scanOne[string], `SELECT backend FROM sealed`)
 	if err != nil {
 		return err
 	}
@@ -210,14 +210,14 @@ func (s *seen) load(ctx context.Context, of *store) error {
 }
 
 func (s *seen) loadKeys(ctx context.Context, of *store, table string, sets []keySet) error {
-	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
+	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // of a million keys, none is collected
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var k key
-		if err := rows.Scan(&k.Backend, &k.Kind, &k.ID); err != nil {
+		k, err := scanKey(rows)
+		if err != nil {
 			return err
 		}
 		s.add(k, sets...)

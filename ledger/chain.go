@@ -245,7 +245,7 @@ func rebase(t *transaction, tenant string) (head, error) {
 // was found there before.
 func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
-	now := max(1, micros(t.store.opt.Clock()))
+	now := t.now()
 	if _, err := t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base); err != nil {
 		return err
 	}
@@ -300,19 +300,17 @@ const maxDoubted = 10000
 // at its position or behind it as unverified, and reports whether the fault is
 // new. Accept takes it back.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
-	for _, s := range [...]string{f.Tenant, string(f.Class), f.Detail} {
-		if err := storable(s); err != nil {
-			return false, refused("a part of the fault %v", err)
-		}
+	if err := storableParts("fault", f.Tenant, string(f.Class), f.Detail); err != nil {
+		return false, err
 	}
 	return changed(ctx, cs.store, func(t *transaction) (fresh bool, err error) {
 		clear(t.breached)
 		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			f.Tenant, f.Position, string(f.Class), f.Detail, max(1, micros(t.store.opt.Clock())))
+			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
 		if err != nil || n == 0 {
 			return false, err
 		}
-		behind, err := rows(t, func(s scanner) (k memproxy.MemoryKey, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) },
+		behind, err := rows(t, scanKey,
 			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
 				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
@@ -334,9 +332,7 @@ func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 		return nil, ctx.Err()
 	}
 	return glance(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
-		var at int64
-		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, &at, &b.Accepted)
-		b.Noted = moment(at)
+		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*when)(&b.Noted), &b.Accepted)
 		return b, err
 	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }

@@ -42,33 +42,27 @@ func (s *store) commit(group []*job) (err error) {
 	}
 	t := &transaction{store: s, ctx: ctx, tx: tx, changes: changes{}}
 	defer s.makeReady(t)
+	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
-		if j.ctx.Err() != nil {
-			continue
-		}
-		if j.also == nil {
+		if j.ctx.Err() != nil || j.also == nil {
 			continue
 		}
 		if err := j.also(t); err != nil {
-			_ = tx.Rollback() // the first error is the one to report
 			return err
 		}
 	}
-	err = t.putHeads()
-	if err == nil {
-		err = putNumber(t, group)
+	if err := t.putHeads(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = putCounts(t)
+	if err := putNumber(t, group); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = tx.Rollback() // the first error is the one to report
+	if err := putCounts(t); err != nil {
 		return err
 	}
 	s.recent.begin(s.seen.note(t.changes))
 	if err := tx.Commit(); err != nil {
 		s.recent.end(nil)
-		_ = tx.Rollback() // a commit that failed may have left it open
 		return err
 	}
 	s.recent.end(t.changes)
@@ -111,46 +105,29 @@ func (s *store) writing() (context.Context, context.CancelFunc) {
 // what it removes, where a job of the group needs it. Both are settings of
 // the connection, and the writer has one.
 func (s *store) harden(ctx context.Context, group []*job) (restore func() error, err error) {
-	none := func() error { return nil }
 	if s.dialect != sqliteDialect {
-		return none, nil
+		return func() error { return nil }, nil
 	}
 	erase := slices.ContainsFunc(group, func(j *job) bool { return j.erase })
 	durable := !s.opt.Durable && (erase || slices.ContainsFunc(group, func(j *job) bool { return j.durable }))
-	set := func(on bool) error {
-		if durable {
-			level := "NORMAL"
-			if on {
-				level = "FULL"
-			}
-			if _, err := s.writer.ExecContext(ctx, "PRAGMA synchronous="+level); err != nil {
+	var before, after []string
+	if durable {
+		before, after = append(before, "synchronous=FULL"), append(after, "synchronous=NORMAL")
+	}
+	if erase {
+		// The log keeps old pages until it is taken over. Readers may keep it from
+		// being cut now; then the next one does it.
+		before, after = append(before, "secure_delete=ON"), append(after, "secure_delete=FAST", "wal_checkpoint(TRUNCATE)")
+	}
+	set := func(pragmas []string) error {
+		for _, pragma := range pragmas {
+			if _, err := s.writer.ExecContext(ctx, "PRAGMA "+pragma); err != nil {
 				return err
 			}
 		}
-		if !erase {
-			return nil
-		}
-		level := "FAST"
-		if on {
-			level = "ON"
-		}
-		if _, err := s.writer.ExecContext(ctx, "PRAGMA secure_delete="+level); err != nil {
-			return err
-		}
 		return nil
 	}
-	if !durable && !erase {
-		return none, nil
-	}
-	return func() error {
-		err := set(false)
-		if err == nil && erase {
-			// The log keeps old pages until it is taken over. Readers may keep
-			// it from being cut now; then the next one does it.
-			_, err = s.writer.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
-		}
-		return err
-	}, set(true)
+	return func() error { return set(after) }, set(before)
 }
 
 // makeReady prepares the statements that a transaction ran for the first time,
@@ -275,6 +252,23 @@ func drain[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
 		all = append(all, v)
 	}
 	return all, found.Err()
+}
+
+// first is the row of a query for one, if there is one.
+func first[T any](found []T, err error) (row T, there bool, _ error) {
+	if err != nil || len(found) == 0 {
+		return row, false, err
+	}
+	return found[0], true, nil
+}
+
+// only is first where none is ErrUnknown, with what is missing.
+func only[T any](found []T, err error, what string) (T, error) {
+	row, there, err := first(found, err)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: %s", ErrUnknown, what)
+	}
+	return row, err
 }
 
 // change does f in a transaction that is on the disk when it returns. F may

@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -51,34 +49,22 @@ func (t *transaction) shred(ref string) (bool, error) {
 	return n > 0, err
 }
 
-const contentColumns = `SELECT ref, tenant, vault, wrapped, body FROM content `
-
-type content struct {
-	ref, tenant string
-	keys.Envelope
-}
-
-func scanContent(s scanner) (content, error) {
-	var c content
-	err := s.Scan(&c.ref, &c.tenant, &c.Key, &c.Wrapped, &c.Body)
-	return c, err
-}
-
 // decrypt reads a content. ErrShredded when it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
 	if s.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
-	defer cancel()
-	c, err := scanContent(s.reader.QueryRowContext(ctx, s.dialect.sql(contentColumns+`WHERE ref = ?`), ref))
-	if errors.Is(err, sql.ErrNoRows) {
+	sealed, there, err := first(glance(ctx, s, "read a content", func(s scanner) (e keys.Envelope, err error) {
+		err = s.Scan(&e.Key, &e.Wrapped, &e.Body)
+		return e, err
+	}, `SELECT vault, wrapped, body FROM content WHERE ref = ?`, ref))
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
 		return nil, ErrShredded
 	}
-	if err != nil {
-		return nil, s.wrap("read a content", err)
-	}
-	return s.opt.Vault.Open(ref, tenant, c.Envelope)
+	return s.opt.Vault.Open(ref, tenant, sealed)
 }
 
 // compact gives up the oldest texts over the number that is kept, and notes
@@ -139,7 +125,7 @@ func giveUp(t *transaction, k memproxy.MemoryKey, number int64) error {
 
 // shredVersions destroys the texts of all versions of a memory.
 func shredVersions(t *transaction, k memproxy.MemoryKey) error {
-	all, err := rows(t, func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+	all, err := rows(t, scanOne[int64],
 		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
 	if err != nil {
 		return err
@@ -154,11 +140,8 @@ func shredVersions(t *transaction, k memproxy.MemoryKey) error {
 
 const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
 
-func scanRollback(s scanner) (memproxy.Rollback, error) {
-	var r memproxy.Rollback
-	var begun int64
-	err := s.Scan(&r.Decision, &r.Backend, &r.Kind, &r.ID, &r.Tenant, &r.Number, &r.Reviewer, &r.Reason, &r.Before, &begun)
-	r.Begun = moment(begun)
+func scanRollback(s scanner) (r memproxy.Rollback, err error) {
+	err = s.Scan(&r.Decision, &r.Backend, &r.Kind, &r.ID, &r.Tenant, &r.Number, &r.Reviewer, &r.Reason, &r.Before, (*when)(&r.Begun))
 	return r, err
 }
 
@@ -186,10 +169,8 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	if err := validKey(r.MemoryKey); err != nil {
 		return err
 	}
-	for _, s := range [...]string{r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before} {
-		if err := storable(s); err != nil {
-			return refused("a part of the rollback %v", err)
-		}
+	if err := storableParts("rollback", r.Tenant, r.Decision, r.Reviewer, r.Reason, r.Before); err != nil {
+		return err
 	}
 	if r.Decision == "" || r.Number < 1 {
 		return refused("a rollback has a decision and a version")
@@ -209,7 +190,7 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 // lease, and returns them, the oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	now := rs.opt.Clock()
-	waiting, err := glance(ctx, rs.store, "list rollbacks", scanText, `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	waiting, err := glance(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -29,10 +29,8 @@ func validDissent(d *memproxy.Dissent) error {
 	if err := validKey(memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}); err != nil {
 		return err
 	}
-	for _, s := range [...]string{d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256} {
-		if err := storable(s); err != nil {
-			return refused("a part of the dissent %v", err)
-		}
+	if err := storableParts("dissent", d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Decision, d.Reason, d.SHA256); err != nil {
+		return err
 	}
 	if d.Decision == "" {
 		return refused("a dissent has a decision")
@@ -44,7 +42,7 @@ func validDissent(d *memproxy.Dissent) error {
 // not trusted enough to change it, with the text encrypted.
 func contest(t *transaction, d *memproxy.Dissent) error {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
-	now := max(1, micros(t.store.opt.Clock()))
+	now := t.now()
 	n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
 		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
@@ -62,13 +60,18 @@ func contest(t *transaction, d *memproxy.Dissent) error {
 
 func thinDissent(t *transaction, k memproxy.MemoryKey) error {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
-	gone, err := rows(t, scanText, `DELETE FROM dissent`+where+` AND decision IN
+	gone, err := rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
 		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
 		k.Backend, string(k.Kind), k.ID, maxDissent)
 	if err != nil {
 		return err
 	}
-	for _, decision := range gone {
+	return dropDissents(t, k, gone)
+}
+
+// dropDissents removes the texts of dissents that are gone.
+func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) error {
+	for _, decision := range decisions {
 		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
 			return err
 		}
@@ -81,13 +84,7 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 	if err != nil {
 		return err
 	}
-	if st.Tenant == "" {
-		st.Tenant = tenant
-	}
-	if st.Changed.IsZero() {
-		st.Changed = moment(max(1, micros(t.store.opt.Clock())))
-	}
-	st.Contested = contested
+	st.Tenant, st.Contested = cmp.Or(st.Tenant, tenant), contested
 	return t.putStatus(st, prior)
 }
 
@@ -95,7 +92,7 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 // it the last word.
 func settleDissents(t *transaction, decision string) error {
 	open, err := rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
-		max(1, micros(t.store.opt.Clock())), decision)
+		t.now(), decision)
 	if err != nil {
 		return err
 	}
@@ -105,10 +102,6 @@ func settleDissents(t *transaction, decision string) error {
 		}
 	}
 	return nil
-}
-
-func scanKey(s scanner) (k memproxy.MemoryKey, err error) {
-	return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
 }
 
 // endContest ends the contest over a memory against which nothing is said
@@ -128,7 +121,7 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	found, err := glance(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed
+	found, err := glance(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed = 0
 		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
 	if err != nil || !text {
 		return found, err
@@ -143,11 +136,8 @@ func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) 
 	return found, nil
 }
 
-func scanDissent(s scanner) (memproxy.Dissent, error) {
-	var d memproxy.Dissent
-	var at, closed int64
-	err := s.Scan(&d.Backend, &d.Kind, &d.ID, &d.Decision, &d.Tenant, &d.Author, &d.Corrector, &d.Trust, &d.Reason, &d.SHA256, &at, &closed)
-	d.Time, d.Open = moment(at), closed == 0
+func scanDissent(s scanner) (d memproxy.Dissent, err error) {
+	err = s.Scan(&d.Backend, &d.Kind, &d.ID, &d.Decision, &d.Tenant, &d.Author, &d.Corrector, &d.Trust, &d.Reason, &d.SHA256, (*when)(&d.Time), &d.Open)
 	return d, err
 }
 
@@ -157,11 +147,8 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	return glance(ctx, l.store, "list corrections", func(s scanner) (memproxy.Correction, error) {
-		var c memproxy.Correction
-		var at int64
-		err := s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, &at)
-		c.Time = moment(at)
+	return glance(ctx, l.store, "list corrections", func(s scanner) (c memproxy.Correction, err error) {
+		err = s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, (*when)(&c.Time))
 		return c, err
 	}, `SELECT backend, kind, id, tenant, author, corrector, trust, decision, reason, at FROM correction
 		WHERE backend = ? AND id = ? AND kind = ? ORDER BY at DESC, decision LIMIT 100`, k.Backend, k.ID, string(k.Kind))
@@ -187,12 +174,7 @@ func wordsOf(secret []byte, text string) string {
 }
 
 func validRetraction(r *memproxy.Retraction) error {
-	for _, s := range [...]string{r.Tenant, r.Author, string(r.Attestation)} {
-		if err := storable(s); err != nil {
-			return refused("a part of the retraction %v", err)
-		}
-	}
-	return nil
+	return storableParts("retraction", r.Tenant, r.Author, string(r.Attestation))
 }
 
 // retracted notes texts that their authors deleted or replaced, with the
@@ -253,14 +235,12 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	var some int // every write asks, and most authors have retracted nothing
-	err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT count(*) FROM retraction WHERE tenant = ? AND author = ?`), tenant, author).Scan(&some)
-	switch {
-	case err != nil:
-		return r, false, l.wrap("look up retractions", err)
-	case some == 0:
-		l.absent.note(era, ask...)
-		return r, false, nil
+	// Every write asks, and most authors have retracted nothing.
+	if _, some, err := first(glance(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author)); err != nil || !some {
+		if err == nil {
+			l.absent.note(era, ask...)
+		}
+		return r, false, err
 	}
 	key, err := l.sketchKey(ctx)
 	if err != nil {
@@ -272,16 +252,10 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 			words = append(words, w)
 		}
 	}
-	var at int64
-	err = l.reader.QueryRowContext(ctx, l.dialect.sql(`SELECT confidence, attestation, at FROM retraction
-		WHERE tenant = ? AND author = ? AND at >= ? AND words IN (SELECT value FROM json_each(?)) ORDER BY at DESC LIMIT 1`),
-		tenant, author, micros(since), asJSON(words)).Scan(&r.Confidence, &r.Attestation, &at)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return memproxy.Retraction{}, false, nil
-	case err != nil:
-		return memproxy.Retraction{}, false, l.wrap("look up retractions", err)
-	}
-	r.Tenant, r.Author, r.Time = tenant, author, moment(at)
-	return r, true, nil
+	return first(glance(ctx, l.store, "look up retractions", func(s scanner) (r memproxy.Retraction, err error) {
+		err = s.Scan(&r.Tenant, &r.Author, &r.Confidence, &r.Attestation, (*when)(&r.Time))
+		return r, err
+	}, `SELECT tenant, author, confidence, attestation, at FROM retraction
+		WHERE tenant = ? AND author = ? AND at >= ? AND words IN (SELECT value FROM json_each(?)) ORDER BY at DESC LIMIT 1`,
+		tenant, author, micros(since), asJSON(words)))
 }

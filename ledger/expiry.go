@@ -56,14 +56,11 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) e
 	change(&st)
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
 	if st.State == memproxy.StateExpired && alive {
-		st.State, st.Reason, st.Changed = prior, "confirmed", moment(max(1, micros(now)))
+		st.State, st.Reason, st.Changed = prior, "confirmed", moment(t.now())
 		if prior == "" {
 			st.State = memproxy.StateUntrusted
 		}
 		prior = ""
-	}
-	if st.Changed.IsZero() {
-		st.Changed = moment(max(1, micros(now)))
 	}
 	return t.putStatus(st, prior)
 }
@@ -78,9 +75,7 @@ func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]m
 // DeletedBefore returns memories that were deleted before a time and whose
 // history is still there, at most limit. Purge ends it.
 func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
-	return look(ctx, u.store, "list deleted memories", func(s scanner) (k memproxy.MemoryKey, err error) {
-		return k, s.Scan(&k.Backend, &k.Kind, &k.ID)
-	}, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
+	return look(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 		UNION SELECT backend, kind, id FROM ownership o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
@@ -128,20 +123,15 @@ func forget(t *transaction, k memproxy.MemoryKey) error {
 	}
 	t.changes.reread(k)
 	_, err := t.run(`UPDATE ownership SET deleted = ? WHERE backend = ? AND kind = ? AND id = ? AND deleted = 0`,
-		max(1, micros(t.store.opt.Clock())), k.Backend, string(k.Kind), k.ID)
+		t.now(), k.Backend, string(k.Kind), k.ID)
 	return err
 }
 
 // forgetStatuses does forgetStatus for those of the memories that have one;
 // most deleted ones do not.
 func forgetStatuses(t *transaction, gone []key) error {
-	groups := map[key][]string{}
-	for _, k := range gone {
-		group := key{Backend: k.Backend, Kind: k.Kind}
-		groups[group] = append(groups[group], k.ID)
-	}
-	for g, ids := range groups {
-		found, err := rows(t, scanText, `SELECT id FROM standing WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`,
+	for g, ids := range byKind(gone) {
+		found, err := rows(t, scanOne[string], `SELECT id FROM standing WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`,
 			g.Backend, string(g.Kind), asJSON(ids))
 		if err != nil {
 			return err
@@ -166,16 +156,11 @@ func forgetStatus(t *transaction, k memproxy.MemoryKey) error {
 	if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, k.Backend, string(k.Kind), k.ID)); err != nil {
 		return err
 	}
-	gone, err := rows(t, scanText, `DELETE FROM dissent`+where+` RETURNING decision`, args...)
+	gone, err := rows(t, scanOne[string], `DELETE FROM dissent`+where+` RETURNING decision`, args...)
 	if err != nil {
 		return err
 	}
-	for _, decision := range gone {
-		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return dropDissents(t, k, gone)
 }
 
 // deletedSince reports whether somebody deleted a memory through the proxy after
@@ -184,7 +169,7 @@ func forgetStatus(t *transaction, k memproxy.MemoryKey) error {
 // deletion.
 func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number int64) (bool, error) {
 	key := []any{k.Backend, string(k.Kind), k.ID}
-	found, err := look(ctx, of, "look up a deletion", func(s scanner) (n int, err error) { return n, s.Scan(&n) },
+	found, err := look(ctx, of, "look up a deletion", scanOne[int64],
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
 		UNION ALL SELECT 1 FROM ownership WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
 	return len(found) > 0, err
@@ -212,22 +197,15 @@ func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 }
 
 func pruneOnce(t *transaction, before time.Time) ([]key, error) {
-	if _, err := t.exec(t.store.pruneNotes, before.UnixMicro()); err != nil {
-		return nil, err
+	for _, table := range [...]string{"correction", "retraction", "vote"} { // also agreement that led to nothing for so long
+		if _, err := t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro()); err != nil {
+			return nil, err
+		}
 	}
-	found, err := t.tx.StmtContext(t.ctx, t.store.pruneRows).QueryContext(t.ctx, before.UnixMicro(), pruneStep)
+	gone, err := rows(t, scanKey, `DELETE FROM ownership WHERE (backend, kind, id) IN
+		(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
+		RETURNING backend, kind, id`, before.UnixMicro(), pruneStep)
 	if err != nil {
-		return nil, err
-	}
-	gone, err := drain(found, scanKey)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := t.run(`DELETE FROM retraction WHERE at < ?`, before.UnixMicro()); err != nil {
-		return nil, err
-	}
-	// Agreement that led to nothing for so long is forgotten too.
-	if _, err := t.run(`DELETE FROM vote WHERE at < ?`, before.UnixMicro()); err != nil {
 		return nil, err
 	}
 	return gone, forgetStatuses(t, gone)

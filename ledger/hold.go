@@ -32,19 +32,11 @@ const maxHeld = 32 << 20
 const holdColumns = `id, backend, route, method, path, tenant, principal, trust, session, scope, kind,
 	reasons, findings, score, policy, sha256, created, state, reviewer, reviewed, note, similarity, lease, result, today`
 
-func scanHold(s scanner) (memproxy.HeldWrite, error) {
-	var h memproxy.HeldWrite
-	var scope, reasons, findings, result []byte
-	var created, reviewed, lease int64
-	err := s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
-		&scope, &h.Kind, &reasons, &findings, &h.Score, &h.Policy, &h.ContentSHA256, &created, &h.State,
-		&h.Reviewer, &reviewed, &h.Note, &h.Similarity, &lease, &result, &h.Today)
-	if err != nil {
-		return h, err
-	}
-	h.Created, h.Reviewed, h.Lease = moment(created), moment(reviewed), moment(lease)
-	return h, errors.Join(json.Unmarshal(scope, &h.Scope), json.Unmarshal(reasons, &h.Reasons),
-		json.Unmarshal(findings, &h.Findings), json.Unmarshal(result, &h.Result))
+func scanHold(s scanner) (h memproxy.HeldWrite, err error) {
+	err = s.Scan(&h.ID, &h.Backend, &h.Route, &h.Method, &h.EscapedPath, &h.Tenant, &h.Principal, &h.Trust, &h.Session,
+		parsed{&h.Scope}, &h.Kind, parsed{&h.Reasons}, parsed{&h.Findings}, &h.Score, &h.Policy, &h.ContentSHA256, (*when)(&h.Created), &h.State,
+		&h.Reviewer, (*when)(&h.Reviewed), &h.Note, &h.Similarity, (*when)(&h.Lease), parsed{&h.Result}, &h.Today)
+	return h, err
 }
 
 // moment is the inverse of micros.
@@ -141,11 +133,9 @@ func validHold(h *memproxy.HeldWrite) error {
 	if h.ID == "" || h.Backend == "" || h.Route == "" {
 		return refused("a hold needs an id, a backend and a route")
 	}
-	for _, s := range [...]string{h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
-		string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run} {
-		if err := storable(s); err != nil {
-			return refused("a part of the hold %v", err)
-		}
+	if err := storableParts("hold", h.ID, h.Backend, h.Route, h.Method, h.Tenant, h.Principal, string(h.Trust), h.Session,
+		string(h.Kind), h.Policy, h.ContentSHA256, h.Scope.Tenant, h.Scope.User, h.Scope.Agent, h.Scope.App, h.Scope.Run); err != nil {
+		return err
 	}
 	if len(h.EscapedPath) > 8*maxText || strings.IndexByte(h.EscapedPath, 0) >= 0 || !utf8.ValidString(h.EscapedPath) {
 		return refused("the path of a hold is not UTF-8 of at most %d bytes", 8*maxText)
@@ -155,13 +145,7 @@ func validHold(h *memproxy.HeldWrite) error {
 
 func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
-	}
-	if err != nil {
-		return memproxy.HeldWrite{}, err
-	}
-	return found[0], nil
+	return only(found, err, "hold "+id)
 }
 
 // Get returns a hold without its content. ErrUnknown when there is none.
@@ -170,13 +154,7 @@ func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) 
 		return memproxy.HeldWrite{}, ErrUnknown
 	}
 	found, err := glance(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: hold %s", ErrUnknown, id)
-	}
-	if err != nil {
-		return memproxy.HeldWrite{}, err
-	}
-	return found[0], nil
+	return only(found, err, "hold "+id)
 }
 
 // Content returns a hold with its content. ErrShredded when it is gone.
@@ -236,28 +214,20 @@ func parseCursor(text string) (at int64, id string, err error) {
 
 func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 	where, args := []string{"1 = 1"}, []any{}
-	for _, c := range [...]struct{ column, value string }{
-		{"state", string(f.State)}, {"tenant", f.Tenant}, {"backend", f.Backend}, {"principal", f.Principal},
-		{"similarity", f.Similarity},
+	for _, c := range [...]struct {
+		clause, value string
+		also          []any
+	}{
+		{"state = ?", string(f.State), nil}, {"tenant = ?", f.Tenant, nil}, {"backend = ?", f.Backend, nil}, {"principal = ?", f.Principal, nil},
+		{"similarity = ?", f.Similarity, nil}, {"policy <> ?", f.NotPolicy, nil},
+		{"session IN (?, ?)", f.Session, []any{memproxy.InertSession(f.Session)}}, // what the caller calls it, or as it is kept
 	} {
 		if err := storable(c.value); err != nil {
-			return "", nil, refused("%s %v", c.column, err)
+			return "", nil, refused("%s %v", c.clause, err)
 		}
 		if c.value != "" {
-			where, args = append(where, c.column+" = ?"), append(args, c.value)
+			where, args = append(where, c.clause), append(append(args, c.value), c.also...)
 		}
-	}
-	if err := storable(f.Session); err != nil {
-		return "", nil, refused("the session %v", err)
-	}
-	if f.Session != "" { // what the caller calls it, or as it is kept
-		where, args = append(where, "session IN (?, ?)"), append(args, f.Session, memproxy.InertSession(f.Session))
-	}
-	if err := storable(f.NotPolicy); err != nil {
-		return "", nil, refused("the version of the rules %v", err)
-	}
-	if f.NotPolicy != "" {
-		where, args = append(where, "policy <> ?"), append(args, f.NotPolicy)
 	}
 	if !f.Since.IsZero() {
 		where, args = append(where, "created >= ?"), append(args, micros(f.Since))
@@ -286,7 +256,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address wait in one line
 		whose, who = `(principal = ? OR principal > ? AND principal < ?)`, []any{h.Tenant, account, account + "-", account + "."}
 	}
-	scopes, err := rows(t, scanText, `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
+	scopes, err := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
 	if err != nil {
 		return err
 	}

@@ -137,11 +137,11 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	return hs.change(ctx, func(t *transaction) error {
 		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
 			string(to), asJSON(trimmed(r)), id, micros(hs.opt.Clock()))
-		if err == nil && n == 0 {
-			err = notIn(t, id, memproxy.HoldReplaying)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case n == 0:
+			return notIn(t, id, memproxy.HoldReplaying)
 		}
 		return closeContests(t, id, to)
 	})
@@ -178,7 +178,7 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 		return 0, refused("prune holds: no time given")
 	}
 	return inSteps(ctx, hs.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
-		ids, err := rows(t, scanText, `DELETE FROM hold WHERE id IN
+		ids, err := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
 		for _, id := range ids {
@@ -275,7 +275,7 @@ func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 // similarityOf returns the similarity of a new hold: that of the newest waiting hold
 // of the tenant that is alike, else its own.
 func similarityOf(t *transaction, tenant string, s sketch) (string, error) {
-	groups, err := rows(t, scanText, `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
+	groups, err := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
 		GROUP BY similarity ORDER BY max(created) DESC, similarity LIMIT ?`, tenant, sketchGroups)
 	if err != nil {
 		return "", err
@@ -286,12 +286,6 @@ func similarityOf(t *transaction, tenant string, s sketch) (string, error) {
 		}
 	}
 	return s.String(), nil
-}
-
-func scanText(s scanner) (string, error) {
-	var text string
-	err := s.Scan(&text)
-	return text, err
 }
 
 // sketchKey is the key of sketches and of the hashes of retracted texts; nil

@@ -28,10 +28,8 @@ func checkReview(r memproxy.Review) error {
 // lockHold returns a hold that no other transaction changes until this one is
 // over.
 func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
-	if _, err := t.run(`UPDATE hold SET aged = aged WHERE id = ?`, id); err != nil {
-		return memproxy.HeldWrite{}, err
-	}
-	return getHold(t, id)
+	found, err := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
+	return only(found, err, "hold "+id)
 }
 
 // vote counts a reviewer's yes and returns how many there are. The author's
@@ -258,7 +256,7 @@ func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite
 	aged, err := changed(ctx, hs.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged, err := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
-			RETURNING `+holdColumns, max(1, micros(t.store.opt.Clock())), micros(before), maxBatch)
+			RETURNING `+holdColumns, t.now(), micros(before), maxBatch)
 		for _, h := range aged {
 			err = errors.Join(err, t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h))
 		}

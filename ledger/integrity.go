@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -39,12 +40,7 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 	if st.Unverified = d.Code; d.Code == memproxy.IntegrityMismatch || d.Code == "" {
 		st.Rules = "" // no rules have seen the text that is there now
 	}
-	if st.Tenant == "" {
-		st.Tenant = d.Tenant
-	}
-	if st.Changed.IsZero() {
-		st.Changed = moment(max(1, micros(t.store.opt.Clock())))
-	}
+	st.Tenant = cmp.Or(st.Tenant, d.Tenant)
 	return true, t.putStatus(st, prior)
 }
 
@@ -52,7 +48,6 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 // is recorded behind a breach is not verified; else a text that went through
 // the proxy takes the place of one that did not.
 func settleDoubt(t *transaction, r *record) error {
-	args := []any{r.Backend, string(r.Kind), r.ID}
 	if broken, err := isBreached(t, r.Tenant); err != nil {
 		return err
 	} else if broken {
@@ -62,7 +57,8 @@ func settleDoubt(t *transaction, r *record) error {
 	if r.Number == 1 || r.textless() {
 		return nil // nothing was known of it, or nothing is left
 	}
-	n, err := t.run(`UPDATE standing SET unverified = '' WHERE backend = ? AND kind = ? AND id = ? AND unverified <> '' AND unverified <> 'integrity.chain'`, args...)
+	n, err := t.run(`UPDATE standing SET unverified = '' WHERE backend = ? AND kind = ? AND id = ? AND unverified <> '' AND unverified <> 'integrity.chain'`,
+		r.Backend, string(r.Kind), r.ID)
 	if n > 0 {
 		t.changes.reread(r.MemoryKey)
 	}
@@ -90,7 +86,7 @@ func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
 	if storable(backend) != nil {
 		return false, ctx.Err()
 	}
-	found, err := glance(ctx, bs.store, "look up a seal", scanText, `SELECT backend FROM sealed WHERE backend = ?`, backend)
+	found, err := glance(ctx, bs.store, "look up a seal", scanOne[string], `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
 
@@ -105,7 +101,7 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 		}
 		t.sealed = append(t.sealed, backend)
 		t.changes.reread(everything) // what has no record there is now known to be new
-		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, max(1, micros(t.store.opt.Clock())))
+		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 		return err
 	})
 }
@@ -133,13 +129,10 @@ func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealin
 	if storable(backend) != nil {
 		return memproxy.Sealing{}, false, ctx.Err()
 	}
-	list, err := look(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
-		return at, s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
-	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend)
-	if err != nil || len(list) == 0 {
-		return memproxy.Sealing{}, false, err
-	}
-	return list[0], true, nil
+	return first(look(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
+		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
+		return at, err
+	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend))
 }
 
 // RecordFound keeps memories that a backend holds and nobody is known to have

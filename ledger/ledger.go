@@ -40,7 +40,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,11 +78,6 @@ type store struct {
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
-	records, byDecision, byActor   *sql.Stmt // of reader
-	insert, update, count, correct *sql.Stmt // of writer
-	receive, pruneRows, pruneNotes *sql.Stmt
-	sweepRows                      *sql.Stmt
-
 	ready   map[string]*sql.Stmt // of writer, by text; see makeReady
 	queries sync.Map             // of reader, by text; see query
 
@@ -92,45 +86,6 @@ type store struct {
 	jobs    chan *job
 	kept    atomic.Int64 // entries that were acknowledged and wait for room on the disk
 	stopped chan struct{}
-}
-
-func (s *store) prepare(ctx context.Context) error {
-	for _, p := range []struct {
-		to  **sql.Stmt
-		db  *sql.DB
-		sql string
-	}{
-		{&s.records, s.reader, recordQuery()},
-		// A receipt stands for the whole write, so it comes first; then what
-		// is still there; then a fixed order.
-		{&s.byDecision, s.reader, `SELECT ` + columns + ` FROM ownership
-			WHERE backend = ? AND decision = ? AND decision <> ''
-			ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`},
-		{&s.byActor, s.reader, `SELECT ` + actorColumns + ` FROM actor WHERE tenant = ? AND actor = ?`},
-		{&s.insert, s.writer, insertRow},
-		{&s.update, s.writer, updateRow},
-		{&s.count, s.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
-			ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`},
-		{&s.correct, s.writer, `INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`},
-		{&s.receive, s.writer, `INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
-			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`},
-		{&s.pruneRows, s.writer, `DELETE FROM ownership WHERE (backend, kind, id) IN
-			(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
-			RETURNING backend, kind, id`},
-		{&s.sweepRows, s.writer, `UPDATE ownership SET deleted = ?1
-			WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
-			AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
-			RETURNING backend, id, tenant, actor, trust, "user"`},
-		{&s.pruneNotes, s.writer, `DELETE FROM correction WHERE at < ?`},
-	} {
-		stmt, err := p.db.PrepareContext(ctx, s.dialect.sql(p.sql))
-		if err != nil {
-			return err
-		}
-		*p.to = stmt
-	}
-	return nil
 }
 
 // Lookup returns what is known of objects, by key. One of which nothing is
@@ -204,24 +159,29 @@ func ByID(ctx context.Context, l interface {
 // recordQuery asks for all that is known of objects of one kind, each table in
 // rows of its own with texts first: a join costs twice as much, and four times as
 // much where nothing is found.
-func recordQuery() string {
-	const in = `backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))`
-	none := strings.Repeat(", ''", 9) + strings.Repeat(", 0", 4)
-	return `SELECT 0, backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256, confidence, written, deleted, 0 FROM ownership WHERE ` + in +
-		` UNION ALL SELECT 1, backend, kind, id, tenant, state, reason, decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires FROM standing WHERE ` + in +
-		` UNION ALL SELECT 2, backend, kind, id, sha256` + none + ` FROM found WHERE ` + in +
-		` UNION ALL SELECT 3, backend, '', '', ''` + none + ` FROM sealed WHERE backend = ?1`
-}
+const (
+	recordQuery = `SELECT 0, backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256, confidence, written, deleted, 0 FROM ownership WHERE ` + thoseOf +
+		` UNION ALL SELECT 1, backend, kind, id, tenant, state, reason, decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires FROM standing WHERE ` + thoseOf +
+		` UNION ALL SELECT 2, backend, kind, id, sha256` + padding + ` FROM found WHERE ` + thoseOf +
+		` UNION ALL SELECT 3, backend, '', '', ''` + padding + ` FROM sealed WHERE backend = ?1`
+	thoseOf = `backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))`
+	padding = `, '', '', '', '', '', '', '', '', '', 0, 0, 0, 0`
+)
 
-// ask puts into had what the store has of objects.
-func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+// byKind are the ids of objects, by backend and kind.
+func byKind(keys []key) map[key][]string {
 	groups := map[key][]string{}
 	for _, k := range keys {
 		group := key{Backend: k.Backend, Kind: k.Kind}
 		groups[group] = append(groups[group], k.ID)
 	}
-	for group, ids := range groups {
-		rows, err := s.records.QueryContext(ctx, group.Backend, string(group.Kind), asJSON(ids))
+	return groups
+}
+
+// ask puts into had what the store has of objects.
+func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
+	for group, ids := range byKind(keys) {
+		rows, err := s.query(ctx, recordQuery, group.Backend, string(group.Kind), asJSON(ids))
 		if err != nil {
 			return err
 		}
@@ -262,7 +222,8 @@ func readRecords(rows *sql.Rows, had map[memproxy.MemoryKey]memproxy.Record, gro
 			row := statusRow{Status: memproxy.Status{
 				MemoryKey: k, Tenant: s[3], State: memproxy.MemoryState(s[4]), Reason: s[5], Decision: s[6], Attestation: memproxy.Attestation(s[7]), Rules: s[8],
 				Unverified: memproxy.ReasonCode(s[10]), Reviewed: s[11], CurrentRules: memproxy.MemoryState(s[12]),
-			}, changed: n[0], contested: n[1], pinned: n[2], expires: n[3], findings: []byte(s[9])}
+				Contested: n[1] > 0, Pinned: n[2] > 0,
+			}, changed: n[0], expires: n[3], findings: []byte(s[9])}
 			var err error
 			if rec.Status, err = row.status(); err != nil {
 				return err
@@ -300,19 +261,11 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 	if storable(decision) != nil {
 		return memproxy.Ownership{}, false, ctx.Err()
 	}
-	if err := l.settle(ctx); err != nil {
-		return memproxy.Ownership{}, false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	row, err := scan(l.byDecision.QueryRowContext(ctx, backend, decision))
-	if errors.Is(err, sql.ErrNoRows) {
-		return memproxy.Ownership{}, false, nil
-	}
-	if err != nil {
-		return memproxy.Ownership{}, false, l.wrap("look up a decision", err)
-	}
-	return row, true, nil
+	// A receipt stands for the whole write, so it comes first; then what
+	// is still there; then a fixed order.
+	return first(look(ctx, l.store, "look up a decision", scan, `SELECT `+columns+` FROM ownership
+		WHERE backend = ? AND decision = ? AND decision <> ''
+		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }
 
 // wrap names the call that failed, and says ErrClosed where that is why.

@@ -18,7 +18,7 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 	}
 	t.noticed = true
 	subject, data = memproxy.InertID(subject), shown(data)
-	at := max(1, micros(t.store.opt.Clock()))
+	at := t.now()
 	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
 		ref(string(kind)+"/", tenant, subject)+strconv.FormatInt(at, 36), string(kind), tenant, subject, at, asJSON(data))
@@ -88,11 +88,8 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 	return out.mine, next, err
 }
 
-func scanNotice(s scanner) (memproxy.Notice, error) {
-	var n memproxy.Notice
-	var created int64
-	err := s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, &created, &n.Data, &n.Attempts)
-	n.Created = moment(created)
+func scanNotice(s scanner) (n memproxy.Notice, err error) {
+	err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*when)(&n.Created), &n.Data, &n.Attempts)
 	return n, err
 }
 

@@ -118,9 +118,6 @@ func (s *store) open() (left []*job, err error) {
 		s.absent = newAbsences()
 		s.seen = &seen{sealed: map[string]bool{}}
 	}
-	if err := s.prepare(ctx); err != nil {
-		return nil, err
-	}
 	return openRedo(ctx, s)
 }
 

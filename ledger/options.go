@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -122,30 +123,14 @@ func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	if o.CacheSize == 0 {
-		o.CacheSize = DefaultCacheSize
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Queue == 0 {
-		o.Queue = DefaultQueue
-	}
-	if o.MaxHolds == 0 {
-		o.MaxHolds = DefaultMaxHolds
-	}
-	if o.MaxPrincipalHolds <= 0 {
-		o.MaxPrincipalHolds = DefaultMaxPrincipalHolds
-	}
-	if o.MaxUserHolds <= 0 {
-		o.MaxUserHolds = DefaultMaxUserHolds
-	}
-	if o.MaxNotices == 0 {
-		o.MaxNotices = 10_000
-	}
-	if o.KeepVersions == 0 {
-		o.KeepVersions = DefaultKeepVersions
-	}
+	o.CacheSize = cmp.Or(o.CacheSize, DefaultCacheSize)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Queue = cmp.Or(o.Queue, DefaultQueue)
+	o.MaxHolds = cmp.Or(o.MaxHolds, DefaultMaxHolds)
+	o.MaxPrincipalHolds = cmp.Or(max(0, o.MaxPrincipalHolds), DefaultMaxPrincipalHolds)
+	o.MaxUserHolds = cmp.Or(max(0, o.MaxUserHolds), DefaultMaxUserHolds)
+	o.MaxNotices = cmp.Or(o.MaxNotices, 10_000)
+	o.KeepVersions = cmp.Or(o.KeepVersions, DefaultKeepVersions)
 	if o.Told == nil {
 		o.Told = func([]Step) {}
 	}

@@ -16,7 +16,7 @@ import (
 func TestPeek(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	opt := ledger.Options{Path: path}
-	if got, err := ledger.Peek(t.Context(), opt, "acme", "agent:dev"); err != nil || got != (ledger.Track{}) {
+	if got, err := ledger.Peek(t.Context(), opt, "acme", "agent:dev"); err != nil || got != (memproxy.Track{}) {
 		t.Errorf("no file: %+v %v", got, err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -33,7 +33,7 @@ func TestPeek(t *testing.T) {
 	if err := l.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for who, want := range map[string]ledger.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
+	for who, want := range map[string]memproxy.Track{"agent:dev": {Facts: 2, Corrections: 1}, "agent:other": {}} {
 		got, err := ledger.Peek(t.Context(), opt, "acme", who)
 		if got.Since = (time.Time{}); err != nil || got != want {
 			t.Errorf("%s: %+v %v", who, got, err)

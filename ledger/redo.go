@@ -65,14 +65,14 @@ type redoEntry struct {
 }
 
 func encodeEntry(e *memproxy.Entry) ([]byte, error) {
-	out := redoEntry{States: e.States, Renewed: e.Renewed, Owners: e.Owners}
-	for i := range e.Found {
-		out.Found = append(out.Found, redoVersion{e.Found[i], e.Found[i].Text, e.Found[i].Metadata})
+	all := func(versions []memproxy.Version) (out []redoVersion) {
+		for i := range versions {
+			v := &versions[i]
+			out = append(out, redoVersion{*v, v.Text, v.Metadata})
+		}
+		return out
 	}
-	for i := range e.Versions {
-		out.Versions = append(out.Versions, redoVersion{e.Versions[i], e.Versions[i].Text, e.Versions[i].Metadata})
-	}
-	return json.Marshal(out)
+	return json.Marshal(redoEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
 }
 
 func decodeEntry(text []byte) (*memproxy.Entry, error) {
@@ -80,16 +80,14 @@ func decodeEntry(text []byte) (*memproxy.Entry, error) {
 	if err := json.Unmarshal(text, &in); err != nil {
 		return nil, err
 	}
-	e := &memproxy.Entry{States: in.States, Renewed: in.Renewed, Owners: in.Owners}
-	for _, v := range in.Found {
-		v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
-		e.Found = append(e.Found, v.Version)
+	all := func(versions []redoVersion) (out []memproxy.Version) {
+		for _, v := range versions {
+			v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
+			out = append(out, v.Version)
+		}
+		return out
 	}
-	for _, v := range in.Versions {
-		v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
-		e.Versions = append(e.Versions, v.Version)
-	}
-	return e, nil
+	return &memproxy.Entry{Found: all(in.Found), Versions: all(in.Versions), States: in.States, Renewed: in.Renewed, Owners: in.Owners}, nil
 }
 
 // append adds an encoded entry, and returns its number; zero when there is no
@@ -141,10 +139,11 @@ func (r *redo) applied(number uint64, erase bool) error {
 		r.done, r.ends = r.ends[0].at, r.ends[1:]
 	}
 	if erase && r.done > r.wiped {
-		if _, err := r.file.WriteAt(make([]byte, r.done-r.wiped), r.wiped); err != nil {
-			return fmt.Errorf("ledger: redo log: %w", err)
+		_, err := r.file.WriteAt(make([]byte, r.done-r.wiped), r.wiped)
+		if err == nil {
+			err = r.file.Sync()
 		}
-		if err := r.file.Sync(); err != nil {
+		if err != nil {
 			return fmt.Errorf("ledger: redo log: %w", err)
 		}
 		r.wiped = r.done

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,13 +45,48 @@ func keyOf(row *memproxy.Ownership) key {
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(...any) error }
 
-func scan(s scanner) (memproxy.Ownership, error) {
-	var row memproxy.Ownership
-	var written, deleted int64
-	err := s.Scan(&row.Backend, &row.Kind, &row.ID,
+// scanOne reads rows of one column.
+func scanOne[T any](s scanner) (v T, err error) {
+	err = s.Scan(&v)
+	return v, err
+}
+
+func scanKey(s scanner) (k key, err error) {
+	err = s.Scan(&k.Backend, &k.Kind, &k.ID)
+	return k, err
+}
+
+// when reads a time that was written by micros.
+type when time.Time
+
+func (w *when) Scan(column any) error {
+	at, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("%T is no time", column)
+	}
+	*w = when(moment(at))
+	return nil
+}
+
+// parsed reads what was written by asJSON.
+type parsed struct{ to any }
+
+func (p parsed) Scan(column any) error {
+	switch text := column.(type) {
+	case string:
+		return json.Unmarshal([]byte(text), p.to)
+	case []byte:
+		return json.Unmarshal(text, p.to)
+	}
+	return fmt.Errorf("%T is no JSON", column)
+}
+
+func scan(s scanner) (row memproxy.Ownership, err error) {
+	var deleted int64 // the time of it
+	err = s.Scan(&row.Backend, &row.Kind, &row.ID,
 		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
-		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, &written, &deleted)
-	row.Written, row.Deleted = moment(written), deleted > 0
+		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, (*when)(&row.Written), &deleted)
+	row.Deleted = deleted > 0
 	return row, err
 }
 
@@ -84,6 +120,16 @@ func storable(s string) error {
 		return errors.New("has a NUL")
 	case !utf8.ValidString(s):
 		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+// storableParts is an error that names what a string belongs to that is not storable.
+func storableParts(of string, parts ...string) error {
+	for _, s := range parts {
+		if err := storable(s); err != nil {
+			return refused("a part of the %s %v", of, err)
+		}
 	}
 	return nil
 }
@@ -173,7 +219,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		for i := range own {
 			row := &own[i]
 			args := arguments(row, t.store.opt.Clock())
-			n, err := t.exec(t.store.insert, args...)
+			n, err := t.run(insertRow, args...)
 			if err != nil {
 				return nil, err
 			}
@@ -192,7 +238,7 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 					bound = append(bound, there...)
 					continue
 				}
-				if _, err := t.exec(t.store.update, args...); err != nil {
+				if _, err := t.run(updateRow, args...); err != nil {
 					return nil, err
 				}
 			}
@@ -212,10 +258,8 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 // says who deleted them and by which decision; none where it has no operation.
 func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
 	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
-	for _, arg := range args[1:] {
-		if err := storable(arg.(string)); err != nil {
-			return nil, refused("a part of the scope %v", err)
-		}
+	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
+		return nil, err
 	}
 	if backend == "" || !scope.Owned() {
 		return nil, refused("a backend and an owner are required")
@@ -232,19 +276,22 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 }
 
 func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
-	rows, err := t.tx.StmtContext(t.ctx, t.store.sweepRows).QueryContext(t.ctx, args...)
-	if err != nil {
-		return nil, nil, err
+	type swept struct {
+		key
+		by memproxy.Tally
 	}
-	defer rows.Close()
+	found, err := rows(t, func(s scanner) (row swept, err error) {
+		row.Kind = memproxy.TargetMemory
+		err = s.Scan(&row.Backend, &row.ID, &row.by.Tenant, &row.by.Actor, &row.by.Trust, &row.by.User)
+		return row, err
+	}, `UPDATE ownership SET deleted = ?1
+		WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
+		AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
+		RETURNING backend, id, tenant, actor, trust, "user"`, args...)
 	at := map[memproxy.Tally]int{}
-	for rows.Next() {
-		k := key{Kind: memproxy.TargetMemory}
-		var who memproxy.Tally
-		if err := rows.Scan(&k.Backend, &k.ID, &who.Tenant, &who.Actor, &who.Trust, &who.User); err != nil {
-			return nil, nil, err
-		}
-		gone = append(gone, k)
+	for _, row := range found {
+		who := row.by
+		gone = append(gone, row.key)
 		if who.Actor == "" {
 			continue
 		}
@@ -256,7 +303,7 @@ func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, er
 		}
 		by[i].Memories++
 	}
-	return gone, by, rows.Err()
+	return gone, by, err
 }
 
 // endHistories appends a version like v to each memory within a scope that is
@@ -267,7 +314,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	}
 	after := ""
 	for {
-		ids, err := look(ctx, s, "list swept memories", scanText, `SELECT o.id FROM ownership o
+		ids, err := look(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM ownership o
 			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
 				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
 				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)

@@ -69,13 +69,12 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	if all, err := l.Lookup(t.Context(), there); err != nil || len(all) != 1 {
 		t.Errorf("what was there at the start: %v, %v", all, err)
 	}
-	query := l.records
 	broken, err := l.reader.PrepareContext(t.Context(), `SELECT 'asked'`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.records = broken
-	defer func() { l.records = query }()
+	query, _ := l.queries.Swap(recordQuery, broken)
+	defer l.queries.Store(recordQuery, query)
 	absent, planted := there, there
 	absent.ID, planted.Backend = "absent", "sealed"
 	for range 2 {

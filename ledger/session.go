@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -23,15 +22,10 @@ const (
 )
 
 func scanSession(s scanner) (v memproxy.Session, err error) {
-	var begun, last, struck, counted, unlocked, ended int64
-	var reasons, refused []byte
-	if err := s.Scan(&v.Tenant, &v.ID, &v.Principal, &begun, &last, &v.Held, &v.Rejections, &v.Strikes, &struck, &counted, &unlocked, &v.UnlockedBy, &ended, &reasons, &refused); err != nil {
-		return v, err
-	}
-	v.Begun, v.Last, v.Struck, v.Counted, v.Unlocked, v.Ended = moment(begun), moment(last), moment(struck), moment(counted), moment(unlocked), moment(ended)
+	err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.Strikes, (*when)(&v.Struck),
+		(*when)(&v.Counted), (*when)(&v.Unlocked), &v.UnlockedBy, (*when)(&v.Ended), parsed{&v.Reasons}, parsed{&v.Refused})
 	key := memproxy.SessionKeyOf(v.ID)
 	v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
-	err = errors.Join(json.Unmarshal(reasons, &v.Reasons), json.Unmarshal(refused, &v.Refused))
 	return v, err
 }
 
@@ -118,7 +112,7 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 }
 
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool, err error) {
-	at := max(1, micros(t.store.opt.Clock()))
+	at := t.now()
 	// That it is updated keeps other writers of the record away.
 	found, err := rows(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0) ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal, last = excluded.last, ended = 0
@@ -273,7 +267,7 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
 		ended, err := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
-			max(1, micros(t.store.opt.Clock())), micros(idleSince), endStep)
+			t.now(), micros(idleSince), endStep)
 		for i := range ended {
 			t.store.opt.lock(&ended[i])
 			err = errors.Join(err, t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i]))

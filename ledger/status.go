@@ -10,18 +10,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const statusColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current`
+const statusColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current, prior`
 
 // statusRow is a status as it is read.
 type statusRow struct {
 	memproxy.Status
-	changed, contested, pinned, expires int64
-	findings                            []byte
+	changed, expires int64
+	findings         []byte
+	prior            memproxy.MemoryState // before it expired
 }
 
 func (r *statusRow) status() (memproxy.Status, error) {
 	st := r.Status
-	st.Changed, st.Expires, st.Contested, st.Pinned = moment(r.changed), moment(r.expires), r.contested > 0, r.pinned > 0
+	st.Changed, st.Expires = moment(r.changed), moment(r.expires)
 	// Nearly all have no findings, and parsing JSON costs as much as the row.
 	text, _ := strings.CutPrefix(string(r.findings), `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
@@ -36,11 +37,15 @@ func (r *statusRow) status() (memproxy.Status, error) {
 	return st, json.Unmarshal(r.findings, &st.Findings) // as it was kept once
 }
 
-func scanStatus(s scanner) (memproxy.Status, error) {
-	var r statusRow
+func scanStatusRow(s scanner) (r statusRow, err error) {
 	st := &r.Status
-	err := s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
-		&r.contested, &r.pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules)
+	err = s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
+		&st.Contested, &st.Pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
+	return r, err
+}
+
+func scanStatus(s scanner) (memproxy.Status, error) {
+	r, err := scanStatusRow(s)
 	if err != nil {
 		return r.Status, err
 	}
@@ -87,10 +92,8 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 // how many it changed: those whose state is not among a change's From, or
 // changed since it was Seen, stay as they are. A memory of which nothing is recorded counts as untrusted.
 func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
-	for i := range changes {
-		if err := validChange(&changes[i]); err != nil {
-			return 0, err
-		}
+	if err := valid(changes, validChange); err != nil {
+		return 0, err
 	}
 	if len(changes) == 0 {
 		return 0, ctx.Err()
@@ -99,15 +102,10 @@ func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) 
 }
 
 func validKey(k memproxy.MemoryKey) error {
-	for _, s := range [...]string{k.Backend, string(k.Kind), k.ID} {
-		if s == "" {
-			return refused("backend, kind and id are required")
-		}
-		if err := storable(s); err != nil {
-			return refused("a part of the key %v", err)
-		}
+	if k.Backend == "" || k.Kind == "" || k.ID == "" {
+		return refused("backend, kind and id are required")
 	}
-	return nil
+	return storableParts("key", k.Backend, string(k.Kind), k.ID)
 }
 
 func validChange(c *memproxy.StateChange) error {
@@ -117,39 +115,33 @@ func validChange(c *memproxy.StateChange) error {
 	if !slices.Contains(memproxy.MemoryStates[:], c.State) {
 		return refused("no state is called %.20q", c.State)
 	}
-	for _, s := range [...]string{c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation)} {
-		if err := storable(s); err != nil {
-			return refused("a part of the change %v", err)
-		}
-	}
-	return nil
+	return storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation))
 }
 
 // status returns a memory's status, which no other transaction changes
 // until this one is over; the one that is to be written when there is none.
 func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
-	args := []any{k.Backend, string(k.Kind), k.ID}
 	none := memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	if unknown, _ := t.store.seen.unknown(statuses, k); unknown {
 		return none, "", nil
 	}
-	n, err := t.run(`UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ?`, args...)
-	if err != nil || n == 0 {
+	row, there, err := first(rows(t, scanStatusRow, `UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ? RETURNING `+statusColumns,
+		k.Backend, string(k.Kind), k.ID))
+	if err != nil || !there {
 		return none, "", err
 	}
-	found, err := rows(t, scanStatus, `SELECT `+statusColumns+` FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args...)
-	if err != nil || len(found) == 0 {
-		return none, "", err
-	}
-	_, err = t.one(`SELECT prior FROM standing WHERE backend = ? AND kind = ? AND id = ?`, args, &prior)
-	return found[0], prior, err
+	st, err = row.status()
+	return st, row.prior, err
 }
 
 func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
+	if st.Changed.IsZero() {
+		st.Changed = moment(t.now())
+	}
 	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
 	t.changes.rate(st.MemoryKey, st)
 	t.store.seen.add(st.MemoryKey, statuses)
-	_, err := t.run(`INSERT INTO standing (`+statusColumns+`, prior) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+	_, err := t.run(`INSERT INTO standing (`+statusColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
 		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
 		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
@@ -201,7 +193,7 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	was := st.State
 	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.CurrentRules = ""
-	st.Changed = moment(max(1, micros(t.store.opt.Clock())))
+	st.Changed = moment(t.now())
 	if err := t.putStatus(st, ""); err != nil {
 		return false, err
 	}
@@ -282,8 +274,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 		default:
 			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
 		}
-		var author string
-		_, err = t.one(`SELECT actor FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{k.Backend, string(k.Kind), k.ID}, &author)
+		_, author, err := authorOf(t, k)
 		if err != nil {
 			return tally, err
 		}

@@ -11,36 +11,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Track is the root's; the name is kept for callers of before.
-type Track = memproxy.Track
-
-// Correction is the root's; the name is kept for callers of before.
-type Correction = memproxy.Correction
-
 // Record returns the record of an actor of a tenant; zeros for one who is not
 // known.
-func (l *Ledger) Record(ctx context.Context, tenant, actor string) (Track, error) {
-	var t Track
+func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
 	if storable(tenant) != nil || storable(actor) != nil {
-		return t, ctx.Err()
+		return memproxy.Track{}, ctx.Err()
 	}
-	if err := l.settle(ctx); err != nil {
-		return t, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
-	defer cancel()
-	err := ignoreNone(scanTrack(l.byActor.QueryRowContext(ctx, tenant, actor), &t))
-	if err != nil {
-		return Track{}, l.wrap("look up an actor", err)
-	}
-	return t, nil
+	t, _, err := first(look(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
+	return t, err
 }
 
 func validCorrection(c *memproxy.Correction) error {
-	for _, s := range [...]string{c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)} {
-		if err := storable(s); err != nil {
-			return refused("a part of the correction %v", err)
-		}
+	if err := storableParts("correction", c.Backend, c.ID, c.Tenant, c.Author, c.Corrector, c.Decision, c.Reason, string(c.Kind), string(c.Trust)); err != nil {
+		return err
 	}
 	if c.Backend == "" || c.ID == "" || c.Decision == "" {
 		return refused("backend, id and decision are required")
@@ -57,12 +40,14 @@ func correct(t *transaction, c *memproxy.Correction) error {
 	if c.Author == "" || c.Author == c.Corrector {
 		return nil
 	}
-	n, err := t.exec(t.store.correct, c.Backend, c.ID, c.Decision, t.store.opt.Clock().UnixMicro(),
+	n, err := t.run(`INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, c.Backend, c.ID, c.Decision, t.store.opt.Clock().UnixMicro(),
 		string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = t.exec(t.store.receive, c.Tenant, memproxy.Account(c.Author), max(1, micros(t.store.opt.Clock())))
+	_, err = t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
+		ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`, c.Tenant, memproxy.Account(c.Author), t.now())
 	return err
 }
 
@@ -90,12 +75,13 @@ func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (l
 
 // Peek returns the record of an actor out of a store that another process may
 // have open, and changes nothing. A file that is not there knows nobody.
-func Peek(ctx context.Context, opt Options, tenant, actor string) (t Track, err error) {
+func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Track, err error) {
 	err = peek(opt, func(l *Ledger) (err error) {
 		t, err = l.Record(ctx, tenant, actor)
 		return err
-	}, func(db *sql.DB) error {
-		return ignoreNone(scanTrack(db.QueryRowContext(ctx, `SELECT `+actorColumns+` FROM actor WHERE tenant = ? AND actor = ?`, tenant, actor), &t))
+	}, func(db *sql.DB) (err error) {
+		t, err = scanTrack(db.QueryRowContext(ctx, byActor, tenant, actor))
+		return ignoreNone(err)
 	})
 	return t, err
 }
@@ -119,14 +105,11 @@ func peek(opt Options, database func(*Ledger) error, file func(*sql.DB) error) e
 	return nil
 }
 
-// actorColumns are what a record is made of.
-const actorColumns = `facts, corrections, accepted, validated, since`
+const byActor = `SELECT facts, corrections, accepted, validated, since FROM actor WHERE tenant = ? AND actor = ?`
 
-func scanTrack(s scanner, t *Track) error {
-	var since int64
-	err := s.Scan(&t.Facts, &t.Corrections, &t.Accepted, &t.Validated, &since)
-	t.Since = moment(since)
-	return err
+func scanTrack(s scanner) (t memproxy.Track, err error) {
+	err = s.Scan(&t.Facts, &t.Corrections, &t.Accepted, &t.Validated, (*when)(&t.Since))
+	return t, err
 }
 
 // countAccepted counts a memory for its author that waited for review and was let

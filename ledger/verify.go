@@ -67,12 +67,12 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 			v.accepted[fault{b.Position, b.Class}] = true
 		}
 	}
-	heads, err := look(ctx, cs.store, "look up a chain", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant)
+	h, headed, err := headOf(ctx, cs.store, tenant)
 	if err != nil {
 		return v.report, err
 	}
-	if len(heads) == 1 {
-		v.head = heads[0]
+	if headed {
+		v.head = h
 		v.report.Head = memproxy.ChainHead{Tenant: tenant, Position: v.head.place, Link: v.head.link}
 		if v.head.broken {
 			v.fault(memproxy.FaultForge, v.head.place, nil, unsigned)
@@ -89,7 +89,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 			return v.report, err
 		}
 		for i := range found {
-			if err := v.step(ctx, &found[i], len(heads) == 1); err != nil {
+			if err := v.step(ctx, &found[i], headed); err != nil {
 				return v.report, err
 			}
 		}
@@ -103,7 +103,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	if err := v.kept(ctx, tenant); err != nil {
 		return v.report, err
 	}
-	return v.report, v.end(ctx, len(heads) == 1)
+	return v.report, v.end(ctx, headed)
 }
 
 func (v *verifier) fault(class memproxy.FaultClass, place int64, r *record, detail string) {
@@ -127,11 +127,11 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 		// Written since the head was read, or put there by somebody: the
 		// signature tells.
 		if v.selfCheck(r) {
-			now, err := look(ctx, v.store, "look up a chain", scanHead(v.store.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, r.Tenant)
+			now, there, err := headOf(ctx, v.store, r.Tenant)
 			if err != nil {
 				return err
 			}
-			if len(now) != 1 || now[0].place < r.place {
+			if !there || now.place < r.place {
 				v.fault(memproxy.FaultReorder, r.place, r, "a record behind the end of the chain")
 			}
 		}
@@ -169,7 +169,7 @@ func (v *verifier) selfCheck(r *record) bool {
 // gap names what is wrong between two records that are sound by themselves:
 // the record that this one followed stands elsewhere, or is gone.
 func (v *verifier) gap(ctx context.Context, r *record) error {
-	elsewhere, err := look(ctx, v.store, "find a record", func(s scanner) (place int64, err error) { return place, s.Scan(&place) },
+	elsewhere, err := look(ctx, v.store, "find a record", scanOne[int64],
 		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 // text checks that the text of a version is there and the recorded one.
 func (v *verifier) text(ctx context.Context, r *record) error {
 	if r.Compacted {
-		newer, err := look(ctx, v.store, "find a version", func(s scanner) (n int64, err error) { return n, s.Scan(&n) },
+		newer, err := look(ctx, v.store, "find a version", scanOne[int64],
 			`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND number > ? LIMIT 1`, r.Backend, string(r.Kind), r.ID, r.Number)
 		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
 			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
@@ -256,13 +256,9 @@ func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	heads, err := look(ctx, cs.store, "look up a chain", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, anchor.Tenant)
+	h, _, err := headOf(ctx, cs.store, anchor.Tenant)
 	if err != nil {
 		return nil, err
-	}
-	var h head
-	if len(heads) == 1 {
-		h = heads[0]
 	}
 	if h.broken {
 		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: anchor.Tenant, Position: h.place, Detail: unsigned}, nil
@@ -273,28 +269,34 @@ func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 // unsigned is what is wrong with an end that somebody else wrote.
 const unsigned = "the end of the chain is not signed by this installation"
 
+// headOf is the end of a tenant's chain, if there is one.
+func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
+	return first(look(ctx, s, "look up a chain", scanHead(s.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
+}
+
 func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
+	fault := func(class memproxy.FaultClass, place int64, detail string) (*memproxy.ChainFault, error) {
+		return &memproxy.ChainFault{Class: class, Tenant: a.Tenant, Position: place, Detail: detail}, nil
+	}
 	switch {
 	case a.Position == 0, a.Position < h.base: // trimmed since
 		return nil, nil
 	case a.Position > h.place:
-		return &memproxy.ChainFault{
-			Class: memproxy.FaultTruncate, Tenant: a.Tenant, Position: h.place + 1, Detail: fmt.Sprintf("the chain reached to %d once", a.Position),
-		}, nil
+		return fault(memproxy.FaultTruncate, h.place+1, fmt.Sprintf("the chain reached to %d once", a.Position))
 	}
 	link := h.baseLink
 	if a.Position > h.base {
-		found, err := look(ctx, s, "find a record", scanText, `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position)
+		found, there, err := first(look(ctx, s, "find a record", scanOne[string], `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position))
 		if err != nil {
 			return nil, err
 		}
-		if len(found) == 0 {
-			return &memproxy.ChainFault{Class: memproxy.FaultDelete, Tenant: a.Tenant, Position: a.Position, Detail: "the record that was anchored is missing"}, nil
+		if !there {
+			return fault(memproxy.FaultDelete, a.Position, "the record that was anchored is missing")
 		}
-		link = found[0]
+		link = found
 	}
 	if link != a.Link {
-		return &memproxy.ChainFault{Class: memproxy.FaultForge, Tenant: a.Tenant, Position: a.Position, Detail: "the chain is another one than was anchored"}, nil
+		return fault(memproxy.FaultForge, a.Position, "the chain is another one than was anchored")
 	}
 	return nil, nil
 }

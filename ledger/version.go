@@ -29,12 +29,10 @@ type record struct {
 	mac      []byte
 }
 
-func scanRecord(s scanner) (record, error) {
-	var r record
-	var pinned, compacted int64
-	err := s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
-		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, &pinned, &compacted)
-	r.Time, r.Pinned, r.Compacted = moment(r.at), pinned > 0, compacted > 0
+func scanRecord(s scanner) (r record, err error) {
+	err = s.Scan(&r.Backend, &r.Kind, &r.ID, &r.Number, &r.Tenant, &r.place, &r.Field, &r.Op, &r.at, &r.Actor, &r.Trust, &r.Confidence, &r.Attestation,
+		&r.Decision, &r.SHA256, &r.Before, &r.metadata, &r.Score, &r.previous, &r.behind, &r.Link, &r.key, &r.mac, &r.Pinned, &r.Compacted)
+	r.Time = moment(r.at)
 	return r, err
 }
 
@@ -54,10 +52,8 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 	if l.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	for i := range versions {
-		if err := validVersion(&versions[i]); err != nil {
-			return nil, err
-		}
+	if err := valid(versions, validVersion); err != nil {
+		return nil, err
 	}
 	if len(versions) == 0 {
 		return nil, ctx.Err()
@@ -78,10 +74,8 @@ func validVersion(v *memproxy.Version) error {
 	if err := validKey(v.MemoryKey); err != nil {
 		return err
 	}
-	for _, s := range [...]string{v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before} {
-		if err := storable(s); err != nil {
-			return refused("a part of the version %v", err)
-		}
+	if err := storableParts("version", v.Tenant, v.Field, string(v.Op), v.Actor, string(v.Trust), string(v.Attestation), v.Decision, v.SHA256, v.Before); err != nil {
+		return err
 	}
 	if v.Op == "" {
 		return refused("a version has an operation")
@@ -117,7 +111,7 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	if v.Before == "" {
 		v.Before = last.SHA256
 	}
-	r := record{Version: v, at: max(1, micros(t.store.opt.Clock())), place: head.place + 1, previous: last.Link, behind: head.link}
+	r := record{Version: v, at: t.now(), place: head.place + 1, previous: last.Link, behind: head.link}
 	r.Number, r.Time, r.Compacted = last.Number+1, moment(r.at), false
 	if len(v.Metadata) > 0 {
 		r.metadata = hexHash(v.Metadata)
@@ -161,12 +155,8 @@ func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
 	if unknown, _ := t.store.seen.unknown(versions, k); unknown {
 		return record{}, false, nil
 	}
-	found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
-	if err != nil || len(found) == 0 {
-		return record{}, false, err
-	}
-	return found[0], true, nil
+	return first(rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID))
 }
 
 // BeginHistories begins the history of memories that have none: their first
@@ -209,7 +199,6 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool, err error) {
 		return true, err
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
-	st.Changed = moment(max(1, micros(t.store.opt.Clock())))
 	return true, t.putStatus(st, prior)
 }
 
@@ -262,15 +251,9 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	}
 	found, err := look(ctx, l.store, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND number = ?`, k.Backend, string(k.Kind), k.ID, number)
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("%w: version %d", ErrUnknown, number)
-	}
-	if err != nil {
-		return memproxy.Version{}, err
-	}
-	r := &found[0]
-	if r.textless() {
-		return r.Version, nil
+	r, err := only(found, err, fmt.Sprint("version ", number))
+	if err != nil || r.textless() {
+		return r.Version, err
 	}
 	gone, err := deletedSince(ctx, l.store, k, number)
 	if err != nil {
@@ -279,7 +262,8 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if gone {
 		return r.Version, fmt.Errorf("%w: the memory was deleted", ErrShredded)
 	}
-	return r.Version, readText(ctx, l.store, r)
+	err = readText(ctx, l.store, &r)
+	return r.Version, err
 }
 
 // readText fills in a version's text.

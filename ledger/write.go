@@ -54,6 +54,9 @@ type transaction struct {
 	noticed bool // a notice was queued
 }
 
+// now is the time as rows keep it.
+func (t *transaction) now() int64 { return max(1, micros(t.store.opt.Clock())) }
+
 // account is an author as memories are counted for it.
 type account struct{ tenant, actor string }
 
@@ -67,7 +70,8 @@ func countFact(t *transaction, who account) error {
 		t.counted = map[account]int64{}
 	}
 	t.counted[who] = 0
-	_, err := t.exec(t.store.count, who.tenant, who.actor, max(1, micros(t.store.opt.Clock())))
+	_, err := t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
+		ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`, who.tenant, who.actor, t.now())
 	return err
 }
 
@@ -87,14 +91,6 @@ func putCounts(t *transaction) error {
 		}
 	}
 	return nil
-}
-
-func (t *transaction) exec(s *sql.Stmt, args ...any) (int64, error) {
-	res, err := t.tx.StmtContext(t.ctx, s).ExecContext(t.ctx, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
 }
 
 // settle waits for the rows on their way, so that a query of the file finds
@@ -282,12 +278,12 @@ func (s *store) answer(j *job, err error) {
 // put inserts or replaces an owner.
 func putOwner(t *transaction, row *memproxy.Ownership) error {
 	args := arguments(row, t.store.opt.Clock())
-	n, err := t.exec(t.store.insert, args...)
+	n, err := t.run(insertRow, args...)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		if _, err := t.exec(t.store.update, args...); err != nil {
+		if _, err := t.run(updateRow, args...); err != nil {
 			return err
 		}
 	} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {

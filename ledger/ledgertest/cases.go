@@ -232,7 +232,7 @@ func noted(t *testing.T, s *ledger.Ledger) {
 	}
 }
 
-func record(t *testing.T, s *ledger.Ledger, tenant, actor string) ledger.Track {
+func record(t *testing.T, s *ledger.Ledger, tenant, actor string) memproxy.Track {
 	t.Helper()
 	got, err := s.Record(t.Context(), tenant, actor)
 	if err != nil {
@@ -250,13 +250,13 @@ func facts(t *testing.T, s *ledger.Ledger) {
 	event.Kind, deleted.Deleted, nobody.Actor, foreign.Scope.Tenant = memproxy.TargetEvent, true, "", "globex"
 	put(t, s, Row("a"), Row("b"), event, deleted, nobody, foreign)
 	put(t, s, Row("a")) // again
-	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 2}) {
+	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 2}) {
 		t.Errorf("got %+v", got)
 	}
-	if got := record(t, s, "globex", "agent:dev"); got != (ledger.Track{Facts: 1}) {
+	if got := record(t, s, "globex", "agent:dev"); got != (memproxy.Track{Facts: 1}) {
 		t.Errorf("another tenant's: got %+v", got)
 	}
-	if got := record(t, s, "acme", "agent:new"); got != (ledger.Track{}) {
+	if got := record(t, s, "acme", "agent:new"); got != (memproxy.Track{}) {
 		t.Errorf("a newcomer: got %+v", got)
 	}
 }
@@ -279,11 +279,11 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 	change("a", memproxy.StateValidated, false) // it was let out already
 	change("b", memproxy.StateQuarantined, false)
 	change("d", memproxy.StateValidated, false)
-	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 1, Validated: 2}) {
+	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 1, Validated: 2}) {
 		t.Errorf("got %+v", got)
 	}
 	change("b", memproxy.StateValidated, true)
-	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 2, Validated: 3}) {
+	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 2, Validated: 3}) {
 		t.Errorf("got %+v", got)
 	}
 	// What is found sound again counts once, what is found wrong no more, and
@@ -292,22 +292,22 @@ func accepted(t *testing.T, s *ledger.Ledger) {
 	change("a", memproxy.StateValidated, false)
 	change("d", memproxy.StateFlagged, false)
 	change("d", memproxy.StateQuarantined, false)
-	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Facts: 4, Accepted: 2, Validated: 2}) {
+	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Facts: 4, Accepted: 2, Validated: 2}) {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func corrections(t *testing.T, s *ledger.Ledger) {
-	c := ledger.Correction{Backend: "mem0", ID: "a", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
+	c := memproxy.Correction{Backend: "mem0", ID: "a", Tenant: "acme", Author: "agent:dev", Corrector: "human:ann", Decision: "d1"}
 	again, second, own, unknown := c, c, c, c
 	second.Decision, own.Decision, unknown.Decision = "d2", "d3", "d4"
 	own.Corrector, unknown.Author = own.Author, ""
-	for _, c := range []ledger.Correction{c, again, second, own, unknown} {
+	for _, c := range []memproxy.Correction{c, again, second, own, unknown} {
 		if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{c}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := record(t, s, "acme", "agent:dev"); got != (ledger.Track{Corrections: 2}) {
+	if got := record(t, s, "acme", "agent:dev"); got != (memproxy.Track{Corrections: 2}) {
 		t.Errorf("got %+v", got)
 	}
 	if err := s.Commit(t.Context(), memproxy.Entry{Corrections: []memproxy.Correction{{}}}); !errors.Is(err, ledger.ErrRow) {
