@@ -9,44 +9,28 @@ import (
 // agent reads an agent: its blocks, those it takes over from elsewhere, its
 // instructions, and the history that it begins with.
 func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		var err error
+	return d.members(v, ptr, func(m jsondoc.Member, ptr string) error {
 		switch m.Name {
 		case "memory_blocks":
-			err = each(m.Value, p, d.block)
+			return each(m.Value, ptr, d.block)
 		case "initial_message_sequence":
-			err = each(m.Value, p, d.message)
+			return each(m.Value, ptr, d.message)
 		case "memory_variables": // they become text of blocks
-			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemContent))
+			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
 			// An agent that exists gets other hands.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemMetadata))
 		default:
-			err = d.member(m, p)
+			return d.member(m, ptr)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // form reads one object by the names of its members.
 func (d *decoding) form(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
-	for _, m := range v.Members {
-		if err := d.member(m, jsondoc.Child(ptr, m.Name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.members(v, ptr, d.member)
 }
 
 // member reads a member by its name.
@@ -94,23 +78,17 @@ func (d *draft) steer(v *jsondoc.Value, ptr string) {
 
 // config reads free-form settings: all their strings may steer.
 func (d *decoding) config(root *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, root, ptr); err != nil {
-		return err
-	}
-	for _, m := range root.Members {
-		p := jsondoc.Child(ptr, m.Name)
+	return d.members(root, ptr, func(m jsondoc.Member, ptr string) error {
 		if memproxy.Reserved(m.Name) {
-			d.op.Reserved = append(d.op.Reserved, p)
-			continue
+			d.op.Reserved = append(d.op.Reserved, ptr)
+		} else if dim, ok := dimOf(m.Name); ok {
+			d.draft.claim(dim, m.Value, ptr)
+		} else {
+			wire.Name(d.op, m.Name, ptr, d.draft.as(memproxy.ItemSteering))
+			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemSteering))
 		}
-		if dim, ok := dimOf(m.Name); ok {
-			d.draft.claim(dim, m.Value, p)
-			continue
-		}
-		wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemSteering))
-		wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
-	}
-	return nil
+		return nil
+	})
 }
 
 // wrapped reads a list of objects under one name, and what is next to it.
@@ -121,19 +99,12 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 	if root.Get(name) == nil {
 		return bad(memproxy.PayloadMalformed, 422, "/"+name, "this route needs the list "+name)
 	}
-	for _, m := range root.Members {
-		p := jsondoc.Child("", m.Name)
-		var err error
+	return d.members(root, "", func(m jsondoc.Member, ptr string) error {
 		if m.Name == name {
-			err = each(m.Value, p, one)
-		} else {
-			err = d.member(m, p)
+			return each(m.Value, ptr, one)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return d.member(m, ptr)
+	})
 }
 
 // inFile reads an agent file of any version. Wherever a label and a value stand
@@ -155,12 +126,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	if v.Get("label") != nil && v.Get("value") != nil {
 		return d.block(v, ptr)
 	}
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		var err error
+	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		d.op.Administers = d.op.Administers || administers(m)
 		switch {
 		case memproxy.Reserved(m.Name):
@@ -172,20 +138,17 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			}
 			d.draft.steer(m.Value, p)
 		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
-			err = d.draft.metadata(m.Value, p)
+			return d.draft.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
-			err = each(m.Value, p, d.message)
+			return each(m.Value, p, d.message)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.draft.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
 			d.draft.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
 		default:
 			wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemMetadata))
-			err = d.inFile(m.Value, p)
+			return d.inFile(m.Value, p)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -39,9 +40,6 @@ func steeringKey(name string) bool {
 // block reads one block. What its text is written to is the label: the
 // block's own, or the one in the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
 	first := len(d.op.Items)
 	target, addressed := "", ""
 	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
@@ -54,32 +52,24 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	if value == nil {
 		about = memproxy.ItemContent
 	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
+	err := d.members(v, ptr, func(m jsondoc.Member, ptr string) error {
 		switch m.Name {
-		case "value", "label", "description":
-			kind := about
-			if m.Name == "value" {
-				kind = memproxy.ItemContent
-			}
-			if err := d.draft.text(m.Value, p, kind); err != nil {
-				return err
-			}
+		case "value":
+			return d.draft.text(m.Value, ptr, memproxy.ItemContent)
+		case "label", "description":
+			return d.draft.text(m.Value, ptr, about)
 		case "metadata", "metadata_":
-			if err := d.draft.metadata(m.Value, p); err != nil {
-				return err
-			}
-		default:
-			if m.Name == "tags" {
-				d.draft.said.Filed(m.Value)
-			}
-			d.draft.other(m, p)
+			return d.draft.metadata(m.Value, ptr)
+		case "tags":
+			d.draft.said.Filed(m.Value)
 		}
+		d.draft.other(m, ptr)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	field := v.Get("label").Text()
-	if field == "" {
-		field = addressed
-	}
+	field := cmp.Or(v.Get("label").Text(), addressed)
 	if field == "" && d.op.Kind == memproxy.Learn {
 		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "label"), "a block needs a label")
 	}
@@ -181,43 +171,34 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 
 // passage reads one passage of archival memory.
 func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
 	target := ""
 	if d.op.Kind == memproxy.Correct && len(d.op.Targets) > 0 {
 		target = d.op.Targets[0]
 	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		var err error
+	d.cost++
+	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "text":
-			err = d.draft.text(m.Value, p, memproxy.ItemContent)
+			err := d.draft.text(m.Value, p, memproxy.ItemContent)
 			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
 				d.op.Items[n-1].Target = target
 			}
+			return err
 		case "metadata", "metadata_":
-			err = d.draft.metadata(m.Value, p)
-		case "tags":
-			d.draft.said.Filed(m.Value)
-			d.draft.other(m, p)
+			return d.draft.metadata(m.Value, p)
 		case "created_at":
 			d.draft.backdated(m.Value, p)
+			return nil
+		case "tags":
+			d.draft.said.Filed(m.Value)
 		case "id":
 			if target != "" && m.Value.Text() != target {
-				err = bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
+				return bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
 			}
-			d.draft.other(m, p)
-		default:
-			d.draft.other(m, p)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	d.cost++
-	return nil
+		d.draft.other(m, p)
+		return nil
+	})
 }
 
 func (d *draft) backdated(v *jsondoc.Value, ptr string) {

@@ -12,15 +12,10 @@ import (
 
 // chat reads a request that runs an agent.
 func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		var err error
+	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "messages":
-			err = each(m.Value, p, d.message)
+			return each(m.Value, p, d.message)
 		case "input", "prompt":
 			d.draft.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
@@ -30,16 +25,14 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			d.completion(m, p)
 		default:
 			n := len(d.op.Claims)
-			err = d.member(m, p)
+			err := d.member(m, p)
 			for i := n; i < len(d.op.Claims) && d.row.shape == batch; i++ {
 				d.op.Claims[i].Pins = false // each request of a batch has an agent of its own
 			}
-		}
-		if err != nil {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // completion reads what a chat completion calls its agent and its user.
@@ -56,17 +49,13 @@ func (d *decoding) completion(m jsondoc.Member, ptr string) {
 
 // message reads a message, an approval or a tool return.
 func (d *decoding) message(v *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, v, ptr); err != nil {
-		return err
-	}
 	role := v.Get("role")
-	if role != nil && role.Kind != jsondoc.String && role.Kind != jsondoc.Null {
-		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "role"), "role must be a string")
-	}
-	for _, m := range v.Members {
-		p := jsondoc.Child(ptr, m.Name)
+	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "role", "type":
+			if m.Name == "role" && m.Value.Kind != jsondoc.String && m.Value.Kind != jsondoc.Null {
+				return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
+			}
 			if m.Value.Kind != jsondoc.String {
 				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 			} else {
@@ -86,12 +75,10 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		case "created_at", "date":
 			d.draft.backdated(m.Value, p)
 		default:
-			if err := d.member(m, p); err != nil {
-				return err
-			}
+			return d.member(m, p)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // sender reads for whom a message is said to be. It names a user or an agent.
@@ -163,40 +150,24 @@ func (d *draft) unseen(v *jsondoc.Value, ptr string) {
 
 // capture reads turns that took place elsewhere and are to become history.
 func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, root, ptr); err != nil {
-		return err
-	}
-	for _, m := range root.Members {
-		p := jsondoc.Child(ptr, m.Name)
-		var err error
+	return d.members(root, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "request_messages":
-			err = each(m.Value, p, d.message)
+			return each(m.Value, p, d.message)
 		case "response_dict":
 			d.draft.content(m.Value, p, "assistant")
-		default:
-			err = d.member(m, p)
+			return nil
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return d.member(m, p)
+	})
 }
 
 // toolRun reads a call of an agent's tool from outside. The tools that write
 // memory are writes, those that read it are reads; the others run.
 func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
-	if err := cased(d.a.names, root, ptr); err != nil {
-		return err
-	}
-	for _, m := range root.Members {
-		p := jsondoc.Child(ptr, m.Name)
+	err := d.members(root, ptr, func(m jsondoc.Member, p string) error {
 		if m.Name != "args" || m.Value.Kind != jsondoc.Object {
-			if err := d.member(m, p); err != nil {
-				return err
-			}
-			continue
+			return d.member(m, p)
 		}
 		for _, arg := range m.Value.Members {
 			if dim, ok := dimOf(arg.Name); ok {
@@ -204,6 +175,10 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 			}
 		}
 		wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemContent))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	t := memoryTool(d.params["tool_name"])
 	if t.kind == "" {

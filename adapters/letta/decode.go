@@ -35,14 +35,10 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
 		d.draft.layer = memproxy.Episodic
 	}
-	if err := d.path(); err != nil {
-		return nil, err
-	}
-	if err := d.headers(); err != nil {
-		return nil, err
-	}
-	if err := d.query(); err != nil {
-		return nil, err
+	for _, read := range [...]func() error{d.path, d.headers, d.query} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	p, err := newPayload(r, req, body, a.opt.MaxDepth)
 	if err != nil {
@@ -51,17 +47,10 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if p != nil {
 		d.doc, d.draft.doc, d.op.Parsed = p.doc, p.doc, p
 	}
-	if err := d.body(p); err != nil {
-		return nil, err
-	}
-	if err := d.settle(); err != nil {
-		return nil, err
-	}
-	if err := d.refs(p); err != nil {
-		return nil, err
-	}
-	if err := d.alters(); err != nil {
-		return nil, err
+	for _, read := range [...]func() error{func() error { return d.body(p) }, d.settle, func() error { return d.refs(p) }, d.alters} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	if r.shape == search && rt.Params != nil {
 		rt.Params[searched] = d.op.Scope.Agent
@@ -128,6 +117,27 @@ func (r *row) bodyless() error {
 		return nil
 	}
 	return bad(memproxy.PayloadMalformed, 422, "", "this route needs a body")
+}
+
+// members reads the members of an object, each with its pointer.
+func (d *decoding) members(v *jsondoc.Value, ptr string, one func(m jsondoc.Member, ptr string) error) error {
+	if err := cased(d.a.names, v, ptr); err != nil {
+		return err
+	}
+	for _, m := range v.Members {
+		if err := one(m, jsondoc.Child(ptr, m.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elems are those of a list, none where there is no list.
+func elems(list *jsondoc.Value) []*jsondoc.Value {
+	if list == nil {
+		return nil
+	}
+	return list.Elems
 }
 
 // each reads the elements of a list of objects.

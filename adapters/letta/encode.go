@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/memproxy/memproxy"
@@ -119,10 +120,7 @@ func updates(r *row) bool {
 }
 
 func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
-	if list == nil {
-		return
-	}
-	for _, e := range list.Elems {
+	for _, e := range elems(list) {
 		p.home(e, op)
 	}
 }
@@ -151,10 +149,7 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 // metadataOf is a holder's metadata, by either of the names that the server
 // takes for it; both at once are refused.
 func metadataOf(holder *jsondoc.Value) *jsondoc.Value {
-	if v := holder.Get("metadata"); v != nil {
-		return v
-	}
-	return holder.Get("metadata_")
+	return cmp.Or(holder.Get("metadata"), holder.Get("metadata_"))
 }
 
 // update stamps a change. The server replaces metadata whole, so what is

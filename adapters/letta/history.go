@@ -87,10 +87,10 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 
 // asked are the calls that a message asks to approve.
 func asked(m *jsondoc.Value) []*jsondoc.Value {
-	if calls := m.Get("tool_calls"); calls != nil && m.Get("message_type").Text() == "approval_request_message" {
-		return calls.Elems
+	if m.Get("message_type").Text() != "approval_request_message" {
+		return nil
 	}
-	return nil
+	return elems(m.Get("tool_calls"))
 }
 
 // defaultPage is how many messages the server lists where it is not told.
@@ -116,12 +116,11 @@ func ends(query string, n int) bool {
 
 // results are the ids of the calls whose results a message has.
 func results(m *jsondoc.Value) []string {
-	list := m.Get("tool_returns")
-	if m.Get("message_type").Text() != "tool_return_message" || list == nil || list.Kind != jsondoc.Array {
+	if m.Get("message_type").Text() != "tool_return_message" {
 		return nil
 	}
-	ids := make([]string, 0, len(list.Elems))
-	for _, r := range list.Elems {
+	var ids []string
+	for _, r := range elems(m.Get("tool_returns")) {
 		ids = append(ids, r.Get("tool_call_id").Text())
 	}
 	return ids
@@ -129,10 +128,10 @@ func results(m *jsondoc.Value) []string {
 
 // answers are what a message answers to calls that were asked about.
 func answers(m *jsondoc.Value) []*jsondoc.Value {
-	if given := m.Get("approvals"); given != nil && m.Get("message_type").Text() == "approval_response_message" {
-		return given.Elems
+	if m.Get("message_type").Text() != "approval_response_message" {
+		return nil
 	}
-	return nil
+	return elems(m.Get("approvals"))
 }
 
 // answered reports whether a message is an answer that memproxy gave.

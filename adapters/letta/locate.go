@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,10 +69,7 @@ func place(rt memproxy.Route, target string) (path, query string) {
 			return "/v1/agents/" + agent + "/archival-memory", "ascending=false&limit=" + lookedAt
 		}
 	case TargetFile:
-		folder := rt.Params["folder_id"]
-		if folder == "" {
-			folder = rt.Params["source_id"]
-		}
+		folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
 		switch {
 		case !inPath(rt, target):
 			return "", ""
@@ -95,12 +93,7 @@ func place(rt memproxy.Route, target string) (path, query string) {
 
 // inPath reports whether a route's path names a target.
 func inPath(rt memproxy.Route, target string) bool {
-	for _, value := range rt.Params {
-		if value == target {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }
 
 // answers reports whether a read is itself what a target is located with.
@@ -117,9 +110,7 @@ func (r *row) answers(target string) bool {
 
 func asSDK(h memproxy.Header) memproxy.Header {
 	out := make(memproxy.Header, len(h)+1)
-	for name, values := range h {
-		out[name] = values
-	}
+	maps.Copy(out, h)
 	out.Set("X-Stainless-Package-Version", sdkVersion)
 	return out
 }
@@ -298,20 +289,12 @@ func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 		out = belongs(out, v.Get(name).Text(), self)
 	}
 	if KindOf(self) == TargetGroup { // a group is what its agents are
-		out = belongsAll(out, v.Get("agent_ids"), self)
+		for _, e := range elems(v.Get("agent_ids")) {
+			out = belongs(out, e.Text(), self)
+		}
 	}
 	if KindOf(self) == TargetJob { // the work of an upload
 		out = belongs(out, v.Get("metadata").Get("source_id").Text(), self)
-	}
-	return out
-}
-
-func belongsAll(out []memproxy.Ref, list *jsondoc.Value, self string) []memproxy.Ref {
-	if list == nil {
-		return out
-	}
-	for _, e := range list.Elems {
-		out = belongs(out, e.Text(), self)
 	}
 	return out
 }

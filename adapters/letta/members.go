@@ -166,17 +166,15 @@ func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply mempr
 		return nil, err
 	}
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
-	switch doc.Root.Kind {
-	case jsondoc.Object:
+	if doc.Root.Kind == jsondoc.Object {
 		return rd, f.element(doc.Root, "")
-	case jsondoc.Array:
-		for i, e := range doc.Root.Elems {
-			if e.Kind != jsondoc.Object {
-				continue // a name
-			}
-			if err := f.element(e, jsondoc.Index("", i)); err != nil {
-				return nil, err
-			}
+	}
+	for i, e := range doc.Root.Elems {
+		if e.Kind != jsondoc.Object {
+			continue // a name
+		}
+		if err := f.element(e, jsondoc.Index("", i)); err != nil {
+			return nil, err
 		}
 	}
 	return rd, nil

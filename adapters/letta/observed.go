@@ -165,10 +165,7 @@ func speaks(name string) bool {
 // result appends what one call gave back, unless it failed: what it says then
 // may be its own argument.
 func result(out []memproxy.ToolWords, name string, v *jsondoc.Value) []memproxy.ToolWords {
-	id := ""
-	if v.Kind == jsondoc.Object {
-		id = v.Get("tool_call_id").Text()
-	}
+	id := v.Get("tool_call_id").Text()
 	if id == "" || !speaks(name) || v.Get("status").Text() != "success" {
 		return out
 	}

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -54,7 +55,9 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		if err := root.Each("", f.element); err != nil || r.id != "letta.create_passage" {
 			return rd, err
 		}
-		f.archives(root)
+		for _, e := range root.Elems {
+			f.came(e.Get("archive_id").Text()) // the server makes an agent's with its first passage
+		}
 		return rd, nil
 	case root.Kind != jsondoc.Object:
 		return nil, errShape
@@ -97,14 +100,12 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	inner, at := wrapped(v, ptr)
 	m := f.memory(inner, at)
 	m.Pointer = ptr
-	if m.Scope.Agent == "" {
-		m.Scope.Agent = v.Get("agent_id").Text()
-	}
+	m.Scope.Agent = cmp.Or(m.Scope.Agent, v.Get("agent_id").Text())
 	if text := v.Get("embedded_text").Text(); inner != v && text != "" {
 		m.Also = append(m.Also, text) // the same once more, as it was indexed
 	}
 	if KindOf(m.ID) == TargetTool {
-		if strings.HasPrefix(inner.Get("tool_type").Text(), "letta_") {
+		if common(inner) {
 			return nil // the server's own, which everybody has
 		}
 		m.Text, m.TextAt = "", "" // what a tool says of itself is no memory
@@ -132,18 +133,13 @@ func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 
 // memory reads what is known of every object: block, passage, agent, message.
 func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
-	m := memproxy.Memory{Pointer: ptr, ID: v.Get("id").Text(), Field: v.Get("label").Text()}
-	if m.ID == "" { // of a message that a search found
-		m.ID = v.Get("message_id").Text()
-	}
+	m := memproxy.Memory{Pointer: ptr, Field: v.Get("label").Text()}
+	m.ID = cmp.Or(v.Get("id").Text(), v.Get("message_id").Text()) // the latter of a message that a search found
 	key := ""
 	if m.Text, key = textOf(v); key != "" {
 		m.TextAt = ptr + "/" + key
 	}
-	m.Scope.Agent = f.agent
-	if m.Scope.Agent == "" {
-		m.Scope.Agent = v.Get("agent_id").Text()
-	}
+	m.Scope.Agent = cmp.Or(f.agent, v.Get("agent_id").Text())
 	m.Within = parents(v, f.within)
 	for _, name := range [...]string{"id", "message_id", "agent_id"} {
 		if id := v.Get(name); id != nil && id.Kind != jsondoc.String && id.Kind != jsondoc.Null {
@@ -155,8 +151,8 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.Agent = m.ID
 	case TargetGroup: // whoever may not act for the agent that leads it has no part in it
 		m.Scope.Agent = v.Get("manager_agent_id").Text()
-		if list := v.Get("agent_ids"); m.Scope.Agent == "" && list != nil && len(list.Elems) > 0 {
-			m.Scope.Agent = list.Elems[0].Text()
+		if list := elems(v.Get("agent_ids")); m.Scope.Agent == "" && len(list) > 0 {
+			m.Scope.Agent = list[0].Text()
 		}
 	case TargetTool:
 		m.Common = common(v)

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -121,10 +122,7 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.O
 	for _, id := range ids {
 		switch kind := KindOf(id); {
 		case r.shape == upload && kind == TargetFile:
-			folder := rt.Params["folder_id"]
-			if folder == "" {
-				folder = rt.Params["source_id"]
-			}
+			folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
 			out = append(out, ask("/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
 		case r.shape == file && kind == TargetAgent && !documents(op):
 			out = append(out, ask("/v1/agents/"+url.PathEscape(id), "include=agent.blocks"))
@@ -142,8 +140,7 @@ func documents(op *memproxy.Operation) bool {
 	if !ok || p.doc == nil {
 		return true
 	}
-	list := p.doc.Root.Get("files")
-	return list != nil && len(list.Elems) > 0
+	return len(elems(p.doc.Root.Get("files"))) > 0
 }
 
 // Counted implements the gate's counter.

@@ -90,10 +90,8 @@ func (a *Adapter) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (ru
 		if err != nil {
 			return nil, false
 		}
-		if list := doc.Root.Get("run_ids"); list != nil {
-			for _, e := range list.Elems {
-				runs = append(runs, e.Text())
-			}
+		for _, e := range elems(doc.Root.Get("run_ids")) {
+			runs = append(runs, e.Text())
 		}
 	}
 	return runs, false

@@ -210,14 +210,10 @@ func beside(rd *memproxy.Reading, reply memproxy.Reply) error {
 		return err
 	}
 	f := finding{rd: rd, doc: doc}
-	switch id := doc.Root.Get("id").Text(); KindOf(id) {
-	case TargetAgent:
+	switch id := doc.Root.Get("id").Text(); {
+	case KindOf(id) == TargetAgent:
 		f.group(doc.Root)
-	case TargetTool:
-		if !common(doc.Root) {
-			f.came(id)
-		}
-	default:
+	case KindOf(id) != TargetTool || !common(doc.Root):
 		f.came(id)
 	}
 	return nil
@@ -239,18 +235,8 @@ func (f *finding) group(agent *jsondoc.Value) {
 			continue
 		}
 		f.came(g.Get("id").Text())
-		if list := g.Get("agent_ids"); list != nil {
-			for _, e := range list.Elems {
-				f.came(e.Text())
-			}
+		for _, e := range elems(g.Get("agent_ids")) {
+			f.came(e.Text())
 		}
-	}
-}
-
-// archives notes the archives of passages: the server makes an agent's with
-// its first passage.
-func (f *finding) archives(list *jsondoc.Value) {
-	for _, e := range list.Elems {
-		f.came(e.Get("archive_id").Text())
 	}
 }

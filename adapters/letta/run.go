@@ -126,11 +126,9 @@ func (r *recovery) Prepare() (memproxy.Request, bool) {
 func (r *recovery) Prepared(reply memproxy.Reply) error {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err == nil && doc.Root.Kind == jsondoc.Object {
-		if rules := doc.Root.Get("tool_rules"); rules != nil {
-			for _, rule := range rules.Elems {
-				if rule.Get("type").Text() == "requires_approval" {
-					r.asked = append(r.asked, rule.Get("tool_name").Text())
-				}
+		for _, rule := range elems(doc.Root.Get("tool_rules")) {
+			if rule.Get("type").Text() == "requires_approval" {
+				r.asked = append(r.asked, rule.Get("tool_name").Text())
 			}
 		}
 	}
