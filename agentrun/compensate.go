@@ -269,11 +269,11 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	}
 	var failed []error
 	for _, change := range c.watch.Changes() {
-		if c.ruled[change.Key] == nil && c.r.opt.Gate.Agents().Vouched(ctx, c.a, change) {
+		a := c.ruled[change.Key]
+		if a == nil && c.r.opt.Gate.Agents().Vouched(ctx, c.a, change) {
 			c.watch.Accept(change.Key)
 			continue
 		}
-		a := c.ruled[change.Key]
 		if a == nil {
 			a = c.r.opt.Gate.Agents().Ask(ctx, c.a, change.Call)
 			face.LogDecision(ctx, c.r.opt.Log, c.r.opt.Backend.Name, a)

@@ -117,10 +117,9 @@ func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
 	for _, e := range events {
-		size += len(e)
-	}
-	if !ch.kept {
-		size = 0
+		if ch.kept {
+			size += len(e)
+		}
 	}
 	ch.all.mu.Lock()
 	defer ch.all.mu.Unlock()

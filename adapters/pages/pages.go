@@ -65,12 +65,8 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) *Fill {
 	if !slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return nil
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil {
-		return nil
-	}
-	list, base := o.list(doc)
-	if list == nil || len(list.Elems) == 0 {
+	_, list, base, err := o.list(reply.Body)
+	if err != nil || len(list.Elems) == 0 {
 		return nil
 	}
 	f := &Fill{opt: o, seen: map[string]bool{}, asked: o.Want}
@@ -86,16 +82,20 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) *Fill {
 	return f
 }
 
-func (o *Options) list(doc *jsondoc.Doc) (list *jsondoc.Value, base string) {
+// list finds the list of an answer, and its pointer.
+func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base string, err error) {
+	if doc, err = jsondoc.Parse(body, 0); err != nil {
+		return nil, nil, "", err
+	}
 	if doc.Root.Kind == jsondoc.Array {
-		return doc.Root, ""
+		return doc, doc.Root, "", nil
 	}
 	for _, key := range o.Keys {
 		if v := doc.Root.Get(key); v != nil && v.Kind == jsondoc.Array {
-			return v, "/" + key
+			return doc, v, "/" + key, nil
 		}
 	}
-	return nil, ""
+	return nil, nil, "", errList
 }
 
 func (f *Fill) full() bool { return f.have >= f.opt.Want || f.opt.Emptied && f.have > 0 }
@@ -124,13 +124,9 @@ func (f *Fill) Next() (memproxy.Search, bool) {
 
 // Take implements memproxy.Refill.
 func (f *Fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	_, list, base, err := f.opt.list(reply.Body)
 	if err != nil {
 		return err
-	}
-	list, base := f.opt.list(doc)
-	if list == nil {
-		return errList
 	}
 	f.take(rd, base, len(list.Elems))
 	return nil
@@ -176,13 +172,9 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 
 // Add implements memproxy.Refill.
 func (f *Fill) Add(kept []byte) error {
-	doc, err := jsondoc.Parse(kept, 0)
+	doc, list, _, err := f.opt.list(kept)
 	if err != nil {
 		return err
-	}
-	list, _ := f.opt.list(doc)
-	if list == nil {
-		return errList
 	}
 	for _, e := range list.Elems {
 		f.more = append(f.more, slices.Clone(doc.Raw(e)))
@@ -195,13 +187,9 @@ func (f *Fill) Answer(body []byte) ([]byte, error) {
 	if len(f.more) == 0 {
 		return body, nil
 	}
-	doc, err := jsondoc.Parse(body, 0)
+	doc, list, _, err := f.opt.list(body)
 	if err != nil {
 		return nil, err
-	}
-	list, _ := f.opt.list(doc)
-	if list == nil {
-		return nil, errList
 	}
 	e := doc.Edit()
 	e.Append(list, f.more)

@@ -102,13 +102,13 @@ func (l *following) hear(id, status, said string) {
 
 // returns takes the results in a message.
 func (l *following) returns(m *jsondoc.Value) {
+	said := []*jsondoc.Value{m}
 	if list := m.Get("tool_returns"); list != nil {
-		for _, e := range list.Elems {
-			l.hear(e.Get("tool_call_id").Text(), e.Get("status").Text(), e.Get("tool_return").Text())
-		}
-		return
+		said = list.Elems
 	}
-	l.hear(m.Get("tool_call_id").Text(), m.Get("status").Text(), m.Get("tool_return").Text())
+	for _, e := range said {
+		l.hear(e.Get("tool_call_id").Text(), e.Get("status").Text(), e.Get("tool_return").Text())
+	}
 }
 
 // settle has the server asked for what the calls made, as far as its answers to
@@ -183,29 +183,27 @@ func (l *following) foreseen(of *memproxy.Memory, out []memproxy.Edit) {
 // each has its own; otherwise the last has all of it. A block that the agent let
 // go is no change of its text: it is still there, and no longer the agent's.
 func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
-	by := func(label string) *memproxy.Edit { // the last that names the block, else the last that writes any
+	tell := func(m memproxy.Memory) { // of the last call that names the block, else of the last that writes any
 		last := -1
 		for i, c := range l.calls {
-			if c.blocks && (last < 0 || c.names(label) || !l.calls[last].names(label)) {
+			if c.blocks && (last < 0 || c.names(m.Field) || !l.calls[last].names(m.Field)) {
 				last = i
 			}
 		}
-		return &out[last]
+		out[last].Memories = append(out[last].Memories, m)
 	}
 	for _, m := range there {
 		i := slices.IndexFunc(l.was, func(b memproxy.Memory) bool { return b.ID == m.ID })
 		if i < 0 {
 			m.Event = added
-			e := by(m.Field)
-			e.Memories = append(e.Memories, m)
+			tell(m)
 			continue
 		}
 		was := l.was[i]
 		if was.Members != nil && m.Members != nil && !bytes.Equal(was.Members, m.Members) {
 			members := m
 			members.Event, members.Was = kept, was.Members
-			e := by(m.Field)
-			e.Memories = append(e.Memories, members)
+			tell(members)
 		}
 		if was.Text == m.Text {
 			continue
@@ -223,8 +221,7 @@ func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 			continue
 		}
 		m.Event, m.Before, m.Members = updated, was.Text, nil
-		e := by(m.Field)
-		e.Memories = append(e.Memories, m)
+		tell(m)
 	}
 }
 

@@ -80,14 +80,11 @@ func rawOf(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
 // The server would do that again after a pause, to calls of which the gate saw
 // other arguments.
 func prefills(v *jsondoc.Value) bool {
-	if args := v.Get("args"); args != nil && len(args.Members) > 0 {
-		return true
-	}
-	nodes := v.Get("child_arg_nodes")
-	return nodes != nil && slices.ContainsFunc(nodes.Elems, func(n *jsondoc.Value) bool {
-		args := n.Get("args")
+	given := func(v *jsondoc.Value) bool {
+		args := v.Get("args")
 		return args != nil && len(args.Members) > 0
-	})
+	}
+	return given(v) || slices.ContainsFunc(elems(v.Get("child_arg_nodes")), given)
 }
 
 func (r *rules) has(kind, tool string) bool {
@@ -150,13 +147,8 @@ func (one *rule) leads(tool, result string) bool {
 				return o.tool == tool
 			}
 		}
-		if one.strict {
-			return false
-		}
-	} else if one.strict {
-		return false
 	}
-	return one.other == "" || one.other == tool
+	return !one.strict && (one.other == "" || one.other == tool)
 }
 
 // owed are the tools that have to be called before the agent may stop.

@@ -177,12 +177,11 @@ func (s *stitched) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage,
 	if !mine {
 		return s.wanted(kind, doc.Raw(m)), nil
 	}
-	var out []json.RawMessage
 	called, err := s.tools.part(doc, m, "tool_call_message", true)
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, s.wanted("tool_call_message", called)...)
+	out := s.wanted("tool_call_message", called)
 	if others {
 		asked, err := s.tools.part(doc, m, kind, false)
 		if err != nil {

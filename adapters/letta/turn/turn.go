@@ -363,19 +363,16 @@ func isAnswer(m *jsondoc.Value) bool {
 
 // callsOf are the calls of an approval request.
 func callsOf(m *jsondoc.Value) []*call {
+	calls := []*jsondoc.Value{m.Get("tool_call")}
+	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
+		calls = list.Elems
+	}
 	var out []*call
-	one := func(v *jsondoc.Value) {
+	for _, v := range calls {
 		if v != nil && v.Kind == jsondoc.Object {
 			out = append(out, callOf(v))
 		}
 	}
-	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
-		for _, v := range list.Elems {
-			one(v)
-		}
-		return out
-	}
-	one(m.Get("tool_call"))
 	return out
 }
 
