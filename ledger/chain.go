@@ -120,21 +120,17 @@ func (t *transaction) setHead(h head) {
 
 func (t *transaction) putHeads() error {
 	for _, h := range t.heads {
-		if err := t.putHead(h); err != nil {
+		h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
+		if h.broken {
+			h.key, h.mac = "", []byte{}
+		}
+		_, err := t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
+			h.place, h.link, h.base, h.baseLink, h.key, h.mac, h.tenant)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (t *transaction) putHead(h head) error {
-	h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
-	if h.broken {
-		h.key, h.mac = "", []byte{}
-	}
-	_, err := t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
-		h.place, h.link, h.base, h.baseLink, h.key, h.mac, h.tenant)
-	return err
 }
 
 // Chains verifies the tenants' chains of versions, and keeps where they are broken.

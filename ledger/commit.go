@@ -171,16 +171,10 @@ func (t *transaction) run(text string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// one scans a row into to, if there is one.
+// one scans the row of a query for one into to, if there is one.
 func (t *transaction) one(text string, args []any, to ...any) (bool, error) {
-	var row *sql.Row
-	if stmt, ready := t.stmt(text); ready {
-		row = stmt.QueryRowContext(t.ctx, args...)
-	} else {
-		row = t.tx.QueryRowContext(t.ctx, t.store.dialect.sql(text), args...)
-	}
-	err := row.Scan(to...)
-	return err == nil, ignoreNone(err)
+	found, err := rows(t, func(s scanner) (struct{}, error) { return struct{}{}, s.Scan(to...) }, text, args...)
+	return err == nil && len(found) > 0, err
 }
 
 // rows collects rows in a transaction.

@@ -180,13 +180,8 @@ func validRetraction(r *memproxy.Retraction) error {
 // retracted notes texts that their authors deleted or replaced, with the
 // confidence that they had: never the texts.
 func retracted(t *transaction, secret []byte, all []memproxy.Retraction) error {
-	if len(all) == 0 {
-		return nil
-	}
-	for i := range all {
-		if err := retract(t, secret, &all[i]); err != nil {
-			return err
-		}
+	if err := each(t, all, func(t *transaction, r *memproxy.Retraction) error { return retract(t, secret, r) }); err != nil {
+		return err
 	}
 	return thinRetractions(t, all)
 }
