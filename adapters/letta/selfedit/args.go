@@ -105,12 +105,7 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 		if Aside(m.Name) || strings.HasPrefix(m.Name, memproxy.StampPrefix) {
 			continue
 		}
-		at := -1
-		for i := range known {
-			if known[i].name == m.Name {
-				at = i
-			}
-		}
+		at := slices.IndexFunc(known, func(p param) bool { return p.name == m.Name })
 		if at < 0 {
 			fits = false
 			continue
@@ -123,11 +118,8 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 		}
 	}
 	for _, p := range known {
-		_, text := args.text[p.name]
 		_, list := args.list[p.name]
-		if !p.optional && !text && !list {
-			fits = false
-		}
+		fits = fits && (p.optional || args.has(p.name) || list)
 	}
 	if tool != "memory" { // what has two spellings stands in one of them
 		for _, pair := range [...][2]string{{"old_string", "old_str"}, {"new_string", "new_str"}} {
@@ -159,17 +151,18 @@ func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	}
 	a.list[p.name] = []string{}
 	for i, e := range v.Elems {
-		if at := jsondoc.Index(at, i); p.shape == chunks {
+		at := jsondoc.Index(at, i)
+		if p.shape == chunks {
 			if err := a.chunk(p.name, at, e); err != nil {
 				return err
 			}
-		} else {
-			s, err := plain(e, at)
-			if err != nil {
-				return err
-			}
-			a.list[p.name] = append(a.list[p.name], s)
+			continue
 		}
+		s, err := plain(e, at)
+		if err != nil {
+			return err
+		}
+		a.list[p.name] = append(a.list[p.name], s)
 	}
 	return nil
 }

@@ -197,8 +197,8 @@ func (m *memory) replace(label, from, to string, save func()) error {
 	if err != nil || shown(from) || numbered(to) {
 		return errServer
 	}
-	from, to = expandTabs(from), expandTabs(to)
-	value := expandTabs(e.Value)
+	from, to = ExpandTabs(from), ExpandTabs(to)
+	value := ExpandTabs(e.Value)
 	if strings.Count(value, from) != 1 {
 		return errServer
 	}
@@ -220,7 +220,7 @@ func (m *memory) insert(label, text string, a Args, at int, save func()) error {
 	if err != nil || shown(text) {
 		return errServer
 	}
-	lines := strings.Split(expandTabs(e.Value), "\n")
+	lines := strings.Split(ExpandTabs(e.Value), "\n")
 	if n, is := a.whole["insert_line"]; is {
 		at = n
 	}
@@ -230,7 +230,7 @@ func (m *memory) insert(label, text string, a Args, at int, save func()) error {
 	case at < 0 || at > len(lines):
 		return errServer
 	}
-	m.store(e, strings.Join(slices.Insert(lines, at, strings.Split(expandTabs(text), "\n")...), "\n"), save)
+	m.store(e, strings.Join(slices.Insert(lines, at, strings.Split(ExpandTabs(text), "\n")...), "\n"), save)
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (m *memory) relabel(from, to string) error {
 func (c Change) Text() string {
 	before, after := strings.Split(c.Before.Value, "\n"), strings.Split(c.After.Value, "\n")
 	if !strings.Contains(c.After.Value, "\t") { // the server writes spaces for tabs
-		before = strings.Split(expandTabs(c.Before.Value), "\n")
+		before = strings.Split(ExpandTabs(c.Before.Value), "\n")
 	}
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]

@@ -36,7 +36,7 @@ func header(line string) (head, label string, is bool) {
 // for the one block that the call names. Refused says that the server takes
 // none of it.
 func Actions(patch string) (actions []Action, refused bool) {
-	lines := splitLines(expandTabs(patch))
+	lines := splitLines(ExpandTabs(patch))
 	if !slices.ContainsFunc(lines, func(l string) bool { _, _, is := header(l); return is }) {
 		return nil, false
 	}
@@ -136,11 +136,11 @@ func Added(lines []string) []string {
 }
 
 // Lines are the lines of a patch for one block.
-func Lines(patch string) []string { return splitLines(expandTabs(patch)) }
+func Lines(patch string) []string { return splitLines(ExpandTabs(patch)) }
 
 // applied is a value with a patch applied.
 func applied(value string, lines []string) (string, error) {
-	current := strings.Split(expandTabs(value), "\n")
+	current := strings.Split(ExpandTabs(value), "\n")
 	all := hunks(lines)
 	if len(all) == 0 {
 		return "", errServer

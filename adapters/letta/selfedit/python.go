@@ -40,9 +40,9 @@ func space(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 // strip is str.strip().
 func strip(s string) string { return strings.TrimFunc(s, space) }
 
-// expandTabs is str.expandtabs(): tabs become spaces up to the next column that
+// ExpandTabs is str.expandtabs(): tabs become spaces up to the next column that
 // eight divides.
-func expandTabs(s string) string {
+func ExpandTabs(s string) string {
 	if !strings.Contains(s, "\t") {
 		return s
 	}
@@ -64,9 +64,6 @@ func expandTabs(s string) string {
 	}
 	return b.String()
 }
-
-// Spread is a text as the tools write it that make spaces of tabs.
-func Spread(s string) string { return expandTabs(s) }
 
 // The server refuses texts that repeat how it shows blocks with line numbers.
 const lineWarning = "# NOTE: Line numbers shown below (with arrows like '1→') are to help during editing. Do NOT include line number prefixes in your memory edit tool calls."

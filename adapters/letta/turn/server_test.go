@@ -81,7 +81,7 @@ func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
 			}
 			had := strings.Split(was.Value, "\n")
 			for _, line := range strings.Split(a.Value, "\n") {
-				if a.Value != was.Value && !slices.Contains(had, line) && !slices.ContainsFunc(had, func(h string) bool { return selfedit.Spread(h) == line }) {
+				if a.Value != was.Value && !slices.Contains(had, line) && !slices.ContainsFunc(had, func(h string) bool { return selfedit.ExpandTabs(h) == line }) {
 					saw("the line", line, a.Label)
 				}
 			}
