@@ -22,7 +22,14 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			// What the model is told about its tools counts for this request only.
 			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
 		case "model", "user":
-			d.completion(m, p)
+			switch { // of a chat completion they are its agent and its user
+			case d.row.id != "letta.create_chat_completion":
+				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+			case m.Name == "model":
+				d.draft.claim(memproxy.DimAgent, m.Value, p)
+			default:
+				d.draft.claim(memproxy.DimUser, m.Value, p)
+			}
 		default:
 			n := len(d.op.Claims)
 			err := d.member(m, p)
@@ -33,18 +40,6 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		}
 		return nil
 	})
-}
-
-// completion reads what a chat completion calls its agent and its user.
-func (d *decoding) completion(m jsondoc.Member, ptr string) {
-	switch {
-	case d.row.id != "letta.create_chat_completion":
-		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemMetadata))
-	case m.Name == "model":
-		d.draft.claim(memproxy.DimAgent, m.Value, ptr)
-	default:
-		d.draft.claim(memproxy.DimUser, m.Value, ptr)
-	}
 }
 
 // message reads a message, an approval or a tool return.
