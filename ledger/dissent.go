@@ -231,11 +231,13 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
 	// Every write asks, and most authors have retracted nothing.
-	if _, some, err := first(glance(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author)); err != nil || !some {
-		if err == nil {
-			l.absent.note(era, ask...)
-		}
+	_, some, err := first(glance(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author))
+	switch {
+	case err != nil:
 		return r, false, err
+	case !some:
+		l.absent.note(era, ask...)
+		return r, false, nil
 	}
 	key, err := l.sketchKey(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -240,10 +241,7 @@ type Removed struct {
 // Expire, Purgeable, DeletedBefore, Sessions.End, Holds.Age.
 func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	before := func(d, def time.Duration) time.Time {
-		if d <= 0 {
-			d = def
-		}
-		return u.opt.Clock().Add(-d)
+		return u.opt.Clock().Add(-cmp.Or(max(0, d), def))
 	}
 	var gone Removed
 	var holds, sessions, tombstones error

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,11 +182,7 @@ func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldP
 	if err != nil {
 		return memproxy.HoldPage{}, err
 	}
-	n := f.Limit
-	if n <= 0 {
-		n = 50
-	}
-	n = min(n, 500)
+	n := min(cmp.Or(max(0, f.Limit), 50), 500)
 	found, err := glance(ctx, hs.store, "list holds", scanHold,
 		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
 	if err != nil {

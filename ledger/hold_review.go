@@ -192,11 +192,8 @@ func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.H
 			if err != nil {
 				return settled, err
 			}
-			if !done {
-				continue
-			}
-			settled++
-			if after == nil {
+			settled += int(count(done))
+			if !done || after == nil {
 				continue
 			}
 			if h, err = hs.Get(ctx, h.ID); err != nil {

@@ -73,9 +73,7 @@ func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.
 	if storable(backend) != nil || storable(string(kind)) != nil || storable(after) != nil {
 		return nil, ctx.Err()
 	}
-	if limit <= 0 || limit > chunk {
-		limit = chunk
-	}
+	limit = min(cmp.Or(max(0, limit), chunk), chunk)
 	return look(ctx, bs.store, "list memories", scan, `SELECT `+columns+` FROM ownership
 		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }

@@ -222,8 +222,8 @@ func readRecords(rows *sql.Rows, had map[memproxy.MemoryKey]memproxy.Record, gro
 			row := statusRow{Status: memproxy.Status{
 				MemoryKey: k, Tenant: s[3], State: memproxy.MemoryState(s[4]), Reason: s[5], Decision: s[6], Attestation: memproxy.Attestation(s[7]), Rules: s[8],
 				Unverified: memproxy.ReasonCode(s[10]), Reviewed: s[11], CurrentRules: memproxy.MemoryState(s[12]),
-				Contested: n[1] > 0, Pinned: n[2] > 0,
-			}, changed: n[0], expires: n[3], findings: []byte(s[9])}
+				Changed: moment(n[0]), Contested: n[1] > 0, Pinned: n[2] > 0, Expires: moment(n[3]),
+			}, findings: []byte(s[9])}
 			var err error
 			if rec.Status, err = row.status(); err != nil {
 				return err

@@ -215,10 +215,7 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	if err := cmp.Or(storable(f.Tenant), storable(f.Principal), storable(f.After)); err != nil {
 		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
 	}
-	n := min(max(0, f.Limit), 500)
-	if n == 0 {
-		n = 50
-	}
+	n := min(cmp.Or(max(0, f.Limit), 50), 500)
 	where := ``
 	if !f.All {
 		where = ` AND ` + ss.opt.inForce()

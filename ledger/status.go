@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,14 +16,12 @@ const statusColumns = `backend, kind, id, tenant, state, reason, decision, chang
 // statusRow is a status as it is read.
 type statusRow struct {
 	memproxy.Status
-	changed, expires int64
-	findings         []byte
-	prior            memproxy.MemoryState // before it expired
+	findings []byte
+	prior    memproxy.MemoryState // before it expired
 }
 
 func (r *statusRow) status() (memproxy.Status, error) {
 	st := r.Status
-	st.Changed, st.Expires = moment(r.changed), moment(r.expires)
 	// Nearly all have no findings, and parsing JSON costs as much as the row.
 	text, _ := strings.CutPrefix(string(r.findings), `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
@@ -39,8 +38,8 @@ func (r *statusRow) status() (memproxy.Status, error) {
 
 func scanStatusRow(s scanner) (r statusRow, err error) {
 	st := &r.Status
-	err = s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, &r.changed,
-		&st.Contested, &st.Pinned, &r.expires, &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
+	err = s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, (*when)(&st.Changed),
+		&st.Contested, &st.Pinned, (*when)(&st.Expires), &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
 	return r, err
 }
 
@@ -80,12 +79,9 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 			WHERE c.backend = standing.backend AND c.id = standing.id AND c.kind = standing.kind AND c.at >= ?)`)
 		args = append(args, micros(f.QuietSince), micros(f.QuietSince))
 	}
-	n := f.Limit
-	if n <= 0 {
-		n = 10
-	}
+	n := min(cmp.Or(max(0, f.Limit), 10), 1000)
 	return look(ctx, l.store, "list statuses", scanStatus, `SELECT `+statusColumns+` FROM standing WHERE `+
-		strings.Join(where, " AND ")+` ORDER BY backend, kind, id LIMIT ?`, append(args, min(n, 1000))...)
+		strings.Join(where, " AND ")+` ORDER BY backend, kind, id LIMIT ?`, append(args, n)...)
 }
 
 // SetState changes the states of memories, all in one transaction, and returns

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -229,9 +230,7 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	if limit <= 0 || limit > 1000 {
-		limit = 1000
-	}
+	limit = min(cmp.Or(max(0, limit), 1000), 1000)
 	found, err := look(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`,
 		k.Backend, string(k.Kind), k.ID, before, limit)
