@@ -212,15 +212,19 @@ func parseCursor(text string) (at int64, id string, err error) {
 func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 	where, args := []string{"1 = 1"}, []any{}
 	for _, c := range [...]struct {
-		clause, value string
-		also          []any
+		name, clause, value string
+		also                []any
 	}{
-		{"state = ?", string(f.State), nil}, {"tenant = ?", f.Tenant, nil}, {"backend = ?", f.Backend, nil}, {"principal = ?", f.Principal, nil},
-		{"similarity = ?", f.Similarity, nil}, {"policy <> ?", f.NotPolicy, nil},
-		{"session IN (?, ?)", f.Session, []any{memproxy.InertSession(f.Session)}}, // what the caller calls it, or as it is kept
+		{"state", "state = ?", string(f.State), nil},
+		{"tenant", "tenant = ?", f.Tenant, nil},
+		{"backend", "backend = ?", f.Backend, nil},
+		{"principal", "principal = ?", f.Principal, nil},
+		{"similarity", "similarity = ?", f.Similarity, nil},
+		{"the session", "session IN (?, ?)", f.Session, []any{memproxy.InertSession(f.Session)}}, // what the caller calls it, or as it is kept
+		{"the version of the rules", "policy <> ?", f.NotPolicy, nil},
 	} {
 		if err := storable(c.value); err != nil {
-			return "", nil, refused("%s %v", c.clause, err)
+			return "", nil, refused("%s %v", c.name, err)
 		}
 		if c.value != "" {
 			where, args = append(where, c.clause), append(append(args, c.value), c.also...)

@@ -68,6 +68,18 @@ func (w *when) Scan(column any) error {
 	return nil
 }
 
+// flag reads a number that is over zero, such as count's or the time of a deletion.
+type flag bool
+
+func (f *flag) Scan(column any) error {
+	n, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("%T is no number", column)
+	}
+	*f = n > 0
+	return nil
+}
+
 // parsed reads what was written by asJSON.
 type parsed struct{ to any }
 
@@ -82,11 +94,9 @@ func (p parsed) Scan(column any) error {
 }
 
 func scan(s scanner) (row memproxy.Ownership, err error) {
-	var deleted int64 // the time of it
 	err = s.Scan(&row.Backend, &row.Kind, &row.ID,
 		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
-		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, (*when)(&row.Written), &deleted)
-	row.Deleted = deleted > 0
+		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, (*when)(&row.Written), (*flag)(&row.Deleted))
 	return row, err
 }
 

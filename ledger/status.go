@@ -39,7 +39,7 @@ func (r *statusRow) status() (memproxy.Status, error) {
 func scanStatusRow(s scanner) (r statusRow, err error) {
 	st := &r.Status
 	err = s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, (*when)(&st.Changed),
-		&st.Contested, &st.Pinned, (*when)(&st.Expires), &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
+		(*flag)(&st.Contested), (*flag)(&st.Pinned), (*when)(&st.Expires), &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
 	return r, err
 }
 
