@@ -74,8 +74,7 @@ func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header)
 			err = c.look(ctx)
 		}
 		if err == nil && slices.Equal(c.watch.Agents(), who) {
-			err = r.keep(c)
-			if err == nil {
+			if err = r.keep(c); err == nil {
 				return c, nil
 			}
 		}

@@ -118,6 +118,10 @@ func (s *store) open() (left []*job, err error) {
 		s.absent = newAbsences()
 		s.seen = &seen{sealed: map[string]bool{}}
 	}
+	// Where a table is missing, whatever schema the store says it has, the start fails.
+	if err := s.ask(ctx, map[key]memproxy.Record{}, []key{everything}); err != nil {
+		return nil, err
+	}
 	return openRedo(ctx, s)
 }
 
