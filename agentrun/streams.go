@@ -97,7 +97,20 @@ func (c *Streams) forget(i int) {
 		}
 	}
 	c.size -= ch.size
+	ch.lose()
+}
+
+// lose drops what is kept of the stream, and says so to who reads it; the lock is
+// held.
+func (ch *Stream) lose() {
 	ch.size, ch.log, ch.lost = 0, nil, true
+	ch.notify()
+}
+
+// notify wakes who waits for more of the stream; the lock is held.
+func (ch *Stream) notify() {
+	close(ch.changed)
+	ch.changed = make(chan struct{})
 }
 
 // Find returns the first turn that goes by one of the names, or nil.
@@ -126,12 +139,12 @@ func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	for ch.all.size+size > maxLogs && len(ch.all.order) > 0 && ch.all.order[0] != ch {
 		ch.all.forget(0)
 	}
-	if ch.all.size+size > maxLogs && !ch.lost {
-		ch.all.size -= ch.size
-		ch.lost, ch.size, ch.log = true, 0, nil
-	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	if ch.all.size+size > maxLogs && !ch.lost {
+		ch.all.size -= ch.size
+		ch.lose()
+	}
 	if len(runs) > len(ch.runs) {
 		ch.all.name(ch, runs[len(ch.runs):])
 		ch.runs = append([]string(nil), runs...)
@@ -142,8 +155,7 @@ func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	ch.log = append(ch.log, Entry{seq, events})
 	ch.size += size
 	ch.all.size += size
-	close(ch.changed)
-	ch.changed = make(chan struct{})
+	ch.notify()
 }
 
 // End says that the turn is over.
@@ -152,8 +164,7 @@ func (ch *Stream) End() {
 	defer ch.mu.Unlock()
 	if !ch.over {
 		ch.over = true
-		close(ch.changed)
-		ch.changed = make(chan struct{})
+		ch.notify()
 	}
 }
 

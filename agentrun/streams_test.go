@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,6 +71,43 @@ func TestTurnsAreForgotten(t *testing.T) {
 	}
 	if _, _, end := ch.From(0); end != face.ErrTooLarge {
 		t.Error("who reads a stream that is no longer kept waits for ever")
+	}
+}
+
+// Whoever waits for more of a stream hears of it when the stream is no longer kept,
+// for its own size or for that of others.
+func TestReadersHearOfLostStreams(t *testing.T) {
+	big := bytes.Repeat([]byte("x"), maxLogs/4)
+	for name, other := range map[string]bool{"it grows too large": false, "others need the room": true} {
+		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
+		one, two := &told{names: []string{"in a"}}, &told{names: []string{"in b"}}
+		ch := c.Begin(one)
+		ch.Note(one, 1, [][]byte{big})
+		_, more, end := ch.From(1)
+		if end != nil {
+			t.Fatalf("%s: %v", name, end)
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			<-more
+			for end == nil { // what it was sent meanwhile comes first
+				_, more, end = ch.From(8)
+				if end == nil {
+					<-more
+				}
+			}
+		})
+		from, said := ch, one
+		if other {
+			from, said = c.Begin(two), two
+		}
+		for range 5 {
+			from.Note(said, 1, [][]byte{big})
+		}
+		all.Wait()
+		if end != face.ErrTooLarge {
+			t.Errorf("%s: %v", name, end)
+		}
 	}
 }
 
