@@ -50,7 +50,6 @@ func TestTurnsAreForgotten(t *testing.T) {
 		t.Errorf("%d turns under %d names", len(c.order), len(c.byName))
 	}
 
-	big := bytes.Repeat([]byte("x"), maxLogs/4)
 	var chs []*Stream
 	for i := range 8 {
 		one := &told{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
@@ -74,10 +73,12 @@ func TestTurnsAreForgotten(t *testing.T) {
 	}
 }
 
+// big is a quarter of what may be kept.
+var big = bytes.Repeat([]byte("x"), maxLogs/4)
+
 // Whoever waits for more of a stream hears of it when the stream is no longer kept,
 // for its own size or for that of others.
 func TestReadersHearOfLostStreams(t *testing.T) {
-	big := bytes.Repeat([]byte("x"), maxLogs/4)
 	for name, other := range map[string]bool{"it grows too large": false, "others need the room": true} {
 		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
 		one, two := &told{names: []string{"in a"}}, &told{names: []string{"in b"}}
