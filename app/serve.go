@@ -113,7 +113,7 @@ const (
 	// memoryLimit is where collections become frequent all the same. The resident
 	// memory is larger by the program, the embedded database outside of the heap,
 	// and allocations during a collection: together they stay within 256 MiB.
-	memoryLimit = 192 << 20
+	memoryLimit = 168 << 20
 )
 
 // TuneMemory sets the collector of the process up for a small heap, unless GOGC and

@@ -81,7 +81,7 @@ var readQueries = [...]struct {
 	floor       float64
 }{
 	{"the same ones each time", fmt.Sprintf("user_id=ann&top_k=%d", pageSize), 0.18},
-	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize), 0.10},
+	{fmt.Sprintf("any of %d", readMemories), fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d", pageSize), 0.07},
 	{"any, in bytes not seen before", fmt.Sprintf("user_id=ann&agent_id=dev&top_k=%d&show_expired=true", pageSize), 0.07},
 }
 

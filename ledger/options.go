@@ -13,7 +13,7 @@ import (
 const (
 	// DefaultCacheSize is the number of records kept in memory, about 1,000
 	// bytes each.
-	DefaultCacheSize = 20480
+	DefaultCacheSize = 16384
 	// DefaultTimeout bounds one call. It is far over what a local disk needs
 	// and under what a caller of a memory service would wait.
 	DefaultTimeout = 2 * time.Second

@@ -18,7 +18,7 @@ import (
 const (
 	// maxElements bounds the memory of the cached elements, in bytes, and
 	// maxElement the length of each.
-	maxElements = 32 << 20
+	maxElements = 24 << 20
 	maxElement  = 4 << 10
 	// headSize is how much of an element it is looked up by: the backend begins one
 	// with its id.
