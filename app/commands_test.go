@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
+// writeFile replaces a file at once: whoever watches it never reads a part of it, which
+// could be a valid file of its own.
 func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := durable.Write(path, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return path
