@@ -32,6 +32,8 @@ type Options struct {
 type Adapter struct {
 	*routes
 	answertable.Pruner
+	runs
+	holder
 	opt     Options
 	bodies  members
 	names   *spelling.Names // what says whose a request is
@@ -63,6 +65,7 @@ func New(opt Options) (*Adapter, error) {
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), headers: newHeaders(), routes: newRoutes()}
 	a.bodies = newMembers(a.routes)
+	a.runs = runs{routes: a.routes, bodies: a.bodies, now: opt.Now}
 	return a, nil
 }
 

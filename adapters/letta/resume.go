@@ -16,7 +16,7 @@ import (
 
 // Resume implements the gate's chainer. A stream is asked for again by its run,
 // by where it took place, or by sending the same messages once more.
-func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
+func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 		agent, conversation := where(rt, body)
@@ -59,7 +59,7 @@ func (a *Adapter) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (me
 }
 
 // RunOf implements the gate's chainer.
-func (a *Adapter) RunOf(event []byte) (run string, data bool) {
+func (r runs) RunOf(event []byte) (run string, data bool) {
 	var text []byte
 	for line := range bytes.Lines(event) {
 		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
@@ -78,7 +78,7 @@ func (a *Adapter) RunOf(event []byte) (run string, data bool) {
 }
 
 // Asks implements the gate's chainer.
-func (a *Adapter) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
+func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
 	case "letta.retrieve_run", "letta.list_messages_for_run":
 		if q, err := url.ParseQuery(req.Query); err != nil || q.Has("after") || q.Has("before") {
@@ -99,7 +99,7 @@ func (a *Adapter) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (ru
 
 // Merge implements the gate's chainer: a turn is the run that it began as, in
 // the state of the one that it ends as, with the messages of all.
-func (a *Adapter) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
+func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
 	docs := make([]*jsondoc.Doc, len(answers))
 	for i, b := range answers {
 		doc, err := jsondoc.Parse(b, 0)
@@ -163,9 +163,9 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 
 // Probe implements the gate's prober: a tool of an agent that is run from
 // outside is the one that the agent has by that name.
-func (a *Adapter) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
-	r := a.Row(rt.ID)
-	if agent = rt.Params["agent_id"]; r == nil || r.shape != toolRun || agent == "" {
+func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
+	row := r.routes.Row(rt.ID)
+	if agent = rt.Params["agent_id"]; row == nil || row.shape != toolRun || agent == "" {
 		return "", q, false
 	}
 	return agent, memproxy.Request{
@@ -176,7 +176,7 @@ func (a *Adapter) Probe(rt memproxy.Route, req memproxy.Request) (agent string, 
 // Probed implements the gate's prober. The decoder goes by the name; the
 // server by the tool, which may be somebody's own of the same name. A tool that
 // the agent does not have, the server does not run.
-func (a *Adapter) Probed(rt memproxy.Route, reply memproxy.Reply) error {
+func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
 		return nil // no such agent

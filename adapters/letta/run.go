@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -12,23 +13,31 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
+// runs are the gate's ports of a backend that runs agents: what a run is, how it
+// is made to pause, and how its later requests are recognised.
+type runs struct {
+	routes *routes
+	bodies members
+	now    func() time.Time
+}
+
 // Turn implements the gate's turner: the routes on which an agent answers can
 // be made to pause before its tools write. On the others it runs out of sight.
-func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
-	r := a.Row(rt.ID)
-	if r == nil || r.kind != memproxy.Run {
+func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
+	row := r.routes.Row(rt.ID)
+	if row == nil || row.kind != memproxy.Run {
 		return nil, nil
 	}
-	switch r.id {
+	switch row.id {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 	default:
-		if r.shape == chat || r.shape == batch || r.shape == gateway {
+		if row.shape == chat || row.shape == batch || row.shape == gateway {
 			return nil, memproxy.ErrUngated
 		}
 		return nil, nil
 	}
 	agent, conversation := where(rt, body)
-	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: a.bodies.memory})
+	t, err := turn.New(turn.Options{Prefix: prefixOf(req), Agent: agent, Conversation: conversation, Body: body, Memory: r.bodies.memory})
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +45,8 @@ func (a *Adapter) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (me
 }
 
 // ToolRun implements the gate's editor: a tool that is run from outside.
-func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
-	if r := a.Row(rt.ID); r == nil || r.shape != toolRun {
+func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
+	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
 		return nil
 	}
 	doc, err := jsondoc.Parse(body, 0)
@@ -48,7 +57,7 @@ func (a *Adapter) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) 
 	if args := doc.Root.Get("args"); args != nil && args.Kind == jsondoc.Object {
 		arguments = string(doc.Raw(args))
 	}
-	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: a.bodies.memory}, rt.Params["tool_name"], arguments)
+	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: r.bodies.memory}, rt.Params["tool_name"], arguments)
 	if run == nil {
 		return nil // and not a nil run that is no nil interface
 	}
@@ -83,7 +92,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 }
 
 // Rearms implements the gate's turner.
-func (a *Adapter) Rearms(rt memproxy.Route) string {
+func (r runs) Rearms(rt memproxy.Route) string {
 	switch rt.ID {
 	case "letta.modify_agent", "letta.attach_tool_to_agent", "letta.detach_tool_from_agent", "letta.modify_approval_for_tool":
 		return rt.Params["agent_id"]
@@ -93,7 +102,7 @@ func (a *Adapter) Rearms(rt memproxy.Route) string {
 
 // Recover implements the gate's recoverer: a turn's key is an agent's id, of its
 // own conversation, or a conversation's.
-func (a *Adapter) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
+func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(key) + "/messages"}
 	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
 	if KindOf(key) != TargetAgent {
@@ -148,7 +157,7 @@ func (r *recovery) Waiting() []memproxy.ToolCall {
 // but whose agents are known before and can be waited for. Batches take hours,
 // and what is written behind another provider's chat is written some time
 // after the answer: nobody can say when those are over.
-func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
+func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
 	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.create_voice_chat_completions", "letta.run_tool_for_agent":
@@ -161,12 +170,12 @@ func (a *Adapter) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (m
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	return watch(compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}))
+	return watch(compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: r.now}))
 }
 
 // Rewatch implements the gate's compensator.
-func (a *Adapter) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return watch(compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: a.opt.Now}))
+func (r runs) Rewatch(picture []byte) (memproxy.Watch, error) {
+	return watch(compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: r.now}))
 }
 
 func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {

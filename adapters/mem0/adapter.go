@@ -36,6 +36,7 @@ type Options struct {
 type Adapter struct {
 	*routes
 	answertable.Pruner
+	holder
 	opt      Options
 	names    *spelling.Names // the names that identify a request's owners
 	elements elements        // of answers, read before
@@ -68,6 +69,7 @@ func New(opt Options) (*Adapter, error) {
 		return nil, err
 	}
 	a := &Adapter{Pruner: pruner, opt: opt, names: newNames(), routes: newRoutes(), elements: newElements()}
+	a.holder = holder{a.routes}
 	a.Known = a.elements.claimed
 	return a, nil
 }

@@ -10,11 +10,15 @@ import (
 // waits is the message in the answer to a held write.
 const waits = "The memory waits for review"
 
+// holder answers for writes that wait for review: additions are answered as the
+// platform answers asynchronous ones.
+type holder struct{ routes *routes }
+
 // Held implements the gate's Holder. An addition is answered as an asynchronous
 // one: the platform's clients know that answer, and request the event again later.
 // A request that clients take for completed at once (a change, a deletion, an
 // addition to an agent's public board) has no such form.
-func (a *Adapter) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
+func (holder) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation, d memproxy.Decision) (memproxy.Reply, bool) {
 	event := map[string]any{"message": waits, "status": "PENDING", "event_id": d.ID}
 	switch rt.ID {
 	case "mem0.v3.add":
@@ -37,8 +41,8 @@ func wantsObject(op *memproxy.Operation) bool {
 }
 
 // Polls implements the gate's holder.
-func (a *Adapter) Polls(rt memproxy.Route) string {
-	if r := a.Row(rt.ID); r != nil && r.shape == event && r.kind == memproxy.Recall {
+func (h holder) Polls(rt memproxy.Route) string {
+	if row := h.routes.Row(rt.ID); row != nil && row.shape == event && row.kind == memproxy.Recall {
 		for _, id := range rt.Params {
 			return id
 		}
@@ -47,7 +51,7 @@ func (a *Adapter) Polls(rt memproxy.Route) string {
 }
 
 // Polled implements the gate's holder.
-func (a *Adapter) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
+func (holder) Polled(_ memproxy.Route, _ memproxy.Request, h memproxy.HeldWrite) memproxy.Reply {
 	at := h.Created.UTC().Format(stampTime)
 	out := map[string]any{
 		"id": h.ID, "event_type": "ADD", "status": "PENDING", "payload": map[string]any{}, "metadata": map[string]any{},
