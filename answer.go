@@ -55,3 +55,17 @@ type Refill interface {
 	// Answer returns the list with the additions.
 	Answer(body []byte) ([]byte, error)
 }
+
+// The HTTP statuses of refusals (RFC 9110). They are constants of this package because
+// the gate, which chooses them, does not depend on net/http.
+const (
+	StatusBadRequest   = 400
+	StatusUnauthorized = 401
+	StatusForbidden    = 403
+	StatusNotFound     = 404
+	StatusTooLarge     = 413
+	StatusUnprocessed  = 422
+	StatusTooMany      = 429
+	StatusBadGateway   = 502
+	StatusUnavailable  = 503
+)

@@ -112,3 +112,12 @@ type Breach struct {
 	ChainFault
 	Noted time.Time `json:"noted"`
 }
+
+// TargetKind is the kind of object that the ledger has the memory as: TargetMemory
+// where the adapter says nothing else.
+func (m *Memory) TargetKind() TargetKind {
+	if m.Kind == "" {
+		return TargetMemory
+	}
+	return m.Kind
+}

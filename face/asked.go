@@ -86,5 +86,5 @@ func mayHold(query string) bool {
 }
 
 func unclear(detail string) *memproxy.Malformed {
-	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: gate.StatusBadRequest, Detail: detail}
+	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: memproxy.StatusBadRequest, Detail: detail}
 }

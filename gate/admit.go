@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -24,7 +24,7 @@ type run struct {
 	g       *Gate
 	mode    mode
 	q       memproxy.Question
-	verdict verdict
+	verdict verdict.Sum
 	known   *lookups            // what the ledger answered so far
 	blind   bool                // the ledger could not be asked for the targets' owners
 	held    *memproxy.HeldWrite // the held write whose receipt is asked for
@@ -145,12 +145,12 @@ func (r *run) walk(ctx context.Context) {
 // stopped reports whether only final steps are left.
 func stopped(r *run) bool {
 	switch {
-	case r.decided, r.verdict.worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
+	case r.decided, r.verdict.Worst == memproxy.Deny && r.mode&(putBack|recheck) != 0:
 		return true
 	case r.mode&(putBack|recheck|explain) != 0: // a write that would be held goes on
 		return false
 	}
-	return r.verdict.worst.Stops() && r.enforced()
+	return r.verdict.Worst.Stops() && r.enforced()
 }
 
 // failed refuses a call if a step failed, and releases what it was charged.
@@ -162,7 +162,7 @@ func failed(ctx context.Context, r *run, s *step) {
 		unwritten(ctx, r, s.broken, "what goes with this request could not be noted")
 		return
 	}
-	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
+	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: s.broken, Detail: "memproxy could not finish ruling on this request"})
 	if s.final {
 		r.settle()
 	}
@@ -188,25 +188,25 @@ func decide(_ context.Context, r *run) error {
 }
 
 func (r *run) settle() {
-	if r.decided = true; r.mode == putBack && r.verdict.worst == memproxy.Hold {
-		r.verdict.worst = memproxy.Amend // the requester is the reviewer who would approve it
+	if r.decided = true; r.mode == putBack && r.verdict.Worst == memproxy.Hold {
+		r.verdict.Worst = memproxy.Amend // the requester is the reviewer who would approve it
 	}
-	sortReasons(r.verdict.shadow)
-	r.verdict.reasons, r.verdict.notes = r.verdict.decisive()
+	verdict.Sort(r.verdict.Shadow)
+	r.verdict.Reasons, r.verdict.Notes = r.verdict.Decisive()
 	d := &r.Decision
-	d.Would = max(r.verdict.worst, r.verdict.would)
-	d.Verdict = r.verdict.worst
-	d.Reasons = r.verdict.reasons
-	d.Status = r.verdict.status
+	d.Would = max(r.verdict.Worst, r.verdict.Would)
+	d.Verdict = r.verdict.Worst
+	d.Reasons = r.verdict.Reasons
+	d.Status = r.verdict.Status
 	if !r.enforced() {
 		// Forwarded as received: not even our own changes are made.
 		d.Verdict = memproxy.Allow
 		d.Status = 0
 		r.Body, r.Query, r.Changed = r.call.Body, r.call.Request.Query, false
 	}
-	d.Notes = append(r.verdict.notes, limits.Reasons(r.verdict.shadow, 0)...)
+	d.Notes = append(r.verdict.Notes, limits.Reasons(r.verdict.Shadow, 0)...)
 	if d.Verdict.Stops() && d.Status == 0 {
-		d.Status = StatusForbidden
+		d.Status = memproxy.StatusForbidden
 	}
 	forwarded := r.enforced() && !d.Verdict.Stops()
 	r.Inspect = forwarded && r.inspects()
@@ -246,7 +246,7 @@ func record(ctx context.Context, r *run) error {
 		trace.SpanFromContext(ctx).SetStatus(codes.Error, string(memproxy.AuditUnavailable))
 		if r.Decision.Verdict != memproxy.Deny && r.enforced() { // a held write is acknowledged, too
 			g.accounts.release(ctx, r.Admission)
-			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, StatusUnavailable
+			r.Decision.Verdict, r.Decision.Status = memproxy.Deny, memproxy.StatusUnavailable
 			r.Decision.Reasons = []memproxy.Reason{{Code: memproxy.AuditUnavailable, Detail: "the audit log cannot be written, so nothing is forwarded or held"}}
 			r.Decision.Notes = nil
 			r.event.Verdict, r.event.Would, r.event.Reasons = r.Decision.Verdict, r.Decision.Verdict, r.Decision.Reasons
@@ -320,8 +320,78 @@ func following(decision *memproxy.Event, t memproxy.EventType, at time.Time) mem
 	return ev
 }
 
-// Attributes appends the decision's span attributes, under their documented
-// names.
-func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
-	return signal.AppendEvent(to, &a.event, a.op != nil && a.op.Bulk)
+// holdTime is how long a change can have its memories to itself. It is longer than
+// a backend may take, and releases them if a face never returns a request.
+const holdTime = 5 * time.Minute
+
+// unordered: the call makes no change that could conflict with another request's.
+func unordered(r *run) bool {
+	return r.op == nil || r.dry() || r.call.Passed || r.op.Kind != memproxy.Learn && r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget
+}
+
+// inTurn waits until no other change of the targets is under way. Additions to an
+// owner and bulk deletions of it also wait for one another; additions do not wait
+// for other additions.
+func inTurn(ctx context.Context, r *run) error {
+	op := r.op
+	var keys []string
+	for _, id := range op.Targets {
+		keys = append(keys, orderKey(r, op.TargetKind, id))
+	}
+	if op.Kind == memproxy.Learn || op.Sweeps {
+		for _, dim := range [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun} {
+			if name := op.Scope.In(dim); name != "" {
+				keys = append(keys, orderKey(r, memproxy.TargetEntity, memproxy.OwnerID(dim, name)))
+			}
+		}
+	}
+	enter(ctx, r, r.g.opt.FetchTimeout, op.Kind != memproxy.Learn, keys)
+	return nil
+}
+
+// inTurnByID is inTurn for targets that the request names differently from the
+// ledger, such as a block by its label. A request that finds one of them in use is
+// refused and has to be retried, because what it looked up may have changed.
+func inTurnByID(ctx context.Context, r *run) {
+	if unordered(r) {
+		return
+	}
+	var keys []string
+	for name, m := range r.op.Current {
+		if m.ID != "" && m.ID != name {
+			keys = append(keys, orderKey(r, r.op.TargetKind, m.ID))
+		}
+	}
+	enter(ctx, r, 0, r.op.Kind != memproxy.Learn, keys)
+}
+
+func orderKey(r *run, kind memproxy.TargetKind, id string) string {
+	return r.call.Backend.Name + "\x00" + string(kind) + "\x00" + id
+}
+
+func enter(ctx context.Context, r *run, patience time.Duration, alone bool, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	leave, ok := r.g.order.Enter(ctx, patience, alone, keys...)
+	if !ok {
+		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LimitInFlight, Detail: "other changes of the same memory are under way; try again"})
+		return
+	}
+	end := time.AfterFunc(holdTime, leave)
+	before := r.leave
+	r.leave = func() {
+		end.Stop()
+		leave()
+		if before != nil {
+			before()
+		}
+	}
+}
+
+// left ends the turn of a change whose outcome is known, or that is refused.
+func left(a *Admission) {
+	if a.leave != nil {
+		a.leave()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -159,7 +160,7 @@ func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Ad
 func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
 	r := g.asked(decline, a, tc)
 	r.op = tc.Operation
-	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
 	return ask(ctx, r)
 }
 
@@ -178,7 +179,7 @@ type Foreseen struct {
 func (g Agents) Foresee(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Foreseen {
 	r := g.asked(foresee, a, tc)
 	r.walk(ctx)
-	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == StatusUnavailable {
+	if r.Decision.Verdict != memproxy.Deny || r.Decision.Status == memproxy.StatusUnavailable {
 		return nil
 	}
 	return &Foreseen{Decision: r.Decision, r: r}
@@ -206,11 +207,11 @@ func revoked(ctx context.Context, id Identifier, a *Admission) bool {
 // names are checked against the caller's tenant, like those of a request.
 func toolCall(ctx context.Context, r *run) error {
 	if r.tool.Flaw != nil {
-		r.verdict.malformed(r.tool.Flaw)
+		r.verdict.Malformed(r.tool.Flaw)
 		return nil
 	}
 	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
-		r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
+		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
 		return nil
 	}
 	attributeTexts(r, r.under.op)
@@ -286,7 +287,7 @@ func (g Agents) Vouched(ctx context.Context, a *Admission, c memproxy.Change) bo
 	if c.Stamp == nil || c.After == "" || c.Stamp.SHA256 != c.After {
 		return false
 	}
-	return signedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
+	return tamper.SignedFor(g.opt.Signer, a.Principal.Tenant, *c.Stamp)
 }
 
 // admitted reports whether a memory was admitted with a text. If the ledger is
@@ -310,7 +311,7 @@ func (g Agents) Undone(ctx context.Context, a *Admission, c memproxy.Change, err
 	}
 	detail := "undone: " + named(c.After) + " is " + named(c.Before) + " again"
 	if err != nil {
-		ret.status = StatusBadGateway
+		ret.status = memproxy.StatusBadGateway
 		detail = "could not be undone: " + named(c.After) + " stands where " + named(c.Before) + " stood"
 		g.opt.Log.ErrorContext(ctx, "a write that was not admitted could not be undone", "decision", a.Decision.ID, "targets", ret.shown, "error", err)
 	}
@@ -349,7 +350,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		return memproxy.Reply{}, false
 	}
 	ret := &answer{Admission: a, g: g.Gate}
-	ret.refuse(StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
+	ret.refuse(memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
 	g.outcome(ctx, ret)
 	return ret.reply, true
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/seen"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
+	"github.com/memproxy/memproxy/gate/verdict"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -59,11 +61,11 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 	ctx, span := g.opt.Tracer.Start(ctx, signal.SpanReturn)
 	defer span.End()
 	ret := &answer{Admission: a, g: g, reply: reply, raw: reply, status: reply.Status}
-	if ret.status == StatusNotFound && ret.Inspect {
+	if ret.status == memproxy.StatusNotFound && ret.Inspect {
 		nameMissing(ctx, ret)
 	}
-	if ret.status != StatusNotFound || !ret.Inspect || !ret.absent() {
-		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == StatusBadGateway {
+	if ret.status != memproxy.StatusNotFound || !ret.Inspect || !ret.absent() {
+		if ret.filtrate(ctx); ret.Answered != nil && ret.Answered.Status == memproxy.StatusBadGateway {
 			span.SetStatus(codes.Error, string(memproxy.UpstreamMalformed))
 		}
 	}
@@ -85,7 +87,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 // caller hung up.
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, ended: end}
-	ret.refuse(StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
+	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
 	a.Answered = nil // the decision is unchanged; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply
@@ -127,7 +129,7 @@ func (ret *answer) absent() bool {
 	if ret.op == nil || !ret.enforced() || ret.alone() || !slices.ContainsFunc(ret.op.Targets, func(id string) bool { _, known := ret.owners[id]; return !known }) {
 		return false
 	}
-	ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
+	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this is not there for this caller's tenant")
 	return true
 }
 
@@ -145,7 +147,7 @@ func (ret *answer) filtrate(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
-	ret.refuse(StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
+	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 
 // sifted filters the memories of an answer.
@@ -240,7 +242,7 @@ func (ret *answer) tell(ctx context.Context) {
 			ret.Unverified = append(ret.Unverified, it.ID)
 		}
 		if session && it.Text != "" && it.Show == nil && it.Layer != memproxy.Episodic && !wroteIt(ret, it) {
-			sources = append(sources, trust.Seen{ID: it.ID, SHA256: textHash(it.Text), Text: trust.Plain(it.Text)})
+			sources = append(sources, trust.Seen{ID: it.ID, SHA256: tamper.Hash(it.Text), Text: trust.Plain(it.Text)})
 		}
 	}
 	ret.g.readers.Shown(readerOf(ret.Admission), sources)
@@ -281,7 +283,7 @@ func (ret *answer) deferred() bool {
 // decisive returns the outcome's reasons, first those for which the answer was
 // refused.
 func (ret *answer) decisive() []memproxy.Reason {
-	sortReasons(ret.reasons)
+	verdict.Sort(ret.reasons)
 	if ret.Answered == nil {
 		return ret.reasons
 	}

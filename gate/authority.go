@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -29,7 +30,7 @@ func (w *word) key() memproxy.MemoryKey {
 // the stamp), who corrected them since, and how well their source is known. If the
 // ledger is unavailable the change is refused.
 func loadAuthors(ctx context.Context, r *run, targets []string) {
-	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.worst.Stops() && r.enforced() {
+	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.Worst.Stops() && r.enforced() {
 		return
 	}
 	brings, rewritten := brings(r.call, r.op), content.Replaced(r.op)
@@ -93,7 +94,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 	if op.Kind == memproxy.Correct { // a deletion may remove anybody's block from the agent
 		for _, id := range targets {
 			if row, known := r.owners[id]; known && !r.alone() && row.Scope.Tenant != r.Principal.Tenant {
-				r.verdict.missing("target:" + id)
+				r.verdict.Missing("target:" + id)
 				return
 			}
 		}
@@ -101,7 +102,7 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
 		if err := fetchTargets(ctx, r, loc, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)
-			r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
+			r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
 			return
 		}
 		recognise(ctx, r)
@@ -123,7 +124,7 @@ const noAuthors = "who wrote the memory cannot be looked up"
 // ledgerFailed refuses an operation that depends on an answer of the ledger.
 func ledgerFailed(ctx context.Context, r *run, err error, detail string) {
 	r.g.opt.Log.ErrorContext(ctx, "ledger lookup failed", "decision", r.Decision.ID, "error", err)
-	r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
+	r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: detail})
 }
 
 // recorded adds what the ledger has recorded: how well the source of each memory is
@@ -167,8 +168,8 @@ func addAuthors(r *run) {
 			Code:   memproxy.TrustCorrection,
 			Detail: "written by " + w.row.Actor + " (" + string(w.row.Trust) + ", " + string(cmp.Or(w.Attestation, memproxy.AttestationUnknown)) + ")",
 		}
-		if !slices.Contains(r.verdict.notes, why) {
-			r.verdict.note(why)
+		if !slices.Contains(r.verdict.Notes, why) {
+			r.verdict.Note(why)
 		}
 	}
 }
@@ -201,7 +202,7 @@ func credit(ctx context.Context, r *run) error {
 
 // dissent records that a caller wanted to give a memory another text.
 func dissent(ctx context.Context, g *Gate, a *Admission, w *word, text string) {
-	d := memproxy.Dissent{Open: true, Text: text, SHA256: textHash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
+	d := memproxy.Dissent{Open: true, Text: text, SHA256: tamper.Hash(text), Correction: correction(a, w, string(memproxy.TrustAuthority))}
 	_ = commit(ctx, g, &a.Decision, memproxy.Entry{Dissents: []memproxy.Dissent{d}}, "a dissent was not kept") // it is in the log
 }
 
@@ -290,7 +291,7 @@ func (w *word) replacement(op *memproxy.Operation) string {
 	for i := range op.Items {
 		it := &op.Items[i]
 		if it.Kind == memproxy.ItemContent && it.Text != "" && it.Text != w.text && (it.Target == w.target || it.Target == "") {
-			return textHash(it.Text)
+			return tamper.Hash(it.Text)
 		}
 	}
 	return ""

@@ -84,9 +84,9 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 		l := &allowance.Lines[i]
 		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, usedUp(&r.Principal, l, r.op.Cost)
 	}
-	r.verdict.refuse(StatusTooMany, reason)
+	r.verdict.Refuse(memproxy.StatusTooMany, reason)
 	if allowance.Degraded {
-		r.verdict.reasons = append(r.verdict.reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
+		r.verdict.Reasons = append(r.verdict.Reasons, memproxy.Reason{Code: memproxy.BudgetDegraded, Detail: "the shared budget store is away; a local share applies"})
 	}
 }
 
@@ -167,7 +167,7 @@ func tally(memories []memproxy.Memory, stuck int) made {
 	for i := range memories {
 		m := &memories[i]
 		switch {
-		case m.Drop, m.Missing, m.Uncounted, kindOf(m) != memproxy.TargetMemory, m.ID == "" && m.Text == "":
+		case m.Drop, m.Missing, m.Uncounted, m.TargetKind() != memproxy.TargetMemory, m.ID == "" && m.Text == "":
 		case m.Event == eventNone, m.Event == eventDelete:
 		case m.Event == eventUpdate:
 			n.changed++
@@ -368,7 +368,7 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 // counted reads the answer to a request of Counts, and settles the bill with the
 // last.
 func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
-	if reply.Status == StatusNotFound {
+	if reply.Status == memproxy.StatusNotFound {
 		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
 	} else if !ok2xx(reply.Status) {
 		return false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -104,7 +105,7 @@ func (ret *making) retract(ctx context.Context, m *memproxy.Memory, why memproxy
 		ret.stuck++
 		ret.g.opt.Log.ErrorContext(ctx, "a memory that the backend's model made, and that is not admitted, could not be retracted", "decision", ret.Decision.ID, "memory", memproxy.InertID(m.ID), "error", err)
 	}
-	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", textHash(m.Text), ret.event.ContentSHA256, what)
+	why.Detail = fmt.Sprintf("the backend's model made sha256 %s of sha256 %s: %s", tamper.Hash(m.Text), ret.event.ContentSHA256, what)
 	return why
 }
 
@@ -122,7 +123,7 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 		if err != nil {
 			return err
 		}
-		if !ok2xx(reply.Status) && reply.Status != StatusNotFound {
+		if !ok2xx(reply.Status) && reply.Status != memproxy.StatusNotFound {
 			return fmt.Errorf("%w: status %d", errUndo, reply.Status)
 		}
 	}
@@ -174,7 +175,7 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	}
 	extractor, ok := a.call.Backend.Adapter.(Extractor)
 	if !ok || !ok2xx(reply.Status) {
-		return !ok || reply.Status == StatusNotFound
+		return !ok || reply.Status == memproxy.StatusNotFound
 	}
 	memories, over, err := extractor.Extracted(reply)
 	ret := &making{answer: &answer{Admission: a, g: g, reply: reply, status: reply.Status}, extractor: extractor, memories: memories}

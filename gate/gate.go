@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/memproxy/memproxy/gate/flood"
 	"github.com/memproxy/memproxy/gate/queue"
 	"github.com/memproxy/memproxy/gate/seen"
+	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
 // A Meter counts and times. Implementations never block.
@@ -374,4 +376,10 @@ func (a *Admission) Shadow() bool { return !a.enforced() }
 
 func (a *Admission) enforced() bool {
 	return (a.rules.Enforce || a.call.Barred) && !a.call.Watch
+}
+
+// Attributes appends the decision's span attributes, under their documented
+// names.
+func (a *Admission) Attributes(to []attribute.KeyValue) []attribute.KeyValue {
+	return signal.AppendEvent(to, &a.event, a.op != nil && a.op.Bulk)
 }

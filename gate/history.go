@@ -3,8 +3,10 @@ package gate
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // version is a version of a memory that this operation makes.
@@ -93,7 +95,7 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
-				note(kindOf(m), m.ID, fieldOf(ret.op, m))
+				note(m.TargetKind(), m.ID, fieldOf(ret.op, m))
 			}
 		}
 	case ret.op.Kind == memproxy.Correct:
@@ -135,7 +137,7 @@ func (ret *effects) versions() (found, out []memproxy.Version) {
 			}
 			found = append(found, ret.found(id, before))
 			v := ret.version(ret.op.TargetKind, id, memproxy.OpDelete)
-			v.Before, v.Field = textHash(before.Text), before.Field
+			v.Before, v.Field = tamper.Hash(before.Text), before.Field
 			out = append(out, v)
 		}
 	}
@@ -170,7 +172,7 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 		v.Text, v.Field = it.Text, it.Field
 		if before.Text != "" {
 			found = append(found, ret.found(id, before))
-			v.Before = textHash(before.Text)
+			v.Before = tamper.Hash(before.Text)
 		}
 		out = append(out, v)
 	}
@@ -185,7 +187,7 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 			continue
 		}
 		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-		v.Text, v.Field, v.Before = before.Text, it.Field, textHash(before.Text)
+		v.Text, v.Field, v.Before = before.Text, it.Field, tamper.Hash(before.Text)
 		found, out = append(found, ret.found(id, before)), append(out, v)
 	}
 	return found, out
@@ -201,7 +203,7 @@ func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []mempro
 	if m.ID == "" || m.Drop || m.Text == "" && !gone || m.Event == eventNone || m.Layer == memproxy.Episodic {
 		return v, nil
 	}
-	v = ret.version(kindOf(m), m.ID, memproxy.OpWrite)
+	v = ret.version(m.TargetKind(), m.ID, memproxy.OpWrite)
 	v.Text, v.Field, v.Metadata = m.Text, fieldOf(ret.op, m), m.Metadata
 	before := m.Before
 	switch {
@@ -217,7 +219,7 @@ func (ret *effects) told(m *memproxy.Memory) (v memproxy.Version, found []mempro
 	}
 	if before != "" {
 		was := ret.found(m.ID, memproxy.Memory{Text: before, Field: v.Field})
-		was.Kind, v.Before = v.Kind, textHash(before)
+		was.Kind, v.Before = v.Kind, tamper.Hash(before)
 		found = append(found, was)
 	}
 	return v, found
@@ -292,4 +294,74 @@ func (g Agents) Changed(ctx context.Context, ruled *Admission, memories []mempro
 	ret := &answer{Admission: &a, g: g.Gate, status: statusOK, reading: &memproxy.Reading{Memories: memories}, self: true}
 	(&effects{answer: ret}).remember(ctx)
 	g.outcome(ctx, ret)
+}
+
+// maxStale is how often an entry is reconciled with concurrent changes of other
+// processes.
+const maxStale = 3
+
+// ownersSeen returns the owners of the targets as the change found them.
+func ownersSeen(ret *effects) (all []memproxy.Ownership) {
+	if ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget {
+		return nil
+	}
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known {
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// reconcile reduces an entry that conflicts with those of other processes to the
+// memories that are in the backend as this change made them. For the others the
+// ledger has newer rows, or will have them. The rows are looked up before the
+// backend is asked: if one is replaced after that, the entry is stale again.
+func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Entry {
+	targets := map[memproxy.MemoryKey]string{}
+	var keys []memproxy.MemoryKey
+	for _, target := range ret.op.Targets {
+		if row, known := ret.owners[target]; known {
+			k := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
+			targets[k], keys = target, append(keys, k)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
+	defer cancel()
+	loc, asks := ret.call.Backend.Adapter.(Locator)
+	records, err := ret.g.opt.Ledger.Lookup(ctx, keys...)
+	var there map[string]memproxy.Memory
+	if err == nil && asks && ret.call.Backend.Fetch != nil {
+		there, err = located(ctx, ret.g, ret.call, loc, ret.op.Targets)
+	}
+	if err != nil {
+		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)
+	}
+	texts := map[string]string{}
+	for i := range ret.op.Items {
+		if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Text != "" && !it.Moved {
+			texts[it.Target] = it.Text
+		}
+	}
+	e.Seen = nil
+	foreign := map[memproxy.MemoryKey]bool{}
+	for k, target := range targets {
+		m, asked := there[target]
+		text, written := texts[target]
+		if !written && len(ret.op.Targets) == 1 {
+			text, written = texts[""]
+		}
+		gone, now := ret.op.Kind == memproxy.Forget, records[k]
+		if foreign[k] = !asked || m.Missing != gone || !gone && written && m.Text != text; !foreign[k] && now.Owned() {
+			e.Seen = append(e.Seen, now.Owner)
+		}
+	}
+	version := func(v memproxy.Version) bool { return foreign[v.MemoryKey] }
+	e.Found, e.Versions = slices.DeleteFunc(e.Found, version), slices.DeleteFunc(e.Versions, version)
+	e.States = slices.DeleteFunc(e.States, func(c memproxy.StateChange) bool { return foreign[c.MemoryKey] })
+	e.Renewed = slices.DeleteFunc(e.Renewed, func(c memproxy.Renewal) bool { return foreign[c.MemoryKey] })
+	e.Owners = slices.DeleteFunc(e.Owners, func(o memproxy.Ownership) bool {
+		return foreign[memproxy.MemoryKey{Backend: o.Backend, Kind: o.Kind, ID: o.ID}]
+	})
+	return e
 }

@@ -17,7 +17,7 @@ func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
 	d := &r.Decision
 	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
 	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
-	d.Status = StatusTooMany
+	d.Status = memproxy.StatusTooMany
 	unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
 		"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
 }
@@ -59,7 +59,7 @@ func hold(ctx context.Context, r *run) error {
 		return nil
 	case errors.Is(err, memproxy.ErrNoReviewer):
 		g.accounts.release(ctx, r.Admission)
-		r.Decision.Status = StatusForbidden
+		r.Decision.Status = memproxy.StatusForbidden
 		unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
 		return nil
 	case err != nil:
@@ -173,7 +173,7 @@ func answerPoll(ctx context.Context, r *run) error {
 // shown. A ruling with any other reason remains, and so does one about a
 // credential, which is a leak wherever it is stored.
 func setAside(r *run, ruling *memproxy.Ruling) {
-	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || r.op.Kind != memproxy.Learn {
+	if !r.rules.NeverRefuse || !r.enforced() || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || r.op.Kind != memproxy.Learn {
 		return
 	}
 	carrier, ok := r.call.Backend.Adapter.(Carrier)
@@ -197,7 +197,7 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 // cannot be filtered.
 func unfiltered(r *run) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
-		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
 			Code:   memproxy.StateWithheld,
 			Detail: "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)",
 		})
@@ -305,7 +305,7 @@ func (ret *making) asideLater(ctx context.Context) error {
 	var changes []memproxy.StateChange
 	for i := range ret.memories {
 		if m := &ret.memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
-			c := asideOf(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+			c := asideOf(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID})
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 			changes = append(changes, c)
 		}
@@ -357,7 +357,7 @@ func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail str
 	g := r.g
 	g.opt.Meter.LedgerFailed(ctx)
 	ret := &answer{Admission: r.Admission, g: g}
-	ret.refuse(StatusUnavailable, code, detail)
-	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, StatusUnavailable, &ret.reply
+	ret.refuse(memproxy.StatusUnavailable, code, detail)
+	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, memproxy.StatusUnavailable, &ret.reply
 	g.outcome(ctx, ret)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/redaction"
 )
 
@@ -17,7 +18,7 @@ func readable(_ *answer, it *item) outcome {
 	case it.Pointer != "":
 		return outcome{action: remove}
 	}
-	return outcome{action: refuse, status: StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
+	return outcome{action: refuse, status: memproxy.StatusBadGateway, code: memproxy.UpstreamMalformed, detail: notFiltered}
 }
 
 // deleted removes memories that their author deleted but of which the backend still
@@ -128,7 +129,7 @@ func harmless(ret *answer, it *item) outcome {
 	case made, vouched(ret, it), ret.ownWords(it.Memory):
 		return outcome{} // it was ruled on with the write
 	case ret.rules.Withhold > 0 && it.judged.risk >= ret.rules.Withhold, unparted(ret, it):
-		return outcome{action: drop, status: StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
+		return outcome{action: drop, status: memproxy.StatusForbidden, code: memproxy.ScreenWithheld, detail: "the memory looks like an attack and is withheld"}
 	}
 	spans := hidden(ret, it)
 	if spans == nil {
@@ -157,7 +158,7 @@ func enclosed(_ *answer, it *item) outcome {
 // provenance adds to each memory where it comes from, for readers that ask for it.
 // Raw messages, receipts and entities are not memories.
 func provenance(ret *answer, it *item) outcome {
-	if !ret.call.Wishes.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || kindOf(it.Memory) != memproxy.TargetMemory {
+	if !ret.call.Wishes.Provenance || ret.answers || it.ID == "" || it.Missing || it.Layer == memproxy.Episodic || it.Memory.TargetKind() != memproxy.TargetMemory {
 		return outcome{}
 	}
 	p := knownOf(ret, it)
@@ -260,7 +261,7 @@ func restless(ret *answer, it *item) bool {
 	if validated == "" {
 		validated = it.rec.Owner.SHA256
 	}
-	return validated != "" && validated != textHash(it.Text)
+	return validated != "" && validated != tamper.Hash(it.Text)
 }
 
 // vouched reports whether a reviewer confirmed the memory with its present text:
@@ -279,10 +280,10 @@ func vouched(ret *answer, it *item) bool {
 // memproxy: it was written or changed out-of-band. Items derived from a memory are
 // ruled on by its status.
 func unseen(it *item) bool {
-	if kind := kindOf(it.Memory); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
+	if kind := it.Memory.TargetKind(); kind == memproxy.TargetEvent || kind == memproxy.TargetExport || it.Uncounted || it.Common || it.Compiled || it.ID == "" {
 		return false
 	}
-	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != textHash(it.Text)
+	return it.row == nil || len(it.Also) > 0 || it.row.SHA256 != tamper.Hash(it.Text)
 }
 
 // hidden returns the spans of a memory's text that are replaced (DOL-4, DOL-5). A
@@ -293,10 +294,10 @@ func unseen(it *item) bool {
 func hidden(ret *answer, it *item) []memproxy.Finding {
 	st, j, flagged := &it.rec.Status, &it.judged, it.display == sanitise
 	switch {
-	case flagged && st.Text != "" && st.Text == textHash(it.Text) && len(st.Findings) > 0:
+	case flagged && st.Text != "" && st.Text == tamper.Hash(it.Text) && len(st.Findings) > 0:
 		return st.Findings
 	case ret.screened && ret.rules.Sanitise > 0 && j.score >= ret.rules.Sanitise && (flagged || unseen(it)):
-	case flagged && (!ret.screened || st.Text == "" || st.Text == textHash(it.Text)):
+	case flagged && (!ret.screened || st.Text == "" || st.Text == tamper.Hash(it.Text)):
 		return []memproxy.Finding{{Rule: redaction.RuleUnspecified, Severity: "high", End: len(it.Text)}}
 	default:
 		return nil

@@ -206,7 +206,7 @@ func TestApply(t *testing.T) {
 			if got != want {
 				t.Errorf("action %d at %q, case %d: %s, want %s", tc.action, tc.pointer, i, got, want)
 			}
-			if no && (ret.Answered == nil || ret.Answered.Status != StatusNotFound || ret.filtered != 1) {
+			if no && (ret.Answered == nil || ret.Answered.Status != memproxy.StatusNotFound || ret.filtered != 1) {
 				t.Errorf("action %d at %q: refused as %+v, filtered %d", tc.action, tc.pointer, ret.Answered, ret.filtered)
 			}
 		}

@@ -309,7 +309,7 @@ func settleAside(ctx context.Context, ret *answer, made []string) {
 		if st.State == memproxy.StateUntrusted || (person || st.State == memproxy.StatePending) && !firstSeen(ret, &st, old, recorded) {
 			continue
 		}
-		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(it.Memory), ID: it.ID}
+		st.MemoryKey = memproxy.MemoryKey{Backend: ret.op.Backend, Kind: it.Memory.TargetKind(), ID: it.ID}
 		if recorded {
 			st.Contested, st.Pinned, st.Expires = old.Contested, old.Pinned, old.Expires
 			if old.State == memproxy.StateQuarantined {

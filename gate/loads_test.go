@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // books is a ledger that says what a test has it say, or fails.
@@ -138,7 +139,7 @@ func TestLoads(t *testing.T) {
 	with := func(set func(*memproxy.Memory)) memproxy.Memory { m := m1; set(&m); return m }
 	owned := func(set ...func(*memproxy.Record)) *books {
 		rec := memproxy.Record{Owner: *of("acme")}
-		rec.Owner.SHA256 = textHash(m1.Text)
+		rec.Owner.SHA256 = tamper.Hash(m1.Text)
 		for _, s := range set {
 			s(&rec)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/internal/cache"
 )
 
@@ -80,7 +81,7 @@ func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
 func (l *lookups) memories(ctx context.Context, memories []memproxy.Memory) error {
 	keys := make([]memproxy.MemoryKey, len(memories))
 	for i := range memories {
-		keys[i] = l.key(kindOf(&memories[i]), memories[i].ID)
+		keys[i] = l.key(memories[i].TargetKind(), memories[i].ID)
 	}
 	return l.need(ctx, keys...)
 }
@@ -166,7 +167,7 @@ func (ret *effects) objects() (found, out []memproxy.Version) {
 		if before != nil {
 			was := ret.version(memproxy.TargetObject, id, memproxy.OpSeal)
 			was.Score, was.Attestation, was.Text = 0, ret.attested(nil), string(before)
-			found, v.Before = append(found, was), textHash(string(before))
+			found, v.Before = append(found, was), tamper.Hash(string(before))
 		}
 		out = append(out, v)
 	}
@@ -228,7 +229,7 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 	t := a.call.Backend.Tenant
 	return viewer{known: known, call: a, View: access.View{
 		Principal: &a.Principal, Unattributed: a.rules.Unattributed, Rows: known.owner, Declared: t != "" && t == a.Principal.Tenant,
-		Signed: func(s memproxy.Stamp) bool { return signedFor(signer, a.Principal.Tenant, s) },
+		Signed: func(s memproxy.Stamp) bool { return tamper.SignedFor(signer, a.Principal.Tenant, s) },
 	}}
 }
 

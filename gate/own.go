@@ -35,7 +35,7 @@ func own(ctx context.Context, r *run) error {
 			r.q.Owners = append(r.q.Owners, row)
 		}
 	}
-	if err := locate(ctx, r); err != nil || r.verdict.worst.Stops() && r.enforced() {
+	if err := locate(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
 	recognise(ctx, r)
@@ -153,7 +153,7 @@ func locate(ctx context.Context, r *run) error {
 		}
 	}
 	if unknown > limits.MaxUnknown {
-		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
 			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
 		})
@@ -254,7 +254,7 @@ func judgeTargets(ctx context.Context, r *run) {
 			if r.alone() || m.Missing && id == r.op.Upserts {
 				continue
 			}
-			r.verdict.missing("")
+			r.verdict.Missing("")
 			return
 		}
 		if !known && !asked {
@@ -264,7 +264,7 @@ func judgeTargets(ctx context.Context, r *run) {
 			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone() {
 				continue
 			}
-			r.verdict.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
 			return
 		}
 		var rowp *memproxy.Ownership
@@ -272,7 +272,7 @@ func judgeTargets(ctx context.Context, r *run) {
 			rowp = &row
 		}
 		if !v.Sees(rowp, &m) {
-			r.verdict.refuse(StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -269,4 +270,70 @@ func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply m
 			"passed", a.rules.Unclaimed == UnclaimedPass)
 	}
 	return reply, err
+}
+
+// Event filters one event of a stream and returns what is to be sent on. That may
+// be nothing, such as for an event of a run that the caller may not see.
+func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
+	if !traced(ctx, g, a, event) {
+		return nil
+	}
+	if !a.Inspect {
+		return event
+	}
+	shown := a.Answered
+	defer func() { a.Answered = shown }() // one event is not the answer
+	ret := &answer{Admission: a, g: g, reply: memproxy.Reply{Status: 200, Body: event}, status: 200, single: true}
+	defer func() { a.leftovers.filtered += ret.filtered }()
+	if refused, err := ret.through(ctx, asSent); err != nil || refused {
+		return lostEvent(ctx, g, a, err)
+	}
+	if event = ret.reply.Body; len(event) == 0 {
+		return nil
+	}
+	data := dataOf(event)
+	if len(data) == 0 || !bytes.ContainsAny(data[:1], "{[") || string(data) == endOfStream {
+		return event // nothing to filter: a name, a comment, the end mark
+	}
+	ret.reply.Body = data
+	if refused, err := ret.through(ctx, rewritten); err != nil || refused {
+		return lostEvent(ctx, g, a, err)
+	}
+	if bytes.Equal(ret.reply.Body, data) {
+		return event
+	}
+	return withData(event, ret.reply.Body)
+}
+
+// endOfStream is the data of the last event of a stream, which is not JSON. Without
+// it clients treat the stream as broken.
+const endOfStream = "[DONE]"
+
+// lostEvent drops and logs an event that a filter refused or could not read.
+func lostEvent(ctx context.Context, g *Gate, a *Admission, err error) []byte {
+	g.opt.Log.ErrorContext(ctx, "event withheld", "decision", a.Decision.ID, "route", a.call.Route.ID, "error", err)
+	return nil
+}
+
+// dataOf joins an event's data lines (WHATWG HTML, section 9.2).
+func dataOf(event []byte) []byte {
+	var data [][]byte
+	for line := range bytes.Lines(event) {
+		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
+			data = append(data, bytes.TrimPrefix(rest, []byte(" ")))
+		}
+	}
+	return bytes.Join(data, []byte("\n"))
+}
+
+// withData replaces an event's data, in one line.
+func withData(event, data []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(event) {
+		if !bytes.HasPrefix(line, []byte("data:")) && len(bytes.TrimRight(line, "\r\n")) > 0 {
+			out = append(out, line...)
+		}
+	}
+	out = append(append(out, "data: "...), bytes.ReplaceAll(data, []byte("\n"), []byte(" "))...)
+	return append(out, "\n\n"...)
 }

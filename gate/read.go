@@ -117,7 +117,7 @@ func itemsOf(rd *memproxy.Reading) []item {
 
 // know fills in the ledger's record of the item.
 func (it *item) know(known *lookups) {
-	it.rec, it.row = known.of(kindOf(it.Memory), it.ID), nil
+	it.rec, it.row = known.of(it.Memory.TargetKind(), it.ID), nil
 	if it.rec.Owned() {
 		it.row = &it.rec.Owner
 	}
@@ -231,7 +231,7 @@ func (ret *answer) apply(it *item, o outcome) (refused bool) {
 		it.Show = new(string)
 	case o.action >= drop:
 		if o.status == 0 {
-			o.status = StatusNotFound
+			o.status = memproxy.StatusNotFound
 		}
 		ret.refuse(o.status, o.code, o.detail)
 		ret.filtered++
@@ -246,3 +246,16 @@ func isElement(pointer string) bool {
 	last := pointer[strings.LastIndexByte(pointer, '/')+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""
 }
+
+// Changed is how memories that were changed out-of-band are treated in answers.
+type Changed string
+
+// The settings.
+const (
+	// ChangedReport names them in the record of the read and along with the answer.
+	ChangedReport Changed = "report"
+	// ChangedWithhold also removes them from the answer.
+	ChangedWithhold Changed = "withhold"
+	// ChangedIgnore disables the check.
+	ChangedIgnore Changed = "ignore"
+)

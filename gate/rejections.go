@@ -93,12 +93,12 @@ func locked(ctx context.Context, r *run) error {
 // ownUnlocked runs own, and then checks the locks again if the end user only
 // follows from the owner of a target. An approved write is not checked.
 func ownUnlocked(ctx context.Context, r *run) error {
-	if err := own(ctx, r); err != nil || r.verdict.worst.Stops() || namesUser(r) || has(r.verdict.notes, memproxy.ReviewApproved) {
+	if err := own(ctx, r); err != nil || r.verdict.Worst.Stops() || namesUser(r) || has(r.verdict.Notes, memproxy.ReviewApproved) {
 		return err
 	}
 	if err := lockedFor(ctx, r, r.endUser()); err != nil {
 		r.g.opt.Log.ErrorContext(ctx, "locks could not be looked up", "decision", r.Decision.ID, "error", err)
-		r.verdict.refuse(StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
+		r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.LedgerUnavailable, Detail: "memproxy could not finish ruling on this request"})
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func lockedFor(ctx context.Context, r *run, user string) error {
 	case memproxy.SessionPrincipal:
 		whose, scope, setting = "this caller's writes", ", in whatever sessions and for whomever", "max_principal_rejections"
 	}
-	r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
+	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.SessionLocked, Detail: fmt.Sprintf(
 		"%s are locked after %d rejections%s, until %s; sessions.%s sets the number, and memproxy sessions unlock ends it earlier: %s",
 		whose, lock.Limit, scope, lock.Until.UTC().Format(time.RFC3339), setting, memproxy.InertID(lock.ID))})
 	return nil
@@ -165,7 +165,7 @@ func reject(ctx context.Context, r *run) error {
 // tolerated: no rejection that counts.
 func tolerated(r *run) bool {
 	d := &r.Decision
-	return unlocked(r) || !d.Verdict.Stops() || d.Status != StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
+	return unlocked(r) || !d.Verdict.Stops() || d.Status != memproxy.StatusForbidden || !r.enforced() || has(d.Reasons, memproxy.SessionLocked)
 }
 
 // against reports whether the reasons of a refusal count in the session's record,
@@ -256,7 +256,7 @@ func floods(r *run) bool {
 	if d.Verdict != memproxy.Deny || r.dry() || !slices.Contains(rejectedStatus[:], d.Status) && !has(d.Reasons, memproxy.RouteUnknown) && !has(d.Reasons, memproxy.LimitInFlight) {
 		return false
 	}
-	known := d.Status != StatusUnauthorized
+	known := d.Status != memproxy.StatusUnauthorized
 	peer := peerOf(r.call)
 	if known {
 		peer = limits.Clip(r.Principal.Account(), limits.MaxShownName) + " at " + peer
@@ -266,7 +266,7 @@ func floods(r *run) bool {
 		return false
 	}
 	limit := int64(r.g.rejected.Limit)
-	d.Status = StatusTooMany
+	d.Status = memproxy.StatusTooMany
 	d.Reasons = []memproxy.Reason{{Code: memproxy.LimitRejections, Detail: fmt.Sprintf(
 		"more than %d rejected requests from this caller or address within a minute; until %s more are counted and not recorded one by one; limits.rejections sets the number",
 		limit, until.UTC().Format(time.RFC3339))}}

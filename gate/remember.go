@@ -3,14 +3,16 @@ package gate
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/metadata"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // effects are the changes that an answer makes to the ledger.
@@ -125,7 +127,7 @@ func (ret *effects) learned(ctx context.Context) {
 			row.Decision = ret.Decision.ID
 		}
 		if m.Event != eventDelete {
-			row.SHA256 = textHash(m.Text)
+			row.SHA256 = tamper.Hash(m.Text)
 		}
 		ret.put(*row)
 	}
@@ -175,7 +177,7 @@ func (ret *effects) corrected() {
 			continue
 		}
 		if row.Decision = ret.Decision.ID; written { // otherwise only metadata changed
-			row.SHA256 = textHash(text)
+			row.SHA256 = tamper.Hash(text)
 			row.Confidence = max(0, ret.event.Confidence) // the confidence of the new text
 		}
 		ret.put(row)
@@ -225,18 +227,10 @@ func (ret *effects) exported() {
 	}
 }
 
-func textHash(text string) string {
-	if text == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
-
 // unclaimed reports whether a request has no names to bind: all of them have rows,
 // or it will not be sent. In shadow mode it is always sent.
 func unclaimed(r *run) bool {
-	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.worst.Stops() && r.enforced()
+	return r.op == nil || r.dry() || len(r.unbound) == 0 || r.verdict.Worst.Stops() && r.enforced()
 }
 
 // bind records the caller's tenant as the owner of the names that a write uses
@@ -247,7 +241,7 @@ func bind(ctx context.Context, r *run) error {
 	for _, id := range r.unbound {
 		actor := r.Principal.ID
 		if d, name, _ := strings.Cut(id, ":"); access.Exists(r.op, memproxy.Dimension(d), name) {
-			if r.verdict.worst.Stops() {
+			if r.verdict.Worst.Stops() {
 				continue // it may be another tenant's: a write that would have been refused does not bind it
 			}
 			actor = "" // it was made out-of-band, by an unknown author
@@ -266,18 +260,84 @@ func bind(ctx context.Context, r *run) error {
 	}
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
-			r.verdict.missing("")
+			r.verdict.Missing("")
 		}
 	}
-	if r.verdict.worst.Stops() {
+	if r.verdict.Worst.Stops() {
 		r.g.accounts.release(ctx, r.Admission)
 	}
 	return nil
 }
 
-func kindOf(m *memproxy.Memory) memproxy.TargetKind {
-	if m.Kind == "" {
-		return memproxy.TargetMemory
+// seal signs a stamp again for the metadata that the adapter writes next to it. An
+// existing stamp is sealed again only if this installation signed it for the
+// memory's tenant.
+func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
+	mixed := func(string) bool { return false }
+	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
+		mixed = mixer.Mixed
 	}
-	return m.Kind
+	hashes := metadata.Hashes(s.ID, raw, mixed)
+	if hashes == s.Metadata {
+		return s
+	}
+	if s.Signature != r.op.Stamp.Signature {
+		if s.Tenant = r.Principal.Tenant; !r.g.opt.Signer.Verify(s) {
+			return s
+		}
+	}
+	s.Metadata = hashes
+	return r.g.opt.Signer.Sign(s)
+}
+
+// stampOf is the signed provenance of the run's write.
+func stampOf(r *run) memproxy.Stamp {
+	received, found := r.begun, r.findings // at its arrival: it may have waited for review since
+	if r.waited != nil {
+		received, found = r.waited.Created, r.waited.Findings
+	}
+	source := r.op.SourceClaim
+	if source == "" {
+		source = memproxy.SourceUnstated
+	}
+	return r.g.opt.Signer.Sign(memproxy.Stamp{
+		ID:          r.Decision.ID,
+		Actor:       r.Principal.ID,
+		Tenant:      r.Principal.Tenant,
+		Trust:       r.Principal.Trust,
+		Confidence:  r.q.Confidence,
+		Source:      source,
+		Attestation: r.attested(r.marks),
+		Time:        r.begun.UTC().Truncate(time.Second),
+		SHA256:      content.Hash(r.op),
+		Mark:        markOf(r.marks),
+		Received:    received.UTC().Truncate(time.Second),
+		Session:     r.namedSession(),
+		Trigger:     r.call.Route.ID,
+		Score:       memproxy.Risk(found),
+		Flags:       flags(found),
+	})
+}
+
+// Bounds of the rules that a stamp names: a stamp stays below 1 KB.
+const (
+	maxFlags     = 3
+	maxFlagBytes = 120
+)
+
+// flags returns the rules behind the worst findings, without duplicates. A rule
+// describes what a text looks like and does not quote it.
+func flags(findings []memproxy.Finding) string {
+	var out []string
+	size := 0
+	findings = dangerous(findings) // without the total, which is the score
+	for _, f := range worst(findings, len(findings)) {
+		if slices.Contains(out, f.Rule) || size+len(f.Rule) > maxFlagBytes {
+			continue
+		}
+		if out, size = append(out, f.Rule), size+len(f.Rule); len(out) == maxFlags {
+			break
+		}
+	}
+	return strings.Join(out, " ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -52,7 +53,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
-	r.verdict.note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
+	r.verdict.Note(memproxy.Reason{Code: memproxy.ReviewApproved, Detail: "approved by " + h.Reviewer})
 	r.walk(ctx)
 	return r.Admission, nil
 }
@@ -77,17 +78,17 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 		r.Principal = *content.Author
 	}
 	r.walk(ctx)
-	if r.verdict.status >= StatusUnavailable { // a failed step is not a verdict
-		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.reasons[0].Detail)
+	if r.verdict.Status >= memproxy.StatusUnavailable { // a failed step is not a verdict
+		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.Reasons[0].Detail)
 	}
-	v := memproxy.Reevaluation{Verdict: r.verdict.worst, Reasons: slices.Concat(r.verdict.reasons, r.verdict.notes), Findings: r.findings, Policy: r.Decision.Policy}
+	v := memproxy.Reevaluation{Verdict: r.verdict.Worst, Reasons: slices.Concat(r.verdict.Reasons, r.verdict.Notes), Findings: r.findings, Policy: r.Decision.Policy}
 	for i := range r.findings {
 		v.Score = max(v.Score, r.findings[i].Score)
 	}
 	// A write that the rules would admit under a restricting status, or on which a
 	// policy fails, keeps waiting: only an unconditional result settles a hold. So
 	// does a rewritten write: a person has to decide on it.
-	if r.aside != "" || has(r.verdict.reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
+	if r.aside != "" || has(r.verdict.Reasons, memproxy.PolicyError) || len(content.Rewritten) > 0 && !v.Verdict.Stops() {
 		v.Verdict = memproxy.Hold
 	}
 	return v, nil
@@ -152,7 +153,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.Stamp {
 	return g.opt.Signer.Sign(memproxy.Stamp{
 		ID: decision, Actor: to.Actor, Tenant: to.Tenant, Trust: to.Trust, Confidence: to.Confidence, Source: memproxy.SourceUnstated,
-		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: textHash(to.Text),
+		Attestation: to.Attestation, Time: g.opt.Clock().UTC().Truncate(time.Second), SHA256: tamper.Hash(to.Text),
 		Trigger: "rollback",
 	})
 }
@@ -161,7 +162,7 @@ func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.S
 // not count as an out-of-band change.
 func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
 	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
-		row.SHA256, row.Decision, row.Deleted = textHash(to.Text), decision, false
+		row.SHA256, row.Decision, row.Deleted = tamper.Hash(to.Text), decision, false
 	})
 }
 
@@ -243,20 +244,20 @@ func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	ex := Explanation{Enforced: r.enforced()}
 	reasons, notes, worst := 0, 0, memproxy.Allow
 	r.after = func(s *step, err error) {
-		answer := StepAnswer{Step: s.name, Verdict: r.verdict.worst}
+		answer := StepAnswer{Step: s.name, Verdict: r.verdict.Worst}
 		if err != nil {
 			answer.Error = err.Error()
 		}
 		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
 			answer.Findings = foundAt(r)
 		}
-		answer.Reasons = append(append(answer.Reasons, r.verdict.reasons[reasons:]...), r.verdict.notes[notes:]...)
+		answer.Reasons = append(append(answer.Reasons, r.verdict.Reasons[reasons:]...), r.verdict.Notes[notes:]...)
 		ex.Steps = append(ex.Steps, answer)
-		reasons, notes, worst = len(r.verdict.reasons), len(r.verdict.notes), max(worst, r.verdict.worst)
-		r.verdict.worst = memproxy.Allow
+		reasons, notes, worst = len(r.verdict.Reasons), len(r.verdict.Notes), max(worst, r.verdict.Worst)
+		r.verdict.Worst = memproxy.Allow
 	}
 	r.walk(ctx)
-	r.verdict.worst = worst
+	r.verdict.Worst = worst
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q

@@ -32,7 +32,7 @@ func worst(findings []memproxy.Finding, n int) []memproxy.Finding {
 // before an agent; the policy decides what they mean. A write that a budget refuses
 // is not screened.
 func screen(ctx context.Context, r *run) error {
-	if err := overdrawn(ctx, r); err != nil || r.verdict.worst.Stops() && r.enforced() {
+	if err := overdrawn(ctx, r); err != nil || r.verdict.Worst.Stops() && r.enforced() {
 		return err
 	}
 	asked := r.screening()
@@ -40,15 +40,15 @@ func screen(ctx context.Context, r *run) error {
 	findings, err := r.rules.Screener.Screen(ctx, asked)
 	var crowded *memproxy.Malformed
 	if errors.As(err, &crowded) {
-		r.verdict.malformed(crowded)
+		r.verdict.Malformed(crowded)
 		return nil
 	}
 	r.findings, r.configured = divide(r, findings)
 	r.q.Findings = r.findings
 	for _, f := range r.configured {
 		why := memproxy.Reason{Code: memproxy.ScreenConfigured, Pointer: r.op.Items[f.Item].Pointer, Detail: "screening found something in what an owner configures, or what was approved"}
-		if !slices.Contains(r.verdict.notes, why) {
-			r.verdict.note(why)
+		if !slices.Contains(r.verdict.Notes, why) {
+			r.verdict.Note(why)
 		}
 	}
 	return err
@@ -122,8 +122,8 @@ func explainFindings(r *run, reasons []memproxy.Reason) {
 		if f.Item >= 0 && f.Item < len(items) {
 			why.Pointer = items[f.Item].Pointer
 		}
-		if !slices.Contains(r.verdict.notes, why) {
-			r.verdict.reasons = append(r.verdict.reasons, why)
+		if !slices.Contains(r.verdict.Notes, why) {
+			r.verdict.Reasons = append(r.verdict.Reasons, why)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (w *reworded) toSend(body []byte) []byte {
 func reword(ctx context.Context, r *run, ruling *memproxy.Ruling) error {
 	reworder, ok := r.call.Backend.Adapter.(Reworder)
 	writes := r.op.Kind == memproxy.Learn || r.op.Kind == memproxy.Correct
-	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.worst.Stops() || !aboutContent(ruling) {
+	if !ok || !writes || !r.call.Known || r.mode == recheck || !r.enforced() || r.g.opt.Keeper == nil || !ruling.Verdict.Stops() || r.verdict.Worst.Stops() || !aboutContent(ruling) {
 		return nil
 	}
 	for _, change := range changes[r.rules.Rewrite] {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -27,14 +28,14 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		if m.ID == "" || m.Drop || m.Event == eventNone || m.Event == eventDelete || m.Layer == memproxy.Episodic {
 			continue
 		}
-		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kindOf(m), ID: m.ID})
+		c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID})
 		if ordinary {
 			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(m.ID))
 		}
 		if ret.aside != "" && !ret.confirmed {
 			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
 		} else {
-			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), textHash(m.Text)
+			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), tamper.Hash(m.Text)
 		}
 		if ttl := lifetime(ret.Admission, m); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
@@ -111,7 +112,7 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 	return []memproxy.StateChange{{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID}, Tenant: s.Tenant,
 		State: memproxy.StateUntrusted, From: []memproxy.MemoryState{memproxy.StateUntrusted}, Decision: s.ID, Attestation: s.Attestation,
-		Text: textHash(m.Text), Expires: s.Time.Add(ttl),
+		Text: tamper.Hash(m.Text), Expires: s.Time.Add(ttl),
 	}}
 }
 
@@ -119,7 +120,7 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 // not refused for them.
 func mark(r *run, reasons []memproxy.Reason) {
 	r.marks = codesOf(reasons)
-	r.verdict.note(reasons...)
+	r.verdict.Note(reasons...)
 }
 
 // codesOf returns the codes of reasons, sorted and without duplicates.
@@ -192,11 +193,11 @@ func apart(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.Wishes.MinTrust > 0:
-		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
 			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
 		})
 	case hides(ctx, r.g, r.Admission):
-		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
 			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
 		})
 	}
@@ -315,7 +316,7 @@ func refuseWithheld(ctx context.Context, r *run) {
 	for _, id := range ids {
 		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
 			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
-			r.verdict.refuse(StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
+			r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
 			return
 		}
 	}

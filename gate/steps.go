@@ -40,19 +40,19 @@ func unweighed(r *run) bool {
 // gratis: nothing is written that a budget counts, or the write is refused. A write
 // that is held and stored counts.
 func gratis(r *run) bool {
-	return r.op == nil || r.op.Cost <= 0 || r.verdict.worst.Stops() && !r.keeps()
+	return r.op == nil || r.op.Cost <= 0 || r.verdict.Worst.Stops() && !r.keeps()
 }
 
 // keeps reports whether the write is held and stored for review.
 func (r *run) keeps() bool {
-	return r.verdict.worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
+	return r.verdict.Worst == memproxy.Hold && r.enforced() && r.g.opt.Keeper != nil && !r.dry()
 }
 
 // unreserved: no write that a budget counts is stored for review.
 func unreserved(r *run) bool { return !r.keeps() || gratis(r) }
 
 // unsent: nothing is forwarded that could be changed.
-func unsent(r *run) bool { return r.op == nil || r.verdict.worst.Stops() || r.call.Passed }
+func unsent(r *run) bool { return r.op == nil || r.verdict.Worst.Stops() || r.call.Passed }
 
 func decided(r *run) bool { return r.decided }
 
@@ -80,7 +80,7 @@ func identify(ctx context.Context, r *run) error {
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
 			return nil // in development, requests that touch no memory need no identity
 		}
-		r.verdict.refuse(StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
+		r.verdict.Refuse(memproxy.StatusUnauthorized, memproxy.Reason{Code: no.Code, Detail: no.Detail})
 		return nil
 	}
 	if err != nil {
@@ -118,7 +118,7 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 func decode(_ context.Context, r *run) error {
 	c := r.call
 	if c.Flaw != nil {
-		r.verdict.malformed(c.Flaw)
+		r.verdict.Malformed(c.Flaw)
 		return nil
 	}
 	if c.Passed {
@@ -129,14 +129,14 @@ func decode(_ context.Context, r *run) error {
 	}
 	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
 	if err != nil {
-		return r.verdict.unreadable(err)
+		return r.verdict.Unreadable(err)
 	}
 	if much := limits.TooMuch(op); much != "" {
-		r.verdict.refuse(StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
+		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
 	if flaw := limits.Trimmed(op); flaw != nil {
-		r.verdict.malformed(flaw)
+		r.verdict.Malformed(flaw)
 		return nil
 	}
 	op.Backend = c.Backend.Name
@@ -158,11 +158,11 @@ func passed(r *run) error {
 		var err error
 		op, err = c.Backend.Adapter.Decode(c.Route, c.Request, nil)
 		if err != nil {
-			return r.verdict.unreadable(err)
+			return r.verdict.Unreadable(err)
 		}
 	}
 	if flaw := limits.Trimmed(op); flaw != nil {
-		r.verdict.malformed(flaw)
+		r.verdict.Malformed(flaw)
 		return nil
 	}
 	op.Backend = c.Backend.Name
@@ -174,13 +174,13 @@ func passed(r *run) error {
 // that neither memproxy nor the backend knows.
 func reserved(r *run) {
 	if len(r.op.Reserved) > 0 {
-		r.verdict.add(memproxy.Amend, memproxy.Reason{
+		r.verdict.Add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadReserved, Pointer: r.op.Reserved[0],
 			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
 		})
 	}
 	if len(r.op.Unclaimed) > 0 {
-		r.verdict.add(memproxy.Amend, memproxy.Reason{
+		r.verdict.Add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadUnclaimed, Pointer: r.op.Unclaimed[0],
 			Detail: "memproxy does not know what this names, nor does the backend, and it was removed",
 		})
@@ -194,7 +194,7 @@ func unknown(r *run) error {
 	if r.rules.Profile == Development && safe(r.call.Request.Method) {
 		return nil
 	}
-	r.verdict.refuse(StatusForbidden, memproxy.Reason{
+	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
 		Code:   memproxy.RouteUnknown,
 		Detail: "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory",
 	})
@@ -224,11 +224,11 @@ func rule(ctx context.Context, r *run) error {
 	setAside(r, &ruling)
 	unfiltered(r)
 	apart(ctx, r)
-	r.verdict.ruled(&ruling)
+	r.verdict.Ruled(&ruling)
 	mark(r, ruling.Marks)
 	explainFindings(r, ruling.Reasons)
-	r.verdict.shadow = append(r.verdict.shadow, ruling.Shadow...)
-	r.verdict.would = max(r.verdict.would, ruling.ShadowVerdict)
+	r.verdict.Shadow = append(r.verdict.Shadow, ruling.Shadow...)
+	r.verdict.Would = max(r.verdict.Would, ruling.ShadowVerdict)
 	if has(ruling.Shadow, memproxy.PolicyError) {
 		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)
 	}
@@ -249,9 +249,9 @@ func administers(ctx context.Context, r *run) error {
 		r.op.Administers = false
 		return nil
 	}
-	r.verdict.ruled(&ruling)
-	r.verdict.shadow = append(r.verdict.shadow, ruling.Shadow...)
-	r.verdict.would = max(r.verdict.would, ruling.ShadowVerdict)
+	r.verdict.Ruled(&ruling)
+	r.verdict.Shadow = append(r.verdict.Shadow, ruling.Shadow...)
+	r.verdict.Would = max(r.verdict.Would, ruling.ShadowVerdict)
 	return nil
 }
 
@@ -268,7 +268,7 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
-	r.verdict.ruled(&ruling)
+	r.verdict.Ruled(&ruling)
 	return true, nil
 }
 
@@ -281,7 +281,7 @@ func encode(_ context.Context, r *run) error {
 	}
 	body, query, err := r.call.Backend.Adapter.Encode(r.call.Route, r.call.Request, r.reworded.toSend(r.call.Body), op)
 	if err != nil {
-		return r.verdict.unreadable(err)
+		return r.verdict.Unreadable(err)
 	}
 	r.Changed = query != r.call.Request.Query || !sameBytes(body, r.call.Body)
 	r.Body, r.Query = body, query
@@ -304,7 +304,7 @@ func clamp(ctx context.Context, r *run) error {
 	for i := range op.Attributions {
 		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
 			at.Removed = true
-			r.verdict.add(memproxy.Amend, memproxy.Reason{
+			r.verdict.Add(memproxy.Amend, memproxy.Reason{
 				Code: memproxy.TrustAttribution, Pointer: at.Pointer,
 				Detail: "says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off",
 			})
@@ -331,9 +331,9 @@ func clamp(ctx context.Context, r *run) error {
 	}
 	var lowered []memproxy.Reason
 	if q.Confidence, q.Claimed, lowered = limit.Clamp(op.Hints); len(op.Hints) == 0 {
-		r.verdict.note(lowered...) // this does not change the payload
+		r.verdict.Note(lowered...) // this does not change the payload
 	} else if len(lowered) > 0 {
-		r.verdict.add(memproxy.Amend, lowered...)
+		r.verdict.Add(memproxy.Amend, lowered...)
 	}
 	return nil
 }

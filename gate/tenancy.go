@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // bound checks every identity that the payload names against what the principal may
@@ -16,7 +17,7 @@ import (
 func bound(ctx context.Context, r *run) error {
 	allowOwn(ctx, r)
 	if refused := access.Bounds(&r.Principal, r.op); len(refused) > 0 {
-		r.verdict.refuse(StatusForbidden, refused...)
+		r.verdict.Refuse(memproxy.StatusForbidden, refused...)
 	}
 	return nil
 }
@@ -61,7 +62,7 @@ func allowOwn(ctx context.Context, r *run) {
 // answered like one that does not exist.
 func tenancy(ctx context.Context, r *run) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
-		r.verdict.refuse(StatusForbidden, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
 			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ",
 		})
 		return nil
@@ -79,7 +80,7 @@ func tenancy(ctx context.Context, r *run) error {
 	}
 	names := namesOf(r)
 	ruling := names.Claims()
-	r.verdict.refuseNames(ruling.Refused)
+	r.verdict.RefuseNames(ruling.Refused)
 	r.unbound = append(r.unbound, ruling.Unbound...)
 	for _, id := range ruling.Masked {
 		if r.op.Masked == nil {
@@ -87,11 +88,11 @@ func tenancy(ctx context.Context, r *run) error {
 		}
 		r.op.Masked[id] = "nobody-" + r.Decision.ID
 	}
-	r.verdict.note(ruling.Notes...)
-	if !r.verdict.worst.Stops() || !r.enforced() {
-		r.verdict.refuseNames(names.Whole())
+	r.verdict.Note(ruling.Notes...)
+	if !r.verdict.Worst.Stops() || !r.enforced() {
+		r.verdict.RefuseNames(names.Whole())
 	}
-	if r.verdict.worst.Stops() && !r.dry() {
+	if r.verdict.Worst.Stops() && !r.dry() {
 		return nil // everything missing is answered alike
 	}
 	return referred(ctx, r)
@@ -151,7 +152,7 @@ func referred(ctx context.Context, r *run) error {
 		ref := &r.op.Refs[i]
 		if ref.Kind == memproxy.TargetEntity {
 			if !names.Refers(ref) {
-				r.verdict.missing(ref.Pointer)
+				r.verdict.Missing(ref.Pointer)
 			}
 			continue
 		}
@@ -161,14 +162,14 @@ func referred(ctx context.Context, r *run) error {
 		row := r.named.owner(ref.Kind, ref.ID)
 		switch {
 		case row != nil && !v.Sees(row, &memproxy.Memory{}):
-			r.verdict.missing(ref.Pointer)
+			r.verdict.Missing(ref.Pointer)
 		case ref.Loose:
 		case row == nil && at[ref.ID] == nil && (r.rules.Unattributed != access.Visible || access.Limited(&r.Principal)):
 			at[ref.ID] = ref
 			ask = append(ask, ref.ID)
 		}
 	}
-	if len(ask) == 0 || r.verdict.worst.Stops() && r.enforced() {
+	if len(ask) == 0 || r.verdict.Worst.Stops() && r.enforced() {
 		return nil
 	}
 	return discover(ctx, r, ask, at)
@@ -196,14 +197,14 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 		if loc.Locate(r.call.Route, r.call.Request, id).EscapedPath != "" {
 			some = append(some, id)
 		} else if !r.alone() && r.rules.Unattributed != access.Visible && r.op.Kind != memproxy.Admin && !cursor(at[id].Pointer) {
-			r.verdict.missing(at[id].Pointer)
+			r.verdict.Missing(at[id].Pointer)
 		}
 	}
 	if len(some) == 0 {
 		return nil
 	}
 	if len(some) > limits.MaxUnknown {
-		r.verdict.refuse(StatusUnprocessed, memproxy.Reason{
+		r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{
 			Code:   memproxy.LimitSideRequests,
 			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
 		})
@@ -223,7 +224,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	}
 	for _, id := range some {
 		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
-			r.verdict.missing(at[id].Pointer)
+			r.verdict.Missing(at[id].Pointer)
 		}
 	}
 	return nil
@@ -242,4 +243,135 @@ func (ret *effects) adopt(ctx context.Context) {
 	if _, err := ret.g.opt.Ledger.Bind(ctx, rows...); err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", ret.Decision.ID, "error", err)
 	}
+}
+
+// A backend may store the streams of runs under names that its callers choose, and
+// find them by name alone, wherever the run took place. The owner of such a stream
+// is unknown until it arrives.
+
+// Untraced refuses a request for a stream that the backend would find by name alone
+// and that this face did not start, unless the caller may see everything. It is
+// answered as a stream that does not exist. It reports whether the reply is to be
+// sent.
+func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, bool) {
+	if q, found := anywhere(a); !found || q.Starts {
+		return memproxy.Reply{}, false
+	}
+	ret := &answer{Admission: a, g: g.Gate}
+	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name")
+	g.accounts.release(ctx, a)
+	g.outcome(ctx, ret)
+	return ret.reply, true
+}
+
+// anywhere returns the request for a stream that the backend would find by name
+// alone; false if its owner does not matter: in shadow mode, or for a caller who
+// may see everything.
+func anywhere(a *Admission) (memproxy.Resumption, bool) {
+	chainer, ok := a.call.Backend.Adapter.(Chainer)
+	if !ok || !a.enforced() || a.alone() && a.unlimited() {
+		return memproxy.Resumption{}, false
+	}
+	q, ok := chainer.Resume(a.call.Route, a.call.Request, a.Body)
+	return q, ok && q.Anywhere
+}
+
+// sources are the runs that the events of an answer named.
+type sources struct {
+	asked    bool // whether anywhere was asked
+	anywhere bool
+	seen     map[string]bool // by run: whether its events may be shown to the caller
+	last     bool            // whether the events of the last run named may be shown
+	kept     int             // events that were withheld
+}
+
+// maxSources bounds the runs that are remembered of one stream.
+const maxSources = 64
+
+// traced reports whether an event may be passed on: if the backend may have found
+// another caller's stream, only events of runs that the caller may see. An event
+// that names no run belongs to the run of the one before it.
+func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
+	s := &a.sources
+	if !s.asked {
+		_, s.anywhere = anywhere(a)
+		s.asked, s.seen = true, map[string]bool{}
+	}
+	if !s.anywhere {
+		return true
+	}
+	run, data := a.call.Backend.Adapter.(Chainer).RunOf(event)
+	if !data {
+		return true // a comment, the end
+	}
+	if run != "" {
+		ok, known := s.seen[run]
+		if !known && len(s.seen) < maxSources {
+			ok = reaches(ctx, g, a, run)
+			s.seen[run] = ok
+		}
+		s.last = ok
+	}
+	if !s.last {
+		s.kept++
+	}
+	return s.last
+}
+
+// reaches reports whether the caller may see an object. If that cannot be
+// determined it may not.
+func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
+	loc, ok := a.call.Backend.Adapter.(Locator)
+	if !ok || a.call.Backend.Fetch == nil {
+		return false
+	}
+	known := newLookups(g, a)
+	if err := known.need(ctx, known.key(memproxy.TargetMemory, id)); err != nil {
+		return false
+	}
+	v := a.viewer(g.opt.Signer, known)
+	if row := known.owner(memproxy.TargetMemory, id); row != nil {
+		return v.lookUp(ctx, g, []memproxy.Scope{row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
+	}
+	found, err := located(ctx, g, a.call, loc, []string{id})
+	if err != nil {
+		g.opt.Log.WarnContext(ctx, "the owner of a run could not be determined", "decision", a.Decision.ID, "error", err)
+		return false
+	}
+	m := found[id]
+	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
+}
+
+// tellKept reports withheld events of another caller's stream in the outcome's
+// reasons and in the log.
+func (ret *answer) tellKept(ctx context.Context) {
+	if ret.sources.kept == 0 {
+		return
+	}
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the backend answered with the stream of a run that is not the caller's; it was withheld"})
+	ret.g.opt.Log.WarnContext(ctx, "the stream of another caller's run was withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "events", ret.sources.kept)
+	ret.sources.kept = 0
+}
+
+func examinerOf(g *Gate, a *Admission) *tamper.Examiner {
+	return &tamper.Examiner{Ledger: g.opt.Ledger, Signer: g.opt.Signer, Backend: a.op.Backend, Tenant: a.Principal.Tenant}
+}
+
+// inspectTarget records integrity findings about the targets: evidence of an
+// out-of-band change is about to be replaced or deleted, and later reads cannot
+// report it. It refuses nothing.
+func inspectTarget(ctx context.Context, r *run, target string) {
+	m, row := r.op.Current[target], r.owners[target]
+	if r.rules.Changed == ChangedIgnore || row.ID == "" || row.Deleted {
+		return
+	}
+	e := examinerOf(r.g, r.Admission)
+	code, detail := e.Examine(ctx, &row, &m)
+	if m.Missing {
+		code, detail, _ = e.Absent(ctx, row.ID) // after an error the code is empty
+	}
+	if code == "" || code == memproxy.IntegrityMismatch && m.Mutable {
+		return
+	}
+	r.verdict.Note(memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/seen"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -27,7 +28,7 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 // answered (asynchronous extraction): their stamps name the decision.
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	for i := range ret.items {
-		if it := &ret.items[i]; !ret.answers && !ret.settled && !it.Drop && it.row == nil && kindOf(it.Memory) == memproxy.TargetMemory && it.Stamp != nil && it.ID != "" {
+		if it := &ret.items[i]; !ret.answers && !ret.settled && !it.Drop && it.row == nil && it.Memory.TargetKind() == memproxy.TargetMemory && it.Stamp != nil && it.ID != "" {
 			bindOne(ctx, ret, it.Memory)
 		}
 	}
@@ -37,13 +38,13 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
 	s := *m.Stamp
 	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).anothers(ctx, nil, m) {
+	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, m) {
 		return
 	}
 	row := memproxy.Ownership{
 		Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
 		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
-		Decision: s.ID, SHA256: textHash(m.Text), Written: s.Time,
+		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
 	}
 	row.Scope.Tenant = s.Tenant
 	ret.late.Owners = append(ret.late.Owners, row)
@@ -68,7 +69,7 @@ func receipt(ret *answer, m *memproxy.Memory, st memproxy.Status) bool {
 	adapter := ret.call.Backend.Adapter
 	holder, polls := adapter.(Holder)
 	extractor, extracts := adapter.(Extractor)
-	if !polls || !extracts || kindOf(m) != memproxy.TargetEvent || m.Pointer != "" {
+	if !polls || !extracts || m.TargetKind() != memproxy.TargetEvent || m.Pointer != "" {
 		return false
 	}
 	memories, over, err := extractor.Extracted(ret.reply)
@@ -176,7 +177,7 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	ret.filtered += len(gone)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "what is another tenant's was left out of the answer"})
 	if slices.Contains(gone, "") { // the pointer of the whole answer
-		ret.refuse(StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
+		ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "this names what is not there for this caller's tenant")
 		return true, nil
 	}
 	body, err := namer.Without(ret.reply, gone)
@@ -293,4 +294,29 @@ func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 		asked = append(asked, trust.Plain(text))
 	}
 	ret.g.readers.Said(who, asked)
+}
+
+// nameMissing reports a memory that was requested by its id and that the backend
+// does not have, although it was not deleted through the proxy.
+func nameMissing(ctx context.Context, ret *answer) {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.op.Kind != memproxy.Recall || ret.rules.Changed == ChangedIgnore || !answersItself(ret.Admission, loc, ret.op.Targets) {
+		return
+	}
+	row, known := ret.owners[ret.op.Targets[0]] // visibility was ruled on before
+	if !known {
+		return
+	}
+	code, detail, _ := examinerOf(ret.g, ret.Admission).Absent(ctx, row.ID)
+	if code == "" {
+		return
+	}
+	ret.Unverified = append(ret.Unverified, row.ID)
+	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
+}
+
+// signed reports whether a memory's stamp was signed by this installation for the
+// caller's tenant.
+func (ret *answer) signed(m *memproxy.Memory) bool {
+	return examinerOf(ret.g, ret.Admission).Signed(m)
 }

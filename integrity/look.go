@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -94,8 +94,8 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 	return out, nil
 }
 
-func (w *storeSweep) examiner(tenant string) *gate.Examiner {
-	return &gate.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
+func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
+	return &tamper.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
 }
 
 // stranger judges a memory that the ledger does not know: written behind

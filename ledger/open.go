@@ -10,11 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/circuit"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
@@ -245,4 +250,56 @@ func (s *store) closeDBs() error {
 		}
 	}
 	return errors.Join(append(errs, s.redo.close())...)
+}
+
+const (
+	// postgresReaders is how many queries a proxy asks at once.
+	postgresReaders = 8
+	// postgresLifetime is how long a connection is used, so that the proxies
+	// of a fleet come to a new primary by themselves.
+	postgresLifetime = 5 * time.Minute
+)
+
+// connectPostgres opens one connection for the writer and a few for readers.
+// Nothing is connected before it is needed.
+func (s *store) connectPostgres(ctx context.Context) error {
+	config, err := pgx.ParseConfig(s.opt.URL)
+	if err != nil {
+		return errors.New("not the URL of a Postgres database") // the error could quote the password
+	}
+	config.ConnectTimeout = s.opt.Timeout
+	config.DialFunc = circuit.New(s.opt.Timeout).Dial(config.DialFunc)
+	config.RuntimeParams["application_name"] = "memproxy"
+	s.writer = stdlib.OpenDB(*config)
+	s.writer.SetMaxOpenConns(1)
+	s.writer.SetConnMaxLifetime(postgresLifetime)
+	reads := config.Copy()
+	reads.RuntimeParams["default_transaction_read_only"] = "on"
+	s.reader = stdlib.OpenDB(*reads)
+	s.reader.SetMaxOpenConns(postgresReaders)
+	s.reader.SetMaxIdleConns(postgresReaders)
+	s.reader.SetConnMaxLifetime(postgresLifetime)
+	return s.writer.PingContext(ctx)
+}
+
+// transient reports whether a transaction failed only because of another one:
+// nothing of it was done, and it may be tried again.
+func transient(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock, serialization
+}
+
+// Ping asks the database whether it can be read and written. On a file it waits for
+// what is queued.
+func (l *Ledger) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
+	defer cancel()
+	var one int
+	if err := l.reader.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
+		return l.wrap("ask whether it answers", err)
+	}
+	return l.do(ctx, &job{also: func(t *transaction) error {
+		_, err := t.run(`UPDATE redo SET applied = applied`) // an empty transaction needs no room
+		return err
+	}})
 }

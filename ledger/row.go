@@ -18,6 +18,7 @@ import (
 	sqlitelib "modernc.org/sqlite/lib"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/circuit"
 )
 
 // maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or
@@ -191,7 +192,7 @@ func canWait(err error) bool {
 	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
 		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
 	}
-	return errors.Is(err, ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
+	return errors.Is(err, circuit.ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }
 

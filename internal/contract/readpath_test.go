@@ -116,7 +116,7 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 					went = true
 					break
 				}
-				if got.Status == gate.StatusBadGateway {
+				if got.Status == memproxy.StatusBadGateway {
 					withheld++ // not even what it answers with is known: nothing of it passes
 				}
 				a = admit()

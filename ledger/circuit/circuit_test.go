@@ -1,4 +1,4 @@
-package ledger
+package circuit
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 // Proves EDGE-14.
 func TestCircuit(t *testing.T) {
 	var at atomic.Int64
-	c := newCircuit(2 * time.Second)
+	c := New(2 * time.Second)
 	c.now = func() time.Time { return time.Unix(0, at.Load()) }
 	var server net.Conn
 	dials := 0
-	dial := c.dial(func(context.Context, string, string) (net.Conn, error) {
+	dial := c.Dial(func(context.Context, string, string) (net.Conn, error) {
 		dials++
 		var client net.Conn
 		client, server = net.Pipe()

@@ -1,0 +1,146 @@
+// Package tamper finds memories that were changed out-of-band: it compares what a
+// backend shows with what went through memproxy.
+package tamper
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/metadata"
+)
+
+// Records are what an Examiner asks of a ledger.
+type Records interface {
+	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
+	Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error)
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+}
+
+// A Verifier reports whether a stamp is this installation's and unchanged.
+type Verifier interface {
+	Verify(memproxy.Stamp) bool
+}
+
+// An Examiner compares memories, as a backend shows them, with the ledger's record
+// of them.
+type Examiner struct {
+	Ledger  Records
+	Signer  Verifier
+	Backend string // the backend's name
+	// Tenant is the tenant whose stamps count on memories without a record in the
+	// ledger.
+	Tenant string
+}
+
+// Absent returns the reason code if a memory is missing from the backend without
+// having been deleted through the proxy. The empty code means that nothing is
+// wrong: the ledger does not know the memory, or has recorded the deletion of it or
+// of its agent.
+func (e *Examiner) Absent(ctx context.Context, id string) (memproxy.ReasonCode, string, error) {
+	known := func(id string) (memproxy.Ownership, error) {
+		k := memproxy.MemoryKey{Backend: e.Backend, Kind: memproxy.TargetMemory, ID: id}
+		records, err := e.Ledger.Lookup(ctx, k)
+		return records[k].Owner, err
+	}
+	row, err := known(id)
+	if err != nil || row.ID == "" || row.Deleted {
+		return "", "", err
+	}
+	if agent := row.Scope.Agent; agent != "" && agent != id {
+		if row, err = known(agent); err != nil || row.Deleted {
+			return "", "", err
+		}
+	}
+	return memproxy.IntegrityMissing, "the backend lacks it, and nobody deleted it through memproxy", nil
+}
+
+// Examine returns the reason code if a memory is not what was written: its text is
+// compared with the hash in the ledger, its stamp with the key, with the recorded
+// writes and with the metadata next to it. The empty code means that nothing is
+// wrong. Row is the ledger's record, or nil.
+func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) (memproxy.ReasonCode, string) {
+	said := e.prove(row, m)
+	if m.Stamp != nil {
+		switch {
+		case !said.signed:
+			return memproxy.IntegrityForged, "the provenance is not signed by this installation, or not for this tenant"
+		case (row == nil || m.Stamp.ID != row.Decision) && e.Anothers(ctx, row, m):
+			return memproxy.IntegrityForged, "the provenance is another memory's"
+		case said.differs:
+			return memproxy.IntegrityMetadata, "the metadata is not what was written"
+		}
+	}
+	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != said.text {
+		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
+	}
+	return "", ""
+}
+
+// proven is what the bytes of a memory prove, for one tenant and one signer.
+type proven struct {
+	signer  Verifier
+	tenant  string
+	signed  bool   // the stamp verifies
+	differs bool   // the metadata is not what the stamp was written with
+	text    string // SHA-256 of the text
+}
+
+// prove verifies a memory's bytes for the tenant that owns it, or else for the
+// caller's tenant.
+func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
+	tenant := e.Tenant
+	if row != nil {
+		tenant = row.Scope.Tenant
+	}
+	if p, ok := m.Memo.Load().(proven); ok && p.tenant == tenant && p.signer == e.Signer {
+		return p
+	}
+	p := proven{signer: e.Signer, tenant: tenant, text: Hash(m.Text)}
+	if m.Stamp != nil {
+		p.signed, p.differs = SignedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
+	}
+	m.Memo.Store(p)
+	return p
+}
+
+// Signed reports whether a memory's stamp was signed by this installation for the
+// examiner's tenant.
+func (e *Examiner) Signed(m *memproxy.Memory) bool {
+	return m.Stamp != nil && e.prove(nil, m).signed
+}
+
+// Anothers reports whether a verified stamp was written for another memory: its
+// decision is recorded for another memory and for no version of this one. The
+// memories of an asynchronous write are known by its receipt only, so their stamps
+// may be on any memory. One decision may make several things, such as an agent and
+// its blocks: what was made along with the other keeps the stamp, even if its
+// metadata was changed since.
+func (e *Examiner) Anothers(ctx context.Context, row *memproxy.Ownership, m *memproxy.Memory) bool {
+	other, known, err := e.Ledger.Decision(ctx, e.Backend, m.Stamp.ID)
+	if err != nil || !known || other.Kind != m.TargetKind() || other.ID == m.ID {
+		return false
+	}
+	if row != nil && row.Actor == other.Actor && !row.Written.IsZero() && row.Written.Equal(other.Written) {
+		return false
+	}
+	history, err := e.Ledger.History(ctx, memproxy.MemoryKey{Backend: e.Backend, Kind: m.TargetKind(), ID: m.ID}, 0, 0)
+	return err == nil && !slices.ContainsFunc(history, func(v memproxy.Version) bool { return v.Decision == m.Stamp.ID })
+}
+
+// SignedFor reports whether a stamp was signed for a tenant.
+func SignedFor(signer Verifier, tenant string, s memproxy.Stamp) bool {
+	s.Tenant = tenant
+	return signer.Verify(s)
+}
+
+// Hash is the SHA-256 of a text in hex; empty for an empty text.
+func Hash(text string) string {
+	if text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,127 @@
+// Package verdict sums what the steps of a request found into one decision.
+package verdict
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
+)
+
+// Sum collects the results of the steps, as if everything were enforced.
+type Sum struct {
+	Worst   memproxy.Verdict
+	Status  int // of a refusal
+	Reasons []memproxy.Reason
+	Notes   []memproxy.Reason // for the record alone
+	Shadow  []memproxy.Reason // of policies that are not enforced
+	Would   memproxy.Verdict  // likewise
+
+	weights map[memproxy.Reason]memproxy.Verdict // of Reasons
+}
+
+// Note adds reasons to the record. The caller never sees them.
+func (v *Sum) Note(reasons ...memproxy.Reason) { v.Notes = append(v.Notes, reasons...) }
+
+// Add raises the verdict and adds the reasons, which a refusal shows.
+func (v *Sum) Add(to memproxy.Verdict, reasons ...memproxy.Reason) {
+	if to == memproxy.Allow {
+		v.Note(reasons...)
+		return
+	}
+	v.Worst = max(v.Worst, to)
+	v.Reasons = append(v.Reasons, reasons...)
+	if v.weights == nil {
+		v.weights = make(map[memproxy.Reason]memproxy.Verdict, len(reasons))
+	}
+	for _, why := range reasons {
+		v.weights[why] = max(v.weights[why], to)
+	}
+}
+
+// Ruled adds a ruling: the reasons that led to it, and the others as notes.
+func (v *Sum) Ruled(ruling *memproxy.Ruling) {
+	led := ruling.Led
+	if led == 0 {
+		led = len(ruling.Reasons)
+	}
+	v.Add(ruling.Verdict, ruling.Reasons[:led]...)
+	v.Note(ruling.Reasons[led:]...)
+}
+
+// Refuse denies with an HTTP status.
+func (v *Sum) Refuse(status int, reasons ...memproxy.Reason) {
+	v.Add(memproxy.Deny, reasons...)
+	if v.Status == 0 {
+		v.Status = status
+	}
+}
+
+// Malformed refuses a request that cannot be read.
+func (v *Sum) Malformed(m *memproxy.Malformed) {
+	status := m.Status
+	if status == 0 {
+		status = memproxy.StatusBadRequest
+	}
+	v.Refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
+}
+
+// Unreadable refuses a request that cannot be read, and returns any other error.
+func (v *Sum) Unreadable(err error) error {
+	var bad *memproxy.Malformed
+	if errors.As(err, &bad) {
+		v.Malformed(bad)
+		return nil
+	}
+	return err
+}
+
+// Missing refuses a request as if what it names did not exist.
+func (v *Sum) Missing(pointer string) { v.Refuse(memproxy.StatusNotFound, access.Missing(pointer)) }
+
+// RefuseNames refuses names that do not exist for the caller's tenant, and requests
+// that are not narrowed to the tenant.
+func (v *Sum) RefuseNames(refused []memproxy.Reason) {
+	for _, why := range refused {
+		status := memproxy.StatusForbidden
+		if why.Code == memproxy.OwnerUnknown {
+			status = memproxy.StatusNotFound
+		}
+		v.Refuse(status, why)
+	}
+}
+
+// Decisive sorts the reasons for the record and the answer: first those that led to
+// the verdict, so that the first one explains it. Notes are returned separately.
+func (v *Sum) Decisive() (reasons, notes []memproxy.Reason) {
+	led, lesser := v.Reasons[:0:0], v.Reasons[:0:0]
+	for _, why := range v.Reasons {
+		if v.weights[why] == v.Worst {
+			led = append(led, why)
+		} else {
+			lesser = append(lesser, why)
+		}
+	}
+	Sort(led)
+	Sort(lesser)
+	Sort(v.Notes)
+	led = limits.Reasons(led, 0)
+	reasons = append(led, limits.Reasons(lesser, len(led))...)
+	return reasons, limits.Reasons(v.Notes, len(reasons))
+}
+
+// Sort puts reasons in the order in which they are recorded and shown.
+func Sort(rs []memproxy.Reason) {
+	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
+		if c := strings.Compare(string(a.Code), string(b.Code)); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Rule, b.Rule); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Pointer, b.Pointer)
+	})
+}
