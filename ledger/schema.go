@@ -135,6 +135,7 @@ func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
 		return text
 	}
+	text = strings.Replace(text, viaUnverified, "", 1)
 	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
 	var b strings.Builder
 	next := 0
@@ -188,7 +189,7 @@ var schema = oldest + len(upgrades())
 // words that dialect.ddl translates. A released one is never edited: later needs are a
 // further entry.
 func upgrades() []string {
-	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables}
+	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables}
 }
 
 // actorTables: how many of an author's memories were let out of review, and
@@ -289,3 +290,10 @@ ALTER TABLE session DROP COLUMN passed;
 
 // exactTables: a text is known again by its words alone.
 const exactTables = `ALTER TABLE retraction DROP COLUMN likeness;`
+
+// indexTables: memories that were changed out-of-band are few, and asked for alone. No
+// query asks for what a key encrypted.
+const indexTables = `
+CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE unverified <> '';
+DROP INDEX content_vault;
+`

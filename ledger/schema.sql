@@ -48,6 +48,7 @@ CREATE TABLE standing (
 ) WITHOUT ROWID;
 CREATE INDEX standing_expires ON standing (expires) WHERE expires > 0;
 CREATE INDEX standing_state ON standing (state, backend, kind, id);
+CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE unverified <> '';
 
 CREATE TABLE version (
 	backend     TEXT    NOT NULL,
@@ -87,7 +88,6 @@ CREATE TABLE content ( -- what is encrypted, of holds and versions; shredded: no
 	wrapped BLOB NOT NULL,
 	body    BLOB NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX content_vault ON content (vault);
 
 CREATE TABLE chain ( -- the two ends of each tenant's chain
 	tenant    TEXT    NOT NULL PRIMARY KEY,

@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+)
+
+// Statuses of a state, and memories that were changed out-of-band, are listed from an
+// index: a read that a backend derives from many memories asks for them first, and
+// would otherwise look at every status of the ledger.
+//
+// Proves EDGE-4, EDGE-17.
+func TestStatusesAreListedFromAnIndex(t *testing.T) {
+	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for index, f := range map[string]memproxy.StatusFilter{
+		"standing_state":      {Backend: "mem0", Tenant: "acme", State: memproxy.StateFlagged},
+		"standing_unverified": {Backend: "mem0", Tenant: "acme", Unverified: true},
+	} {
+		query, args, err := statusQuery(&f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan strings.Builder
+		rows, err := l.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id, parent, unused int
+			var detail string
+			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+				t.Fatal(err)
+			}
+			plan.WriteString(detail + "\n")
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.String(); !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") {
+			t.Errorf("%+v: %s", f, got)
+		}
+	}
+}
