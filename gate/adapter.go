@@ -47,6 +47,14 @@ type Reader interface {
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
+// A Cacher is a Reader that caches memories it has read.
+type Cacher interface {
+	Reader
+	// Forget removes the memories with these ids from the cache, and all memories if
+	// there are none: what was deleted is not to stay in the process.
+	Forget(ids ...string)
+}
+
 // A Withholder is an Adapter whose backend shows secrets in ordinary answers.
 type Withholder interface {
 	// Withhold removes the values of secrets from an answer to a caller who is not

@@ -117,6 +117,45 @@ func TestLedgerAndTotalsFollowWrites(t *testing.T) {
 	}
 }
 
+// caching is a reader that notes what it is to remove from its cache.
+type caching struct {
+	fakeReader
+	gone []string
+}
+
+func (c *caching) Forget(ids ...string) {
+	if len(ids) == 0 {
+		ids = []string{"all"}
+	}
+	c.gone = append(c.gone, ids...)
+}
+
+// What was deleted or replaced does not stay in an adapter's cache; what the backend
+// refused to delete may.
+func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op     memproxy.Operation
+		status int
+		want   []string
+	}{
+		"deleted":       {byID(memproxy.Forget, "m1"), 200, []string{"m1"}},
+		"replaced":      {correct("coffee", "m1"), 200, []string{"m1"}},
+		"refused":       {byID(memproxy.Forget, "m1"), 404, nil},
+		"all of a user": {memproxy.Operation{Kind: memproxy.Forget, Sweeps: true, Scope: memproxy.Scope{User: "ann"}}, 200, []string{"all"}},
+		"read":          {byID(memproxy.Recall, "m1"), 200, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := &caching{}
+			r := newRig(t, func(r *rig) { r.adapter, r.fake = cache, &cache.fakeAdapter })
+			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev"}
+			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: tc.status, Body: []byte("{}")})
+			if !slices.Equal(cache.gone, tc.want) {
+				t.Errorf("removed %q, want %q", cache.gone, tc.want)
+			}
+		})
+	}
+}
+
 func TestRefusedByTheBackendIsPaidBack(t *testing.T) {
 	for _, tc := range []struct {
 		status int

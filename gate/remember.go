@@ -41,6 +41,7 @@ func (ret *effects) remember(ctx context.Context) {
 	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
 		ret.rules.Screener.Wrote(ret.screening())
 	}
+	uncache(ret)
 	settleChange(ctx, ret.g, ret.Admission)
 	ret.settleBill(ctx)
 	switch ret.op.Kind {
@@ -64,6 +65,18 @@ func (ret *effects) remember(ctx context.Context) {
 	ret.enter(ctx, memproxy.Entry{States: states, Owners: slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int {
 		return cmp.Compare(a.ID, b.ID)
 	})})
+}
+
+// uncache removes from the adapter's cache what was deleted or replaced.
+func uncache(ret *effects) {
+	cacher, caches := ret.call.Backend.Adapter.(Cacher)
+	switch {
+	case !caches || ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget:
+	case ret.op.Sweeps:
+		cacher.Forget()
+	case len(ret.op.Targets) > 0:
+		cacher.Forget(ret.op.Targets...)
+	}
 }
 
 // subject is the memory that the operation is about, or the first of several: the

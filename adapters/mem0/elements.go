@@ -98,6 +98,19 @@ func (e elements) recognise(rt memproxy.Route, member string, rest []byte) (*ele
 	return known, known.length(rest)
 }
 
+// Forget implements the gate's cacher.
+func (a *Adapter) Forget(ids ...string) {
+	if len(ids) == 0 {
+		a.elements.Purge()
+		return
+	}
+	for _, h := range a.elements.Keys() {
+		if slices.ContainsFunc(ids, func(id string) bool { return bytes.Contains(h.bytes[:], []byte(id)) }) {
+			a.elements.Remove(h)
+		}
+	}
+}
+
 // claimed recognises, for pruning, elements in which everything is claimed.
 func (e elements) claimed(rt memproxy.Route) answers.Known {
 	return func(member string, rest []byte) int {

@@ -88,6 +88,26 @@ func TestElementsAreKeptTheSecondTime(t *testing.T) {
 	}
 }
 
+// A memory that was deleted does not stay in the process: its element is removed by
+// its id, and all of them where no id is named.
+func TestDeletedElementsAreRemoved(t *testing.T) {
+	a := adapter(t)
+	list := `{"results":[` + elementOne + `,` + elementTwo + `]}`
+	for range 2 {
+		if _, err := read(t, a, searched, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		ids  []string
+		left int
+	}{{[]string{"another"}, 2}, {[]string{"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a01"}, 1}, {nil, 0}} {
+		if a.Forget(step.ids...); a.Elements() != step.left {
+			t.Errorf("without %q %d elements are left, want %d", step.ids, a.Elements(), step.left)
+		}
+	}
+}
+
 // Both lists of an answer may have known elements, in any order.
 func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 	a := adapter(t)

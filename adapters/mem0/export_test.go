@@ -1,4 +1,4 @@
 package mem0
 
-// Forget lets go of all elements that were read.
-func (a *Adapter) Forget() { a.elements.Purge() }
+// Elements is how many elements are cached.
+func (a *Adapter) Elements() int { return a.elements.Len() }

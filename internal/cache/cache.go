@@ -13,6 +13,8 @@ type Cache[K comparable, V any] interface {
 	Add(key K, value V) bool
 	Remove(key K) bool
 	Purge()
+	// Keys are the keys of all entries.
+	Keys() []K
 	Len() int
 }
 

@@ -55,6 +55,12 @@ func (c *weighed[K, V]) Purge() {
 	c.kept.Purge()
 }
 
+func (c *weighed[K, V]) Keys() []K {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept.Keys()
+}
+
 func (c *weighed[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
