@@ -106,3 +106,29 @@ func TestNothingIsShownUnknown(t *testing.T) {
 		}
 	}
 }
+
+// A change may remove the stamp that ties a memory to its write. So the status that
+// the write gave the memory is recorded before, or the change is refused.
+func TestAStatusIsRecordedBeforeAChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		full error
+		want memproxy.Verdict
+	}{
+		"recorded":                           {nil, memproxy.Allow},
+		"not recorded":                       {errBroken, memproxy.Deny},
+		"another process was first to do it": {memproxy.ErrStale, memproxy.Allow},
+	} {
+		r, l, _ := carrierRig(t, allowAll)
+		stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
+		r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "x", Stamp: &stamp, Scope: memproxy.Scope{User: "ann"}}}
+		l.standings["d-other"] = memproxy.Status{State: memproxy.StateFlagged, Tenant: "acme", Decision: "d-other"}
+		l.full = tc.full
+		a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "y", Target: "m"}}})
+		if a.Decision.Verdict != tc.want || tc.want.Stops() && a.Decision.Status != 503 {
+			t.Errorf("%s: %+v", name, a.Decision)
+		}
+		if len(l.changes) != 1 || l.changes[0].ID != "m" || l.changes[0].State != memproxy.StateFlagged {
+			t.Errorf("%s: recorded %+v", name, l.changes)
+		}
+	}
+}

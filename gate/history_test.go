@@ -23,6 +23,7 @@ type fullLedger struct {
 	marks     []string
 	changes   []memproxy.StateChange
 	err       error
+	full      error // of states that are recorded
 }
 
 func (l *fullLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
@@ -38,6 +39,9 @@ func (l *fullLedger) Commit(ctx context.Context, e memproxy.Entry) error {
 	}
 	if l.err != nil {
 		return l.err
+	}
+	if len(e.States) > 0 && l.full != nil {
+		return l.full
 	}
 	return l.fakeLedger.Commit(ctx, e)
 }

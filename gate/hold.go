@@ -319,9 +319,9 @@ func (ret *making) asideLater(ctx context.Context) error {
 // recallStates derives the status of targets that have none recorded from the
 // writes that made them: the change may remove the stamp that links a target to its
 // write.
-func recallStates(ctx context.Context, r *run) {
+func recallStates(ctx context.Context, r *run) error {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
-		return
+		return nil
 	}
 	known := r.known
 	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
@@ -331,7 +331,7 @@ func recallStates(ctx context.Context, r *run) {
 		}
 	}
 	if len(ret.reading.Memories) == 0 {
-		return
+		return nil
 	}
 	ret.items = itemsOf(ret.reading)
 	made := origins(ret, false)
@@ -340,7 +340,7 @@ func recallStates(ctx context.Context, r *run) {
 		keys = append(keys, known.key(memproxy.TargetMemory, ret.items[i].ID))
 	}
 	if err := known.need(ctx, keys...); err != nil {
-		return
+		return err
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
@@ -348,7 +348,7 @@ func recallStates(ctx context.Context, r *run) {
 			made[i] = "" // it may have been reviewed since
 		}
 	}
-	settleAside(ctx, ret, made)
+	return settleAside(ctx, ret, made)
 }
 
 // unwritten refuses a write that was admitted, because something that must be

@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -281,11 +282,15 @@ func byDecision(ctx context.Context, ret *answer) {
 	if len(ask) == 0 {
 		return
 	}
-	if err := known.need(ctx, ask...); err == nil {
-		settleAside(ctx, ret, made)
+	err := known.need(ctx, ask...)
+	if err == nil {
+		err = settleAside(ctx, ret, made)
+	}
+	if err == nil {
 		return
 	}
-	for i := range ret.items { // which of them were set aside is unknown
+	ret.g.opt.Log.ErrorContext(ctx, "the status of memories is not known, or not recorded", "decision", ret.Decision.ID, "error", err)
+	for i := range ret.items { // set aside, perhaps
 		if made[i] != "" && ret.rules.NeverRefuse {
 			ret.items[i].unsaid = unsaidWrite
 		}
@@ -294,14 +299,16 @@ func byDecision(ctx context.Context, ret *answer) {
 
 const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
 
-// settleAside gives memories the status of their write.
-func settleAside(ctx context.Context, ret *answer, made []string) {
+// settleAside gives memories the status of their write and records it. Made are the
+// writes by memory; of those that need no record the writes are taken out.
+func settleAside(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
 	var changes []memproxy.StateChange
 	for i := range ret.items {
-		it := &ret.items[i]
-		write := known.of(memproxy.TargetDecision, made[i])
-		if made[i] == "" || !write.Rated() {
+		it, d := &ret.items[i], made[i]
+		made[i] = ""
+		write := known.of(memproxy.TargetDecision, d)
+		if d == "" || !write.Rated() {
 			continue
 		}
 		st, old, recorded := write.Status, &it.rec.Status, it.rec.Rated()
@@ -322,6 +329,7 @@ func settleAside(ctx context.Context, ret *answer, made []string) {
 		known.rate(st)
 		it.rec.Status = st
 		if st.Kind != memproxy.TargetEvent {
+			made[i] = d
 			changes = append(changes, memproxy.StateChange{
 				MemoryKey: st.MemoryKey, Tenant: st.Tenant, State: st.State, Decision: st.Decision, Attestation: st.Attestation, Rules: st.Rules, Reason: st.Reason,
 				Person: person, Text: st.Text, Expires: st.Expires,
@@ -329,9 +337,13 @@ func settleAside(ctx context.Context, ret *answer, made []string) {
 		}
 	}
 	if len(changes) == 0 {
-		return
+		return nil
 	}
-	_ = ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes}) // if it fails, the next read repeats it
+	err := ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
+	if errors.Is(err, memproxy.ErrStale) { // another process was first
+		return nil
+	}
+	return err
 }
 
 // approvalBinds is how long the stamp of an approved write confers the approval on

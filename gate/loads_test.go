@@ -22,8 +22,11 @@ type books struct {
 	statuses []memproxy.Status
 	others   map[string]memproxy.Ownership // what decisions wrote
 	err      error
+	full     error    // of what is recorded
 	queued   []string // for a check by the sweep
 }
+
+func (b *books) Commit(context.Context, memproxy.Entry) error { return b.full }
 
 func (b *books) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	out := map[memproxy.MemoryKey]memproxy.Record{}
@@ -214,6 +217,10 @@ func TestLoads(t *testing.T) {
 			{"the ledger fails", failing(), list(m1), "", nil},
 			{"its write was set aside", &books{records: map[string]memproxy.Record{"signed": {Status: memproxy.Status{State: memproxy.StateQuarantined}}}},
 				list(with(stamped)), "m1 withheld", sets(backend(false, nil))},
+			{"its write was set aside, and that cannot be recorded", &books{full: errLedger, records: map[string]memproxy.Record{"signed": {Status: memproxy.Status{State: memproxy.StateFlagged}}}},
+				list(with(stamped)), "m1 not told, m1 sanitised", sets(backend(false, nil), neverRefuses)},
+			{"its write was set aside, and another process was first to record it", &books{full: memproxy.ErrStale, records: map[string]memproxy.Record{"signed": {Status: memproxy.Status{State: memproxy.StateFlagged}}}},
+				list(with(stamped)), "m1 sanitised", sets(backend(false, nil), neverRefuses)},
 			{"its write may have been set aside, and the ledger fails", failing(), list(with(stamped)), "m1 not told", sets(backend(false, nil), neverRefuses)},
 			{"its write is not known on a route without stamps", &books{}, list(m1), "m1 not told", sets(backend(true, nil), neverRefuses)},
 		},

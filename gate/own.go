@@ -39,7 +39,10 @@ func own(ctx context.Context, r *run) error {
 		return err
 	}
 	recognise(ctx, r)
-	recallStates(ctx, r)
+	if err := recallStates(ctx, r); err != nil && op.Kind != memproxy.Recall { // a read is judged by its answer
+		ledgerFailed(ctx, r, err, "the status of the memory cannot be recorded")
+		return nil
+	}
 	nameFields(r)
 	judgeTargets(ctx, r)
 	refuseWithheld(ctx, r)
