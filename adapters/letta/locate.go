@@ -18,10 +18,6 @@ import (
 // say nothing of the kind in an older form.
 const sdkVersion = "1.12.1"
 
-// lookedAt is how many passages are looked through for one. Each may come with
-// its embedding of 4096 numbers.
-const lookedAt = "10"
-
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
@@ -66,7 +62,7 @@ func place(rt memproxy.Route, target string) (path, query string) {
 		case archive != "":
 			return "/v1/archives/" + url.PathEscape(archive), ""
 		case agent != "":
-			return "/v1/agents/" + agent + "/archival-memory", "ascending=false&limit=" + lookedAt
+			return "/v1/agents/" + agent + "/archival-memory", turn.Newest
 		}
 	case TargetFile:
 		folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])

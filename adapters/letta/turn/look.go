@@ -119,7 +119,7 @@ func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
 	m := v.opt.memory(doc, e, v.agent)
 	b := selfedit.Block{
 		Label: e.Get("label").Text(), Value: e.Get("value").Text(), Description: e.Get("description").Text(),
-		ReadOnly: e.Get("read_only") != nil && e.Get("read_only").Kind == jsondoc.Bool && e.Get("read_only").End-e.Get("read_only").Start == len("true"),
+		ReadOnly: doc.True(e.Get("read_only")),
 	}
 	for i := range v.blocks {
 		if v.blocks[i].Label == b.Label {

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// lookedAt is how many of an archive's newest passages are looked through. Each
+// Newest asks for as many of an agent's newest passages as are looked through. Each
 // may come with its embedding of 4096 numbers.
-const lookedAt = "10"
+const Newest = "ascending=false&limit=10"
 
 // What happened to a memory, in the gate's words.
 const (
@@ -121,7 +121,7 @@ func settle(t *Turn) {
 		t.view.looks = append(t.view.looks, others...)
 	}
 	if slices.ContainsFunc(t.let.calls, (*passed).adds) {
-		t.view.looks = append(t.view.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", "ascending=false&limit="+lookedAt), func(doc *jsondoc.Doc) {
+		t.view.looks = append(t.view.looks, look{get(t.opt.Prefix+"/agents/"+url.PathEscape(t.agent)+"/archival-memory", Newest), func(doc *jsondoc.Doc) {
 			for _, e := range doc.Root.Elems {
 				t.let.archive = append(t.let.archive, t.opt.memory(doc, e, t.agent))
 			}
