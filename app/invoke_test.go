@@ -2,14 +2,13 @@ package app_test
 
 import (
 	"flag"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"testing"
 
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/seldomgc"
 )
 
 // TestMain gives the tests of package app the commands, which import it, and lets
@@ -19,7 +18,6 @@ func TestMain(m *testing.M) {
 		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: tuned(in.Getenv), Version: in.Version}
 		return c.Run(in.Context)
 	}
-	debug.SetGCPercent(400) // processes live for one test
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		at := "8"
@@ -28,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		_ = f.Value.Set(at)
 	}
-	os.Exit(m.Run())
+	seldomgc.Main(m)
 }
 
 // tuned keeps a command from tuning the memory of the process: the limit of one

@@ -1,13 +1,9 @@
 package embedded_test
 
 import (
-	"runtime/debug"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/seldomgc"
 )
 
-// TestMain has the collector run less often: the tests allocate much and keep little,
-// and processes of tests are short.
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400)
-	m.Run()
-}
+func TestMain(m *testing.M) { seldomgc.Main(m) }
