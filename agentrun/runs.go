@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Options say whose runs they are. All but Dir and Steps are required.
@@ -75,14 +76,7 @@ func (r *Runs) LongestTurn() time.Duration { return r.opt.RunTimeout }
 // left to the next process.
 func (r *Runs) Close(ctx context.Context) error {
 	r.end()
-	done := make(chan struct{})
-	go func() { r.after.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.For(ctx, r.after.Wait)
 }
 
 // patience is how long an agent that may be busy is waited for.

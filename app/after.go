@@ -4,6 +4,8 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // after runs work that callers do not wait for. Work with the same key runs in
@@ -62,12 +64,5 @@ func (a *after) close(ctx context.Context) error {
 		}
 	}
 	a.mu.Unlock()
-	done := make(chan struct{})
-	go func() { a.all.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.For(ctx, a.all.Wait)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Store is what keeps counts: the gate's budget, as this package sees it.
@@ -200,14 +201,7 @@ func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	done := make(chan struct{})
-	go func() { d.payments.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.For(ctx, d.payments.Wait)
 }
 
 // pay tells the shared store what happened while it was away. Charges go

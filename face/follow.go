@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Bounds of looking after writes that the backend's model works on after they
@@ -98,12 +99,5 @@ func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Re
 // Close stops polling and waits for requests under way.
 func (f *Follower) Close(ctx context.Context) error {
 	f.end()
-	done := make(chan struct{})
-	go func() { f.all.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.For(ctx, f.all.Wait)
 }

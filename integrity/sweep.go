@@ -11,6 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
 	"github.com/memproxy/memproxy/upkeep"
@@ -113,14 +114,14 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 			return hunt.ErrCircle
 		}
 		cursor = next
-		if err := hunt.Sleep(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
+		if err := wait.Sleep(ctx, time.Duration(float64(time.Second)/w.rate)); err != nil {
 			return err
 		}
 	}
 }
 
 // Settle waits for what is on its way into the ledger.
-func (c *Custodian) Settle(ctx context.Context) error { return hunt.Sleep(ctx, c.Pace.Settle) }
+func (c *Custodian) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
 
 // read is a store's item as the gate reads it: by the same adapter.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // drainTimeout bounds the reading of the rest of an unwanted body.
@@ -215,14 +216,8 @@ const dawdleTime = time.Second
 // dawdle delays the answer to the sender of a flood, which costs the sender more
 // than memproxy.
 func dawdle(ctx context.Context, a *gate.Admission) {
-	if !a.Flooded {
-		return
-	}
-	t := time.NewTimer(dawdleTime)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+	if a.Flooded {
+		_ = wait.Sleep(ctx, dawdleTime) // or until the sender is gone
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // ServerOptions configure a listener.
@@ -129,14 +130,10 @@ func (f *inFlight) count(next http.Handler) http.Handler {
 
 // wait waits for requests whose connections are closed.
 func (f *inFlight) wait(most time.Duration) error {
-	done := make(chan struct{})
-	go func() { f.Wait(); close(done) }()
-	t := time.NewTimer(most)
-	defer t.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-t.C:
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	if wait.For(ctx, f.Wait) != nil {
 		return errors.New("requests that were cut off have not returned")
 	}
+	return nil
 }

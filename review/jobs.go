@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Jobs are a sidecar's background jobs, as implemented by package upkeep.
@@ -138,25 +140,15 @@ func (u *underway) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
-	done := make(chan struct{})
-	go func() { u.all.Wait(); close(done) }()
-	soon, cancel := context.WithCancel(ctx)
+	soon, cancel := ctx, context.CancelFunc(func() {})
 	if end, ok := ctx.Deadline(); ok {
-		cancel()
 		soon, cancel = context.WithDeadline(ctx, end.Add(-cutOff))
 	}
 	defer cancel()
-	select {
-	case <-done:
-		u.cut(errStopping)
-		return nil
-	case <-soon.Done():
-		u.cut(errStopping)
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
+	ended := wait.For(soon, u.all.Wait) == nil
+	u.cut(errStopping)
+	if !ended && wait.For(ctx, u.all.Wait) != nil {
 		return errors.New("sendings have not noted what came of them")
 	}
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // ServerOptions configure the gRPC listener.
@@ -97,47 +98,24 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}()
 	return func(ctx context.Context) error {
 		hs.Shutdown()
-		pause(ctx, o.Grace)
-		done := make(chan struct{})
-		go func() { srv.GracefulStop(); close(done) }()
-		select {
-		case <-done:
+		_ = wait.Sleep(ctx, o.Grace) // or until ctx ends
+		err := wait.For(ctx, srv.GracefulStop)
+		if err == nil {
 			return nil
-		case <-ctx.Done():
-			// The remaining streams are reset, and Envoy refuses their requests.
-			// Their handlers record that.
-			return errors.Join(ctx.Err(), within(cutTime, srv.Stop, done))
 		}
+		// The remaining streams are reset, and Envoy refuses their requests. Their
+		// handlers record that.
+		cut, cancel := context.WithTimeout(context.Background(), cutTime)
+		defer cancel()
+		if wait.For(cut, srv.Stop) != nil {
+			err = errors.Join(err, errors.New("extproc: exchanges that were cut off have not returned"))
+		}
+		return err
 	}, errs
 }
 
 // cutTime is how long exchanges that a stop has cut off may take to return.
 const cutTime = 3 * time.Second
-
-func within(most time.Duration, stop func(), done <-chan struct{}) error {
-	stopped := make(chan struct{})
-	go func() { stop(); <-done; close(stopped) }()
-	t := time.NewTimer(most)
-	defer t.Stop()
-	select {
-	case <-stopped:
-		return nil
-	case <-t.C:
-		return errors.New("extproc: exchanges that were cut off have not returned")
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
 
 // largest is the largest body that any backend may send or be sent.
 func (p *Processor) largest() int {

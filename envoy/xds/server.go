@@ -22,6 +22,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -147,16 +148,11 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	go func() { out <- g.Serve(Bound(ln)) }()
 	return func(stopping context.Context) error {
 		cancel() // the streams end by this; they would never end by themselves
-		done := make(chan struct{})
-		go func() { g.GracefulStop(); close(done) }()
-		select {
-		case <-done:
-			return nil
-		case <-stopping.Done():
+		err := wait.For(stopping, g.GracefulStop)
+		if err != nil {
 			g.Stop()
-			<-done
-			return stopping.Err()
 		}
+		return err
 	}, out, nil
 }
 

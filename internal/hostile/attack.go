@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // LargeUser is the user of whom the backend has nine megabytes of memories.
@@ -119,14 +121,7 @@ func (a *attack) one(i int, opened func()) {
 	a.kind.run(a, c)
 }
 
-func (a *attack) sleep(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-a.ctx.Done():
-	}
-}
+func (a *attack) sleep(d time.Duration) { _ = wait.Sleep(a.ctx, d) } // or until it ends
 
 func (a *attack) answered(status string) {
 	a.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // API is how a backend is asked. Zero fields take the defaults.
@@ -61,7 +62,7 @@ func newCaller(a API, size int) (*caller, error) {
 	}
 	a.Size, a.Timeout = cmp.Or(a.Size, size), cmp.Or(a.Timeout, defaultTimeout)
 	if a.Sleep == nil {
-		a.Sleep = Sleep
+		a.Sleep = wait.Sleep
 	}
 	if a.Via == nil {
 		a.Via = &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Item is one text of a store.
@@ -84,7 +85,7 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 		o.Now = time.Now
 	}
 	if o.Sleep == nil {
-		o.Sleep = Sleep
+		o.Sleep = wait.Sleep
 	}
 	state, err := LoadState(o.StateFile)
 	if err != nil {
@@ -139,18 +140,6 @@ func Walk(ctx context.Context, pager Pager, o WalkOptions) (State, error) {
 		}
 	}
 	return state, nil
-}
-
-// Sleep waits for d, or until ctx ends, with its error.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // sequence walks several kinds of memory of a store, one after the other.

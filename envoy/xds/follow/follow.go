@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/wait"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -201,24 +202,18 @@ func (f *Follower) take(name string, encoded []byte) error {
 
 // Run follows until ctx ends. It tries for ever.
 func (f *Follower) Run(ctx context.Context) {
-	wait := f.opt.Retry.First
+	pause := f.opt.Retry.First
 	for ctx.Err() == nil {
 		heard, err := f.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if heard {
-			wait = f.opt.Retry.First
+			pause = f.opt.Retry.First
 		}
 		f.lost(err)
-		timer := time.NewTimer(time.Duration(f.opt.Jitter() * float64(wait)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		wait = min(2*wait, f.opt.Retry.Last)
+		_ = wait.Sleep(ctx, time.Duration(f.opt.Jitter()*float64(pause))) // or until ctx ends
+		pause = min(2*pause, f.opt.Retry.Last)
 	}
 }
 
