@@ -23,7 +23,8 @@ const (
 	// recoveryRequests bounds the requests by which one pause is declined: the model
 	// may try again.
 	recoveryRequests = 20
-	// maxPrepare bounds the questions before them.
+	// maxPrepare bounds the questions before a request: about the agent, its
+	// conversation, and the blocks that those have.
 	maxPrepare = 80
 	// maxTurns bounds the turns that are kept, and maxLooks those that one round
 	// looks at: an agent whose turn is not kept waits for its next turn.
@@ -32,7 +33,8 @@ const (
 	unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
-var errRequests = errors.New("the run has too many requests")
+// ErrRequests ends a turn that does not end by itself.
+var ErrRequests = errors.New("the run has too many requests")
 
 // reconciler is in whose name pauses are declined.
 func reconciler() memproxy.Principal {
@@ -202,7 +204,8 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 		return false, nil // a turn is under way here, which answers what waits
 	}
 	defer unlock()
-	switch err := r.prepare(ctx, turn); {
+	err = Prepare(turn, func() error { return nil }, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
+	switch {
 	case errors.Is(err, memproxy.ErrUngated):
 		return true, nil
 	case err != nil:
@@ -247,7 +250,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 			return true, nil
 		}
 	}
-	return false, errRequests
+	return false, ErrRequests
 }
 
 // lock takes a lock that is to be had soon, or returns nil.
@@ -261,17 +264,22 @@ func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()
 	return unlock
 }
 
-func (r *Runs) prepare(ctx context.Context, turn memproxy.Turn) error {
+// Prepare has a turn told what it must know before a request: question by question,
+// before each of which the caller may do something.
+func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request) (memproxy.Reply, error)) error {
 	for range maxPrepare {
+		if err := before(); err != nil {
+			return err
+		}
 		q, more := turn.Prepare()
 		if !more {
 			return nil
 		}
-		reply, err := r.ask(ctx, q, nil)
-		if err != nil {
-			return err
+		reply, err := ask(q)
+		if err == nil {
+			err = turn.Prepared(reply)
 		}
-		if err := turn.Prepared(reply); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -59,12 +59,12 @@ func (s *App) buildFaces() error {
 	}
 	spans := s.telemetry.Spans()
 	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.cutSending, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Review: s.reviewAPI, Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
+		Review: s.reviewAPI, Hosts: s.cfg.Admin.Hosts,
 		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
 	if addr := s.cfg.Admin.Probes; addr != "" {
 		s.listeners = append(s.listeners, &listener{name: "probes", addr: addr, handler: proxy.NewAdmin(proxy.AdminOptions{
-			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: proxy.Hosts{Names: s.cfg.Admin.Hosts},
+			Ready: s.ready, Metrics: s.telemetry.Metrics(), Hosts: s.cfg.Admin.Hosts,
 		})})
 	}
 	return nil
@@ -111,9 +111,9 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Steps: s.steps,
 	}
 	if s.transport == nil {
-		opt.Transport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
-		opt.PassTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
-		opt.SideTransport = proxy.NewTransport(proxy.TransportOptions{TLS: upstreamTLS})
+		opt.Transport = proxy.NewTransport(upstreamTLS)
+		opt.PassTransport = proxy.NewTransport(upstreamTLS)
+		opt.SideTransport = proxy.NewTransport(upstreamTLS)
 	}
 	return opt, nil
 }

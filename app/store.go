@@ -83,7 +83,7 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 		if err != nil {
 			return nil, "", err
 		}
-		at.Via = proxy.NewTransport(proxy.TransportOptions{TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
+		at.Via = proxy.NewTransport(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 	}
 	if b.Kind == "letta" {
 		p, err := hunt.Letta(at)

@@ -119,8 +119,8 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turned := &face.TurnedAway{}
-	bounded := turned.Of("fleet", face.Bound(ln, face.ListenOptions{Connections: 1, Keep: true}))
+	metrics := prometheus.NewRegistry()
+	bounded := face.CountTurnedAway(metrics, "fleet", face.Bound(ln, face.ListenOptions{Connections: 1, Keep: true}))
 	t.Cleanup(func() { bounded.Close() })
 	go func() {
 		for {
@@ -134,8 +134,6 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(turned)
 	show := &http.Server{Handler: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})}
 	shown, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

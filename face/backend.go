@@ -1,6 +1,7 @@
 package face
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -51,12 +52,8 @@ type Backend struct {
 
 // Complete sets the defaults.
 func (b *Backend) Complete() {
-	if b.MaxBody <= 0 {
-		b.MaxBody = DefaultMaxBody
-	}
-	if b.MaxAnswer <= 0 {
-		b.MaxAnswer = DefaultMaxAnswer
-	}
+	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
+	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
 	if b.Observe == nil {
 		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
@@ -86,13 +83,9 @@ func (r *Runtime) Complete() {
 	if r.After == nil {
 		r.After = time.After
 	}
-	if r.Tracer == nil {
-		r.Tracer = noop.NewTracerProvider().Tracer("")
-	}
+	r.Tracer = cmp.Or[trace.Tracer](r.Tracer, noop.Tracer{})
 	if r.Propagator == nil {
 		r.Propagator = propagation.TraceContext{}
 	}
-	if r.Log == nil {
-		r.Log = slog.New(slog.DiscardHandler)
-	}
+	r.Log = cmp.Or(r.Log, slog.New(slog.DiscardHandler))
 }

@@ -129,7 +129,7 @@ func open(client net.Conn) bool {
 func TestACallersShareOfConnections(t *testing.T) { synctest.Test(t, aCallersShareOfConnections) }
 
 func aCallersShareOfConnections(t *testing.T) {
-	d := openDoor(t, face.ListenOptions{Connections: 16, ConnectionsPeer: 8, ConnectionsCaller: 2})
+	d := openDoor(t, face.ListenOptions{Connections: 16, ConnectionsPeer: 8})
 	ann, annServer := d.enter()
 	d.request(annServer, "ann")
 	var mallory []net.Conn
@@ -188,7 +188,7 @@ func aCallersShareOfConnections(t *testing.T) {
 func TestTheNewestIsServedFirst(t *testing.T) { synctest.Test(t, theNewestIsServedFirst) }
 
 func theNewestIsServedFirst(t *testing.T) {
-	d := openDoor(t, face.ListenOptions{Connections: 1, ConnectionsCaller: 1})
+	d := openDoor(t, face.ListenOptions{Connections: 1})
 	first, server := d.enter()
 	d.request(server, "ann")
 	var waiting []net.Conn

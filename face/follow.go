@@ -2,7 +2,6 @@ package face
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -20,54 +19,41 @@ const (
 	followMax  = 15 * time.Second
 )
 
-// FollowerOptions configure a Follower.
-type FollowerOptions struct {
-	Gate *gate.Gate
-	// Fetch sends requests to the backend. Nil: nothing is followed.
-	Fetch gate.Fetcher
-	// Backend is its name, for the log.
-	Backend string
-	// After waits between questions. Default time.After.
-	After func(time.Duration) <-chan time.Time
-	Log   *slog.Logger
-}
-
 // Follower polls the backend for the outcome of admitted writes, so that what its
 // model made of them is screened. It works in parallel with requests: the writers
 // have long been answered. Writes that are not followed, because there are too many
 // or the process ends, are screened when they are read, and have the status that
 // was stored by their decision before they were sent.
 type Follower struct {
-	opt   FollowerOptions
+	gate    *gate.Gate
+	fetch   gate.Fetcher // nil: nothing is followed
+	backend string       // its name, for the log
+	run     Runtime
+
 	slots chan struct{}
 	life  context.Context
 	end   context.CancelFunc
 	all   sync.WaitGroup
 }
 
-// NewFollower returns a Follower. Close ends it.
-func NewFollower(o FollowerOptions) *Follower {
-	if o.After == nil {
-		o.After = time.After
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	f := &Follower{opt: o, slots: make(chan struct{}, followMost)}
+// NewFollower returns a Follower of a backend's writes. A fetch that is nil follows
+// nothing. Close ends it.
+func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
+	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run, slots: make(chan struct{}, followMost)}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
 
 // Follow looks after one write, if there is anything to wait for.
 func (f *Follower) Follow(a *gate.Admission) {
-	if f.opt.Fetch == nil {
+	if f.fetch == nil {
 		return
 	}
-	for _, q := range f.opt.Gate.Owed(a) {
+	for _, q := range f.gate.Owed(a) {
 		select {
 		case f.slots <- struct{}{}:
 		default:
-			f.opt.Log.Warn("too many writes are worked on to look after this one", "backend", f.opt.Backend, "decision", a.Decision.ID)
+			f.run.Log.Warn("too many writes are worked on to look after this one", "backend", f.backend, "decision", a.Decision.ID)
 			continue
 		}
 		f.all.Go(func() {
@@ -83,14 +69,14 @@ func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Re
 	for wait := followWait; ; wait = min(2*wait, followMax) {
 		select {
 		case <-ctx.Done():
-			f.opt.Log.Warn("the outcome of a write was not known in time", "backend", f.opt.Backend, "decision", a.Decision.ID)
+			f.run.Log.Warn("the outcome of a write was not known in time", "backend", f.backend, "decision", a.Decision.ID)
 			return
-		case <-f.opt.After(wait):
+		case <-f.run.After(wait):
 		}
 		fctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := f.opt.Fetch.Fetch(fctx, q)
+		reply, err := f.fetch.Fetch(fctx, q)
 		cancel()
-		if err == nil && f.opt.Gate.Extracted(ctx, a, reply) {
+		if err == nil && f.gate.Extracted(ctx, a, reply) {
 			return
 		}
 	}

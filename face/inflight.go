@@ -1,6 +1,7 @@
 package face
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -80,13 +81,8 @@ type waiter struct {
 // NewInFlight returns a budget in bytes, of which one address gets peer, and one
 // caller at an address three quarters of that.
 func NewInFlight(total, peer int64) *InFlight {
-	if total <= 0 {
-		total = DefaultInFlight
-	}
-	if peer <= 0 {
-		peer = min(DefaultInFlightPeer, total-total/4)
-	}
-	peer = min(peer, total) / 2
+	total = cmp.Or(max(total, 0), DefaultInFlight)
+	peer = min(cmp.Or(max(peer, 0), min(DefaultInFlightPeer, total-total/4)), total) / 2
 	return &InFlight{
 		Wait: busyWait, total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
 		known:     newRequests(MaxRequests, minTenant),

@@ -1,6 +1,7 @@
 package face
 
 import (
+	"cmp"
 	"container/list"
 	"net"
 	"time"
@@ -26,9 +27,6 @@ type ListenOptions struct {
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults DefaultConnections and three quarters of Connections.
 	Connections, ConnectionsPeer int
-	// ConnectionsCaller bounds those of an address that a caller has to itself.
-	// Default a quarter of ConnectionsPeer.
-	ConnectionsCaller int
 	// Keep refuses new connections when the listener is full. Otherwise a
 	// connection without a caller, or an idle one, is closed for the new one, for
 	// which State and Accepted must be called.
@@ -49,22 +47,13 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	if bounded, ok := ln.(*Listener); ok {
 		return bounded
 	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = DefaultWriteTimeout
-	}
-	if o.Connections <= 0 {
-		o.Connections = DefaultConnections
-	}
-	if o.ConnectionsPeer <= 0 {
-		o.ConnectionsPeer = max(1, o.Connections-o.Connections/4)
-	}
-	l := &Listener{Listener: ln, stall: o.WriteTimeout}
-	if o.ConnectionsCaller <= 0 {
-		o.ConnectionsCaller = max(1, o.ConnectionsPeer/4)
-	}
-	l.conns.most, l.conns.mostPeer, l.conns.share, l.conns.keep = o.Connections, o.ConnectionsPeer, o.ConnectionsCaller, o.Keep
+	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
+	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
+	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
+	l.conns.most, l.conns.mostPeer, l.conns.keep = most, peer, o.Keep
+	l.conns.share = max(1, peer/4) // what a caller has to itself of an address
 	if !o.Keep {
-		l.queue = queueFor(ln, o.Connections)
+		l.queue = queueFor(ln, most)
 	}
 	return l
 }

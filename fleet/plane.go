@@ -52,7 +52,7 @@ type Plane struct {
 	server *xds.Server
 	tls    *tls.Config
 	admin  http.Handler
-	turned face.TurnedAway
+	counts *prometheus.Registry
 
 	FleetAddr, AdminAddr string // where it really listens
 }
@@ -94,9 +94,9 @@ func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 		return nil, err
 	}
 	p.tls = &tls.Config{GetCertificate: cert.Server, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(fleetMetrics{p.server}, &p.turned)
-	p.admin = p.adminHandler(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	p.counts = prometheus.NewRegistry()
+	p.counts.MustRegister(fleetMetrics{p.server})
+	p.admin = p.adminHandler(promhttp.HandlerFor(p.counts, promhttp.HandlerOpts{}))
 	return p, nil
 }
 
@@ -133,7 +133,7 @@ func (p *Plane) adminHandler(metrics http.Handler) http.Handler {
 	}
 	show("/fleet", func() any { return p.server.Status() })
 	show("/fleet/sidecars", func() any { return p.server.Sidecars() })
-	return proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics, Fleet: mux, Hosts: proxy.Hosts{Names: p.cfg.Admin.Hosts}})
+	return proxy.NewAdmin(proxy.AdminOptions{Ready: p.ready, Metrics: metrics, Fleet: mux, Hosts: p.cfg.Admin.Hosts})
 }
 
 func (p *Plane) ready() []proxy.Check {
@@ -162,7 +162,7 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed, err := p.server.Serve(p.turned.Of("fleet", xds.Bound(fleet)), p.tls)
+	stop, failed, err := p.server.Serve(face.CountTurnedAway(p.counts, "fleet", xds.Bound(fleet)), p.tls)
 	if err != nil {
 		fleet.Close()
 		return err
@@ -173,7 +173,7 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stop, failed = proxy.Serve(p.turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
+	stop, failed = proxy.Serve(face.CountTurnedAway(p.counts, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: p.admin, Log: p.log})
 	p.AdminAddr = admin.Addr().String()
 	p.group.Serve(stageListeners, "admin", stop, failed)
 	merged := make(chan time.Time)

@@ -55,18 +55,12 @@ func NewAdmin(o AdminOptions) http.Handler {
 		}
 		reply(w, status, map[string]any{"status": word, "checks": checks})
 	})
-	if o.Metrics != nil {
-		mux.Handle("GET /metrics", o.Hosts.Guard(o.Metrics))
-	}
-	if o.Spans != nil {
-		mux.Handle("GET /debug/spans", o.Hosts.Guard(o.Spans))
-	}
-	if o.Fleet != nil {
-		mux.Handle("GET /fleet", o.Hosts.Guard(o.Fleet))
-		mux.Handle("GET /fleet/", o.Hosts.Guard(o.Fleet))
-	}
-	if o.Review != nil {
-		mux.Handle("/v1/", o.Hosts.Guard(o.Review))
+	for route, h := range map[string]http.Handler{
+		"GET /metrics": o.Metrics, "GET /debug/spans": o.Spans, "GET /fleet": o.Fleet, "GET /fleet/": o.Fleet, "/v1/": o.Review,
+	} {
+		if h != nil {
+			mux.Handle(route, o.Hosts.Guard(h))
+		}
 	}
 	return mux
 }

@@ -94,7 +94,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 			}
 		}()
 		transport := func() *http.Transport {
-			tr := proxy.NewTransport(proxy.TransportOptions{})
+			tr := proxy.NewTransport(nil)
 			tr.DialContext = back.dial
 			return tr
 		}

@@ -99,7 +99,7 @@ func TestSideAnswersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	budget, free := filled(t)
-	side, err := face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(proxy.TransportOptions{}), InFlight: budget})
+	side, err := face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget})
 	if err != nil {
 		t.Fatal(err)
 	}

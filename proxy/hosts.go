@@ -1,21 +1,18 @@
 package proxy
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Hosts are the names by which a listener may be asked. A page in a browser
 // that has a name of its own lead to this listener (DNS rebinding) asks by that
-// name, and is refused.
-type Hosts struct {
-	// Names are accepted in addition to loopback addresses and "localhost", in
-	// lower case, without ports.
-	Names []string
-}
+// name, and is refused. They are accepted in addition to loopback addresses and
+// "localhost", without ports.
+type Hosts []string
 
 // accepts reports whether a Host header is one of them.
 func (h Hosts) accepts(r *http.Request) bool {
@@ -33,12 +30,7 @@ func (h Hosts) accepts(r *http.Request) bool {
 }
 
 func (h Hosts) named(host string) bool {
-	for _, n := range h.Names {
-		if strings.EqualFold(n, host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
 // local reports whether an address is the local address of the connection.
@@ -58,9 +50,7 @@ func (h Hosts) Guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusMisdirectedRequest)
-		_ = json.NewEncoder(w).Encode(map[string]string{
+		reply(w, http.StatusMisdirectedRequest, map[string]string{
 			"detail": "this listener is not asked by that name; admin.hosts lists those that are", "code": "memproxy_host",
 		})
 	})

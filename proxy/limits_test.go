@@ -191,7 +191,7 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	arrived := make(chan struct{}, 64)
 	r := newRig(t, func(r *rig) {
 		few := func() *http.Transport {
-			two := proxy.NewTransport(proxy.TransportOptions{})
+			two := proxy.NewTransport(nil)
 			two.MaxConnsPerHost = 2
 			return two
 		}
@@ -229,7 +229,7 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	h := proxy.NewAdmin(proxy.AdminOptions{
 		Ready: func() []proxy.Check { return nil }, Metrics: ok, Spans: ok, Review: ok,
-		Fleet: ok, Hosts: proxy.Hosts{Names: []string{"memproxy.internal"}},
+		Fleet: ok, Hosts: proxy.Hosts{"memproxy.internal"},
 	})
 	for host, named := range map[string]bool{
 		"127.0.0.1:9901": true, "localhost:9901": true, "LOCALHOST": true, "[::1]:9901": true, "127.9.9.9": true,

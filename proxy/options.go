@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,11 +29,11 @@ type Options struct {
 	face.Backend
 	face.Runtime
 	Gate *gate.Gate
-	// Transport sends to the upstream. Nil: NewTransport(TransportOptions{}).
+	// Transport sends to the upstream. Nil: NewTransport(nil).
 	Transport http.RoundTripper
 	// PassTransport sends requests that touch no memory and SideTransport the
 	// proxy's own. Each has separate connections, so that none of the three can use
-	// up another's. Nil: NewTransport(TransportOptions{}).
+	// up another's. Nil: NewTransport(nil).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
 	// UpstreamTimeout bounds how long the backend may take to answer, and to send
@@ -75,18 +76,12 @@ func (o *Options) complete() error {
 	}
 	o.Backend.Complete()
 	o.Runtime.Complete()
-	if o.BodyTimeout <= 0 {
-		o.BodyTimeout = DefaultBodyTimeout
-	}
-	if o.UpstreamTimeout <= 0 {
-		o.UpstreamTimeout = DefaultUpstreamTimeout
-	}
-	if o.RunTimeout <= 0 {
-		o.RunTimeout = DefaultRunTimeout
-	}
+	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
+	o.UpstreamTimeout = cmp.Or(max(o.UpstreamTimeout, 0), DefaultUpstreamTimeout)
+	o.RunTimeout = cmp.Or(max(o.RunTimeout, 0), DefaultRunTimeout)
 	for _, t := range [...]*http.RoundTripper{&o.Transport, &o.PassTransport, &o.SideTransport} {
 		if *t == nil {
-			*t = NewTransport(TransportOptions{})
+			*t = NewTransport(nil)
 		}
 		*t = face.Final(*t)
 	}

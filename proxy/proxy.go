@@ -50,7 +50,7 @@ func New(opt Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: p.side, Backend: opt.Name, After: opt.After, Log: opt.Log})
+	p.follower = face.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
 	p.backend = opt.ForGate(p.side)
 	p.own = &Own{&p.opt, p.backend, p.side, p.follower}
 	p.runs = agentrun.New(agentrun.Options{

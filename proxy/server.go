@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,8 +21,6 @@ type ServerOptions struct {
 	// TLS makes it an https listener. With ClientCAs and
 	// VerifyClientCertIfGiven, callers can be identified by certificate.
 	TLS *tls.Config
-	// HeaderTimeout bounds reading a request's header. Default 10 s.
-	HeaderTimeout time.Duration
 	// BodyTimeout is how long a request body may make its reader wait; the data
 	// that it sends extends that. Default DefaultBodyTimeout.
 	BodyTimeout time.Duration
@@ -31,21 +30,25 @@ type ServerOptions struct {
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults face.DefaultConnections and three quarters of that.
 	Connections, ConnectionsPeer int
-	// IdleTimeout closes idle client connections. Default 120 s.
-	IdleTimeout time.Duration
 	// CutTime is how long requests that a stop has cut off may take to return.
 	// Default DefaultCutTime.
 	CutTime time.Duration
 	// Cut aborts requests in flight and those that outlive their connection. Nil:
 	// there is none.
 	Cut func()
-	// MaxHeader bounds a request's header in bytes. Default 64 KiB.
-	MaxHeader int
-	Log       *slog.Logger
+	Log *slog.Logger
 }
 
 // DefaultCutTime is the default of ServerOptions.CutTime.
 const DefaultCutTime = 3 * time.Second
+
+// The bounds of every listener: reading a request's header, in time and in bytes, and
+// how long a connection may be idle.
+const (
+	headerTimeout = 10 * time.Second
+	maxHeader     = 64 << 10
+	idleTimeout   = 120 * time.Second
+)
 
 // ErrCutOff: requests were in flight when the time for a stop was over. Their
 // connections were closed.
@@ -56,30 +59,15 @@ var ErrCutOff = errors.New("requests in flight were cut off")
 // remain are cut off (ErrCutOff), and waited for until their outcome is recorded.
 // Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
-	if o.HeaderTimeout <= 0 {
-		o.HeaderTimeout = 10 * time.Second
-	}
-	if o.IdleTimeout <= 0 {
-		o.IdleTimeout = 120 * time.Second
-	}
-	if o.MaxHeader <= 0 {
-		o.MaxHeader = 64 << 10
-	}
-	if o.BodyTimeout <= 0 {
-		o.BodyTimeout = DefaultBodyTimeout
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = face.DefaultWriteTimeout
-	}
-	if o.CutTime <= 0 {
-		o.CutTime = DefaultCutTime
-	}
+	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
+	o.WriteTimeout = cmp.Or(max(o.WriteTimeout, 0), face.DefaultWriteTimeout)
+	o.CutTime = cmp.Or(max(o.CutTime, 0), DefaultCutTime)
 	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
 	ln = bounded
 	var flight inFlight
 	srv := &http.Server{
-		Handler: flight.count(pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout,
-		IdleTimeout: o.IdleTimeout, MaxHeaderBytes: o.MaxHeader,
+		Handler: flight.count(pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
 		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,

@@ -10,38 +10,28 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// TransportOptions configure the connections to an upstream.
-type TransportOptions struct {
-	// TLS is for https upstreams: roots, client certificate. Nil: the system's.
-	TLS *tls.Config
-	// IdleTimeout closes idle connections. It should be shorter than the
-	// upstream's own, or a request can meet a closing one. Default 4 s, below
-	// uvicorn's 5 s.
-	IdleTimeout time.Duration
-	// DialTimeout bounds connecting. Default 5 s.
-	DialTimeout time.Duration
-}
+// The bounds of connections to an upstream.
+const (
+	// upstreamIdle closes idle ones. It is below uvicorn's own 5 s, or a request could
+	// meet a connection that the upstream closes.
+	upstreamIdle = 4 * time.Second
+	dialTimeout  = 5 * time.Second
+)
 
 // NewTransport returns a transport that changes nothing: no compression of its own,
 // no redirects followed, no proxy from the environment. It has a connection for
 // every request under way, so that none waits for one: face.InFlight bounds their
-// number.
-func NewTransport(o TransportOptions) *http.Transport {
-	if o.IdleTimeout <= 0 {
-		o.IdleTimeout = 4 * time.Second
-	}
-	if o.DialTimeout <= 0 {
-		o.DialTimeout = 5 * time.Second
-	}
+// number. Conf is for https upstreams: roots, client certificate. Nil: the system's.
+func NewTransport(conf *tls.Config) *http.Transport {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSClientConfig:       o.TLS,
-		TLSHandshakeTimeout:   o.DialTimeout,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:       conf,
+		TLSHandshakeTimeout:   dialTimeout,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true,
 		MaxIdleConns:          face.MaxRequests,
 		MaxIdleConnsPerHost:   face.MaxRequests,
-		IdleConnTimeout:       o.IdleTimeout,
+		IdleConnTimeout:       upstreamIdle,
 		ExpectContinueTimeout: time.Second,
 		WriteBufferSize:       8 << 10,
 		ReadBufferSize:        8 << 10,

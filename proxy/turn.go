@@ -20,13 +20,6 @@ import (
 // maxRequests bounds the requests of one turn. Letta's own bound is 50 steps.
 const maxRequests = 200
 
-// maxAsides bounds the side requests before one of a turn: the agent, its conversation,
-// and the blocks that those have.
-const maxAsides = 80
-
-// errRequests ends a turn that does not end by itself.
-var errRequests = errors.New("the run has too many requests")
-
 // turning is one turn of an agent on its way through the proxy.
 type turning struct {
 	p    *Proxy
@@ -155,30 +148,24 @@ func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	p.forward(w, r, a, nil)
 }
 
+// prepare has the turn told what it asks for, with its agent's tools held as they are.
 func (t *turning) prepare(ctx context.Context) error {
-	for range maxAsides {
-		if agent := t.turn.Agent(); agent != t.agent {
-			if err := t.hold(ctx, "agent "+agent, agentrun.Shared); err != nil {
-				return err
-			}
-			t.agent = agent
-		}
-		q, more := t.turn.Prepare()
-		if !more {
+	return agentrun.Prepare(t.turn, func() error {
+		agent := t.turn.Agent()
+		if agent == t.agent {
 			return nil
 		}
+		err := t.hold(ctx, "agent "+agent, agentrun.Shared)
+		if err == nil {
+			t.agent = agent
+		}
+		return err
+	}, func(q memproxy.Request) (memproxy.Reply, error) {
 		q.Header = memproxy.Header(t.r.Header)
 		ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
-		reply, err := t.side().Fetch(ctx, q)
-		cancel()
-		if err != nil {
-			return err
-		}
-		if err := t.turn.Prepared(reply); err != nil {
-			return err
-		}
-	}
-	return errors.New("the turn cannot be prepared")
+		defer cancel()
+		return t.side().Fetch(ctx, q)
+	})
 }
 
 func (t *turning) requests(ctx context.Context) error {
@@ -210,7 +197,7 @@ func (t *turning) requests(ctx context.Context) error {
 			return looked
 		}
 	}
-	return errRequests
+	return agentrun.ErrRequests
 }
 
 // request sends one request. It reports whether the turn is over.

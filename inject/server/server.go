@@ -20,8 +20,6 @@ import (
 // Run serves the webhooks until ctx ends or a listener fails.
 func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	metrics := prometheus.NewRegistry()
-	turned := &face.TurnedAway{}
-	metrics.MustRegister(turned)
 	opt := cfg.Options()
 	opt.Metrics = metrics
 	injector, err := inject.New(opt)
@@ -43,10 +41,10 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	log.Info("listening", "name", "webhooks", "address", hooks.Addr().String())
 	log.Info("listening", "name", "admin", "address", admin.Addr().String())
 	g := group.New(ctx, group.Options{Stages: []group.Stage{{Name: "listeners", Drain: true}, {Name: "loops", Time: time.Second}}, Loops: 1, Drain: inject.ReviewTime, Log: log})
-	stop, failed := proxy.Serve(turned.Of("webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
+	stop, failed := proxy.Serve(face.CountTurnedAway(metrics, "webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	g.Serve(0, "webhooks", stop, failed)
 	numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	stop, failed = proxy.Serve(turned.Of("admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
+	stop, failed = proxy.Serve(face.CountTurnedAway(metrics, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
 	g.Serve(0, "admin", stop, failed)
 	return g.Run(ctx)
 }
