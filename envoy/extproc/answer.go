@@ -188,7 +188,7 @@ func (an *answer) incoming() *mutation {
 	if !x.admission.Shadow() {
 		m.uncached(an.reply.Header)
 	}
-	face.Listed(x.admission, m.set)
+	face.Listed(x.admission, func(name, value string) { m.set(name, value) })
 	return m
 }
 

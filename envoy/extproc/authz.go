@@ -32,7 +32,7 @@ const partialBody = "X-Envoy-Auth-Partial-Body"
 // recorded, and reads are refused unless the configuration admits them unfiltered.
 func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	at := in.GetAttributes()
-	names := []string(nil)
+	var names []string
 	if n := at.GetContextExtensions()[backendExtension]; n != "" {
 		names = append(names, n)
 	}
@@ -49,7 +49,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		body = []byte(q.GetBody())
 	}
 	r := authRequest(at)
-	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0)
+	x.start(ctx, r, at.GetSource().GetAddress().GetSocketAddress().GetAddress(), len(body) > 0 || r.announced())
 	defer x.end()
 	switch x.entry.Course.Way {
 	case face.Open:
@@ -108,7 +108,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 		return x.req.flaw
 	case x.req.Header.Get(partialBody) == "true", int64(len(body)) > x.b.MaxBody, x.req.length() > x.b.MaxBody:
 		return face.TooLarge(x.b.MaxBody)
-	case len(body) == 0 && (x.req.length() > 0 || x.req.length() < 0 && len(x.req.credentials.Header["Transfer-Encoding"]) > 0):
+	case len(body) == 0 && x.req.announced():
 		return &memproxy.Malformed{
 			Code: memproxy.InternalError, Status: http.StatusServiceUnavailable,
 			Detail: "Envoy did not send the body; ext_authz needs with_request_body",
@@ -152,28 +152,27 @@ func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
 		switch h.GetHeader().GetKey() {
 		case "content-length", ":path", "accept-encoding":
 		default:
-			ok.Headers = append(ok.Headers, &corev3.HeaderValueOption{
-				Header:       &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())},
-				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-			})
+			ok.Headers = append(ok.Headers, overwrite(h.GetHeader().GetKey(), string(h.GetHeader().GetRawValue())))
 		}
 	}
 	for _, name := range face.Digests { // the body is unchanged, and so are its digests
 		ok.HeadersToRemove = slices.DeleteFunc(ok.HeadersToRemove, func(s string) bool { return strings.EqualFold(s, name) })
 	}
 	if a := x.admission; a != nil {
-		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{
-			Header:       &corev3.HeaderValue{Key: strings.ToLower(face.DecisionHeader), Value: face.Decision(&a.Decision)},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}}
+		ok.ResponseHeadersToAdd = []*corev3.HeaderValueOption{overwrite(strings.ToLower(face.DecisionHeader), face.Decision(&a.Decision))}
 		if !a.Shadow() {
-			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, &corev3.HeaderValueOption{
-				Header:       &corev3.HeaderValue{Key: "cache-control", Value: face.NoStore},
-				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-			})
+			ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, overwrite("cache-control", face.NoStore))
 		}
 	}
 	return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.OK)}, HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok}}
+}
+
+// overwrite sets a header, in place of those of its name.
+func overwrite(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
 }
 
 // headerMutation is the interface of a mutation that may be nil.

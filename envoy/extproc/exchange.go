@@ -253,11 +253,7 @@ func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	m.strip(face.Withheld(x.req.credentials.Header))
 	if a.Changed {
 		m.length(len(a.Body))
-		for _, name := range face.Digests {
-			if len(x.req.Header[name]) > 0 {
-				m.remove(name)
-			}
-		}
+		m.removeSet(x.req.Header, face.Digests[:])
 	}
 	path := x.req.forwarded
 	if a.Query != x.req.Query {

@@ -48,33 +48,31 @@ func (u *mutation) remove(name string) {
 	u.m.RemoveHeaders = append(u.m.RemoveHeaders, strings.ToLower(name))
 }
 
-// set replaces all values of a header by one.
-func (u *mutation) set(name, value string) {
-	u.m.SetHeaders = append(u.m.SetHeaders, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: strings.ToLower(name), RawValue: []byte(value)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	})
+// set replaces all values of a header.
+func (u *mutation) set(name string, values ...string) {
+	action := corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
+	for _, value := range values {
+		u.m.SetHeaders = append(u.m.SetHeaders, &corev3.HeaderValueOption{
+			Header: &corev3.HeaderValue{Key: strings.ToLower(name), RawValue: []byte(value)}, AppendAction: action,
+		})
+		action = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+	}
 }
 
-// add adds one value to a header.
-func (u *mutation) add(name, value string) {
-	u.m.SetHeaders = append(u.m.SetHeaders, &corev3.HeaderValueOption{
-		Header:       &corev3.HeaderValue{Key: strings.ToLower(name), RawValue: []byte(value)},
-		AppendAction: corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD,
-	})
+// removeSet removes those of the named headers that are set.
+func (u *mutation) removeSet(h memproxy.Header, names []string) {
+	for _, name := range names {
+		if len(h[name]) > 0 {
+			u.remove(name)
+		}
+	}
 }
 
 func (u *mutation) length(n int) { u.set("Content-Length", strconv.Itoa(n)) }
 
 // changed removes the headers that describe an answer's bytes, because the bytes
 // were changed. The caller sets the length.
-func (u *mutation) changed(h memproxy.Header) {
-	for _, name := range face.EntityHeaders {
-		if len(h[name]) > 0 {
-			u.remove(name)
-		}
-	}
-}
+func (u *mutation) changed(h memproxy.Header) { u.removeSet(h, face.EntityHeaders[:]) }
 
 // uncached marks an answer that was filtered for one caller as not cacheable.
 func (u *mutation) uncached(h memproxy.Header) {
@@ -108,13 +106,7 @@ func (u *mutation) strip(names []string) {
 }
 
 // conceal removes the client's credential.
-func (u *mutation) conceal(h memproxy.Header) {
-	for _, name := range face.CredentialHeaders {
-		if len(h[name]) > 0 {
-			u.remove(name)
-		}
-	}
-}
+func (u *mutation) conceal(h memproxy.Header) { u.removeSet(h, face.CredentialHeaders[:]) }
 
 // present replaces the client's backend credential by our own.
 func (u *mutation) present(c *face.Credential, h memproxy.Header) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -42,7 +44,7 @@ func New(opt Options) (*Processor, error) {
 		if p.backends[b.Name] != nil {
 			return nil, fmt.Errorf("extproc: two backends are called %q", b.Name)
 		}
-		b.follower = face.NewFollower(face.FollowerOptions{Gate: opt.Gate, Fetch: b.Fetch, Backend: b.Name, After: opt.After, Log: opt.Log})
+		b.follower = face.NewFollower(opt.Gate, b.Fetch, b.Name, opt.Runtime)
 		p.backends[b.Name] = &b
 	}
 	return p, nil
@@ -66,21 +68,11 @@ var errBackend = errors.New("the stream names no configured backend; set " + Bac
 // backend finds which backend is meant. All the names that are given must
 // agree; with a single backend none is needed.
 func (p *Processor) backend(names []string) (*Backend, error) {
-	if len(names) == 0 {
-		if len(p.backends) == 1 {
-			for _, b := range p.backends {
-				return b, nil
-			}
-		}
-		return nil, errBackend
+	if len(names) == 0 && len(p.backends) == 1 {
+		names = slices.Collect(maps.Keys(p.backends))
 	}
-	for _, n := range names {
-		if n != names[0] {
-			return nil, errBackend
-		}
-	}
-	if b := p.backends[names[0]]; b != nil {
-		return b, nil
+	if names = slices.Compact(slices.Clone(names)); len(names) == 1 && p.backends[names[0]] != nil {
+		return p.backends[names[0]], nil
 	}
 	return nil, errBackend
 }

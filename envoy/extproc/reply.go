@@ -113,13 +113,7 @@ func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 		reply.Header = memproxy.Header(h)
 	}
 	for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
-		for i, v := range reply.Header[name] {
-			if i == 0 {
-				m.set(name, v)
-			} else {
-				m.add(name, v)
-			}
-		}
+		m.set(name, reply.Header[name]...)
 	}
 	if d.ID != "" {
 		m.set(face.DecisionHeader, face.Decision(d))

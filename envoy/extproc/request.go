@@ -63,3 +63,8 @@ func (r *request) length() int64 {
 	}
 	return n
 }
+
+// announced reports whether a body follows, by its length or by how it is sent.
+func (r *request) announced() bool {
+	return r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0
+}

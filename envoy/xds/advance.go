@@ -20,11 +20,7 @@ func (s *Server) advance() bool {
 		p := s.marks[o.next.Number]
 		if !p.seen {
 			s.before[o.next.Number] = s.tallies[o.base.Name()]
-			if len(s.opt.Plan.Stages) == 0 {
-				moved = s.mark(Mark{Release: o.next.Number, Kind: MarkDone}) || moved
-			} else {
-				moved = s.mark(Mark{Release: o.next.Number, Kind: MarkStage}) || moved
-			}
+			moved = s.mark(s.stage(o, 0)) || moved
 			s.warn(o.base, o.next)
 			continue
 		}
@@ -38,15 +34,20 @@ func (s *Server) advance() bool {
 			continue
 		}
 		if s.settled(o, p) {
-			m := Mark{Release: o.next.Number, Kind: MarkStage, Stage: p.stage + 1}
-			if m.Stage >= len(s.opt.Plan.Stages) {
-				m = Mark{Release: o.next.Number, Kind: MarkDone}
-			}
+			m := s.stage(o, p.stage+1)
 			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
 			moved = s.mark(m) || moved
 		}
 	}
 	return moved
+}
+
+// stage is the mark of a stage, or of the rollout's end if there is no such stage.
+func (s *Server) stage(o offer, n int) Mark {
+	if n >= len(s.opt.Plan.Stages) {
+		return Mark{Release: o.next.Number, Kind: MarkDone}
+	}
+	return Mark{Release: o.next.Number, Kind: MarkStage, Stage: n}
 }
 
 // mark writes a mark, and takes it as written when the store took it.
@@ -56,20 +57,7 @@ func (s *Server) mark(m Mark) bool {
 		s.opt.Log.Error("a rollout's progress could not be written", "release", m.Release, "mark", string(m.Kind), "error", err)
 		return false
 	}
-	p := s.marks[m.Release]
-	switch m.Kind {
-	case MarkStage:
-		p.stage, p.since = m.Stage, m.At
-		if !p.seen {
-			p.begun = m.At
-		}
-	case MarkDone:
-		p.done = true
-	case MarkStopped:
-		p.stopped, p.reason = true, m.Reason
-	}
-	p.seen = true
-	s.marks[m.Release] = p
+	s.marks[m.Release] = s.marks[m.Release].with(m)
 	return true
 }
 
@@ -102,29 +90,19 @@ func (s *Server) wrong(o offer) string {
 func (s *Server) settled(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
-		if n.stream == 0 || s.channelOf(n) != o.selector.String() {
+		channel, offered := s.offered(n)
+		if n.stream == 0 || channel != o.selector.String() {
 			continue
 		}
 		members++
-		// releaseFor is the release that the sidecar will have, which may not be
-		// assigned yet. A sidecar that refused is within the limit of the plan,
+		// What is offered the sidecar will have; it may not be assigned yet. A sidecar that refused is within the limit of the plan,
 		// otherwise wrong would have returned a reason.
-		if s.releaseFor(n) == name && n.rejected.Release != name && (n.running != name || !n.heard) {
+		if offered != nil && offered.Name() == name && n.rejected.Release != name && (n.running != name || !n.heard) {
 			return false
 		}
 	}
 	stage := s.opt.Plan.Stages[min(p.stage, len(s.opt.Plan.Stages)-1)]
 	return members > 0 && s.opt.Clock().Sub(p.since) >= stage.Hold
-}
-
-// channelOf is the spelling of the selector of a sidecar's channel.
-func (s *Server) channelOf(n *node) string {
-	for _, o := range s.offers {
-		if o.selector.Matches(n.Tenant, n.Labels) && o.pick(n.ID) != nil {
-			return o.selector.String()
-		}
-	}
-	return ""
 }
 
 // warn works out what a release newly allows. It runs in the background, because it

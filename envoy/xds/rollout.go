@@ -1,11 +1,13 @@
 package xds
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy/policy"
@@ -84,13 +86,7 @@ func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []
 	}
 	// The narrowest first; of two that are as narrow, the same one always.
 	slices.SortFunc(out, func(a, b offer) int {
-		if d := b.selector.Weight() - a.selector.Weight(); d != 0 {
-			return d
-		}
-		if a.selector.String() < b.selector.String() {
-			return -1
-		}
-		return 1
+		return cmp.Or(b.selector.Weight()-a.selector.Weight(), strings.Compare(a.selector.String(), b.selector.String()))
 	})
 	return out
 }

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -85,12 +86,8 @@ func New(opt Options) (*Server, error) {
 	if err := opt.Plan.check(); err != nil {
 		return nil, err
 	}
-	if opt.Report <= 0 {
-		opt.Report = DefaultReport
-	}
-	if opt.Forget <= 0 {
-		opt.Forget = DefaultForget
-	}
+	opt.Report = cmp.Or(max(opt.Report, 0), DefaultReport)
+	opt.Forget = cmp.Or(max(opt.Forget, 0), DefaultForget)
 	return &Server{
 		opt:         opt,
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
@@ -264,15 +261,23 @@ func (s *Server) assign() error {
 // releaseFor is the name of the release for a sidecar: of the narrowest channel
 // that it belongs to.
 func (s *Server) releaseFor(n *node) string {
+	if _, r := s.offered(n); r != nil {
+		return r.Name()
+	}
+	return ""
+}
+
+// offered is what the narrowest channel offers a sidecar, and its selector.
+func (s *Server) offered(n *node) (channel string, r *policy.Release) {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {
 			continue
 		}
 		if r := o.pick(n.ID); r != nil {
-			return r.Name()
+			return o.selector.String(), r
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // poke asks Run to refresh soon.

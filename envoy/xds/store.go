@@ -43,31 +43,31 @@ type progress struct {
 	seen          bool
 	stage         int
 	since         time.Time // when the stage began
-	begun         time.Time // when the first stage began
 	done, stopped bool
 	reason        string // why it was stopped
+}
+
+// with is the progress once a mark is taken into account.
+func (p progress) with(m Mark) progress {
+	switch m.Kind {
+	case MarkStopped:
+		p.stopped, p.reason = true, m.Reason
+	case MarkDone:
+		p.done = true
+	case MarkStage:
+		if !p.seen || m.Stage > p.stage {
+			p.stage, p.since = m.Stage, m.At
+		}
+	}
+	p.seen = true
+	return p
 }
 
 // progressOf combines marks, in any order.
 func progressOf(marks []Mark) map[uint64]progress {
 	out := map[uint64]progress{}
 	for _, m := range marks {
-		p := out[m.Release]
-		switch m.Kind {
-		case MarkStopped:
-			p.stopped, p.reason = true, m.Reason
-		case MarkDone:
-			p.done = true
-		case MarkStage:
-			if !p.seen || m.Stage > p.stage {
-				p.stage, p.since = m.Stage, m.At
-			}
-			if p.begun.IsZero() || m.At.Before(p.begun) {
-				p.begun = m.At
-			}
-		}
-		p.seen = true
-		out[m.Release] = p
+		out[m.Release] = out[m.Release].with(m)
 	}
 	return out
 }

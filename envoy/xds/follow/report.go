@@ -41,7 +41,7 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	// all counts, even if there are none, and later ones those since the last.
 	f.count()
 	first := true
-	for counts := f.total(); ; counts = f.count() {
+	for counts := slices.Clone(f.totals); ; counts = f.count() {
 		if first || len(counts) > 0 {
 			first = false
 			if err := stream.Send(&loadstats.LoadStatsRequest{ClusterStats: statsOf(counts)}); err != nil {
@@ -92,6 +92,3 @@ func (f *Follower) count() []Count {
 	}
 	return counts
 }
-
-// total is all that this process counted.
-func (f *Follower) total() []Count { return slices.Clone(f.totals) }
