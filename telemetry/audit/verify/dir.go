@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
-
-	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Dir is a log's directory. Its methods verify only what they need.
@@ -204,6 +202,3 @@ func (d Dir) Bundles() (from, to int64, err error) {
 	}))
 	return from, to, nil
 }
-
-// leafOf is the RFC 6962 hash of a record.
-func leafOf(record []byte) tlog.Hash { return tlog.RecordHash(record) }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // records that are not signed yet.
 func (r *run) readJournals() error {
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
-		return r.extend() // a copy for readers: all that is signed is elsewhere
+		r.extend() // a copy for readers: all that is signed is elsewhere
+		return nil
 	}
 	ns, err := r.dir.names(journalDir)
 	if err != nil {
@@ -41,7 +43,8 @@ func (r *run) readJournals() error {
 		r.rep.add(-1, JournalBad, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
 	}
 	r.rep.Pending = next - r.c.Size
-	return r.extend()
+	r.extend()
+	return nil
 }
 
 func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
@@ -54,7 +57,7 @@ func (r *run) readJournal(n int64, b []byte, next int64) (int64, error) {
 			return next, nil
 		}
 		for _, raw := range f.records {
-			leaf := leafOf(raw)
+			leaf := tlog.RecordHash(raw)
 			switch {
 			case i < r.c.Size:
 				want, err := r.reference(0, n)
@@ -105,16 +108,15 @@ func (r *run) pending(i int64, raw []byte, leaf tlog.Hash, name string) bool {
 
 // extend grows the signed tree by the pending records, so that files which the
 // writer laid out before it could sign them can be checked as well.
-func (r *run) extend() error {
+func (r *run) extend() {
 	r.beyond = map[tileID][]tlog.Hash{}
 	r.base = r.base.clone()
 	r.base.filled = func(level int, n int64, tile []tlog.Hash) {
-		r.beyond[tileID{level, n}] = append([]tlog.Hash(nil), tile...)
+		r.beyond[tileID{level, n}] = slices.Clone(tile)
 	}
 	for _, leaf := range r.tail {
 		r.base.add(leaf)
 	}
-	return nil
 }
 
 // reference is the expected content of tile n of a level, as far as it is known.
@@ -124,13 +126,10 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	}
 	edge := r.base.size >> (height * (level + 1))
 	switch {
-	case n > edge:
+	case n > edge, n == edge && level >= len(r.base.rows):
 		return nil, nil
 	case n == edge:
-		if level < len(r.base.rows) {
-			return r.base.rows[level], nil
-		}
-		return nil, nil
+		return r.base.rows[level], nil
 	}
 	b, err := r.dir.read(tileName(level, n)) // compared with the tree before
 	if err != nil {
@@ -201,7 +200,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	if level == entryLevel {
 		records, rest := splitBundle(b)
 		for _, raw := range records {
-			got = append(got, leafOf(raw))
+			got = append(got, tlog.RecordHash(raw))
 		}
 		whole = len(rest) == 0
 	} else {

@@ -26,63 +26,31 @@ const (
 	timeFormat = "2006-01-02T15:04:05.000000000Z"
 )
 
-// coordinate writes a tile number in groups of three digits.
-func coordinate(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for len(s)%3 != 0 {
-		s = "0" + s
-	}
-	var parts []string
-	for ; len(s) > 3; s = s[3:] {
-		parts = append(parts, "x"+s[:3])
-	}
-	return strings.Join(append(parts, s), "/")
-}
-
-// number reads a coordinate.
-func number(s string) (int64, bool) {
-	digits := strings.ReplaceAll(strings.ReplaceAll(s, "/", ""), "x", "")
-	n, err := strconv.ParseInt(digits, 10, 54)
-	return n, err == nil && n >= 0 && coordinate(n) == s
-}
-
 // entryLevel denotes the entry bundles in place of a level of tiles.
 const entryLevel = -1
 
+// tileName is tlog's path of a tile, without the height, which is always the same, and
+// with another word for the bundles.
 func tileName(level int, n int64) string {
-	if level == entryLevel {
-		return "tile/entries/" + coordinate(n)
-	}
-	return "tile/" + strconv.Itoa(level) + "/" + coordinate(n)
+	path := tlog.Tile{H: height, L: level, N: n, W: width}.Path()
+	return strings.Replace("tile/"+strings.TrimPrefix(path, tlogTiles), "tile/data/", "tile/entries/", 1)
 }
+
+// tlogTiles begins tlog's paths of tiles of this height.
+const tlogTiles = "tile/8/"
 
 func journalName(n int64) string { return fmt.Sprintf("%s/%012d", journalDir, n) }
 
 // parseTile reads the name of a tile or bundle; w is 256 for a full one.
 func parseTile(name string) (level int, n int64, w int, ok bool) {
-	f := strings.SplitN(name, "/", 3)
-	if len(f) != 3 || f[0] != "tile" {
+	kind, rest, _ := strings.Cut(strings.TrimPrefix(name, "tile/"), "/")
+	if kind == "entries" {
+		kind = "data"
+	} else if len(kind) != 1 || kind > "7" {
 		return 0, 0, 0, false
 	}
-	level = entryLevel
-	if f[1] != "entries" {
-		l, err := strconv.Atoi(f[1])
-		if err != nil || l < 0 || l > 7 || strconv.Itoa(l) != f[1] {
-			return 0, 0, 0, false
-		}
-		level = l
-	}
-	w = width
-	base, part, partial := strings.Cut(f[2], ".p/")
-	if partial {
-		p, err := strconv.Atoi(part)
-		if err != nil || p < 1 || p >= width || strconv.Itoa(p) != part {
-			return 0, 0, 0, false
-		}
-		w = p
-	}
-	n, ok = number(base)
-	return level, n, w, ok
+	t, err := tlog.ParseTilePath(tlogTiles + kind + "/" + rest)
+	return t.L, t.N, t.W, err == nil && t.N < 1<<53 && strings.HasPrefix(name, "tile/")
 }
 
 // Checkpoint is a signed statement of a log's size and root hash.

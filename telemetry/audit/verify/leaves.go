@@ -64,13 +64,14 @@ func (r *run) readLeaves(ctx context.Context) error {
 	}
 	for level := 1; level < len(r.byEntry.rows); level++ {
 		n := r.c.Size >> (height * (level + 1))
-		if row := r.byEntry.rows[level]; len(row) > 0 {
-			if err := r.compareTile(level, n, row, entry); err != nil {
-				return err
+		for _, edge := range [...]struct {
+			row []tlog.Hash
+			set func(*tileDiff)
+		}{{r.byEntry.rows[level], entry}, {r.byTile.rows[level], tile}} {
+			if len(edge.row) == 0 {
+				continue
 			}
-		}
-		if row := r.byTile.rows[level]; len(row) > 0 {
-			if err := r.compareTile(level, n, row, tile); err != nil {
+			if err := r.compareTile(level, n, edge.row, edge.set); err != nil {
 				return err
 			}
 		}
@@ -133,7 +134,7 @@ func (r *run) leavesOf(n int64, b raw) {
 		var leaf, hash tlog.Hash
 		hasRecord, hasHash := j < len(b.records), j < len(b.hashes)
 		if hasRecord {
-			leaf = leafOf(b.records[j])
+			leaf = tlog.RecordHash(b.records[j])
 		}
 		if hasHash {
 			hash = b.hashes[j]

@@ -84,9 +84,6 @@ func NewProver(dir, key string) (*Prover, error) {
 	return p, err
 }
 
-// Checkpoint is the checkpoint that the proofs refer to.
-func (p *Prover) Checkpoint() Checkpoint { return p.c }
-
 // Include proves that record index is in the log.
 func (p *Prover) Include(index int64) (*Proof, error) {
 	if index < 0 || index >= p.c.Size {
@@ -215,7 +212,7 @@ func (p *Proof) checkRecord(c Checkpoint, fail func(string, ...any) error) error
 	}
 	leaf := tlog.Hash(b)
 	if p.Record != "" {
-		if leafOf([]byte(p.Record)) != leaf {
+		if tlog.RecordHash([]byte(p.Record)) != leaf {
 			return fail("the record is not the one that is proved")
 		}
 		if r, err := Decode([]byte(p.Record)); err != nil || r.Index != uint64(p.Index) {

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"crypto/sha256"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -67,7 +68,7 @@ func (t *tree) root() tlog.Hash {
 func (t *tree) clone() *tree {
 	c := &tree{size: t.size, nodes: t.nodes}
 	for _, row := range t.rows {
-		c.rows = append(c.rows, append([]tlog.Hash(nil), row...))
+		c.rows = append(c.rows, slices.Clone(row))
 	}
 	return c
 }
