@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -33,22 +32,20 @@ const (
 // Telemetry is the running set-up. It is safe for concurrent use.
 type Telemetry struct {
 	opt         Options
-	traces      *sdktrace.TracerProvider // nil where recent traces
-	metrics     meters
-	logs        *sdklog.LoggerProvider // nil without a collector
-	records     log.Logger
-	recent      *recent // nil with a collector
+	tracer      trace.Tracer
+	records     log.Logger // nil without a collector
+	recent      *recent    // nil with a collector
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
 	outlets     []*outlet
+	providers   []provider // what is flushed and shut down
 }
 
-// meters is the SDK's MeterProvider. The interface spares packages that import
-// telemetry the compilation of its generic functions.
-type meters interface {
-	metric.MeterProvider
-	ForceFlush(ctx context.Context) error
-	Shutdown(ctx context.Context) error
+// provider is one of the SDK's. The interface spares packages that import telemetry
+// the compilation of its generic functions.
+type provider interface {
+	ForceFlush(context.Context) error
+	Shutdown(context.Context) error
 }
 
 // Start sets everything up. It does not reach for the collector, so it works
@@ -101,6 +98,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	fence := newFence()
 	if t.opt.OTLP.Endpoint == "" && t.opt.Recent > 0 {
 		t.recent = newRecent(t.opt.Recent, root, fence)
+		t.tracer = t.recent
 		return nil
 	}
 	limits := sdktrace.NewSpanLimits()
@@ -117,7 +115,8 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 		}
 		options = append(options, sdktrace.WithSpanProcessor(processor))
 	}
-	t.traces = sdktrace.NewTracerProvider(options...)
+	traces := sdktrace.NewTracerProvider(options...)
+	t.tracer, t.providers = traces.Tracer(signal.Scope), append(t.providers, traces)
 	return nil
 }
 
@@ -141,8 +140,9 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) er
 		}
 		options = append(options, sdkmetric.WithReader(reader))
 	}
-	t.metrics = sdkmetric.NewMeterProvider(options...)
-	t.instruments, err = signal.NewInstruments(t.metrics.Meter(signal.Scope))
+	metrics := sdkmetric.NewMeterProvider(options...)
+	t.providers = append(t.providers, metrics)
+	t.instruments, err = signal.NewInstruments(metrics.Meter(signal.Scope))
 	return err
 }
 
@@ -154,18 +154,13 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	if err != nil {
 		return err
 	}
-	t.logs = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
-	t.records = t.logs.Logger(signal.Scope)
+	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
+	t.records, t.providers = logs.Logger(signal.Scope), append(t.providers, logs)
 	return nil
 }
 
 // Tracer is for gate and proxy.
-func (t *Telemetry) Tracer() trace.Tracer {
-	if t.recent != nil {
-		return t.recent
-	}
-	return t.traces.Tracer(signal.Scope)
-}
+func (t *Telemetry) Tracer() trace.Tracer { return t.tracer }
 
 // Instruments are for gate, proxy and everything that counts.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
@@ -196,37 +191,22 @@ func (t *Telemetry) Spans() http.Handler {
 
 // Flush exports pending signals.
 func (t *Telemetry) Flush(ctx context.Context) error {
-	return t.each(ctx, func(ctx context.Context, p provider) error { return p.ForceFlush(ctx) })
+	return t.each(ctx, provider.ForceFlush)
 }
 
 // Shutdown exports pending signals and stops, within the context's deadline.
 // Signals that cannot be exported by then are lost.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	return t.each(ctx, func(ctx context.Context, p provider) error { return p.Shutdown(ctx) })
-}
-
-type provider interface {
-	ForceFlush(context.Context) error
-	Shutdown(context.Context) error
+	return t.each(ctx, provider.Shutdown)
 }
 
 // each runs all providers at once, so that one that hangs does not eat the
 // others' time.
-func (t *Telemetry) each(ctx context.Context, do func(context.Context, provider) error) error {
-	var list []provider
-	if t.traces != nil {
-		list = append(list, t.traces)
-	}
-	if t.metrics != nil {
-		list = append(list, t.metrics)
-	}
-	if t.logs != nil {
-		list = append(list, t.logs)
-	}
-	errs := make([]error, len(list))
+func (t *Telemetry) each(ctx context.Context, do func(provider, context.Context) error) error {
+	errs := make([]error, len(t.providers))
 	var wg sync.WaitGroup
-	for i, p := range list {
-		wg.Go(func() { errs[i] = do(ctx, p) })
+	for i, p := range t.providers {
+		wg.Go(func() { errs[i] = do(p, ctx) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

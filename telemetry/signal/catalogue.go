@@ -58,9 +58,6 @@ func Attributes() []Attribute {
 		{AttrHTTPMethod, "string", "request method"},
 		{AttrHTTPRoute, "string", "route id, `unknown` or `passthrough`; never the path"},
 		{AttrHTTPStatus, "int", "status of the answer"},
-		{AttrServer, "string", "host of the upstream"},
-		{AttrServerPort, "int", "port of the upstream"},
-		{AttrErrorType, "string", "class of a failure"},
 	}
 }
 

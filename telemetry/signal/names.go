@@ -73,9 +73,6 @@ const (
 	AttrHTTPMethod = "http.request.method"
 	AttrHTTPRoute  = "http.route"
 	AttrHTTPStatus = "http.response.status_code"
-	AttrServer     = "server.address"
-	AttrServerPort = "server.port"
-	AttrErrorType  = "error.type"
 )
 
 // The metrics, as OpenTelemetry spells them. Metric.Prometheus is the other

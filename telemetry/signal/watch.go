@@ -3,7 +3,9 @@ package signal
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -64,28 +66,10 @@ func (in *Instruments) observable(m Metric) error {
 
 // Watch has the sources asked from now on, until stop is called.
 func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
-	var watched []metric.Observable
-	watch := func(on bool, name string) {
-		if on {
-			watched = append(watched, in.gauges[name])
-		}
-	}
-	watch(s.AuditLag != nil, MetricAuditLag)
-	watch(s.Rules != nil, MetricRules)
-	watch(s.Version != "", MetricBuild)
-	watch(len(s.Unsafe) > 0, MetricUnsafe)
-	watch(s.Sealed != nil, MetricSealed)
-	watch(s.Exports != nil, MetricExports)
-	watch(s.Bounds != nil, MetricConnections)
-	watch(s.Bounds != nil, MetricInFlight)
-	watch(s.Bounds != nil, MetricInFlightRefused)
-	if len(watched) == 0 {
-		return func() error { return nil }, nil
-	}
 	reg, err := in.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		in.observe(o, s)
 		return nil
-	}, watched...)
+	}, slices.Collect(maps.Values(in.gauges))...)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: watch: %w", err)
 	}
