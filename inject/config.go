@@ -27,14 +27,7 @@ type Config struct {
 	// PodNames is Options.PodNames.
 	PodNames bool `yaml:"pod_names"`
 	// Template is what is put in.
-	Template struct {
-		Sidecar     map[string]any    `yaml:"sidecar"`
-		Volumes     []map[string]any  `yaml:"volumes"`
-		Env         []map[string]any  `yaml:"env"`
-		Mounts      []map[string]any  `yaml:"mounts"`
-		Labels      map[string]string `yaml:"labels"`
-		Annotations map[string]string `yaml:"annotations"`
-	} `yaml:"template"`
+	Template Template `yaml:"template"`
 }
 
 // LoadConfig reads a file as ParseConfig does.
@@ -70,7 +63,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	if c.Pods != "all" && c.Pods != "annotated" {
 		errs = append(errs, fmt.Errorf("inject: pods is %q, want all or annotated", c.Pods))
 	}
-	if _, err := Template(c.Template).compile(); err != nil {
+	if _, err := c.Template.compile(); err != nil {
 		errs = append(errs, fmt.Errorf("inject: template: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -81,5 +74,5 @@ func ParseConfig(text []byte) (*Config, error) {
 
 // Options are the injector's part of the configuration.
 func (c *Config) Options() Options {
-	return Options{Template: Template(c.Template), All: c.Pods == "all", PodNames: c.PodNames}
+	return Options{Template: c.Template, All: c.Pods == "all", PodNames: c.PodNames}
 }

@@ -2,8 +2,6 @@ package inject
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,9 +24,8 @@ type Options struct {
 
 // Injector answers admission reviews. It is safe for concurrent use.
 type Injector struct {
+	opt      Options
 	template *template
-	all      bool
-	names    bool
 	reviews  *prometheus.CounterVec
 }
 
@@ -42,7 +39,7 @@ func New(o Options) (*Injector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inject: template: %w", err)
 	}
-	i := &Injector{template: t, all: o.All, names: o.PodNames, reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+	i := &Injector{opt: o, template: t, reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: MetricReviews, Help: "Admission reviews answered, by webhook and result.",
 	}, []string{"webhook", "result"})}
 	if o.Metrics != nil {
@@ -52,8 +49,6 @@ func New(o Options) (*Injector, error) {
 	}
 	return i, nil
 }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 // sameVariable reports whether a container's variable says already what ours
 // would.

@@ -60,7 +60,7 @@ func (i *Injector) mutate(p *pod) answer {
 func (i *Injector) wanted(p *pod) (bool, error) {
 	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
 	case !has:
-		return i.all, nil
+		return i.opt.All, nil
 	case wish == "true":
 		return true, nil
 	case wish == "false":
@@ -103,7 +103,7 @@ func (t *template) collision(p *pod) string {
 			}
 		}
 	}
-	if indexOf(p.Spec.Containers, t.name, containerName) >= 0 {
+	if slices.ContainsFunc(p.Spec.Containers, func(c container) bool { return c.Name == t.name }) {
 		return fmt.Sprintf("a container is called %s, which is the sidecar's name", t.name)
 	}
 	return t.leak(p, true)
@@ -169,7 +169,7 @@ func (b *builder) list(path string, length int, want []part, front bool, each fu
 
 func (b *builder) volumes(p *pod, t *template) {
 	b.list("/spec/volumes", len(p.Spec.Volumes), t.volumes, false, func(w part) []int {
-		if k := indexOf(p.Spec.Volumes, w.name, volumeName); k >= 0 {
+		if k := slices.IndexFunc(p.Spec.Volumes, func(v volume) bool { return v.Name == w.name }); k >= 0 {
 			return []int{k}
 		}
 		return nil
@@ -233,7 +233,7 @@ func (b *builder) sidecar(p *pod, t *template) {
 		b.op("add", path, []raw{t.sidecar})
 		return
 	}
-	switch k := indexOf(p.Spec.InitContainers, t.name, containerName); {
+	switch k := slices.IndexFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == t.name }); {
 	case k == 0:
 		b.op("replace", path+"/0", t.sidecar)
 		return

@@ -1,8 +1,6 @@
 package inject
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -105,7 +103,7 @@ func (i *Injector) unfit(p *pod) string {
 		return "the pod's containers share a process namespace: they could look into the sidecar"
 	case s.OS.Name != "" && s.OS.Name != "linux":
 		return "the sidecar runs on Linux only"
-	case !i.names && (len(s.HostAliases) > 0 || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
+	case !i.opt.PodNames && (len(s.HostAliases) > 0 || s.DNSPolicy == "None" || len(s.DNSConfig.Nameservers)+len(s.DNSConfig.Searches) > 0):
 		return "the pod resolves names in its own way: it could send the sidecar, and the backend's credential, somewhere else"
 	}
 	return ""
@@ -141,13 +139,6 @@ func (c *container) secrets() (out []string) {
 	}
 	return out
 }
-
-func indexOf[T any](list []T, name string, of func(*T) string) int {
-	return slices.IndexFunc(list, func(t T) bool { return of(&t) == name })
-}
-
-func containerName(c *container) string { return c.Name }
-func volumeName(v *volume) string       { return v.Name }
 
 // raw is a JSON value that is passed on as it is.
 type raw = jsontext.Value

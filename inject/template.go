@@ -3,6 +3,7 @@ package inject
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,17 +15,17 @@ import (
 type Template struct {
 	// Sidecar is the container, a native sidecar: it stands first among the
 	// init containers and has restartPolicy Always.
-	Sidecar map[string]any `json:"sidecar"`
+	Sidecar map[string]any `yaml:"sidecar"`
 	// Volumes are the pod's new volumes. Their names begin with
 	// VolumePrefix.
-	Volumes []map[string]any `json:"volumes"`
+	Volumes []map[string]any `yaml:"volumes"`
 	// Env is set in every other container, over what is there.
-	Env []map[string]any `json:"env"`
+	Env []map[string]any `yaml:"env"`
 	// Mounts are given to every other container.
-	Mounts []map[string]any `json:"mounts"`
+	Mounts []map[string]any `yaml:"mounts"`
 	// Labels and Annotations are set on the pod.
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
 }
 
 // VolumePrefix begins the names of all volumes that are the sidecar's.
@@ -66,9 +67,7 @@ type part struct {
 
 func (t Template) compile() (*template, error) {
 	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
-	for k, v := range t.Labels {
-		out.labels[k] = v
-	}
+	maps.Copy(out.labels, t.Labels)
 	// Through JSON and back: numbers and lists then compare with those of a pod.
 	var err error
 	if out.sidecar, err = encode(t.Sidecar); err != nil {
@@ -93,14 +92,14 @@ func (t Template) compile() (*template, error) {
 	for _, p := range c.Ports {
 		out.ports = append(out.ports, p.Port)
 	}
-	if out.volumes, err = parts("volumes", t.Volumes); err != nil {
-		return nil, err
-	}
-	if out.env, err = parts("env", t.Env); err != nil {
-		return nil, err
-	}
-	if out.mounts, err = parts("mounts", t.Mounts); err != nil {
-		return nil, err
+	for _, l := range []struct {
+		what string
+		list []map[string]any
+		to   *[]part
+	}{{"volumes", t.Volumes, &out.volumes}, {"env", t.Env, &out.env}, {"mounts", t.Mounts, &out.mounts}} {
+		if *l.to, err = parts(l.what, l.list); err != nil {
+			return nil, err
+		}
 	}
 	shared := map[string]bool{}
 	for _, m := range out.mounts {

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -57,7 +58,7 @@ var loose = []string{"resources", "sizeLimit"}
 // adds mounts, so members that the template does not have are let be; those
 // that change what runs are not.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
-	for _, k := range sortedKeys(t.object) {
+	for _, k := range slices.Sorted(maps.Keys(t.object)) {
 		if slices.Contains(loose, k) {
 			continue
 		}
