@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
@@ -30,53 +28,12 @@ type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
 	Size        int64             `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
+	Platform    map[string]string `json:"platform,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
-}
-
-type index struct {
-	Schema    int          `json:"schemaVersion"`
-	MediaType string       `json:"mediaType"`
-	Manifests []descriptor `json:"manifests"`
-}
-
-type manifest struct {
-	Schema      int               `json:"schemaVersion"`
-	MediaType   string            `json:"mediaType"`
-	Config      descriptor        `json:"config"`
-	Layers      []descriptor      `json:"layers"`
-	Annotations map[string]string `json:"annotations"`
-}
-
-type imageConfig struct {
-	Created      string    `json:"created"`
-	Architecture string    `json:"architecture"`
-	OS           string    `json:"os"`
-	Config       runConfig `json:"config"`
-	RootFS       rootFS    `json:"rootfs"`
-	History      []history `json:"history"`
-}
-
-type runConfig struct {
-	User       string            `json:"User"`
-	Entrypoint []string          `json:"Entrypoint"`
-	Labels     map[string]string `json:"Labels"`
-}
-
-type rootFS struct {
-	Type    string   `json:"type"`
-	DiffIDs []string `json:"diff_ids"`
-}
-
-type history struct {
-	Created   string `json:"created"`
-	CreatedBy string `json:"created_by"`
-}
+// object is a JSON object. It is encoded in the order of its names.
+type object = map[string]any
 
 // layout collects the blobs of an OCI image layout.
 type layout struct {
@@ -85,8 +42,7 @@ type layout struct {
 
 // blob keeps b under its digest.
 func (l *layout) blob(mediaType string, b []byte) descriptor {
-	sum := sha256.Sum256(b)
-	name := hex.EncodeToString(sum[:])
+	name := digest(b)
 	l.files["blobs/sha256/"+name] = b
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + name, Size: int64(len(b))}
 }
@@ -106,21 +62,21 @@ type imageBinary struct {
 // architectures, under the name that the chart asks for.
 func image(version string, binaries []imageBinary, roots []byte, at time.Time) ([]entry, error) {
 	l := &layout{files: map[string][]byte{}}
-	all := index{Schema: 2, MediaType: typeIndex}
+	var all []descriptor
 	for _, b := range binaries {
 		d, err := l.manifest(version, b, roots, at)
 		if err != nil {
 			return nil, err
 		}
-		d.Platform = &platform{Architecture: b.Arch, OS: "linux"}
-		all.Manifests = append(all.Manifests, d)
+		d.Platform = map[string]string{"architecture": b.Arch, "os": "linux"}
+		all = append(all, d)
 	}
-	d, err := l.json(typeIndex, all)
+	d, err := l.json(typeIndex, index(all...))
 	if err != nil {
 		return nil, err
 	}
 	d.Annotations = map[string]string{refName: imageTag(version)}
-	top, err := json.Marshal(index{Schema: 2, MediaType: typeIndex, Manifests: []descriptor{d}})
+	top, err := json.Marshal(index(d))
 	if err != nil {
 		return nil, err
 	}
@@ -133,29 +89,32 @@ func image(version string, binaries []imageBinary, roots []byte, at time.Time) (
 	return out, nil
 }
 
+func index(of ...descriptor) object {
+	return object{"schemaVersion": 2, "mediaType": typeIndex, "manifests": of}
+}
+
 func (l *layout) manifest(version string, b imageBinary, roots []byte, at time.Time) (descriptor, error) {
 	content, err := tarball([]entry{{rootsPath, 0o644, roots}, {binaryPath, 0o755, b.Binary}, {sbomPath, 0o644, b.SBOM}}, at)
 	if err != nil {
 		return descriptor{}, err
 	}
-	diff := sha256.Sum256(content)
 	compressed, err := zipped(content)
 	if err != nil {
 		return descriptor{}, err
 	}
 	layer := l.blob(typeLayer, compressed)
 	created := at.UTC().Format(time.RFC3339)
-	config, err := l.json(typeConfig, imageConfig{
-		Created: created, Architecture: b.Arch, OS: "linux",
-		Config:  runConfig{User: imageUser, Entrypoint: []string{"/" + binaryPath}, Labels: labels(version)},
-		RootFS:  rootFS{Type: "layers", DiffIDs: []string{"sha256:" + hex.EncodeToString(diff[:])}},
-		History: []history{{created, "go run ./internal/release"}},
+	config, err := l.json(typeConfig, object{
+		"created": created, "architecture": b.Arch, "os": "linux",
+		"config":  object{"User": imageUser, "Entrypoint": []string{"/" + binaryPath}, "Labels": labels(version)},
+		"rootfs":  object{"type": "layers", "diff_ids": []string{"sha256:" + digest(content)}},
+		"history": []object{{"created": created, "created_by": "go run ./internal/release"}},
 	})
 	if err != nil {
 		return descriptor{}, err
 	}
-	return l.json(typeManifest, manifest{
-		Schema: 2, MediaType: typeManifest, Config: config, Layers: []descriptor{layer}, Annotations: labels(version),
+	return l.json(typeManifest, object{
+		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": []descriptor{layer}, "annotations": labels(version),
 	})
 }
 

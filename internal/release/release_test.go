@@ -115,7 +115,17 @@ func TestReleasesAreReproducible(t *testing.T) {
 		t.Errorf("the archive holds %q, not %q", names, want)
 	}
 	sums := string(named(t, first, "SHA256SUMS"))
-	var st statement
+	var st struct {
+		Subject []struct {
+			Name   string
+			Digest map[string]string
+		}
+		Predicate struct {
+			BuildDefinition struct {
+				ResolvedDependencies []struct{ Digest map[string]string }
+			}
+		}
+	}
 	if err := json.Unmarshal(named(t, first, "memproxy_v1.2.3_provenance.intoto.json"), &st); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +144,7 @@ func TestReleasesAreReproducible(t *testing.T) {
 			t.Errorf("the provenance says %q of %s", subjects[f.Name], f.Name)
 		}
 	}
-	if d := st.Predicate.Definition.Dependencies; len(d) != 2 || d[0].Digest["gitCommit"] != strings.Repeat("c", 40) {
+	if d := st.Predicate.BuildDefinition.ResolvedDependencies; len(d) != 2 || d[0].Digest["gitCommit"] != strings.Repeat("c", 40) {
 		t.Errorf("built from %+v", d)
 	}
 }
@@ -167,7 +177,11 @@ func TestImageLayout(t *testing.T) {
 		}
 		return b
 	}
-	var top, all index
+	var top, all struct {
+		Schema    int `json:"schemaVersion"`
+		MediaType string
+		Manifests []descriptor
+	}
 	if err := json.Unmarshal(blobs["index.json"], &top); err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +191,21 @@ func TestImageLayout(t *testing.T) {
 	follow(top.Manifests[0], "application/vnd.oci.image.index.v1+json", &all)
 	for i, arch := range []string{"amd64", "arm64"} {
 		d := all.Manifests[i]
-		if d.Platform == nil || *d.Platform != (platform{arch, "linux"}) {
+		if len(d.Platform) != 2 || d.Platform["architecture"] != arch || d.Platform["os"] != "linux" {
 			t.Errorf("%+v is not for %s", d, arch)
 		}
-		var m manifest
-		var c imageConfig
+		var m struct {
+			Schema int `json:"schemaVersion"`
+			Config descriptor
+			Layers []descriptor
+		}
+		var c struct {
+			Created, Architecture, OS string
+			RootFS                    struct {
+				Type    string
+				DiffIDs []string `json:"diff_ids"`
+			}
+		}
 		follow(d, "application/vnd.oci.image.manifest.v1+json", &m)
 		follow(m.Config, "application/vnd.oci.image.config.v1+json", &c)
 		layer := unzip(t, follow(m.Layers[0], "application/vnd.oci.image.layer.v1.tar+gzip", nil))
