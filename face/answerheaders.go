@@ -86,8 +86,7 @@ func Back(dst, src http.Header, others Others) {
 
 // answers reports whether a header of an answer is claimed.
 func answers(name string, values []string) bool {
-	if strings.IndexByte(name, '_') >= 0 || !among(name, answering[:]) &&
-		!slices.ContainsFunc(answeringWith[:], func(prefix string) bool { return begins(name, prefix) }) {
+	if strings.IndexByte(name, '_') >= 0 || !among(name, answering[:]) && !beginsAny(name, answeringWith[:]) {
 		return false
 	}
 	if name == "Location" {

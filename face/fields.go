@@ -149,12 +149,7 @@ func mayOverride(body []byte) bool {
 }
 
 func ofType(h memproxy.Header, word string) bool {
-	for _, v := range h["Content-Type"] {
-		if strings.Contains(strings.ToLower(v), word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h["Content-Type"], func(v string) bool { return strings.Contains(strings.ToLower(v), word) })
 }
 
 // partOverrides reports whether a line that could be a part's header names an

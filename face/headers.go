@@ -192,7 +192,7 @@ func twin(name string) bool {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
 		return false
 	}
-	return among(name, twins[:]) || slices.ContainsFunc(twinned[:], func(prefix string) bool { return begins(name, prefix) })
+	return among(name, twins[:]) || beginsAny(name, twinned[:])
 }
 
 // targets are words, folded, in the names of headers with which servers, and hops
@@ -202,12 +202,8 @@ var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfil
 
 // rerouting reports whether a header may take the place of the path.
 func rerouting(name string) bool {
-	for _, target := range targets {
-		if word(name, target) {
-			return true
-		}
-	}
-	return begins(name, "x-forwarded-prefix") || name == "Destination"
+	return slices.ContainsFunc(targets[:], func(target string) bool { return word(name, target) }) ||
+		begins(name, "x-forwarded-prefix") || name == "Destination"
 }
 
 // word reports whether a name contains a folded word, delimited by marks or the
@@ -227,12 +223,7 @@ func mark(c byte) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && 
 
 // among reports whether a name is one of a folded list.
 func among(name string, folded []string) bool {
-	for _, f := range folded {
-		if len(f) == len(name) && begins(name, f) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(folded, func(f string) bool { return len(f) == len(name) && begins(name, f) })
 }
 
 // begins reports whether a name has a folded prefix, ignoring case and treating all
@@ -254,6 +245,11 @@ func begins(name, folded string) bool {
 		}
 	}
 	return true
+}
+
+// beginsAny reports whether a name has one of several folded prefixes.
+func beginsAny(name string, folded []string) bool {
+	return slices.ContainsFunc(folded, func(prefix string) bool { return begins(name, prefix) })
 }
 
 // holds reports whether a name contains a folded word at any position.

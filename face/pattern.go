@@ -3,6 +3,7 @@ package face
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,15 +27,7 @@ func ParsePatterns(entries []string) (Patterns, error) {
 // Match reports whether a request is one of them. Only a path that can be read
 // in one way is.
 func (ps Patterns) Match(method, escapedPath string) bool {
-	if !plain(escapedPath) {
-		return false
-	}
-	for _, p := range ps {
-		if p.matches(method, escapedPath) {
-			return true
-		}
-	}
-	return false
+	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }
 
 // pattern is one passthrough entry, "GET /custom/*". The method may be "*". A

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -213,14 +212,6 @@ func drain(r *http.Request) {
 // its answer.
 const dawdleTime = time.Second
 
-// dawdle delays the answer to the sender of a flood, which costs the sender more
-// than memproxy.
-func dawdle(ctx context.Context, a *gate.Admission) {
-	if a.Flooded {
-		_ = wait.Sleep(ctx, dawdleTime) // or until the sender is gone
-	}
-}
-
 // accept attributes a request to its caller before the body is read: from then on
 // its connection, bytes and place count as the caller's. If the caller has too
 // many, the request is refused, in shadow mode as well.
@@ -236,9 +227,11 @@ func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
 }
 
 // decided adds the decision's header to an answer, and marks it as not cacheable.
-// The sender of a flood is delayed.
+// The sender of a flood is delayed, which costs the sender more than memproxy.
 func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
-	dawdle(r.Context(), a)
+	if a.Flooded {
+		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender is gone
+	}
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 	w.ruled = !a.Shadow()
 }

@@ -60,12 +60,11 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
 	resp, err := o.opt.Transport.RoundTrip(out.WithContext(ctx))
-	if err != nil {
-		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
-		return memproxy.SentOrNot(err)
+	var body []byte
+	if err == nil {
+		defer resp.Body.Close()
+		body, _, err = face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	}
-	defer resp.Body.Close()
-	body, _, err := face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
 	if err != nil {
 		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return memproxy.SentOrNot(err)
