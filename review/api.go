@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -44,9 +45,6 @@ type Options struct {
 	Need  int
 	Clock func() time.Time
 	NewID func() string
-	// ConfirmKey signs the confirmations that the view of an original takes.
-	// Proxies behind one address share it. Nil: a random one.
-	ConfirmKey []byte
 	// Timeout bounds a request's work in the store. Zero: ten seconds.
 	Timeout time.Duration
 	Log     *slog.Logger
@@ -54,8 +52,9 @@ type Options struct {
 
 // API serves the review of held writes, memories and sessions.
 type API struct {
-	opt Options
-	mux *http.ServeMux
+	opt     Options
+	mux     *http.ServeMux
+	confirm []byte // signs the confirmations that the view of an original takes
 }
 
 // routes serves the routes of the API to reviewers that who accepts.
@@ -86,16 +85,9 @@ func New(opt Options) (*API, error) {
 		return nil, err
 	}
 	opt.Need = max(1, opt.Need)
-	if opt.Timeout <= 0 {
-		opt.Timeout = defaultTimeout
-	}
-	if len(opt.ConfirmKey) == 0 {
-		opt.ConfirmKey = make([]byte, 32)
-		if _, err := rand.Read(opt.ConfirmKey); err != nil {
-			return nil, err
-		}
-	}
-	a := &API{opt: opt}
+	opt.Timeout = cmp.Or(max(opt.Timeout, 0), defaultTimeout)
+	a := &API{opt: opt, confirm: make([]byte, 32)}
+	_, _ = rand.Read(a.confirm) // never fails
 	a.mux = a.routes(g.who)
 	return a, nil
 }

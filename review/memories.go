@@ -71,19 +71,18 @@ func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
 	if err != nil {
 		return k, "", err
 	}
-	if rec := records[k]; rec.Owned() {
-		tenant = rec.Owner.Scope.Tenant
-	} else {
+	rec := records[k]
+	tenant, known := rec.Owner.Scope.Tenant, rec.Owned()
+	if !known {
 		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 		if err != nil {
 			return k, "", err
 		}
-		if len(last) == 0 {
-			return k, "", notFound()
+		if known = len(last) > 0; known {
+			tenant = last[0].Tenant
 		}
-		tenant = last[0].Tenant
 	}
-	if !c.allowed(tenant) {
+	if !known || !c.allowed(tenant) {
 		return k, "", notFound()
 	}
 	return k, tenant, nil
@@ -109,11 +108,8 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 	}
 	q := c.req.URL.Query()
 	before, err := queryInt(q, "before")
-	if err != nil {
-		return HistoryAnswer{}, err
-	}
-	limit, err := queryInt(q, "limit")
-	if err != nil {
+	limit, wrong := queryInt(q, "limit")
+	if err = errors.Join(err, wrong); err != nil {
 		return HistoryAnswer{}, err
 	}
 	limit = min(cmp.Or(limit, 50), 500)
@@ -190,10 +186,10 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 	return in, err
 }
 
-func promoteMemory(c *call, in Reason) (memproxy.Tallied, error) {
+func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	k, err := c.acting()
 	if err != nil {
-		return memproxy.Tallied{}, err
+		return out, err
 	}
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }

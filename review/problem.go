@@ -50,29 +50,32 @@ var refusals = [...]struct {
 	{memproxy.ErrRefused, badRequest("an argument that cannot be")},
 }
 
-// known is the refusal for a store's error: a "no" by its kind, breakage as 503.
-func known(err error) problem {
+// problemOf is the refusal that an error is, or the one for a store's error: a "no" by
+// its kind, breakage as 503.
+func problemOf(err error) problem {
+	var p problem
+	if errors.As(err, &p) {
+		return p
+	}
 	for _, r := range refusals {
 		if errors.Is(err, r.no) {
 			return r.problem
 		}
 	}
-	return problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
+	return unavailable
 }
+
+var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
 
 // refuse answers an error: a "no" by its kind, breakage as 503.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var p problem
 	var confirm confirmation
-	switch {
-	case errors.As(err, &confirm):
+	if errors.As(err, &confirm) {
 		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
 		return
-	case errors.As(err, &p):
-	default:
-		if p = known(err); p.status != http.StatusServiceUnavailable {
-			break
-		}
+	}
+	p := problemOf(err)
+	if p == unavailable {
 		a.opt.Log.ErrorContext(r.Context(), "review failed", "path", r.Pattern, "error", err)
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"

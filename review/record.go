@@ -136,36 +136,28 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	if err == nil {
 		return "", memproxy.ActDone
 	}
-	var p problem
-	switch {
+	switch p := problemOf(err); {
 	case errors.Is(err, errSent):
 		return "upstream", memproxy.ActUnknown
-	case errors.As(err, &p):
-		if p == errMoved {
-			return "stale", memproxy.ActRefused
-		}
-		if p.status >= http.StatusInternalServerError {
-			return p.code, memproxy.ActFailed
-		}
+	case p == errMoved:
+		return "stale", memproxy.ActRefused
+	case p.status >= http.StatusInternalServerError:
+		return p.code, memproxy.ActFailed
+	default:
 		return p.code, memproxy.ActRefused
 	}
-	if p = known(err); p.status == http.StatusServiceUnavailable {
-		return p.code, memproxy.ActFailed
-	}
-	return p.code, memproxy.ActRefused
 }
 
 // became converts an outcome for the record.
 func became(o memproxy.Outcome) memproxy.Act {
-	switch o {
-	case memproxy.OutcomeDone:
-		return memproxy.Act{Stage: memproxy.ActDone}
-	case memproxy.OutcomeRefused:
-		return memproxy.Act{Stage: memproxy.ActRefused, Rule: "memproxy"}
-	case memproxy.OutcomeRejected:
-		return memproxy.Act{Stage: memproxy.ActFailed, Rule: "upstream"}
-	case memproxy.OutcomeUnsent:
-		return memproxy.Act{Stage: memproxy.ActFailed, Rule: "not_sent"}
+	known := map[memproxy.Outcome]memproxy.Act{
+		memproxy.OutcomeDone:     {Stage: memproxy.ActDone},
+		memproxy.OutcomeRefused:  {Stage: memproxy.ActRefused, Rule: "memproxy"},
+		memproxy.OutcomeRejected: {Stage: memproxy.ActFailed, Rule: "upstream"},
+		memproxy.OutcomeUnsent:   {Stage: memproxy.ActFailed, Rule: "not_sent"},
+	}
+	if act, ok := known[o]; ok {
+		return act
 	}
 	return memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
 }

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,7 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	if !ok { // a decorator that embeds Replayer hides it
 		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: what became of writes that may have been sent would not be asked", opt.Replayer)
 	}
-	if opt.Timeout == 0 {
-		opt.Timeout = time.Minute
-	}
+	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
 	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), underway: newUnderway()}, nil
 }
 

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,9 +68,7 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 	if opt.Versions == nil || opt.Rollbacks == nil || opt.Applier == nil || opt.Recorder == nil || opt.Clock == nil || opt.Log == nil || opt.Timeout < 0 {
 		return nil, errors.New("review: a roller needs stores, an applier, a recorder, a clock and a log")
 	}
-	if opt.Timeout == 0 {
-		opt.Timeout = time.Minute
-	}
+	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
 	return &Roller{opt, newUnderway()}, nil
 }
 

@@ -92,7 +92,7 @@ func (c *call) confirm(subject string) error {
 }
 
 func (c *call) confirmMAC(subject string, unix int64) string {
-	h := hmac.New(sha256.New, c.api.opt.ConfirmKey)
+	h := hmac.New(sha256.New, c.api.confirm)
 	for _, part := range [...]string{"memproxy review confirm 1", c.who.ID, subject, strconv.FormatInt(unix, 10)} {
 		h.Write([]byte(strconv.Itoa(len(part)) + ":" + part))
 	}

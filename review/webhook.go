@@ -24,9 +24,9 @@ import (
 
 // The defaults of webhooks.
 const (
-	defaultWebhookTimeout = 10 * time.Second
-	firstDelay            = 2 * time.Second
-	longestDelay          = time.Hour
+	webhookTimeout = 10 * time.Second // of one attempt
+	firstDelay     = 2 * time.Second
+	longestDelay   = time.Hour
 	// defaultAttempts takes about eight hours.
 	defaultAttempts = 18
 	// webhookBatch is how many notices are in hand at once.
@@ -63,8 +63,6 @@ type WebhookOptions struct {
 	Clock     func() time.Time
 	// Jitter is a random number in [0, 1).
 	Jitter func() float64
-	// Timeout bounds one attempt; 0 is ten seconds.
-	Timeout time.Duration
 	// Attempts is after how many a notice is given up; 0 is 18.
 	Attempts int
 	Log      *slog.Logger
@@ -89,10 +87,9 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	if len(opt.Secret) < 16 {
 		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
 	}
-	opt.Timeout = cmp.Or(max(opt.Timeout, 0), defaultWebhookTimeout)
 	opt.Attempts = cmp.Or(max(opt.Attempts, 0), defaultAttempts)
 	return &Webhooks{opt, http.Client{
-		Transport: opt.Transport, Timeout: opt.Timeout,
+		Transport: opt.Transport, Timeout: webhookTimeout,
 		// A signed notice goes where it was meant to go, and nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -104,7 +101,7 @@ func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
 		// The lease lasts longer than this attempt, so no other process takes the
 		// notices up meanwhile.
-		due, next, err := w.opt.Store.Due(ctx, webhookBatch, w.opt.Timeout*(webhookBatch+1))
+		due, next, err := w.opt.Store.Due(ctx, webhookBatch, webhookTimeout*(webhookBatch+1))
 		if err != nil || len(due) == 0 {
 			return next, err
 		}
