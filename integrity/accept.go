@@ -94,13 +94,7 @@ func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached
 	if err != nil {
 		return nil, err
 	}
-	var out []memproxy.ChainFault
-	for _, f := range found.Faults {
-		if !f.Accepted {
-			out = append(out, f)
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(found.Faults, func(f memproxy.ChainFault) bool { return f.Accepted }), nil
 }
 
 // gone is what is wrong with a chain of which nothing is left.

@@ -46,9 +46,6 @@ type adopted struct {
 func (a *adopted) set(backend string, sealed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sets == nil {
-		a.sets = map[string]bool{}
-	}
 	a.sets[backend] = sealed
 }
 

@@ -96,7 +96,7 @@ type Custodian struct {
 
 // New returns a custodian that does nothing until it is asked.
 func New(opt Options) *Custodian {
-	c := &Custodian{Options: opt, Pace: DefaultPace}
+	c := &Custodian{Options: opt, Pace: DefaultPace, adopted: adopted{sets: map[string]bool{}}}
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}

@@ -37,17 +37,16 @@ type Options struct {
 	Log   *slog.Logger
 	// Report is how often sidecars report their decisions. Default 10 s.
 	Report time.Duration
-	// Forget is how long a sidecar that went away is still listed. Default 1 h.
-	Forget time.Duration
 	// Warn lists what a release newly allows, a sentence each, when it is first
 	// seen; nil disables it. It may be slow.
 	Warn func(from, to *policy.Release) []string
 }
 
-// Defaults of Options.
 const (
+	// DefaultReport is the default of Options.Report.
 	DefaultReport = 10 * time.Second
-	DefaultForget = time.Hour
+	// Forget is how long a sidecar that went away is still listed.
+	Forget = time.Hour
 )
 
 // Server is one replica of the control plane. It is safe for concurrent use.
@@ -87,7 +86,6 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	opt.Report = cmp.Or(max(opt.Report, 0), DefaultReport)
-	opt.Forget = cmp.Or(max(opt.Forget, 0), DefaultForget)
 	return &Server{
 		opt:         opt,
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),

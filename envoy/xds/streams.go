@@ -264,7 +264,7 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 func (s *Server) forget() {
 	var gone []string
 	for _, n := range s.nodes {
-		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > s.opt.Forget {
+		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > Forget {
 			gone = append(gone, s.remove(n))
 		}
 	}
