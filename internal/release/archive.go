@@ -30,7 +30,7 @@ func tarball(entries []entry, at time.Time) ([]byte, error) {
 			all = append(all, entry{Name: dir + "/", Mode: 0o755})
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	sortByName(all)
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range all {
@@ -65,4 +65,17 @@ func zipped(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// targz is a compressed tarball.
+func targz(entries []entry, at time.Time) ([]byte, error) {
+	b, err := tarball(entries, at)
+	if err != nil {
+		return nil, err
+	}
+	return zipped(b)
+}
+
+func sortByName(list []entry) {
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
 }

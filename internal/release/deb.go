@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/md5"
 	"fmt"
 	"path"
@@ -47,7 +46,7 @@ func installed(binary, sbom []byte, extras []entry) ([]entry, error) {
 			out = append(out, entry{"usr/share/" + e.Name + ".gz", 0o644, page})
 		}
 	}
-	slices.SortFunc(out, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	sortByName(out)
 	return out, nil
 }
 
@@ -104,11 +103,8 @@ Description: %s
 		{"control.tar.gz", []entry{{"control", 0o644, []byte(control)}, {"md5sums", 0o644, sums.Bytes()}}},
 		{"data.tar.gz", files},
 	} {
-		b, err := tarball(part.files, at)
+		b, err := targz(part.files, at)
 		if err != nil {
-			return nil, err
-		}
-		if b, err = zipped(b); err != nil {
 			return nil, err
 		}
 		member(part.name, b)

@@ -14,7 +14,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -218,11 +217,8 @@ func (r *release) addArchive(t target, binary, sbom []byte, extras []entry) erro
 		e.Name = name + "/" + e.Name
 		entries = append(entries, e)
 	}
-	b, err := tarball(entries, r.at)
+	b, err := targz(entries, r.at)
 	if err != nil {
-		return err
-	}
-	if b, err = zipped(b); err != nil {
 		return err
 	}
 	r.files = append(r.files, entry{name + ".tar.gz", 0o644, b}, entry{name + ".cdx.json", 0o644, sbom})
@@ -260,13 +256,13 @@ func (r *release) addImage(binaries []imageBinary) error {
 // finish adds what speaks of the other files: provenance, then checksums, which
 // cover the provenance too.
 func (r *release) finish() error {
-	slices.SortFunc(r.files, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	sortByName(r.files)
 	statement, err := provenance(r.source, r.files)
 	if err != nil {
 		return err
 	}
 	r.files = append(r.files, entry{"memproxy_" + r.Version + "_provenance.intoto.json", 0o644, statement})
-	slices.SortFunc(r.files, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	sortByName(r.files)
 	var sums bytes.Buffer
 	for _, f := range r.files {
 		fmt.Fprintf(&sums, "%s  %s\n", digest(f.Body), f.Name)
