@@ -48,7 +48,7 @@ type Watched struct {
 	a      *gate.Admission
 	watch  memproxy.Watch
 	caller http.Header
-	held   []func()
+	held   Held
 	ruled  map[string]*gate.Admission // by the change's key
 }
 
@@ -60,7 +60,7 @@ type Watched struct {
 func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header) (*Watched, error) {
 	compensator := r.opt.Backend.Adapter.(gate.Compensator) // or the gate would not have let it through
 	call := a.Call()
-	c := &Watched{r: r, a: a, caller: caller, ruled: map[string]*gate.Admission{}}
+	c := &Watched{r: r, a: a, caller: caller, held: Held{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string
 	for range 4 { // until those who are locked are those who take part
 		var err error
@@ -78,7 +78,7 @@ func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header)
 				return c, nil
 			}
 		}
-		c.unlock()
+		c.held.Unlock()
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (c *Watched) Background() bool { return c.watch.Background() }
 // Leave gives up a run whose request did not come to its end in this process: the
 // journal has it still.
 func (c *Watched) Leave() {
-	c.unlock()
+	c.held.Unlock()
 	c.r.unsettled.leave(c, c.r.opt.Clock())
 }
 
@@ -117,20 +117,11 @@ func (r *Runs) keep(c *Watched) error {
 
 func (c *Watched) lock(ctx context.Context, agents []string) error {
 	for _, id := range agents { // sorted, so that no two wait for each other
-		unlock, err := c.r.opt.Locks.Lock(ctx, "agent "+id, Exclusive)
-		if err != nil {
+		if err := c.held.Lock(ctx, "agent "+id, Exclusive); err != nil {
 			return err
 		}
-		c.held = append(c.held, unlock)
 	}
 	return nil
-}
-
-func (c *Watched) unlock() {
-	for _, f := range c.held {
-		f()
-	}
-	c.held = nil
 }
 
 // look looks at the agents' memory.
@@ -164,7 +155,7 @@ func (c *Watched) Later() {
 // Settle waits until the run is over, rules on what it wrote, and gives the
 // agents free. What cannot be settled stays in the journal.
 func (c *Watched) Settle(ctx context.Context) {
-	defer c.unlock()
+	defer c.held.Unlock()
 	err := c.idle(ctx)
 	switch {
 	case c.r.life.Err() != nil:

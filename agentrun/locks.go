@@ -73,3 +73,27 @@ func (t *Locks) Begun() (underway func() bool) {
 		return false
 	}
 }
+
+// Held are locks that are given back together.
+type Held struct {
+	Locks *Locks
+
+	unlock []func()
+}
+
+// Lock waits for a share of a key.
+func (h *Held) Lock(ctx context.Context, key string, share int64) error {
+	unlock, err := h.Locks.Lock(ctx, key, share)
+	if err == nil {
+		h.unlock = append(h.unlock, unlock)
+	}
+	return err
+}
+
+// Unlock gives them all back.
+func (h *Held) Unlock() {
+	for _, f := range h.unlock {
+		f()
+	}
+	h.unlock = nil
+}

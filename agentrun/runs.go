@@ -114,7 +114,7 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 			Backend: r.opt.Backend, Known: true, Route: memproxy.Route{ID: e.Route, Kind: memproxy.Run}, Session: e.Session,
 			Request: memproxy.Request{Method: e.Method, EscapedPath: e.Path},
 		}
-		c = &Watched{r: r, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
+		c = &Watched{r: r, held: Held{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	if r.opt.Clock().Sub(e.Begun) > maxUnsettled {
 		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
@@ -130,7 +130,7 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 	ctx, cancel := context.WithTimeout(r.life, patience)
 	defer cancel()
 	if err := c.lock(ctx, c.watch.Agents()); err != nil {
-		c.unlock()
+		c.held.Unlock()
 		return c, err
 	}
 	c.Later()

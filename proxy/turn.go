@@ -35,26 +35,12 @@ type turning struct {
 	status      int
 	header      http.Header // of the first request's answer, if it was not streamed
 	agent       string      // the agent whose tools must not change meanwhile
-	held        []func()
+	held        agentrun.Held
 	streams     bool             // the last request's answer streamed
 	body        []byte           // of the last request's answer, if it was not streamed
 	kept        *agentrun.Stream // the recorded stream, if the backend can resume turns
 	seq         int64
 	ending      bool // the events that are sent are the last ones
-}
-
-func (t *turning) hold(ctx context.Context, key string, share int64) error {
-	unlock, err := t.p.locks.Lock(ctx, key, share)
-	if err == nil {
-		t.held = append(t.held, unlock)
-	}
-	return err
-}
-
-func (t *turning) unlock() {
-	for _, f := range t.held {
-		f()
-	}
 }
 
 // rearm forwards a request that changes an agent's tools while none of its turns is
@@ -101,9 +87,9 @@ func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
-	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx}
-	defer t.unlock()
-	whole, err := false, t.hold(ctx, "turn "+turn.Key(), agentrun.Exclusive)
+	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.Held{Locks: &p.locks}}
+	defer t.held.Unlock()
+	whole, err := false, t.held.Lock(ctx, "turn "+turn.Key(), agentrun.Exclusive)
 	if err == nil {
 		err = t.prepare(ctx)
 	}
@@ -155,7 +141,7 @@ func (t *turning) prepare(ctx context.Context) error {
 		if agent == t.agent {
 			return nil
 		}
-		err := t.hold(ctx, "agent "+agent, agentrun.Shared)
+		err := t.held.Lock(ctx, "agent "+agent, agentrun.Shared)
 		if err == nil {
 			t.agent = agent
 		}
