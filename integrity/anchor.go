@@ -21,9 +21,8 @@ type anchor struct {
 
 // anchors are the ends that were noted last, by tenant.
 type anchors struct {
-	mu     sync.Mutex
-	loaded bool
-	last   map[string]anchor // by the tenant's hash
+	mu   sync.Mutex
+	last map[string]anchor // by the tenant's hash; nil until the log was read
 }
 
 // Anchor notes where the chains end now, of those that grew. Each must still
@@ -32,12 +31,12 @@ type anchors struct {
 func (c *Custodian) Anchor(ctx context.Context) error {
 	c.anchors.mu.Lock()
 	defer c.anchors.mu.Unlock()
-	if !c.anchors.loaded {
+	if c.anchors.last == nil {
 		last, err := c.anchored(ctx)
 		if err != nil {
 			return err
 		}
-		c.anchors.last, c.anchors.loaded = last, true
+		c.anchors.last = last
 	}
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {

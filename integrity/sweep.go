@@ -236,18 +236,10 @@ func (w *storeSweep) underway() func() bool {
 // holds reports whether the walk passes over things of an id at all: the
 // ledger knows agents, messages and more too, which are no memories.
 func (w *storeSweep) holds(row *memproxy.Ownership) bool {
-	if !w.c.Traits(w.backend, row.ID).Listed {
-		return false
+	within := func(s memproxy.Scope) bool {
+		return (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run)
 	}
-	if len(w.scopes) == 0 {
-		return true
-	}
-	for _, s := range w.scopes {
-		if (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run) {
-			return true
-		}
-	}
-	return false
+	return w.c.Traits(w.backend, row.ID).Listed && (len(w.scopes) == 0 || slices.ContainsFunc(w.scopes, within))
 }
 
 // missing finds what the backend should have and has not.
