@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,10 +39,7 @@ func (i *Injector) mutate(p *pod) answer {
 		return i.skip(p)
 	}
 	t := i.template
-	if why := i.unfit(p); why != "" {
-		return refused("%s", why)
-	}
-	if why := t.collision(p); why != "" {
+	if why := cmp.Or(i.unfit(p), t.collision(p)); why != "" {
 		return refused("%s", why)
 	}
 	b := &builder{}

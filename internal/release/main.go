@@ -96,19 +96,19 @@ func (r *release) run(rootsFile string) error {
 // look reads what is released from the repository, and refuses what a stranger
 // could not build again: a changed tree.
 func (r *release) look(rootsFile string) error {
-	status, err := output("git", "status", "--porcelain")
-	if err != nil {
-		return err
+	var status, tags, unix string
+	for to, command := range map[*string]string{
+		&status: "git status --porcelain", &tags: "git tag --points-at HEAD", &unix: "git log -1 --format=%ct",
+		&r.Commit: "git rev-parse HEAD", &r.Go: "go env GOVERSION",
+	} {
+		words := strings.Fields(command)
+		var err error
+		if *to, err = output(words[0], words[1:]...); err != nil {
+			return err
+		}
 	}
 	if status != "" {
 		return errors.New("the tree has changes that are not committed:\n" + status)
-	}
-	if r.Commit, err = output("git", "rev-parse", "HEAD"); err != nil {
-		return err
-	}
-	tags, err := output("git", "tag", "--points-at", "HEAD")
-	if err != nil {
-		return err
 	}
 	chart, err := os.ReadFile("charts/memproxy/Chart.yaml")
 	if err != nil {
@@ -117,18 +117,11 @@ func (r *release) look(rootsFile string) error {
 	if err := checkVersion(r.Version, slices.Contains(strings.Fields(tags), r.Version), chart); err != nil {
 		return err
 	}
-	unix, err := output("git", "log", "-1", "--format=%ct")
-	if err != nil {
-		return err
-	}
 	seconds, err := strconv.ParseInt(unix, 10, 64)
 	if err != nil {
 		return err
 	}
 	r.at = time.Unix(seconds, 0).UTC()
-	if r.Go, err = output("go", "env", "GOVERSION"); err != nil {
-		return err
-	}
 	r.Roots, err = os.ReadFile(rootsFile)
 	return err
 }
