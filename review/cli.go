@@ -60,9 +60,8 @@ func (c CLI) command(v verb) *cobra.Command {
 		if err == nil {
 			err = v.run(ctx, in)
 		}
-		var wrong usageError
-		switch {
-		case errors.As(err, &wrong):
+		switch _, wrong := errors.AsType[usageError](err); {
+		case wrong:
 			fmt.Fprintf(c.Stderr, "%s: %v\n", out.CommandPath(), err)
 			return cli.Usage
 		case err != nil:

@@ -98,8 +98,7 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 		return out, err
 	}
 	err = c.do(ctx, rt, path, query, in, &out)
-	var r *Refused
-	if errors.As(err, &r) && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
+	if r, ok := errors.AsType[*Refused](err); ok && r.Status == http.StatusPreconditionRequired && r.Confirm != "" {
 		query.Set("confirm", r.Confirm)
 		err = c.do(ctx, rt, path, query, in, &out)
 	}

@@ -155,9 +155,8 @@ func history(ctx context.Context, in *invocation) error {
 	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // else it has no text
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
-		var none *Refused
 		members, err = askedFor[HistoryAnswer](ctx, in, in.rows[0], values)
-		if err != nil && !(errors.As(err, &none) && none.Status == http.StatusNotFound) {
+		if none, ok := errors.AsType[*Refused](err); err != nil && !(ok && none.Status == http.StatusNotFound) {
 			return err
 		}
 	}

@@ -53,8 +53,7 @@ var refusals = [...]struct {
 // problemOf is the refusal that an error is, or the one for a store's error: a "no" by
 // its kind, breakage as 503.
 func problemOf(err error) problem {
-	var p problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[problem](err); ok {
 		return p
 	}
 	for _, r := range refusals {
@@ -69,8 +68,7 @@ var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "it coul
 
 // refuse answers an error: a "no" by its kind, breakage as 503.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var confirm confirmation
-	if errors.As(err, &confirm) {
+	if confirm, ok := errors.AsType[confirmation](err); ok {
 		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})
 		return
 	}
@@ -94,8 +92,7 @@ func (c *call) body(v any) error {
 		return problem{http.StatusUnsupportedMediaType, "media_type", "the body is application/json"}
 	}
 	err = json.UnmarshalRead(http.MaxBytesReader(nil, c.req.Body, maxBody), v, json.RejectUnknownMembers(true))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
 	}
 	if err != nil {

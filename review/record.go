@@ -51,22 +51,20 @@ func (c *call) record(tenant, backend, decision string, targets ...string) error
 // attempt, for the reviewer's role or for its content, is recorded as well, because
 // it is an attempted action.
 func (c *call) decided(answer any, err error) {
-	var asks confirmation
-	if c.act == "" || errors.As(err, &asks) || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
+	_, asks := errors.AsType[confirmation](err)
+	if c.act == "" || asks || c.attempt == nil && (err == nil || errors.Is(err, errAudit)) {
 		return // nothing was attempted, or no record can be made
 	}
 	rule, stage := ruleOf(err)
 	if c.attempt == nil && c.req.Method == http.MethodGet && rule != "role" {
 		return // a lookup without a result
 	}
-	var ev memproxy.Event
+	ev := c.event(stage, "", c.req.PathValue("backend"), "")
+	if id := c.req.PathValue("id"); id != "" {
+		ev.Targets = []string{id}
+	}
 	if c.attempt != nil {
 		ev = *c.attempt
-	} else {
-		ev = c.event(stage, "", c.req.PathValue("backend"), "")
-		if id := c.req.PathValue("id"); id != "" {
-			ev.Targets = []string{id}
-		}
 	}
 	ev.Time = c.api.opt.Clock()
 	ev.Act = &memproxy.Act{Action: c.act, Stage: stage, Rule: rule, Reason: c.reason}
@@ -116,19 +114,18 @@ func tell(ev *memproxy.Event, answer any) {
 // rolledBack adds the result of a rollback.
 func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	ev.Status = got.Result.Status
-	switch made := got.Version; {
-	case made != nil:
+	if made := got.Version; made != nil {
 		ev.Versions = []memproxy.VersionChange{{
 			Memory: made.ID, Op: made.Op, Field: made.Field, Before: made.Number - 1, After: made.Number, BeforeSHA256: made.Before, SHA256: made.SHA256,
 		}}
 		if made.Kind == memproxy.TargetObject {
 			ev.Versions[0].Kind = made.Kind
 		}
-	default:
-		act := became(got.outcome)
-		ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
-		ruled(ev)
+		return
 	}
+	act := became(got.outcome)
+	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
+	ruled(ev)
 }
 
 // ruleOf is why something was refused or failed, by the codes of the answers.

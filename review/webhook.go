@@ -162,8 +162,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 	req.Header.Set(SignatureHeader, Sign(w.opt.Secret, w.opt.Clock(), body))
 	resp, err := w.client.Do(req)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err // without the URL
 		}
 		return err
