@@ -46,9 +46,6 @@ type peerConns struct {
 	ranks ranks
 }
 
-// place is the position of a connection in its lists.
-type place struct{ all, own *list.Element }
-
 // admit counts a new connection, if there is room. Over is one to be closed for
 // it, or nil; without evict none is.
 func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
@@ -98,13 +95,13 @@ func (r *ranks) first() *Conn {
 func (cs *conns) put(c *Conn, all, own *list.List) {
 	cs.take(c)
 	c.in = [2]*list.List{all, own}
-	c.place = place{all.PushBack(c), own.PushBack(c)}
+	c.place = [2]*list.Element{all.PushBack(c), own.PushBack(c)}
 }
 
 func (cs *conns) take(c *Conn) {
 	if c.in[0] != nil {
-		c.in[0].Remove(c.place.all)
-		c.in[1].Remove(c.place.own)
+		c.in[0].Remove(c.place[0])
+		c.in[1].Remove(c.place[1])
 		c.in = [2]*list.List{}
 	}
 }

@@ -70,8 +70,8 @@ type Conn struct {
 	came    time.Time
 	counted bool
 	caller  string        // the caller in whose share it is counted, or ""
-	in      [2]*list.List // its position, or nil
-	place   place
+	in      [2]*list.List // of all connections and of its address's, or nil
+	place   [2]*list.Element
 }
 
 // Write writes b piece by piece, each in time and all of them at a pace.

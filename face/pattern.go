@@ -57,15 +57,10 @@ func (p pattern) matches(method, escapedPath string) bool {
 		return false
 	}
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
-	if len(segments) < len(p.segments) || (len(segments) > len(p.segments) && !p.rest) {
-		return false
+	if p.rest {
+		segments = segments[:min(len(segments), len(p.segments))]
 	}
-	for i, want := range p.segments {
-		if want != "*" && want != segments[i] {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(p.segments, segments, func(want, has string) bool { return want == "*" || want == has })
 }
 
 // plain reports whether a path has a single interpretation: no dot segments, no

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -108,9 +109,7 @@ func (s *Side) As(ctx context.Context, q memproxy.Request, body []byte, caller, 
 			out.Header[name] = v
 		}
 	}
-	for name, v := range own {
-		out.Header[name] = v
-	}
+	maps.Copy(out.Header, http.Header(own))
 	out.Header.Set("Accept", "application/json")
 	out.Header.Set("Accept-Encoding", "identity")
 	if body != nil {

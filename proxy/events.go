@@ -48,14 +48,12 @@ func (e *events) next(ctx context.Context) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		}
-		if len(bytes.TrimRight(line, "\r\n")) == 0 && (len(event) == len(line) || endsLine(event[:len(event)-len(line)])) {
-			if len(event) == len(line) {
-				event = event[:0] // a blank line more than needed
-				continue
-			}
+		before := event[:len(event)-len(line)]
+		switch blank := len(bytes.TrimRight(line, "\r\n")) == 0; {
+		case blank && len(before) == 0:
+			event = before // a blank line more than needed
+		case blank && before[len(before)-1] == '\n':
 			return event, nil
 		}
 	}
 }
-
-func endsLine(b []byte) bool { return b[len(b)-1] == '\n' }

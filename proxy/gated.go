@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -201,9 +202,7 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 	if upstream != nil {
 		p.back(h, upstream, a)
 	} else {
-		for name, values := range reply.Header {
-			h[name] = values
-		}
+		maps.Copy(h, http.Header(reply.Header))
 	}
 	if reply.Status != http.StatusNoContent && reply.Status != http.StatusNotModified {
 		h["Content-Length"] = []string{strconv.Itoa(len(reply.Body))}

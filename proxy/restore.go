@@ -58,10 +58,10 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	}
 	requests := restorer.Restore(to, now, o.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	_, reply, err := o.first(ctx, requests)
-	if errors.Is(err, ErrNoRestore) {
+	switch {
+	case errors.Is(err, ErrNoRestore):
 		return memproxy.Unsent(err)
-	}
-	if err != nil {
+	case err != nil:
 		return memproxy.SentOrNot(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
@@ -109,11 +109,6 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 
 func done(status int) bool { return status >= 200 && status <= 299 }
 
-// unknown reports whether a backend has no such object, or no such route.
-func unknown(status int) bool {
-	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed
-}
-
 // first sends the requests in order until the backend knows one, and returns its
 // answer and index. It returns ErrNoRestore if there is none to send.
 func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
@@ -128,7 +123,7 @@ func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, mempr
 		if reply, err = o.side.Send(ctx, q.Request, q.Body); err != nil {
 			return 0, memproxy.Reply{}, err
 		}
-		if !unknown(reply.Status) {
+		if reply.Status != http.StatusNotFound && reply.Status != http.StatusMethodNotAllowed { // no such object, or no such route
 			return i, reply, nil
 		}
 	}
