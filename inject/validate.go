@@ -59,16 +59,11 @@ var loose = []string{"resources", "sizeLimit"}
 // that change what runs are not.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(t.object)) {
-		if slices.Contains(loose, k) {
-			continue
-		}
+		agrees := covers
 		if k == "volumeMounts" {
-			if !containsAll(have[k], t.object[k]) {
-				return k, false
-			}
-			continue
+			agrees = containsAll
 		}
-		if !covers(have[k], t.object[k]) {
+		if !slices.Contains(loose, k) && !agrees(have[k], t.object[k]) {
 			return k, false
 		}
 	}
@@ -97,15 +92,7 @@ func covers(have, want any) bool {
 		return true
 	case []any:
 		h, _ := have.([]any)
-		if len(h) != len(w) {
-			return false
-		}
-		for k := range w {
-			if !covers(h[k], w[k]) {
-				return false
-			}
-		}
-		return true
+		return slices.EqualFunc(h, w, covers)
 	default:
 		return have == want
 	}
@@ -115,12 +102,9 @@ func covers(have, want any) bool {
 func containsAll(have, want any) bool {
 	h, _ := have.([]any)
 	w, _ := want.([]any)
-	for _, x := range w {
-		if !slices.ContainsFunc(h, func(y any) bool { return covers(y, x) }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w, func(x any) bool {
+		return !slices.ContainsFunc(h, func(y any) bool { return covers(y, x) })
+	})
 }
 
 // leak finds a container, other than the sidecar, that would be given what is

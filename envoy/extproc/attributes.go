@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"maps"
 	"strings"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -24,9 +25,7 @@ type attrs map[string]*structpb.Value
 func attributes(msg *procv3.ProcessingRequest) attrs {
 	out := attrs{}
 	for _, s := range msg.GetAttributes() {
-		for name, v := range s.GetFields() {
-			out[name] = v
-		}
+		maps.Copy(out, s.GetFields())
 	}
 	return out
 }

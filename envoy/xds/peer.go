@@ -71,16 +71,7 @@ func glob(pattern, s, sep string) bool {
 	if sep == "" {
 		return one(pattern, s)
 	}
-	ps, ss := strings.Split(pattern, sep), strings.Split(s, sep)
-	if len(ps) != len(ss) {
-		return false
-	}
-	for i := range ps {
-		if !one(ps[i], ss[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(strings.Split(pattern, sep), strings.Split(s, sep), one)
 }
 
 // permits checks a sidecar's claims against the rule.
