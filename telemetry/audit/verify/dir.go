@@ -25,21 +25,15 @@ var errTooLarge = errors.New("larger than any file of a log")
 func (d Dir) read(name string) ([]byte, error) {
 	path := filepath.Join(string(d), filepath.FromSlash(name))
 	st, err := os.Stat(path)
+	var b []byte
+	switch {
+	case err == nil && st.Size() > maxFile:
+		err = &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
+	case err == nil:
+		b, err = os.ReadFile(path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxFile {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
-	}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if b == nil && err == nil {
-		b = []byte{}
 	}
 	return b, err
 }
@@ -70,10 +64,7 @@ func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) 
 
 // partials are the widths of a tile's partial files, in order.
 func (d Dir) partials(name string) []int {
-	list, err := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(name+".p")))
-	if err != nil {
-		return nil
-	}
+	list, _ := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(name+".p"))) // most tiles have none
 	var ws []int
 	for _, e := range list {
 		if w, err := strconv.Atoi(e.Name()); err == nil && w > 0 && w < width {
@@ -140,24 +131,17 @@ func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 // partial bundle. None: it was pruned, or is not yet written.
 func (d Dir) Records(n int64) ([][]byte, error) {
 	for range 2 { // a journal that goes has become a bundle
-		b, err := d.read(tileName(entryLevel, n))
-		if err != nil {
-			return nil, err
-		}
-		if b != nil {
+		if b, err := d.read(tileName(entryLevel, n)); b != nil || err != nil {
 			records, _ := splitBundle(b)
-			return records, nil
+			return records, err
 		}
-		if b, err = d.read(journalName(n)); err != nil {
-			return nil, err
-		}
-		if b != nil {
+		if b, err := d.read(journalName(n)); b != nil || err != nil {
 			var records [][]byte
 			frames, _ := splitJournal(b)
 			for _, f := range frames {
 				records = append(records, f.records...)
 			}
-			return records, nil
+			return records, err
 		}
 	}
 	ws := d.partials(tileName(entryLevel, n))
@@ -165,11 +149,8 @@ func (d Dir) Records(n int64) ([][]byte, error) {
 		return nil, nil
 	}
 	b, _, err := d.tile(entryLevel, n, ws[len(ws)-1])
-	if err != nil {
-		return nil, err
-	}
 	records, _ := splitBundle(b)
-	return records, nil
+	return records, err
 }
 
 // Bundles returns the range of bundles that may hold records: from the first

@@ -16,9 +16,9 @@ import (
 // readJournals compares the journals with the tree, and follows the chain into
 // records that are not signed yet.
 func (r *run) readJournals() error {
+	defer r.extend()
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
-		r.extend() // a copy for readers: all that is signed is elsewhere
-		return nil
+		return nil // a copy for readers: all that is signed is elsewhere
 	}
 	ns, err := r.dir.names(journalDir)
 	if err != nil {
@@ -43,7 +43,6 @@ func (r *run) readJournals() error {
 		r.rep.add(-1, JournalBad, journalName(r.c.Size/width), "the journal of the last records is gone; they are in their bundle")
 	}
 	r.rep.Pending = next - r.c.Size
-	r.extend()
 	return nil
 }
 

@@ -106,13 +106,9 @@ func (r *run) readBundle(n int64) (b raw, err error) {
 	}
 	b.there, b.recordFile = content != nil, name
 	b.records, _ = splitBundle(content)
-	content, name, err = r.dir.tile(0, n, w)
-	if err != nil {
-		return b, err
-	}
+	content, b.tileStr, err = r.dir.tile(0, n, w)
 	b.hashes, _ = splitHashes(content)
-	b.tileStr = name
-	return b, nil
+	return b, err
 }
 
 // leavesOf checks the records of one bundle, each by itself, against the one

@@ -68,11 +68,10 @@ func NewProver(dir, key string) (*Prover, error) {
 		}
 		p.key = string(b)
 	}
-	v, err := ParseKey(p.key)
-	if err != nil {
+	var err error
+	if p.v, err = ParseKey(p.key); err != nil {
 		return nil, err
 	}
-	p.v = v
 	msg, err := p.dir.read(CheckpointFile)
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func NewProver(dir, key string) (*Prover, error) {
 	if msg == nil {
 		return nil, errors.New("the log has no checkpoint")
 	}
-	p.c, err = ParseCheckpoint(msg, v)
+	p.c, err = ParseCheckpoint(msg, p.v)
 	return p, err
 }
 
@@ -188,13 +187,10 @@ func (p *Proof) check(v note.Verifier) error {
 		if p.Index != 0 || p.LeafHash != "" || p.Record != "" {
 			return fail("a consistency proof is of no record")
 		}
-		if old.Size == 0 {
-			if len(p.Hashes) > 0 || old.Root != (&tree{}).root() {
-				return fail("the older checkpoint is not of an empty log")
-			}
-			return nil
-		}
-		if old.Size > c.Size || tlog.CheckTree(p.Hashes, c.Size, c.Root, old.Size, old.Root) != nil {
+		switch {
+		case old.Size == 0 && (len(p.Hashes) > 0 || old.Root != (&tree{}).root()):
+			return fail("the older checkpoint is not of an empty log")
+		case old.Size > 0 && (old.Size > c.Size || tlog.CheckTree(p.Hashes, c.Size, c.Root, old.Size, old.Root) != nil):
 			return fail("the log does not continue the older checkpoint")
 		}
 		return nil
