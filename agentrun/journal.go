@@ -61,21 +61,17 @@ func (j journal) write(e *journalEntry) (err error) {
 
 // remove drops an entry that is settled.
 func (j journal) remove(decision string) error {
-	err := os.Remove(j.path(decision))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := os.Remove(j.path(decision)); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // left are the entries of earlier processes, oldest first by name, which is by
 // time. What cannot be read comes back as an error with the others.
 func (j journal) left() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var faults []error
@@ -92,11 +88,10 @@ func (j journal) left() (entries []*journalEntry, err error) {
 			if err == nil && e.Decision+".json" != name {
 				err = errors.New(name + " is about another run")
 			}
-			if err != nil {
-				faults = append(faults, err)
-				continue
+			if err == nil {
+				entries = append(entries, e)
 			}
-			entries = append(entries, e)
+			faults = append(faults, err)
 		}
 	}
 	return entries, errors.Join(faults...)

@@ -250,12 +250,11 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 		return err
 	}
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
-	var err error
 	if f.Class == memproxy.FaultText { // of this memory; what came later stands
-		_, err = c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
-	} else {
-		_, err = c.Ledger.Chains.NoteBreach(ctx, f)
+		_, err := c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+		return err
 	}
+	_, err := c.Ledger.Chains.NoteBreach(ctx, f)
 	return err
 }
 

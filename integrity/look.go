@@ -70,12 +70,9 @@ func (w *storeSweep) look(ctx context.Context, items []hunt.Item) (looked, error
 			continue
 		}
 		if !known {
-			if rec.Listing == memproxy.Listed && m.Stamp == nil {
-				err = w.listed(ctx, rec.FirstSeen, &m, &out)
-			} else {
+			if rec.Listing != memproxy.Listed || m.Stamp != nil {
 				w.stranger(ctx, &m, &out)
-			}
-			if err != nil {
+			} else if err := w.listed(ctx, rec.FirstSeen, &m, &out); err != nil {
 				return out, err
 			}
 			continue

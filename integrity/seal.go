@@ -74,19 +74,18 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	var rows []memproxy.Ownership
 	var found []memproxy.Version
 	for _, item := range items {
+		if item.Raw == "" && !item.Unread {
+			continue // a part of the one before
+		}
+		s.report.Items++
 		switch rec := owners[item.ID]; {
 		case item.Unread:
-			s.report.Items++
 			s.report.Skipped++
 			continue
-		case item.Raw == "":
-			continue
 		case rec.Owned():
-			s.report.Items++
 			s.report.Known++
 			continue
 		}
-		s.report.Items++
 		m, err := read(adapter, item)
 		if err != nil || m.Stamp != nil && !s.ours(&m) {
 			s.report.Skipped++ // a sweep names it
