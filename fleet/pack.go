@@ -3,8 +3,8 @@ package fleet
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -13,11 +13,11 @@ import (
 
 // OpenPack reads the screening pack of a bundle: a pack's directory, zipped.
 func OpenPack(b []byte) (*screen.Pack, error) {
+	var p *screen.Pack
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		return nil, fmt.Errorf("screening.pack: %w", err)
+	if err == nil {
+		p, err = screen.Load(z)
 	}
-	p, err := screen.Load(z)
 	if err != nil {
 		return nil, fmt.Errorf("screening.pack: %w", err)
 	}
@@ -39,16 +39,12 @@ func ZipPack(dir string) ([]byte, error) {
 		}
 		// Without times and modes, which would differ from checkout to checkout.
 		w, err := z.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate})
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = w.Write(b)
 		}
-		_, err = io.Copy(w, bytes.NewReader(b))
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
+	if err = errors.Join(err, z.Close()); err != nil {
 		return nil, err
 	}
 	if _, err := OpenPack(out.Bytes()); err != nil {

@@ -40,10 +40,9 @@ func (f *Follower) report(ctx context.Context, conn *grpc.ClientConn) error {
 	// The control plane may be another one, or have restarted: the first report has
 	// all counts, even if there are none, and later ones those since the last.
 	f.count()
-	first := true
-	for counts := slices.Clone(f.totals); ; counts = f.count() {
+	counts := slices.Clone(f.totals)
+	for first := true; ; first, counts = false, f.count() {
 		if first || len(counts) > 0 {
-			first = false
 			if err := stream.Send(&loadstats.LoadStatsRequest{ClusterStats: statsOf(counts)}); err != nil {
 				_, err = stream.Recv()
 				return err

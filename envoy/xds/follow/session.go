@@ -113,13 +113,12 @@ func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	for _, r := range resp.GetResources() {
 		switch resp.GetTypeUrl() {
 		case fleetpb.AssignmentType:
-			if next, err = s.assigned(r); err != nil {
-				ack.ErrorDetail = fault(err)
-			}
+			next, err = s.assigned(r)
 		case fleetpb.ReleaseType:
-			if err := s.released(r); err != nil {
-				ack.ErrorDetail = fault(err)
-			}
+			err = s.released(r)
+		}
+		if err != nil {
+			ack.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
 		}
 	}
 	if err := s.stream.Send(ack); err != nil || next == nil {
@@ -167,8 +166,4 @@ func (s *session) released(r *discovery.Resource) error {
 		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", r.GetName(), "error", err)
 	}
 	return err
-}
-
-func fault(err error) *statuspb.Status {
-	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
 }
