@@ -14,11 +14,10 @@ import (
 // resumes returns the turn whose stream is requested again, or nil if the backend
 // is to answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
-	ch := streams.Find(q.Names...)
-	if ch == nil || !ch.Readable() || q.Within != "" && !ch.Named(q.Within) {
-		return nil
+	if ch := streams.Find(q.Names...); ch != nil && ch.Readable() && (q.Within == "" || ch.Named(q.Within)) {
+		return ch
 	}
-	return ch
+	return nil
 }
 
 // resume sends a turn's stream from an event on, and follows it until it ends.

@@ -116,7 +116,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	if t.kept != nil {
 		t.kept.Finish()
 	}
-	var end memproxy.StreamEnd
+	end := memproxy.StreamWhole
 	if t.gone {
 		end = memproxy.StreamGone
 	}

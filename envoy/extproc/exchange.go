@@ -125,9 +125,7 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	// there is no room.
 	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
-			r := onRequestHeaders(nil)
-			r.ModeOverride = whole()
-			return r, nil
+			return onRequestHeaders(nil, whole()), nil
 		}
 		flaw = face.Busy()
 	}
@@ -138,17 +136,16 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	if answer := x.answer.whole(); answer != nil {
 		return answer, nil
 	}
-	r := onRequestHeaders(m)
-	r.ModeOverride = whole()
+	next := whole()
 	switch {
 	case flaw != nil:
-		r.ModeOverride = headersOnly() // in shadow mode, a body that is too large is not read
+		next = headersOnly() // in shadow mode, a body that is too large is not read
 	case !x.whole && x.admission.Inspect:
-		r.ModeOverride = answerOnly()
+		next = answerOnly()
 	case !x.whole:
-		r.ModeOverride = headersOnly()
+		next = headersOnly()
 	}
-	return r, nil
+	return onRequestHeaders(m, next), nil
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {

@@ -40,9 +40,7 @@ func (o *public) open() *response {
 		m.set("Accept-Encoding", "identity")
 		mode = answerOnly()
 	}
-	r := onRequestHeaders(&m)
-	r.ModeOverride = mode
-	return r
+	return onRequestHeaders(&m, mode)
 }
 
 // preflight forwards a CORS preflight, with its CORS headers only.
@@ -57,9 +55,7 @@ func (o *public) preflight() *response {
 		}
 	}
 	x.settled = true
-	r := onRequestHeaders(&m)
-	r.ModeOverride = headersOnly()
-	return r
+	return onRequestHeaders(&m, headersOnly())
 }
 
 // permission answers a CORS preflight, without a body.

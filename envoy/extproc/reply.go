@@ -29,8 +29,8 @@ func common(m *mutation, body []byte, replace bool) *procv3.CommonResponse {
 	return c
 }
 
-func onRequestHeaders(m *mutation) *response {
-	return &response{Response: &procv3.ProcessingResponse_RequestHeaders{
+func onRequestHeaders(m *mutation, next *modev3.ProcessingMode) *response {
+	return &response{ModeOverride: next, Response: &procv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: &procv3.HeadersResponse{Response: common(m, nil, false)},
 	}}
 }
@@ -66,29 +66,22 @@ func onResponseTrailers(trailers memproxy.Header) *response {
 	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{HeaderMutation: m.done()}}}
 }
 
-// headersOnly asks for the answer's headers and trailers and for no body: the
-// request's has been refused or is not wanted, the answer's is not read.
-func headersOnly() *modev3.ProcessingMode {
+// answerIn asks for the answer's headers and trailers, and its body in a mode: NONE,
+// BUFFERED, or STREAMED as it comes. The request's body has been refused, or is not
+// wanted.
+func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
-		RequestBodyMode: modev3.ProcessingMode_NONE, ResponseBodyMode: modev3.ProcessingMode_NONE,
+		RequestBodyMode: modev3.ProcessingMode_NONE, ResponseBodyMode: mode,
 		RequestTrailerMode: modev3.ProcessingMode_SKIP, ResponseTrailerMode: modev3.ProcessingMode_SEND,
 	}
 }
 
-// answerOnly requests the answer's body, and not the request's.
-func answerOnly() *modev3.ProcessingMode {
-	m := headersOnly()
-	m.ResponseBodyMode = modev3.ProcessingMode_BUFFERED
-	return m
-}
+// headersOnly asks for no body.
+func headersOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_NONE) }
 
-// streamed asks for the answer's body piece by piece, as it comes.
-func streamed() *modev3.ProcessingMode {
-	m := headersOnly()
-	m.ResponseBodyMode = modev3.ProcessingMode_STREAMED
-	return m
-}
+// answerOnly requests the answer's body, and not the request's.
+func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_BUFFERED) }
 
 // whole asks for the request and its answer to their ends: trailers too,
 // because a request without a body may end in them, and those of an answer are

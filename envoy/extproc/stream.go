@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/memproxy/memproxy"
@@ -25,7 +26,7 @@ func (s *eventStream) begin(end bool) *response {
 	m.changed(h)
 	r := onResponseHeaders(m)
 	if len(h["Content-Encoding"]) == 0 {
-		r.ModeOverride = streamed()
+		r.ModeOverride = answerIn(modev3.ProcessingMode_STREAMED)
 	}
 	if end {
 		s.ended(memproxy.StreamWhole)
