@@ -68,12 +68,14 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	}
 }
 
-// Rest returns a last event without a blank line, or nil.
-func (e *Events) Rest() []byte {
-	rest := e.buf
-	e.buf, e.line, e.seen = nil, 0, 0
-	if len(bytes.TrimSpace(rest)) == 0 {
-		return nil
+// Held is how many bytes wait for the end of their event.
+func (e *Events) Held() int64 { return int64(len(e.buf)) }
+
+// Rest returns what the stream ends with: an event without a blank line, or none.
+func (e *Events) Rest() (events [][]byte) {
+	if len(bytes.TrimSpace(e.buf)) > 0 {
+		events = [][]byte{e.buf}
 	}
-	return rest
+	e.buf, e.line, e.seen = nil, 0, 0
+	return events
 }

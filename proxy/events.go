@@ -1,59 +1,50 @@
 package proxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/memproxy/memproxy/face"
 )
 
-// events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the
-// blank lines between them, for every kind of line ending.
+// events reads a stream of server-sent events one by one.
 type events struct {
-	in    *bufio.Reader
-	max   int64
+	in    io.Reader
+	split face.Events
+	piece []byte
+	ready [][]byte    // read, and not returned yet
+	err   error       // what ends the stream after those
 	lease *face.Lease // accounts for the memory of large events
 	held  int64       // by the lease before
 }
 
 func newEvents(r io.Reader, max int64, lease *face.Lease) *events {
-	return &events{bufio.NewReaderSize(r, 16<<10), max, lease, lease.Holds()}
+	return &events{in: r, split: face.Events{Max: max}, piece: make([]byte, 16<<10), lease: lease, held: lease.Holds()}
 }
 
-// next returns one event with the blank line that ends it, unchanged. The slice is
-// valid until the next call.
+// next returns one event with the blank line that ends it, unchanged.
 func (e *events) next(ctx context.Context) ([]byte, error) {
 	e.lease.Keep(e.held)
-	var event []byte
-	for {
-		line, err := e.in.ReadSlice('\n')
-		if n := len(event) + len(line); n > cap(event) && n > 16<<10 { // it doubles, at least
-			if err := e.lease.Grow(ctx, 2*int64(n)); err != nil {
+	taken := int64(len(e.piece)) // what needs no account
+	for len(e.ready) == 0 && e.err == nil {
+		n, err := e.in.Read(e.piece)
+		if size := e.split.Held() + int64(n); size > taken { // it doubles, at least
+			taken = 2 * size
+			if err := e.lease.Grow(ctx, taken); err != nil {
 				return nil, err
 			}
-			event = slices.Grow(event, 2*n-len(event))
 		}
-		event = append(event, line...)
-		if int64(len(event)) > e.max {
-			return nil, face.ErrTooLarge
+		if e.ready, e.err = e.split.Feed(e.piece[:n]); e.err == nil {
+			e.err = err
 		}
-		switch {
-		case err == bufio.ErrBufferFull:
-			continue
-		case err == io.EOF && len(bytes.TrimSpace(event)) > 0:
-			return event, nil // a last event without a blank line
-		case err != nil:
-			return nil, err
-		}
-		before := event[:len(event)-len(line)]
-		switch blank := len(bytes.TrimRight(line, "\r\n")) == 0; {
-		case blank && len(before) == 0:
-			event = before // a blank line more than needed
-		case blank && before[len(before)-1] == '\n':
-			return event, nil
+		if e.err == io.EOF {
+			e.ready = append(e.ready, e.split.Rest()...)
 		}
 	}
+	if len(e.ready) == 0 {
+		return nil, e.err
+	}
+	event := e.ready[0]
+	e.ready = e.ready[1:]
+	return event, nil
 }

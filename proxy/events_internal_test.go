@@ -52,7 +52,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 				out = append(out, string(event))
 			}
 		}
-		if rest := in.Rest(); rest != nil {
+		for _, rest := range in.Rest() {
 			out = append(out, string(rest))
 		}
 		return out

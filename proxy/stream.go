@@ -200,7 +200,7 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 	w.WriteHeader(resp.StatusCode)
 	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))
 	if a.Call().Request.Method == http.MethodHead {
-		in.in.Reset(http.NoBody)
+		in.in = http.NoBody
 	}
 	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
 		event, err := in.next(on)

@@ -54,9 +54,7 @@ func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 		return nil, err
 	}
 	if b.GetEndOfStream() {
-		if rest := s.events.Rest(); rest != nil {
-			events = append(events, rest)
-		}
+		events = append(events, s.events.Rest()...)
 	}
 	var out []byte
 	for _, e := range events {
