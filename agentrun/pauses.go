@@ -257,10 +257,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	unlock, err := r.opt.Locks.Lock(ctx, key, share)
-	if err != nil {
-		return nil
-	}
+	unlock, _ = r.opt.Locks.Lock(ctx, key, share)
 	return unlock
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +28,9 @@ type Status struct {
 // Well reports whether every release can be offered, and no sidecar refuses the
 // one that it is to have.
 func (s *Status) Well() bool {
-	for i := range s.Sidecars {
-		if c := &s.Sidecars[i]; c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned {
-			return false
-		}
-	}
-	return s.Away == "" && len(s.Faults) == 0
+	return s.Away == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
+		return c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned
+	})
 }
 
 // Ask asks a control plane, by the address of its admin listener.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
@@ -78,11 +79,9 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 // failure can be retried; any other is final.
 func refused(a *gate.Admission) memproxy.Sent {
 	detail := "refused"
-	for _, why := range a.Decision.Reasons {
-		if why.Code != memproxy.ReviewApproved {
-			detail = string(why.Code) + ": " + why.Detail
-			break
-		}
+	why := a.Decision.Reasons
+	if i := slices.IndexFunc(why, func(r memproxy.Reason) bool { return r.Code != memproxy.ReviewApproved }); i >= 0 {
+		detail = string(why[i].Code) + ": " + why[i].Detail
 	}
 	if a.Reply.Status >= 500 {
 		return memproxy.Unsent(errors.New(detail))

@@ -82,19 +82,16 @@ func Describe(s memproxy.Session) string {
 	case !s.Unlocked.IsZero():
 		fmt.Fprintf(&b, " It was locked, and unlocked by %s.", s.UnlockedBy)
 	}
-	if len(s.Reasons) > 0 {
-		b.WriteString(" Why:")
-		for i, r := range s.Reasons {
-			if i > 0 {
-				b.WriteString(",")
-			}
-			fmt.Fprintf(&b, " %s", r.Code)
-			if r.Rule != "" {
-				fmt.Fprintf(&b, " by rule %s", r.Rule)
-			}
-			fmt.Fprintf(&b, " (%d)", r.Count)
+	var why []string
+	for _, r := range s.Reasons {
+		rule := ""
+		if r.Rule != "" {
+			rule = " by rule " + r.Rule
 		}
-		b.WriteString(".")
+		why = append(why, fmt.Sprintf("%s%s (%d)", r.Code, rule, r.Count))
+	}
+	if len(why) > 0 {
+		fmt.Fprintf(&b, " Why: %s.", strings.Join(why, ", "))
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -229,17 +230,11 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 const maxReason = 1000
 
 func bounded(s string) string {
-	out := make([]rune, 0, min(len(s), maxReason))
-	for _, r := range s {
-		if len(out) == maxReason {
-			break
-		}
-		if r < ' ' {
-			r = ' '
-		}
-		out = append(out, r)
+	runes := []rune(s)[:min(utf8.RuneCountInString(s), maxReason)]
+	for i, r := range runes {
+		runes[i] = max(r, ' ')
 	}
-	return string(out)
+	return string(runes)
 }
 
 // OnStreamDeltaResponse remembers which release went with which nonce, and names
