@@ -1,19 +1,21 @@
 package normal
 
-import (
-	"encoding/ascii85"
-	"encoding/binary"
-	"strings"
-)
+import "strings"
 
 const min85 = 20 // the shortest word that is taken for base85: sixteen bytes
 
-// decoders85 are Adobe's, that of RFC 1924, which Python and git use, and that of
+// digits85 are those of an alphabet of base85, by byte; -1 is none.
+type digits85 struct {
+	value [256]int8
+	adobe bool // spaces do not count, z stands for four zeros, and what is too large for four bytes wraps
+}
+
+// alphabets85 are Adobe's, that of RFC 1924, which Python and git use, and that of
 // ZeroMQ.
-var decoders85 = [...]func(string) []byte{
-	adobe85,
-	digits85("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"),
-	digits85("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"),
+var alphabets85 = [...]*digits85{
+	{values("!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstu"), true},
+	{values("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"), false},
+	{values("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"), false},
 }
 
 // base85 decodes words that are base85 in one of its alphabets. Lines between
@@ -37,12 +39,13 @@ func base85(found []View, v *View) []View {
 			text = s[i:j]
 		}
 		if j-i >= min85 {
+			out := decode85(text)
 			// A sentence's own quotes and full stop may stand around it.
-			for _, t := range [...]string{text, strings.Trim(text, "\"'`.,:;()")} {
-				if out := decode85(t); out != nil {
-					found = clean(found, whole(Encoded, out, v, i, j))
-					break
-				}
+			if bare := strings.Trim(text, "\"'`.,:;()"); out == nil && len(bare) < len(text) {
+				out = decode85(bare)
+			}
+			if out != nil {
+				found = clean(found, whole(Encoded, out, v, i, j))
 			}
 		}
 		i = j
@@ -50,58 +53,66 @@ func base85(found []View, v *View) []View {
 	return found
 }
 
+// decode85 returns the text that s encodes, or that is among what it encodes, or nil.
 func decode85(s string) []byte {
 	if len(s) < min85 {
 		return nil
 	}
-	for _, decode := range decoders85 {
-		if len(s) > opening && !opens(decode(s[:opening-opening%5])) {
+	var all [len(alphabets85)][]byte // what it encodes in each alphabet
+	buf := make([]byte, len(all)*len(s))
+	for k, digits := range alphabets85 {
+		t := digits.decode(buf[k*len(s):k*len(s):(k+1)*len(s)], s)
+		if all[k] = t; len(t) < 12 || !printable(t) {
 			continue
 		}
-		if t := decode(s); len(t) >= 12 && printable(t) {
+		if len(s) <= opening || digits.decode(nil, s[:opening-opening%5]) != nil {
 			return t
 		}
 	}
-	for _, decode := range decoders85 {
-		if t := textIn(decode(s)); t != nil {
+	for _, t := range all {
+		if t := textIn(t); t != nil {
 			return t
 		}
 	}
 	return nil
 }
 
-func adobe85(s string) []byte {
-	out := make([]byte, 4*len(s)+8) // a z stands for four bytes
-	n, _, err := ascii85.Decode(out, []byte(s), true)
-	if err != nil {
-		return nil
-	}
-	return out[:n]
-}
-
-// digits85 returns a decoder for the digits of an alphabet.
-func digits85(alphabet string) func(string) []byte {
-	return func(s string) []byte {
-		out := make([]byte, 0, len(s)*4/5+4)
-		for len(s) > 0 {
-			n := min(5, len(s))
-			var x uint64
-			for k := range 5 {
-				d := 84 // what is missing at the end
-				if k < n {
-					d = strings.IndexByte(alphabet, s[k])
-				}
-				if d < 0 || n == 1 {
-					return nil
-				}
-				x = x*85 + uint64(d)
-			}
-			if x >= 1<<32 {
+// decode appends the bytes that s stands for to dst, or returns nil.
+func (d *digits85) decode(dst []byte, s string) []byte {
+	var x uint64
+	n := 0 // digits in x
+	for i := range len(s) {
+		if d.adobe && s[i] <= ' ' {
+			continue
+		}
+		if d.adobe && s[i] == 'z' && n == 0 {
+			dst = append(dst, 0, 0, 0, 0)
+			continue
+		}
+		v := d.value[s[i]]
+		if v < 0 {
+			return nil
+		}
+		x = x*85 + uint64(v)
+		if n++; n == 5 {
+			if x >= 1<<32 && !d.adobe {
 				return nil
 			}
-			out = append(out, binary.BigEndian.AppendUint32(nil, uint32(x))[:n-1]...)
-			s = s[n:]
+			dst = append(dst, byte(x>>24), byte(x>>16), byte(x>>8), byte(x))
+			x, n = 0, 0
 		}
-		return out
 	}
+	if n == 0 {
+		return dst
+	}
+	for range 5 - n { // what is missing at the end
+		x = x*85 + 84
+	}
+	if n == 1 || x >= 1<<32 && !d.adobe {
+		return nil
+	}
+	for k := range n - 1 {
+		dst = append(dst, byte(x>>(24-8*k)))
+	}
+	return dst
 }

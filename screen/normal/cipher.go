@@ -24,8 +24,8 @@ type key struct {
 // is no language.
 func cipher(found []View, v *View) ([]View, int) {
 	s, p := v.Text, pairs()
-	var under [mirror + 1][2]int // how many letters follow each other under a key
-	letters, signs, strange := 0, 0, 0
+	var under [mirror + 1][2]int    // how many letters follow each other under a key
+	all, marked, strange := 0, 0, 0 // letters, signs, and both where they are no language
 	from, sum, n, near, last := 0, 0, 0, 0, byte(apart)
 	judge := func(to int) {
 		if sum < fluent*n {
@@ -35,14 +35,14 @@ func cipher(found []View, v *View) ([]View, int) {
 				under[k.by][k.back] += n
 			}
 		}
-		letters += n
+		all += n
 		from, sum, n, near = to, 0, 0, 0
 	}
 	for i := range len(s) {
 		c := places[s[i]]
 		if c == apart {
 			if s[i] > ' ' && s[i] < 0x80 {
-				signs++
+				marked++
 			}
 			if last == apart {
 				continue
@@ -61,8 +61,8 @@ func cipher(found []View, v *View) ([]View, int) {
 	if n >= leastStretch {
 		judge(len(s))
 	}
-	if signs*manySigns > letters {
-		strange += signs
+	if marked*manySigns > all {
+		strange += marked
 	}
 	if strange == 0 {
 		return found, 0
@@ -133,12 +133,7 @@ var ciphers = func() (all [mirror + 1][27]byte) {
 func deciphered(v *View, k key) View {
 	out := *v
 	if k.by != 0 {
-		out = shifted(v, func(c byte) byte {
-			if isLetter(c) {
-				c = c&^31 | ciphers[k.by][places[c]] + 1
-			}
-			return c
-		})
+		out = shifted(v, &letters[k.by])
 	}
 	if k.back == 1 {
 		out = reversed(&out)
@@ -146,31 +141,45 @@ func deciphered(v *View, k key) View {
 	return out
 }
 
-// rot47 reads v with all signs of ASCII moved by half of their number.
-func rot47(v *View) View {
-	return shifted(v, func(c byte) byte {
+// letters are what bytes stand for under each cipher, and signs under one that moves
+// all signs of ASCII by half of their number (ROT47).
+var letters, signs = func() (by [mirror + 1][256]byte, signs [256]byte) {
+	for c := range signs {
+		signs[c] = byte(c)
 		if c > ' ' && c < 0x7f {
-			c = 33 + (c-33+47)%94
+			signs[c] = byte(33 + (c-33+47)%94)
 		}
-		return c
-	})
-}
+		for k := range by {
+			by[k][c] = byte(c)
+			if isLetter(byte(c)) {
+				by[k][c] = byte(c)&^31 | ciphers[k][places[c]] + 1
+			}
+		}
+	}
+	return by, signs
+}()
 
 // shifted reads v with another byte in the place of each.
-func shifted(v *View, to func(byte) byte) View {
-	b := newBuilder(len(v.Text))
-	b.copy(v.Text, 0, len(v.Text))
-	for i, c := range b.text {
-		b.text[i] = to(c)
+func shifted(v *View, to *[256]byte) View {
+	text := []byte(v.Text)
+	for i, c := range text {
+		text[i] = to[c]
 	}
-	return mapped(Cipher, b, v)
+	out := View{Name: Cipher, Text: string(text), orig: v.orig, at: v.at, from: v.from, to: v.to, whole: v.whole}
+	if out.at == nil && !out.whole {
+		out.at = make([]int32, len(text))
+		for i := range out.at {
+			out.at[i] = int32(i)
+		}
+	}
+	return out
 }
 
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
 func probe(found []View, v *View) []View {
 	// How few letters among signs follow each other says nothing.
-	turned := rot47(v)
+	turned := shifted(v, &signs)
 	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {
 		found = append(found, turned)
 	}
@@ -190,14 +199,11 @@ func probe(found []View, v *View) []View {
 }
 
 func reversed(v *View) View {
-	runes := []rune(v.Text)
-	at := make([]int32, 0, len(runes))
-	for i := range v.Text {
-		at = append(at, int32(i))
-	}
 	b := newBuilder(len(v.Text))
-	for i := len(runes) - 1; i >= 0; i-- {
-		b.rune(runes[i], at[i])
+	for i := len(v.Text); i > 0; {
+		c, n := utf8.DecodeLastRuneInString(v.Text[:i])
+		i -= n
+		b.rune(c, int32(i))
 	}
 	return mapped(Reversed, b, v)
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
-	"encoding/base32"
-	"encoding/base64"
-	"encoding/hex"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -66,9 +63,104 @@ func runs(found []View, v *View) []View {
 	return found
 }
 
-// standard turns the alphabet of URLs into the usual one. It is built once: a text
-// may have thousands of candidates.
-var standard = strings.NewReplacer("-", "+", "_", "/")
+// digits are those of a code: how many bits each has, and what a byte stands for; -1
+// is none.
+type digits struct {
+	bits  uint
+	value [256]int8
+}
+
+// values are what the signs of an alphabet stand for, by their order in it.
+func values(alphabet string) (of [256]int8) {
+	for c := range of {
+		of[c] = int8(strings.IndexByte(alphabet, byte(c)))
+	}
+	return of
+}
+
+// caseless are digits whose letters are capitals and may be small.
+func caseless(alphabet string, bits uint) *digits {
+	d := digits{bits, values(alphabet)}
+	for c := 'a'; c <= 'z'; c++ {
+		d.value[c] = d.value[c-'a'+'A']
+	}
+	return &d
+}
+
+var (
+	digits2  = []*digits{{1, values("01")}}
+	digits16 = []*digits{caseless("0123456789ABCDEF", 4)}
+	// digits32 are the usual alphabet and the one with the order of hexadecimal digits
+	// (RFC 4648), and Crockford's.
+	digits32 = []*digits{
+		caseless("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 5), caseless("0123456789ABCDEFGHIJKLMNOPQRSTUV", 5), caseless("0123456789ABCDEFGHJKMNPQRSTVWXYZ", 5),
+	}
+	// digits64 are those of the usual alphabet and of that of URLs.
+	digits64 = func() []*digits {
+		d := digits{6, values("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+		d.value['-'], d.value['_'] = d.value['+'], d.value['/']
+		return []*digits{&d}
+	}()
+)
+
+// decode appends the whole bytes that s stands for to dst, or returns nil where a byte
+// is no digit.
+func (d *digits) decode(dst []byte, s string) []byte {
+	x, n := uint32(0), uint(0)
+	for i := range len(s) {
+		v := d.value[s[i]]
+		if v < 0 {
+			return nil
+		}
+		x, n = x<<d.bits|uint32(v), n+d.bits
+		if n >= 8 {
+			n -= 8
+			dst = append(dst, byte(x>>n))
+		}
+	}
+	return dst
+}
+
+const glance = 32 // how many digits of a run tell, nearly always, that it encodes no text
+
+// mayBegin reports whether the first digits of s may be those of a text: in UTF-16,
+// or in UTF-8, of which it looks at the lengths of characters alone.
+func (d *digits) mayBegin(s string) bool {
+	x, n := uint32(0), uint(0)
+	count, more, bad := 0, 0, false // bytes, and how many go on with a character
+	for i := range min(len(s), glance) {
+		v := d.value[s[i]]
+		if v < 0 {
+			return false
+		}
+		if x, n = x<<d.bits|uint32(v), n+d.bits; n < 8 {
+			continue
+		}
+		n -= 8
+		c := byte(x >> n)
+		if count++; c == 0 && count <= 2 {
+			return true
+		}
+		switch {
+		case more > 0:
+			more--
+			bad = bad || c&0xc0 != 0x80
+		case c < utf8.RuneSelf:
+		case c < 0xc2 || c > 0xf4:
+			bad = true
+		case c < 0xe0:
+			more = 1
+		case c < 0xf0:
+			more = 2
+		default:
+			more = 3
+		}
+		if bad && count > 1 {
+			return false
+		}
+	}
+	return true
+}
 
 // decodeRun returns the text that a run encodes, or nil. What is no text at its
 // beginning is not decoded to its end: a text may have thousands of candidates.
@@ -76,11 +168,15 @@ func decodeRun(s string) []byte {
 	if s = strings.Trim(s, "-_"); len(s) < 8 {
 		return nil
 	}
-	for _, decode := range [...]func(string) []byte{decodeHex, decodeBits, decode32, decode64} {
-		if len(s) > opening && !opens(decode(s[:opening])) {
+	for _, code := range [...]struct {
+		digits []*digits
+		run    string // what is digits of s
+		decode func(dst []byte, s string) []byte
+	}{{digits16, digitsOf16(s), decodeHex}, {digits2, s, decodeBits}, {digits32, digitsOf32(s), decode32}, {digits64, digitsOf64(s), decode64}} {
+		if !slices.ContainsFunc(code.digits, func(d *digits) bool { return d.mayBegin(code.run) }) || len(s) > opening && !opens(code.decode(nil, s[:opening])) {
 			continue
 		}
-		if t := readable(decode(s)); t != nil {
+		if t := readable(code.decode(nil, s)); t != nil {
 			return t
 		}
 	}
@@ -111,17 +207,18 @@ func stretches(s string) (text []byte, all bool) {
 	if len(s) < 2*minStretch {
 		return nil, true
 	}
+	buf := make([]byte, 0, len(s))
 	add := func(b []byte) {
 		b, whole := inflate(b, maxLayers)
 		text, all = append(text, textIn(b)...), all && whole
 	}
 	for skip := range 4 {
 		if cut := s[skip:]; skip < 2 {
-			add(decodeHex(cut[:len(cut)&^1]))
+			add(decodeHex(buf, cut[:len(cut)&^1]))
 		}
-		add(decode64(s[skip:]))
+		add(decode64(buf, s[skip:]))
 	}
-	return append(append(text, textIn(decode32(s))...), textIn(decodeBits(s))...), all
+	return append(append(text, textIn(decode32(buf, s))...), textIn(decodeBits(buf, s))...), all
 }
 
 // maxPacked is how many times as long as its code a packed text is at most: prose is
@@ -169,26 +266,41 @@ func textIn(b []byte) (text []byte) {
 	if bytes.Count(b, []byte{0})*4 > len(b) {
 		b = bytes.ReplaceAll(b, []byte{0}, nil)
 	}
-	all, most := make([]byte, 0, len(b)), 0
-	for len(b) > 0 {
-		n := 0
-		for n < len(b) {
-			c, size := utf8.DecodeRune(b[n:])
-			if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
-				break
-			}
-			n += size
-		}
+	most, parts := 0, 0
+	for rest := b; len(rest) > 0; parts++ {
+		n := shows(rest)
 		if n >= minStretch {
-			text = append(append(text, b[:n]...), '\n')
+			text = append(append(text, rest[:n]...), '\n')
 		}
-		all, most = append(append(all, b[:n]...), ' '), most+n
-		b = b[min(n+1, len(b)):]
+		most, rest = most+n, rest[min(n+1, len(rest)):]
 	}
-	if len(all) >= 2*minStretch && most*6 >= len(all)*5 && language(string(all)) {
+	if most+parts < 2*minStretch || most < parts*5 {
+		return text
+	}
+	all := make([]byte, 0, most+parts)
+	for len(b) > 0 {
+		n := shows(b)
+		all, b = append(append(all, b[:n]...), ' '), b[min(n+1, len(b)):]
+	}
+	if language(string(all)) {
 		return all
 	}
 	return text
+}
+
+// shows is how many bytes at the beginning of b are characters that are shown.
+func shows(b []byte) (n int) {
+	for n < len(b) {
+		c, size := rune(b[n]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRune(b[n:])
+		}
+		if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
+			break
+		}
+		n += size
+	}
+	return n
 }
 
 const opening = 64 // how many digits of a code are decoded first
@@ -208,43 +320,42 @@ func opens(b []byte) bool {
 	return len(b) > 0
 }
 
-// alphabets32 are those of base32: the usual one and the one with the order of
-// hexadecimal digits (RFC 4648), and Crockford's.
-var alphabets32 = [...]*base32.Encoding{
-	base32.StdEncoding.WithPadding(base32.NoPadding), base32.HexEncoding.WithPadding(base32.NoPadding),
-	base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding),
-}
-
-func decode32(s string) []byte {
-	up := strings.ToUpper(s)
-	if up != s && strings.ToLower(s) != s {
+func decode32(dst []byte, s string) []byte {
+	var kinds uint8
+	for i := range len(s) {
+		kinds |= classes[s[i]]
+	}
+	if kinds&cLower != 0 && kinds&cUpper != 0 {
 		return nil
 	}
-	up = up[:len(up)-len(up)%8+tail32[len(up)%8]]
+	s = digitsOf32(s)
 	var first []byte
-	for _, alphabet := range alphabets32 {
-		t, err := alphabet.DecodeString(up)
+	for _, alphabet := range digits32 {
+		t := alphabet.decode(dst, s)
 		switch {
-		case err != nil || len(t) < 8:
+		case len(t) < 8:
 		case readable(t) != nil:
 			return t
 		case first == nil:
-			first = t
+			first, dst = t, nil
 		}
 	}
 	return first
 }
 
-func decode64(s string) []byte {
-	if len(s)%4 == 1 {
-		s = s[:len(s)-1]
-	}
-	t, err := base64.RawStdEncoding.DecodeString(standard.Replace(s))
-	if err != nil {
-		return nil
-	}
-	return t
+func decode64(dst []byte, s string) []byte {
+	return digits64[0].decode(dst, digitsOf64(s))
 }
+
+// digitsOf64 is s without a last digit that has no whole byte.
+func digitsOf64(s string) string {
+	if len(s)%4 == 1 {
+		return s[:len(s)-1]
+	}
+	return s
+}
+
+func digitsOf32(s string) string { return s[:len(s)-len(s)%8+tail32[len(s)%8]] }
 
 // tail32 is how many of so many last digits of base32 are whole bytes.
 var tail32 = [8]int{0, 0, 2, 2, 4, 5, 5, 7}
@@ -267,29 +378,18 @@ func readable(b []byte) []byte {
 	return b
 }
 
-func decodeHex(s string) []byte {
-	s = strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X")
-	if len(s)%2 != 0 || s == "" || unhex(s[0]) < 0 {
+func decodeHex(dst []byte, s string) []byte {
+	if s = digitsOf16(s); len(s)%2 != 0 || s == "" {
 		return nil
 	}
-	t, err := hex.DecodeString(s)
-	if err != nil {
-		return nil
-	}
-	return t
+	return digits16[0].decode(dst, s)
 }
 
-func decodeBits(s string) []byte {
+func digitsOf16(s string) string { return strings.TrimPrefix(strings.TrimPrefix(s, "0x"), "0X") }
+
+func decodeBits(dst []byte, s string) []byte {
 	if len(s)%8 != 0 || len(s) < 48 {
 		return nil
 	}
-	t := make([]byte, 0, len(s)/8)
-	for i := 0; i < len(s); i += 8 {
-		c, err := strconv.ParseUint(s[i:i+8], 2, 8)
-		if err != nil {
-			return nil
-		}
-		t = append(t, byte(c))
-	}
-	return t
+	return digits2[0].decode(dst, s)
 }

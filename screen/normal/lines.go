@@ -99,6 +99,9 @@ func numbered(items []item) bool {
 
 // unquoted is what stands between the quotes of a field, or all of it.
 func unquoted(s string, from, to int) (int, int) {
+	if isAlnum(s[from]) {
+		return from, to // most words
+	}
 	i, j := from, to
 	for i < j && strings.IndexByte("[{(,", s[i]) >= 0 {
 		i++
@@ -134,12 +137,15 @@ func fields(s string, f func(i, j int, opens bool)) {
 // marker reports fields that begin an item, and their number where they have one:
 // 1. 2) (3) 4: a) - * • #, and bare numbers at the beginning of a line.
 func marker(w string, opens bool) (number int, ok bool) {
+	if !opens && isAlnum(w[0]) && isAlnum(w[len(w)-1]) {
+		return 0, false // most words
+	}
 	switch w {
 	case "-", "*", "+", "•", "·", "–", "—", "‣", "◦", "#", ">", "|", "->", "→":
 		return 0, true
 	}
 	if len(w) > 3 && isLetter(w[0]) && isLetter(w[1]) && isLetter(w[2]) && isLetter(w[3]) {
-		return 0, false // most words
+		return 0, false
 	}
 	inner := strings.Trim(w, "().:[]#-")
 	if inner == "" || len(inner) > 3 || len(inner) == len(w) && !opens {
@@ -178,7 +184,7 @@ func grouped(found []View, v *View) []View {
 			lineFrom = i
 		}
 		k, kinds := i, uint8(0)
-		for k < j && (isRun(s[k]) || s[k] == '=' || s[k] == ':' || s[k] == ',') {
+		for k < j && inGroups[s[k]] {
 			kinds |= classes[s[k]]
 			k++
 		}
@@ -251,7 +257,7 @@ const maxStray = 3 // how many words of the groups' length may stand before them
 func regroup(found []View, v *View, from, to int) []View {
 	s, tail := v.Text, max(from, strings.LastIndexAny(v.Text[:to], " \n\t"))
 	all := ungrouped(s[from:to])
-	less := all[:len(all)-len(ungrouped(s[tail:to]))]
+	less := all[:len(all)-grouping(s[tail:to])]
 	for stray := 0; stray <= maxStray && len(all) >= minRun; stray++ {
 		if t := decodeGroup(all); t != nil {
 			return clean(found, whole(Encoded, t, v, from, to))
@@ -263,21 +269,42 @@ func regroup(found []View, v *View, from, to int) []View {
 		if next < 0 {
 			break
 		}
-		n := len(ungrouped(s[from : from+next]))
+		n := grouping(s[from : from+next])
 		all, less = all[n:], less[min(n, len(less)):]
 		from += next + 1
 	}
 	return found
 }
 
+// inGroups are the bytes of groups, and betweenGroups those that part them.
+var inGroups, betweenGroups = func() (in, between [256]bool) {
+	for c := range in {
+		sign := strings.IndexByte("=:,", byte(c)) >= 0
+		in[c], between[c] = sign || isRun(byte(c)), sign || c <= ' ' || c == '.'
+	}
+	return in, between
+}()
+
 // ungrouped is s without what parts groups.
 func ungrouped(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c <= ' ' || c == '=' || c == ':' || c == ',' || c == '.' {
-			return -1
+	var out strings.Builder
+	out.Grow(len(s))
+	for i := range len(s) {
+		if !betweenGroups[s[i]] {
+			out.WriteByte(s[i])
 		}
-		return c
-	}, s)
+	}
+	return out.String()
+}
+
+// grouping is how many bytes of s part no groups.
+func grouping(s string) (n int) {
+	for i := range len(s) {
+		if !betweenGroups[s[i]] {
+			n++
+		}
+	}
+	return n
 }
 
 // decodeGroup returns the text that groups encode together, or nil.

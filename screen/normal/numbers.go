@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -68,12 +67,12 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 				t = nil
 				break
 			}
-			c, err := strconv.ParseUint(g, base, 8)
-			if err != nil {
+			c, ok := number(g, base)
+			if !ok {
 				t = nil
 				break
 			}
-			t, low = append(t, byte(c)), low || c < 9
+			t, low = append(t, c), low || c < 9
 		}
 		if among == nil {
 			among = textIn(t)
@@ -90,6 +89,18 @@ func decodeGroups(list []string) (sure []byte, guesses [][]byte) {
 		guesses = append(guesses, among)
 	}
 	return nil, guesses
+}
+
+// number reads a byte in a base.
+func number(s string, base int) (c byte, ok bool) {
+	n := 0
+	for i := range len(s) {
+		d := unhex(s[i])
+		if n = n*base + d; d < 0 || d >= base || n > 0xff {
+			return 0, false
+		}
+	}
+	return byte(n), s != ""
 }
 
 const maxCall = 32 // how much stands between the arguments of two calls, as in chr(73)+chr(103)

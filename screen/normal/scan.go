@@ -83,10 +83,10 @@ func scan(s string) marks {
 			run++
 			letters++
 			inRun |= k
-			if letters == crowded {
-				m |= markCrowded
-			}
 			continue
+		}
+		if letters >= crowded {
+			m |= markCrowded
 		}
 		// Not a letter: what ended, and what is it?
 		if letters == 1 && (i < 2 || !isAlnum(s[i-2])) {
@@ -146,6 +146,9 @@ func scan(s string) marks {
 				m |= markMarkup
 			}
 		}
+	}
+	if letters >= crowded {
+		m |= markCrowded
 	}
 	if run >= 16 && inRun != cLower && inRun != cUpper {
 		m |= markRun

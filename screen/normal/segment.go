@@ -88,17 +88,23 @@ func sentenceGap(s string, i int, quote bool) bool {
 // finds the words in them.
 func evenly(found []View, v *View) []View {
 	s := v.Text
-	groups, odd, size := 0, 0, 0
-	for group := range strings.SplitSeq(s, " ") { // an end of a line may stand in one
-		if groups++; size == 0 {
-			size = len(group)
-		}
+	groups := strings.Count(s, " ") + 1
+	rest := strings.TrimLeft(s, " ")
+	size := len(rest)
+	if end := strings.IndexByte(rest, ' '); end >= 0 {
+		size = end
+	}
+	if size < 2 || size > maxEven || groups < minEven {
+		return found
+	}
+	odd := 0
+	for group := range strings.SplitSeq(rest, " ") { // an end of a line may stand in one
 		if len(group) != size {
 			odd++
 		}
-	}
-	if size < 2 || size > maxEven || groups < minEven || odd > 1+groups/evenOdd {
-		return found
+		if odd > 1+groups/evenOdd {
+			return found
+		}
 	}
 	joined := newBuilder(len(s))
 	for i := range len(s) {

@@ -1,10 +1,11 @@
 package normal
 
 import (
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // spelling is a way to write letters one by one.
@@ -101,11 +102,11 @@ func byPlace(s string, i int) (letter byte, n int) {
 	for i+n < len(s) && n < 3 && isAlnum(s[i+n]) {
 		n++
 	}
-	is, err := strconv.ParseUint(s[i:i+n], 10, 8)
-	if err != nil || is < 1 || is > 26 {
+	is, ok := number(s[i:i+n], 10)
+	if !ok || is < 1 || is > 26 {
 		return 0, 0
 	}
-	return 'a' - 1 + byte(is), n
+	return 'a' - 1 + is, n
 }
 
 const maxBeeps = 6 // of one letter, digit or sign
@@ -152,17 +153,17 @@ const (
 
 // spellingWords are the words of the alphabets of ICAO and of the older ones of
 // English, by hash, with the letters that they stand for.
-var spellingWords = sync.OnceValue(func() map[uint32]byte {
-	all := map[uint32]byte{}
+var spellingWords = sync.OnceValue(func() *terms.Table[byte] {
+	var all terms.Table[byte]
 	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
 quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
 queen roger sugar tare uncle william yoke zebra`) {
-		all[hash(w)] = w[0]
+		*all.At(hash(w)) = w[0]
 	}
 	for _, w := range strings.Fields("space stop break dash") {
-		all[hash(w)] = ' '
+		*all.At(hash(w)) = ' '
 	}
-	return all
+	return &all
 })
 
 // letter returns the letter that a word of a spelling alphabet stands for, 0 for
@@ -171,7 +172,8 @@ func letter(w string, h uint32) byte {
 	if len(w) < 3 || len(w) > 8 {
 		return 0 // most words need no look-up
 	}
-	return spellingWords()[h]
+	l, _ := spellingWords().Get(h)
+	return l
 }
 
 // worded reads a word of a spelling alphabet.

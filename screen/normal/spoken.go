@@ -26,7 +26,7 @@ func spoken(found []View, v *View) []View {
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
-			if words++; !strings.ContainsAny(s[i:j], vowels) {
+			if words++; strings.IndexFunc(s[i:j], vowel) < 0 {
 				bare++
 			}
 		}
@@ -38,7 +38,7 @@ func spoken(found []View, v *View) []View {
 			spelled = 0
 		}
 		if j-i <= 9 {
-			order.word(s[i:j])
+			order.word(s[i:j], h)
 		} else {
 			order.before = 0
 		}
@@ -88,8 +88,11 @@ type order struct {
 	before            byte
 }
 
-func (o *order) word(w string) {
-	kind := smallWords()[strings.ToLower(w)]
+func (o *order) word(w string, h uint32) {
+	kind := byte(0)
+	if small, ok := smallWords().Get(h); ok && strings.EqualFold(w, small.word) {
+		kind = small.kind
+	}
 	switch {
 	case o.before == 'p' && (kind == 'd' || kind == 'e'):
 		o.forward++
@@ -99,10 +102,16 @@ func (o *order) word(w string) {
 	o.before = kind
 }
 
-// smallWords are those before which an article or the like stands (p), articles (d),
+// small is a small word, and its kind.
+type small struct {
+	word string
+	kind byte
+}
+
+// smallWords are, by hash, those before which an article or the like stands (p), articles (d),
 // and what may be one or stand alone (e).
-var smallWords = sync.OnceValue(func() map[string]byte {
-	all := map[string]byte{}
+var smallWords = sync.OnceValue(func() *terms.Table[small] {
+	var all terms.Table[small]
 	for kind, words := range map[byte]string{
 		'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
 			do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
@@ -110,10 +119,10 @@ var smallWords = sync.OnceValue(func() map[string]byte {
 		'e': "all any every this its these",
 	} {
 		for _, w := range strings.Fields(words) {
-			all[w] = kind
+			*all.At(hash(w)) = small{w, kind}
 		}
 	}
-	return all
+	return &all
 })
 
 // eachWord calls f for every word of ASCII letters, with its hash.
@@ -180,7 +189,13 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 // clipped are the ends of words behind an apostrophe by what is left of them.
 var clipped = map[string]string{"v": "ve", "r": "re"}
 
-const vowels = "aeiouAEIOU"
+func vowel(c rune) bool {
+	switch c | 0x20 {
+	case 'a', 'e', 'i', 'o', 'u':
+		return true
+	}
+	return false
+}
 
 // skeletons are known words by what is left of them without their vowels: of those
 // that leave the same, the most usual one.
@@ -188,7 +203,7 @@ var skeletons = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, w := range strings.Fields("your are is use and " + common + " " + shared) {
 		bare := strings.Map(func(c rune) rune {
-			if strings.ContainsRune(vowels, c) {
+			if vowel(c) {
 				return -1
 			}
 			return c
