@@ -22,7 +22,7 @@ func (l *Lexicon) Find(text string) []Hit {
 	var around [][]span // of each part, the stretches in which it may match
 	l.scanner.scan(text, func(id, end int) {
 		if around == nil {
-			around = make([][]span, len(l.parts))
+			around = *l.stretches.Get().(*[][]span)
 		}
 		lit := &l.literals[id]
 		for _, e := range lit.ends {
@@ -37,6 +37,12 @@ func (l *Lexicon) Find(text string) []Hit {
 	if around == nil {
 		return nil
 	}
+	defer func() {
+		for part := range around {
+			around[part] = around[part][:0]
+		}
+		l.stretches.Put(&around)
+	}()
 	for part := range around {
 		around[part] = l.parts[part].repeats.extend(text, around[part])
 	}
@@ -74,6 +80,9 @@ func (p *part) matches(text string, around []span) []span {
 	for _, in := range around {
 		if !p.near && len(out) > maxHits {
 			break
+		}
+		if !p.signs.in(text[in.from:in.to]) {
+			continue
 		}
 		for _, m := range p.re.FindAllStringIndex(text[in.from:in.to], -1) {
 			m := span{in.from + m[0], in.from + m[1]}

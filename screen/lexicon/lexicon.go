@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
 	"github.com/memproxy/memproxy/screen/terms"
@@ -32,6 +33,7 @@ type part struct {
 	re      *regexp.Regexp
 	anchor  *anchor
 	repeats repetitions
+	signs   *signs
 	near    bool // it counts near the rule's others alone
 }
 
@@ -42,6 +44,8 @@ type Lexicon struct {
 	parts    []part
 	scanner  *scanner
 	literals []literal
+	// stretches are those that one search needs and the next may use again.
+	stretches sync.Pool
 }
 
 // literal is what the scanner finds, the beginning of some parts' literals: its
@@ -115,6 +119,7 @@ func (l *Lexicon) index() {
 		}
 	}
 	l.scanner = newScanner(texts)
+	l.stretches.New = func() any { return new(make([][]span, len(l.parts))) }
 }
 
 const leastRarity = 2 // that of two letters
@@ -139,6 +144,6 @@ func (r *Rule) add(p string) error {
 	if err != nil {
 		return err
 	}
-	r.parts = append(r.parts, part{re: re, anchor: anchorOf(tree), repeats: repetitionsOf(tree)})
+	r.parts = append(r.parts, part{re: re, anchor: anchorOf(tree), repeats: repetitionsOf(tree), signs: signsOf(tree)})
 	return nil
 }

@@ -14,6 +14,7 @@ type scanner struct {
 	classes int
 	next    []uint16 // state by state and class
 	found   [][]int  // literals that end in a state
+	ends    []bool   // whether there are any, in less memory
 }
 
 func newScanner(literals []string) *scanner {
@@ -39,6 +40,10 @@ func newScanner(literals []string) *scanner {
 		s.found[at] = append(s.found[at], id)
 	}
 	s.link()
+	s.ends = make([]bool, len(s.found))
+	for at, ids := range s.found {
+		s.ends[at] = len(ids) > 0
+	}
 	return s
 }
 
@@ -88,8 +93,10 @@ func (s *scanner) scan(text string, found func(literal, end int)) {
 				state = int(s.next[state*s.classes+int(s.class[c])])
 			}
 		}
-		for _, id := range s.found[state] {
-			found(id, i)
+		if s.ends[state] {
+			for _, id := range s.found[state] {
+				found(id, i)
+			}
 		}
 	}
 }
