@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -32,6 +33,31 @@ var labels = map[string]string{
 	"card": "card", "iban": "iban", "ssn": "ssn",
 }
 
+// cues are what all of these words say, and "part" before a place.
+var cues = func() map[string]cue {
+	all := map[string]cue{}
+	say := func(w string, more func(*cue)) {
+		c := all[w]
+		more(&c)
+		all[w] = c
+	}
+	for w, n := range places {
+		for _, w := range []string{w, "part" + w} {
+			say(w, func(c *cue) { c.place = n })
+		}
+	}
+	for w := range splitWords {
+		say(w, func(c *cue) { c.split = true })
+	}
+	for w := range pieceWords {
+		say(w, func(c *cue) { c.piece = true })
+	}
+	for w, l := range labels {
+		say(w, func(c *cue) { c.label = l })
+	}
+	return all
+}()
+
 const (
 	minOpaque = 3
 	maxOpaque = 256
@@ -45,14 +71,11 @@ func opaque(s string, words []span) ([]span, cue) {
 	var c cue
 	for i := range words {
 		for w := range strings.SplitSeq(fold(s, words, i), "_") {
-			c.piece = c.piece || pieceWords[w]
-			c.split = c.split || splitWords[w] || c.piece
-			if l := labels[w]; l != "" {
-				c.label = l
-			}
-			if n := places[strings.TrimPrefix(w, "part")]; n > 0 && c.place == 0 {
-				c.place = n
-			}
+			said := cues[w]
+			c.piece = c.piece || said.piece
+			c.split = c.split || said.split || c.piece
+			c.label = cmp.Or(said.label, c.label)
+			c.place = cmp.Or(c.place, said.place)
 		}
 	}
 	var out []span

@@ -49,10 +49,9 @@ type edges struct {
 	hangs  bool // its last word or sign says that it cannot stop there
 }
 
-// fragments returns the stretches of s that are no whole sentence (a first one that
+// fragments returns the stretches of s, by its sentences, that are no whole sentence (a first one that
 // goes on from somewhere, a last one that is left open), and its edges.
-func fragments(s string) (out []span, e edges) {
-	all := sentences(s)
+func fragments(s string, all []span) (out []span, e edges) {
 	if len(all) == 0 {
 		return nil, e
 	}

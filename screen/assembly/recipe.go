@@ -133,6 +133,9 @@ var roles = func() map[string]byte {
 	return all
 }()
 
+// inRoles are the characters of ASCII that such a word may have.
+var inRoles = asciiOf(func(c byte) bool { return strings.IndexByte(" \t\n,;!?()[]{}\"'`<>", c) < 0 })
+
 // ingredients says which parts of a recipe texts have, and which of them have any.
 func ingredients(texts []string) (all [kinds]bool, which []int) {
 	for i, text := range texts {
@@ -150,8 +153,8 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		address, named := false, byte(0)
-		for w := range strings.FieldsFuncSeq(strings.ToLower(text[s.from:s.to]), func(r rune) bool { return strings.ContainsRune(" \t\n,;!?()[]{}\"'`<>", r) }) {
-			w = strings.Trim(w, ".:*_")
+		for _, at := range runs(text[s.from:s.to], &inRoles, func(rune) bool { return true }) {
+			w := strings.ToLower(strings.Trim(text[s.from+at.from:s.from+at.to], ".:*_"))
 			named |= roles[w]
 			address = address || terms.Address(w)
 		}

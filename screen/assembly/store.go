@@ -232,12 +232,12 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 }
 
 func read(body string) reading {
-	words := split(body)
+	words, all := split(body), sentences(body)
 	r := reading{
 		part: findPart(body), run: longestRun(body), defs: definitions(body),
-		uses: uses(body, words), cond: condition(body, words), action: action(body, words),
+		uses: uses(body, words), cond: condition(body, words, all), action: action(body, words, all),
 	}
-	r.frags, r.edges = fragments(body)
+	r.frags, r.edges = fragments(body, all)
 	r.opaque, r.cue = opaque(body, words)
 	return r
 }

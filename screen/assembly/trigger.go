@@ -25,8 +25,8 @@ const maxClause = 40 // the longest condition or instruction that is paired, in 
 
 // condition returns the span of a condition that says nothing of what comes
 // of it, or that points elsewhere for it.
-func condition(s string, words []span) span {
-	for _, c := range sentences(s) {
+func condition(s string, words, sentences []span) span {
+	for _, c := range sentences {
 		n := inside(words, c)
 		if len(n) == 0 || len(n) > maxClause || !condWords[fold(s, n, 0)] {
 			continue
@@ -40,8 +40,8 @@ func condition(s string, words []span) span {
 }
 
 // action returns the span of a sentence that tells somebody to do something.
-func action(s string, words []span) span {
-	for _, c := range sentences(s) {
+func action(s string, words, sentences []span) span {
+	for _, c := range sentences {
 		n := inside(words, c)
 		if len(n) < 2 || len(n) > maxClause {
 			continue

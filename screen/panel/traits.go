@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // RuleTrait is the rule of a text that says what kind of person somebody is. It
@@ -23,17 +24,20 @@ var traits = [...]struct{ head, tail string }{
 		`personality type|personality trait|psychological profile|attachment style|political leaning|sexual orientation`},
 }
 
-// patterns are the traits compiled. lastWords has the last word of every match,
-// with one bit for each pattern that it ends: looking for these words costs a
+// patterns are the traits compiled. lastWords has the last word of every match, by
+// hash, with one bit for each pattern that it ends: looking for these words costs a
 // small part of what the patterns do.
 var patterns, lastWords = compileTraits()
 
-func compileTraits() (patterns [len(traits)]*regexp.Regexp, last map[string]uint8) {
-	last = map[string]uint8{}
+func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uint8]) {
 	for k, t := range traits {
 		patterns[k] = regexp.MustCompile(`(?i)` + t.head + `(` + t.tail + `)\b`)
 		for phrase := range strings.SplitSeq(strings.NewReplacer("(?:", "", ")", "").Replace(t.tail), "|") {
-			last[phrase[strings.LastIndexAny(phrase, " -")+1:]] |= 1 << k
+			hash := terms.Start
+			for _, c := range []byte(phrase[strings.LastIndexAny(phrase, " -")+1:]) {
+				hash = terms.Next(hash, c)
+			}
+			*last.At(hash) |= 1 << k
 		}
 	}
 	return patterns, last
@@ -42,27 +46,24 @@ func compileTraits() (patterns [len(traits)]*regexp.Regexp, last map[string]uint
 // mayMatch returns a bit for each pattern that may match a text. Patterns fold two
 // letters beyond ASCII to ASCII ones; any may match a text with these.
 func mayMatch(text string) (may uint8) {
-	if strings.ContainsAny(text, "\u017f\u212a") {
+	if strings.Contains(text, "\u017f") || strings.Contains(text, "\u212a") {
 		return 1<<len(traits) - 1
 	}
-	var word [16]byte // longer than any last word
-	n := 0
+	hash := terms.Start
 	for i := range len(text) + 1 {
 		c := byte(' ')
 		if i < len(text) {
 			c = text[i] | 0x20 // lower case
 		}
 		if 'a' <= c && c <= 'z' {
-			if n < len(word) {
-				word[n] = c
-			}
-			n++
+			hash = terms.Next(hash, c)
 			continue
 		}
-		if n > 0 && n <= len(word) {
-			may |= lastWords[string(word[:n])]
+		if hash != terms.Start {
+			ends, _ := lastWords.Get(hash)
+			may |= ends
 		}
-		n = 0
+		hash = terms.Start
 	}
 	return may
 }

@@ -25,11 +25,14 @@ func FuzzTraits(f *testing.F) {
 	})
 }
 
-// Every alternative is found by its last word, and last words fit the buffer.
+// Every alternative is found by its last word.
 func TestLastWordsOfTraits(t *testing.T) {
-	for word := range lastWords {
-		if len(word) > 16 || word == "" || strings.ContainsAny(word, "()?:|\\") {
-			t.Errorf("last word %q", word)
+	for k, trait := range traits {
+		for phrase := range strings.SplitSeq(trait.tail, "|") {
+			phrase = strings.TrimRight(phrase, ")")
+			if mayMatch(phrase)&(1<<k) == 0 || strings.HasSuffix(phrase, "?") {
+				t.Errorf("%q has no last word", phrase)
+			}
 		}
 	}
 	for _, text := range []string{"Ann is untrustworthy", "she has trust issues", "his psychological profile"} {
