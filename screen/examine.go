@@ -40,9 +40,13 @@ const decodedBonus, hiddenBonus = 100, 200
 // Findings runs the layers over every reading of a text. They are sorted by place
 // and not weighed: they depend on nothing but the text.
 func (s *Screener) Findings(text string) []memproxy.Finding {
+	reading := normal.Read(text)
+	return s.findings(&reading, text, !s.off[LayerClassify])
+}
+
+func (s *Screener) findings(reading *normal.Reading, text string, classify bool) []memproxy.Finding {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	reading := normal.Read(text)
 	code := reading.Code()
 	var out []memproxy.Finding
 	for i := range reading.Views {
@@ -56,7 +60,7 @@ func (s *Screener) Findings(text string) []memproxy.Finding {
 			out = found(out, v, s.pack.directives, sc.words, sc)
 			out = s.foreign(out, v, sc)
 		}
-		if !s.off[LayerClassify] && !v.Rough && (i > 0 || !code) && worded(v.Text) {
+		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
 		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse

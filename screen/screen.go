@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/screen/normal"
 )
 
 // The layers, by which they are switched off.
@@ -100,6 +101,17 @@ const RuleRisk = "screen.risk"
 // tier; both may be empty.
 func (s *Screener) Text(text string, source, trust string) Report {
 	return s.report(s.Findings(text), source, trust)
+}
+
+// Joined is Text of what several texts say together. Where no rule holds in it, the
+// classifier, which was trained on texts that people wrote in one piece, is not asked.
+func (s *Screener) Joined(text string, source, trust string) Report {
+	reading := normal.Read(text)
+	found := s.findings(&reading, text, false)
+	if len(found) > 0 && !s.off[LayerClassify] {
+		found = s.findings(&reading, text, true)
+	}
+	return s.report(found, source, trust)
 }
 
 func (s *Screener) report(findings []memproxy.Finding, source, trust string) Report {

@@ -41,7 +41,7 @@ func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []m
 			}
 			continue
 		}
-		report := p.opt.Base.Text(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
+		report := p.opt.Base.Joined(j.Text, string(s.Operation.SourceClaim), string(s.Principal.Trust))
 		if report.Score < screen.Hold {
 			continue
 		}
