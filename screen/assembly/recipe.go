@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -151,10 +152,11 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 }
 
 func ingredientsOf(text string) (found [kinds]bool) {
+	text = strings.ToLower(text)
 	for _, s := range sentences(text) {
 		address, named := false, byte(0)
-		for _, at := range runs(text[s.from:s.to], &inRoles, func(rune) bool { return true }) {
-			w := strings.ToLower(strings.Trim(text[s.from+at.from:s.from+at.to], ".:*_"))
+		for w := range strings.FieldsFuncSeq(text[s.from:s.to], func(r rune) bool { return r < utf8.RuneSelf && !inRoles[r] }) {
+			w = strings.Trim(w, ".:*_")
 			named |= roles[w]
 			address = address || terms.Address(w)
 		}

@@ -1,6 +1,9 @@
 package normal
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 const min85 = 20 // the shortest word that is taken for base85: sixteen bytes
 
@@ -59,14 +62,15 @@ func decode85(s string) []byte {
 		return nil
 	}
 	var all [len(alphabets85)][]byte // what it encodes in each alphabet
-	buf := make([]byte, len(all)*len(s))
+	b := newBuilder(len(all) * len(s))
+	defer b.free()
 	for k, digits := range alphabets85 {
-		t := digits.decode(buf[k*len(s):k*len(s):(k+1)*len(s)], s)
+		t := digits.decode(b.text[k*len(s):k*len(s):(k+1)*len(s)], s)
 		if all[k] = t; len(t) < 12 || !printable(t) {
 			continue
 		}
 		if len(s) <= opening || digits.decode(nil, s[:opening-opening%5]) != nil {
-			return t
+			return bytes.Clone(t)
 		}
 	}
 	for _, t := range all {

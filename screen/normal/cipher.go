@@ -77,7 +77,7 @@ func cipher(found []View, v *View) ([]View, int) {
 			if usual := by == 13 || by == mirror || by == 0; n == 0 || n < most && !usual {
 				continue
 			}
-			found = append(found, deciphered(v, key{by, back}))
+			found = append(found, placed(deciphered(v, key{by, back})))
 			if by == 0 {
 				found = append(found, turned(v))
 			}
@@ -161,18 +161,23 @@ var letters, signs = func() (by [mirror + 1][256]byte, signs [256]byte) {
 
 // shifted reads v with another byte in the place of each.
 func shifted(v *View, to *[256]byte) View {
-	text := []byte(v.Text)
-	for i, c := range text {
-		text[i] = to[c]
+	b := newBuilder(len(v.Text))
+	defer b.free()
+	for i := range len(v.Text) {
+		b.text = append(b.text, to[v.Text[i]])
 	}
-	out := View{Name: Cipher, Text: string(text), orig: v.orig, at: v.at, from: v.from, to: v.to, whole: v.whole}
-	if out.at == nil && !out.whole {
-		out.at = make([]int32, len(text))
-		for i := range out.at {
-			out.at[i] = int32(i)
+	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, from: v.from, to: v.to, whole: v.whole}
+}
+
+// placed gives a reading that was shifted the places of its bytes.
+func placed(v View) View {
+	if v.at == nil && !v.whole {
+		v.at = make([]int32, len(v.Text))
+		for i := range v.at {
+			v.at[i] = int32(i)
 		}
 	}
-	return out
+	return v
 }
 
 // probe tries what is no language as an encoding that was enciphered or turned
@@ -181,7 +186,7 @@ func probe(found []View, v *View) []View {
 	// How few letters among signs follow each other says nothing.
 	turned := shifted(v, &signs)
 	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {
-		found = append(found, turned)
+		found = append(found, placed(turned))
 	}
 	for _, t := range [...]View{turned, deciphered(v, key{0, 1}), deciphered(v, key{13, 0}), deciphered(v, key{mirror, 0})} {
 		before := len(found)
@@ -200,6 +205,7 @@ func probe(found []View, v *View) []View {
 
 func reversed(v *View) View {
 	b := newBuilder(len(v.Text))
+	defer b.free()
 	for i := len(v.Text); i > 0; {
 		c, n := utf8.DecodeLastRuneInString(v.Text[:i])
 		i -= n
@@ -212,6 +218,7 @@ func reversed(v *View) View {
 func turned(v *View) View {
 	s := v.Text
 	b := newBuilder(len(s))
+	defer b.free()
 	last := 0
 	fields(s, func(i, j int, _ bool) {
 		for i < j && !isLetter(s[i]) {

@@ -12,6 +12,7 @@ import (
 func unescape(found []View, v *View) []View {
 	s := v.Text
 	b := (*builder)(nil)
+	defer func() { b.free() }()
 	printed := quoted(s)
 	for i := 0; i < len(s); {
 		ch, n := escapeAt(s, i, printed)
@@ -93,7 +94,9 @@ func clean(found []View, v View) []View {
 	}
 	b, odd := fold(v.Text)
 	found = odd.read(found, &v, b)
-	return append(found, mapped(v.Name, b, &v))
+	found = append(found, mapped(v.Name, b, &v))
+	b.free()
+	return found
 }
 
 const minPoints = 3 // how many code points of Unicode a text must name to be read as such
@@ -214,6 +217,7 @@ func unhex(c byte) int {
 func strip(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
+	defer b.free()
 	inside := 0 // pieces taken from within words
 	for i := 0; i < len(s); {
 		c := s[i]

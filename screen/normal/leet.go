@@ -54,6 +54,7 @@ type glyph struct {
 func leet(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
+	defer b.free()
 	known, tried := 0, 0
 	var word []glyph
 	for i := 0; i < len(s); {

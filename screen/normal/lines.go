@@ -52,6 +52,7 @@ func list(found []View, v *View) []View {
 		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.number, b.number) })
 	}
 	b := newBuilder(len(s))
+	defer b.free()
 	for _, it := range items {
 		for _, w := range it.words {
 			if len(b.text) > 0 {

@@ -21,6 +21,8 @@ func links(found []View, v *View) []View {
 		return found
 	}
 	b, bare := newBuilder(len(s)), newBuilder(len(s))
+	defer b.free()
+	defer bare.free()
 	copied := func(i, j int) {
 		b.copy(s, i, j)
 		bare.copy(s, i, j)
@@ -114,8 +116,10 @@ func glued(s string) bool {
 
 func (b *builder) copy(s string, i, j int) {
 	b.text = append(b.text, s[i:j]...)
-	for ; i < j; i++ {
-		b.at = append(b.at, int32(i))
+	n := len(b.at)
+	b.at = slices.Grow(b.at, j-i)[:n+j-i]
+	for k := range b.at[n:] {
+		b.at[n+k] = int32(i + k)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -119,12 +120,15 @@ func Read(text string) Reading {
 		b, odd = fold(text)
 		found = odd.read(found, &plain, b)
 		plain = mapped(Plain, b, &plain)
+		b.free()
 		marks = scan(plain.Text)
 	}
 	plain.Innocent = odd.alike < manyAlike
-	r.out.Views = append(make([]View, 0, 4), plain)
-	r.seen(&plain)
 	found = derive(found, &plain, marks)
+	r.out.Views = append(make([]View, 0, 1+len(found)), plain)
+	if len(found) > 0 {
+		r.seen(&plain)
+	}
 	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
 		if depth > maxDepth {
 			r.out.Cut = true
@@ -272,8 +276,20 @@ type builder struct {
 	at   []int32
 }
 
+// builders are those that were used: most of what is tried gives no reading.
+var builders = sync.Pool{New: func() any { return new(builder) }}
+
 func newBuilder(n int) *builder {
-	return &builder{text: make([]byte, 0, n), at: make([]int32, 0, n)}
+	b := builders.Get().(*builder)
+	b.text, b.at = slices.Grow(b.text[:0], n), slices.Grow(b.at[:0], n)
+	return b
+}
+
+// free gives b back. Readings have copies of what is in it.
+func (b *builder) free() {
+	if b != nil {
+		builders.Put(b)
+	}
 }
 
 func (b *builder) byte(c byte, at int32) {
@@ -303,10 +319,11 @@ func mapped(name string, b *builder, parent *View) View {
 	if parent.whole {
 		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true}
 	}
+	at := append(make([]int32, 0, len(b.at)), b.at...)
 	if parent.at != nil {
-		for i, o := range b.at {
-			b.at[i] = parent.origin(int(o))
+		for i, o := range at {
+			at[i] = parent.origin(int(o))
 		}
 	}
-	return View{Name: name, Text: string(b.text), at: slices.Clip(b.at), orig: parent.orig}
+	return View{Name: name, Text: string(b.text), at: at, orig: parent.orig}
 }

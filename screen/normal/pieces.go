@@ -12,6 +12,7 @@ func pieces(found []View, v *View) []View {
 		return found
 	}
 	b := newBuilder(len(s))
+	defer b.free()
 	var seams []int // where pieces begin
 	for i := 0; i < len(s); i++ {
 		if s[i] != '"' && s[i] != '\'' || i > 0 && isAlnum(s[i-1]) {
@@ -58,6 +59,7 @@ func stuttered(found []View, v *View) []View {
 		return found
 	}
 	var b *builder
+	defer func() { b.free() }()
 	for i := 0; i < len(s); {
 		end, times, runs := i, run(s[i:]), 0
 		for times > 1 && end < len(s) {

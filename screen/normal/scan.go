@@ -63,12 +63,29 @@ func lower(c byte) byte {
 	return c
 }
 
+const minToken = 20 // how many bytes without a space are no word
+
 func scan(s string) marks {
 	var m marks
 	run, letters, apart, groups := 0, 0, 0, 0
 	token, signs := 0, 0 // since the last space
 	var inRun uint8
 	for i := 0; i < len(s); i++ {
+		from := i
+		for i < len(s) && isLetter(s[i]) {
+			inRun |= classes[s[i]]
+			i++
+		}
+		run, letters, token = run+i-from, letters+i-from, token+i-from
+		if letters >= crowded {
+			m |= markCrowded
+		}
+		if token >= minToken && signs >= 2 {
+			m |= markToken
+		}
+		if i == len(s) {
+			break
+		}
 		c := s[i]
 		k := classes[c]
 		if c <= ' ' {
@@ -76,17 +93,8 @@ func scan(s string) marks {
 		} else if token++; k&(cLower|cUpper|cDigit|cWide) == 0 {
 			signs++
 		}
-		if token >= 20 && signs >= 2 {
+		if token >= minToken && signs >= 2 {
 			m |= markToken
-		}
-		if k&(cLower|cUpper) != 0 {
-			run++
-			letters++
-			inRun |= k
-			continue
-		}
-		if letters >= crowded {
-			m |= markCrowded
 		}
 		// Not a letter: what ended, and what is it?
 		if letters == 1 && (i < 2 || !isAlnum(s[i-2])) {
@@ -146,9 +154,6 @@ func scan(s string) marks {
 				m |= markMarkup
 			}
 		}
-	}
-	if letters >= crowded {
-		m |= markCrowded
 	}
 	if run >= 16 && inRun != cLower && inRun != cUpper {
 		m |= markRun

@@ -19,6 +19,8 @@ const (
 // without spaces then.
 func split(found []View, v *View) []View {
 	all, b := newBuilder(len(v.Text)), newBuilder(len(v.Text)+len(v.Text)/4)
+	defer all.free()
+	defer b.free()
 	all.copy(v.Text, 0, len(v.Text))
 	taken := parting(b, v.Text, all.at)
 	if taken < crowded && taken*fewSpaces < len(v.Text) || taken == 0 { // letters of a code
@@ -107,12 +109,14 @@ func evenly(found []View, v *View) []View {
 		}
 	}
 	joined := newBuilder(len(s))
+	defer joined.free()
 	for i := range len(s) {
 		if s[i] != ' ' {
 			joined.byte(s[i], int32(i))
 		}
 	}
 	b := newBuilder(len(s) + len(s)/4)
+	defer b.free()
 	parting(b, string(joined.text), joined.at)
 	return append(found, mapped(Split, b, v))
 }

@@ -54,9 +54,11 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 			}
 		}
 		if len(letters) >= by.least {
-			if b := spaced(letters, gaps); by.meant(string(b.text)) {
+			b := spaced(letters, gaps)
+			if by.meant(string(b.text)) {
 				found = append(found, whole(Encoded, b.text, v, i, end))
 			}
+			b.free()
 		}
 		i = max(end, i+1)
 	}
@@ -168,11 +170,11 @@ queen roger sugar tare uncle william yoke zebra`) {
 
 // letter returns the letter that a word of a spelling alphabet stands for, 0 for
 // other words.
-func letter(w string, h uint32) byte {
+func letter(words *terms.Table[byte], w string, h uint32) byte {
 	if len(w) < 3 || len(w) > 8 {
 		return 0 // most words need no look-up
 	}
-	l, _ := spellingWords().Get(h)
+	l, _ := words.Get(h)
 	return l
 }
 
@@ -188,7 +190,7 @@ func worded(s string, i int) (c byte, n int) {
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
 		return 'x', x - i
 	}
-	if c = letter(w, hash(w)); c == 0 {
+	if c = letter(spellingWords(), w, hash(w)); c == 0 {
 		return 0, 0
 	}
 	return c, n

@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -21,7 +20,7 @@ const (
 // and a table of words does not: with their inner letters mixed, without vowels,
 // spelled, in pig Latin, and in reverse order.
 func spoken(found []View, v *View) []View {
-	s, vocab := v.Text, wide()
+	s, vocab, letters, smalls := v.Text, wide(), spellingWords(), smallWords()
 	words, scrambled, pigs, spelled, longest, bare := 0, 0, 0, 0, 0, 0
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
@@ -30,7 +29,7 @@ func spoken(found []View, v *View) []View {
 				bare++
 			}
 		}
-		if letter(s[i:j], h) > ' ' {
+		if letter(letters, s[i:j], h) > ' ' {
 			if spelled++; spelled > longest {
 				longest = spelled
 			}
@@ -38,7 +37,7 @@ func spoken(found []View, v *View) []View {
 			spelled = 0
 		}
 		if j-i <= 9 {
-			order.word(s[i:j], h)
+			order.word(smalls, s[i:j], h)
 		} else {
 			order.before = 0
 		}
@@ -88,9 +87,9 @@ type order struct {
 	before            byte
 }
 
-func (o *order) word(w string, h uint32) {
+func (o *order) word(words *terms.Table[small], w string, h uint32) {
 	kind := byte(0)
-	if small, ok := smallWords().Get(h); ok && strings.EqualFold(w, small.word) {
+	if small, ok := words.Get(h); ok && strings.EqualFold(w, small.word) {
 		kind = small.kind
 	}
 	switch {
@@ -226,6 +225,7 @@ func voweled(v *View) View {
 	})
 	s := out.Text
 	b := newBuilder(len(s) + 16)
+	defer b.free()
 	for i := range len(s) {
 		b.byte(s[i], int32(i))
 		if i > 0 && i+1 < len(s) && s[i] == ' ' && s[i+1] == ' ' && isLetter(s[i-1]) {
@@ -245,6 +245,7 @@ func replaced(v *View, another func(string) string) View {
 func replacedIn(v *View, another func(before, w string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
+	defer b.free()
 	done := 0
 	eachWord(s, func(i, j int, _ uint32) {
 		w := another(s[:i], s[i:j])
@@ -294,18 +295,19 @@ func unpig(w string) string {
 
 func backward(v *View) View {
 	s := v.Text
-	words := make([]span, 0, len(s)/5)
-	fields(s, func(i, j int, _ bool) { words = append(words, span{i, j}) })
-	b := newBuilder(len(s))
-	slices.Reverse(words)
-	for k, w := range words {
-		if k > 0 {
-			b.byte(' ', int32(w.end-1))
+	b, words := newBuilder(len(s)), newBuilder(0) // the places of words
+	defer b.free()
+	defer words.free()
+	fields(s, func(i, j int, _ bool) { words.at = append(words.at, int32(i), int32(j)) })
+	for k := len(words.at); k > 0; k -= 2 {
+		start, end := int(words.at[k-2]), int(words.at[k-1])
+		if k < len(words.at) {
+			b.byte(' ', int32(end-1))
 		}
-		if strings.IndexByte(".,;!?", s[w.end-1]) >= 0 {
-			w.end--
+		if strings.IndexByte(".,;!?", s[end-1]) >= 0 {
+			end--
 		}
-		b.copy(s, w.start, w.end)
+		b.copy(s, start, end)
 	}
 	return mapped(Backward, b, v)
 }

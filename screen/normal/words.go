@@ -28,6 +28,7 @@ const minSpread = 5 // how many single letters in a row are taken for a word
 func join(found []View, v *View) []View {
 	s := v.Text
 	b := newBuilder(len(s))
+	defer b.free()
 	joined := 0
 	for i := 0; i < len(s); {
 		if !isAlnum(s[i]) || i > 0 && isAlnum(s[i-1]) {
@@ -144,6 +145,7 @@ func parted(found []View, v *View) []View {
 		return found
 	}
 	b := newBuilder(len(s) - most)
+	defer b.free()
 	signs, odd := 0, 0
 	for i := 0; i < len(s); signs++ {
 		r, n := utf8.DecodeRuneInString(s[i:])
