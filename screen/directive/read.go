@@ -18,21 +18,26 @@ const (
 	kindLine
 )
 
-func kindOf(c byte) int {
-	switch {
-	case c >= 'a' && c <= 'z':
-		return kindLower
-	case c >= 'A' && c <= 'Z':
-		return kindUpper
-	case c >= '0' && c <= '9':
-		return kindDigit
-	case c == '.' || c == '!' || c == '?' || c == ';' || c == ':':
-		return kindStop
-	case c == '\n':
-		return kindLine
+// kinds are those of bytes.
+var kinds = func() (of [256]uint8) {
+	for c := range of {
+		switch {
+		case c >= 'a' && c <= 'z':
+			of[c] = kindLower
+		case c >= 'A' && c <= 'Z':
+			of[c] = kindUpper
+		case c >= '0' && c <= '9':
+			of[c] = kindDigit
+		case c == '.' || c == '!' || c == '?' || c == ';' || c == ':':
+			of[c] = kindStop
+		case c == '\n':
+			of[c] = kindLine
+		}
 	}
-	return kindOther
-}
+	return of
+}()
+
+func kindOf(c byte) uint8 { return kinds[c] }
 
 const stemBytes = 5 // how many bytes of a word make its stem
 
