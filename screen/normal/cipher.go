@@ -182,15 +182,19 @@ func placed(v View) View {
 
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
-func probe(found []View, v *View) []View {
+func probe(found []View, v *View, m marks) []View {
 	// How few letters among signs follow each other says nothing.
 	turned := shifted(v, &signs)
 	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {
 		found = append(found, placed(turned))
 	}
-	for _, t := range [...]View{turned, deciphered(v, key{0, 1}), deciphered(v, key{13, 0}), deciphered(v, key{mirror, 0})} {
+	back := deciphered(v, key{0, 1})
+	for _, t := range [...]struct {
+		View
+		marks // of letters for letters, those of v
+	}{{turned, scan(turned.Text)}, {back, scan(back.Text)}, {deciphered(v, key{13, 0}), m}, {deciphered(v, key{mirror, 0}), m}} {
 		before := len(found)
-		found = encodings(found, &t, scan(t.Text))
+		found = encodings(found, &t.View, t.marks)
 		kept := before
 		for _, f := range found[before:] {
 			if f.Name == Encoded || language(f.Text) {

@@ -224,7 +224,7 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
 		if found, strange = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
-			found = probe(found, v)
+			found = probe(found, v, m)
 		}
 	}
 	return found, false
