@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -214,6 +215,29 @@ var skeletons = sync.OnceValue(func() map[string]string {
 	return all
 })
 
+// restored is the word of a skeleton, or another form of one, or "".
+func restored(bare string) string {
+	if w := skeletons()[bare]; w != "" {
+		return w
+	}
+	for _, form := range [...]struct{ bare, end string }{{"ng", "ing"}, {"ly", "ly"}, {"s", "s"}, {"d", "ed"}} {
+		stem, ok := strings.CutSuffix(bare, form.bare)
+		if w := skeletons()[stem]; ok && len(stem) >= leastStem && w != "" {
+			return w + form.end
+		}
+	}
+	return ""
+}
+
+// owns reports whether what follows "their", or "there", without vowels is what somebody
+// has: a word, and none of is, are, was and were.
+func owns(after string) bool {
+	next, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
+	return next != "" && isLetter(next[0]) && !slices.Contains([]string{"s", "r", "ws", "wr"}, next)
+}
+
+const leastStem = 4 // how many consonants a word has of which there may be other forms
+
 // voweled reads v with the words that its own may be without their vowels. What an
 // apostrophe left of a word is its end, and of an article there are but two spaces.
 func voweled(v *View) View {
@@ -221,7 +245,11 @@ func voweled(v *View) View {
 		if n := len(before); n > 1 && before[n-1] == '\'' && isLetter(before[n-2]) {
 			return clipped[w]
 		}
-		return skeletons()[strings.ToLower(w)]
+		bare := strings.ToLower(w)
+		if bare == "thr" && owns(v.Text[len(before)+len(w):]) {
+			return "their"
+		}
+		return restored(bare)
 	})
 	s := out.Text
 	b := newBuilder(len(s) + 16)
