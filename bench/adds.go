@@ -51,7 +51,10 @@ func (l *lab) joinAll() error {
 	if err := l.joinMemproxy("memproxy", backend, "otlp: "+collector, ""); err != nil {
 		return err
 	}
-	// The same with what tracing costs taken out, to see it.
+	// The same with what copies of records and traces cost taken out, to see it.
+	if err := l.joinMemproxy("memproxy, no collector", backend, "", ""); err != nil {
+		return err
+	}
 	if err := l.joinMemproxy("memproxy, 1 % of traces", backend, "sample: 0.01, otlp: "+collector, ""); err != nil {
 		return err
 	}

@@ -2,29 +2,49 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // The client is made of prepared bytes and a response reader, so that little
 // of the shared cores goes into it.
 
-// fact is padded so that an add's body has 600 bytes, an ordinary sentence or
-// three.
-const bodySize = 600
+// fact is an ordinary memory, in whole sentences. The number makes each request's text
+// its own, since texts that were screened before are known.
+const fact = "I moved to flat " + numberless + " in Lisbon in March, and I prefer the window seat on morning trains. " +
+	"My sister lives in Porto with three children and a dog, and I visit them on most weekends. " +
+	"For work I travel to Madrid twice each year, usually by the night train. I do not eat fish, I like green tea after lunch, " +
+	"and I read novels on the way. The office that I work in is on the third floor, next to the library, and I leave it at five on most Fridays."
 
+const numberless = "000000"
+
+// request is an add with a body of 600 bytes.
 func request() []byte {
-	head := `{"messages":[{"role":"user","content":"`
-	tail := `"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.95,"category":"travel","source":"chat"}}`
-	text := strings.Repeat("I moved to Lisbon in March and prefer the window seat on morning trains. ", 20)
-	body := head + text[:bodySize-len(head)-len(tail)] + tail
+	body := `{"messages":[{"role":"user","content":"` + fact + `"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.95,"category":"travel","source":"chat"}}`
 	return fmt.Appendf(nil, "POST /memories HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nX-API-Key: m0sk_bench\r\n"+
 		"User-Agent: bench\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+var numbers atomic.Uint64
+
+// numbered puts the next number into a copy of a request that has room for one.
+func numbered(req []byte) (next func() []byte) {
+	own, at := slices.Clone(req), bytes.Index(req, []byte(numberless))
+	return func() []byte {
+		if at >= 0 {
+			n := numbers.Add(1)
+			for i := len(numberless) - 1; i >= 0; i-- {
+				own[at+i], n = byte('0'+n%10), n/10
+			}
+		}
+		return own
+	}
 }
 
 // run is one measurement.
@@ -81,13 +101,14 @@ func drive(addr string, req []byte, stop time.Time) ([]time.Duration, error) {
 		return nil, err
 	}
 	var lat []time.Duration
+	next := numbered(req)
 	r := bufio.NewReaderSize(conn, 8<<10)
 	for {
 		t := time.Now()
 		if !t.Before(stop) {
 			return lat, nil
 		}
-		if _, err := conn.Write(req); err != nil {
+		if _, err := conn.Write(next()); err != nil {
 			return lat, err
 		}
 		resp, err := http.ReadResponse(r, nil)

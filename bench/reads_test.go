@@ -27,9 +27,8 @@ func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// reader is a memproxy in this process, with everything on, that n memories
-// were written through. The function that it returns lists some of them.
-func reader(tb testing.TB, n int) func(query string) string {
+// sidecar is a memproxy in this process, with everything on, in front of a backend.
+func sidecar(tb testing.TB, backend http.Handler) http.Handler {
 	tb.Helper()
 	dir := tb.TempDir()
 	text := memproxyConfig(dir, "127.0.0.1:0", mem0At("127.0.0.1:0", "backend.invalid"), benchIdentity, benchBudgets, "telemetry: {sample: 0.01}")
@@ -37,7 +36,7 @@ func reader(tb testing.TB, n int) func(query string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a, err := app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{readBackend()}})
+	a, err := app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{backend}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -46,27 +45,37 @@ func reader(tb testing.TB, n int) func(query string) string {
 			tb.Error(err)
 		}
 	})
-	h := a.Handler("mem0")
-	ask := func(method, target, body string) *httptest.ResponseRecorder {
-		q := httptest.NewRequestWithContext(tb.Context(), method, target, strings.NewReader(body))
-		q.Host = "127.0.0.1"
-		q.Header.Set("X-API-Key", "m0sk_bench")
-		if body != "" {
-			q.Header.Set("Content-Type", "application/json")
-		} else {
-			q.Body = http.NoBody
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, q)
-		if w.Code != 200 {
-			tb.Fatalf("%s %s: %d %s", method, target, w.Code, w.Body)
-		}
-		return w
+	return a.Handler("mem0")
+}
+
+// ask sends a request to a sidecar, and returns the body of its answer.
+func ask(tb testing.TB, h http.Handler, method, target, body string) string {
+	tb.Helper()
+	q := httptest.NewRequestWithContext(tb.Context(), method, target, strings.NewReader(body))
+	q.Host = "127.0.0.1"
+	q.Header.Set("X-API-Key", "m0sk_bench")
+	if body != "" {
+		q.Header.Set("Content-Type", "application/json")
+	} else {
+		q.Body = http.NoBody
 	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	if w.Code != 200 {
+		tb.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// reader is a sidecar that n memories were written through. The function that it
+// returns lists some of them.
+func reader(tb testing.TB, n int) func(query string) string {
+	tb.Helper()
+	h := sidecar(tb, readBackend())
 	for i := range n {
-		ask("POST", "/memories", readMemory(i))
+		ask(tb, h, "POST", "/memories", readMemory(i))
 	}
-	return func(query string) string { return ask("GET", "/memories?"+query, "").Body.String() }
+	return func(query string) string { return ask(tb, h, "GET", "/memories?"+query, "") }
 }
 
 // The benchmark measures what it says: 50 memories that were written through
@@ -88,4 +97,18 @@ func BenchmarkRead(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Each write has a text of its own, by 16 callers for each processor.
+func BenchmarkWrite(b *testing.B) {
+	h := sidecar(b, addBackend())
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(p *testing.PB) {
+		next := numbered(request())
+		for p.Next() {
+			_, body, _ := strings.Cut(string(next()), "\r\n\r\n")
+			ask(b, h, "POST", "/memories", body)
+		}
+	})
 }

@@ -64,8 +64,8 @@ func (r *results) ratio(name string) float64 { return median(r.rate[name]) / med
 
 func (r *results) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d-byte adds, %s %s/%s, %d cores shared by client, proxy and backend; median of %d rounds; throughput at %d connections, latency at one.\n\n",
-		bodySize, runtime.Version(), runtime.GOOS, runtime.GOARCH, r.cpus, len(r.rate[r.lab.contestants[0].name]), r.conns)
+	fmt.Fprintf(&b, "600-byte adds, %s %s/%s, %d cores shared by client, proxy and backend; median of %d rounds; throughput at %d connections, latency at one.\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, r.cpus, len(r.rate[r.lab.contestants[0].name]), r.conns)
 	b.WriteString("| | requests/s | ratio to bare | p50 µs | added to backend | p99 µs | added to bare p50 / p99 | start ms | idle MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	const base, bare = "backend alone", bareName
 	for _, c := range r.lab.contestants {
