@@ -42,26 +42,34 @@ func (j *joiner) encoded() {
 	if len(runs) < 2 || !j.fresh(runs[0]) {
 		return
 	}
+	var b strings.Builder
+	b.Grow(size)
+	from := make([]int, len(runs)) // where each stretch begins in the row of all
+	for i := len(runs) - 1; i >= 0; i-- {
+		from[i] = b.Len()
+		b.WriteString(runs[i].body[runs[i].run.from:runs[i].run.to])
+	}
+	row := b.String()
+	alone := 0 // how many of the newest are each encoded by itself, with its own padding
+	for alone < len(runs) && runs[alone].decoded != "" {
+		alone++
+	}
 	// From the newest backwards, the longest row that decodes; a stretch in an
 	// earlier write that has nothing to do with it spoils only longer rows.
 	for n := len(runs); n >= 2; n-- {
-		var raw, plain draft
-		whole := true
+		together := normal.Decoded(row[from[n-1]:]) != ""
+		if !together && n > alone {
+			continue
+		}
+		var d draft
 		for i := n - 1; i >= 0; i-- {
-			p := runs[i]
-			raw.take(p, p.run)
-			t := normal.Decoded(p.body[p.run.from:p.run.to])
-			if whole = whole && t != ""; whole {
-				plain.decoded(p, p.run, t)
+			if p := runs[i]; together {
+				d.take(p, p.run)
+			} else {
+				d.decoded(p, p.run, p.decoded)
 			}
 		}
-		if normal.Decoded(string(raw.text)) != "" {
-			j.emit(Encoded, &raw)
-			return
-		}
-		if whole { // each encoded by itself, with its own padding
-			j.emit(Encoded, &plain)
-			return
-		}
+		j.emit(Encoded, &d)
+		return
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy/internal/cache"
+	"github.com/memproxy/memproxy/screen/normal"
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
@@ -178,16 +179,18 @@ type piece struct {
 
 // reading is what a text says by itself. Its slices are never changed.
 type reading struct {
-	frags  []span // stretches that are no whole sentence
-	edges  edges
-	part   part
-	run    span // the longest encoded stretch
-	defs   []def
-	uses   []use
-	cond   span // a condition without its consequence
-	action span // a sentence that begins with an instruction
-	opaque []span
-	cue    cue
+	frags []span // stretches that are no whole sentence
+	edges edges
+	part  part
+	run   span // the longest encoded stretch
+	// decoded is the text that run encodes by itself, or "".
+	decoded string
+	defs    []def
+	uses    []use
+	cond    span // a condition without its consequence
+	action  span // a sentence that begins with an instruction
+	opaque  []span
+	cue     cue
 }
 
 func (p *piece) size() int { return len(p.body) + len(p.write) + overhead }
@@ -239,5 +242,6 @@ func read(body string) reading {
 	}
 	r.frags, r.edges = fragments(body, all)
 	r.opaque, r.cue = opaque(body, words)
+	r.decoded = normal.Decoded(body[r.run.from:r.run.to])
 	return r
 }
