@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -89,48 +89,46 @@ func parse(raw string) (target, error) {
 	return t, nil
 }
 
-// dial makes the client for one server, a Cluster or a Sentinel. It does not
+// client makes the client for one server, a Cluster or a Sentinel. It does not
 // connect. Retries are off: a charge that is sent again would need its answer
 // to be known first, and the guard around this store falls back faster than a
 // retry. The context's deadline is heeded, which is not go-redis's default.
-func dial(raw string, timeout time.Duration) (redis.UniversalClient, error) {
-	t, err := parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case t.cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.hosts, Username: t.one.Username, Password: t.one.Password, TLSConfig: anyHost(t.one.TLSConfig),
-			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: t.one.PoolSize,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-			DisableIdentity: true, MaintNotificationsConfig: quiet(),
-		}), nil
-	case t.master != "":
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.hosts, DB: t.one.DB,
-			Username: t.one.Username, Password: t.one.Password, TLSConfig: anyHost(t.one.TLSConfig),
-			MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: t.one.PoolSize,
-			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-			DisableIdentity: true,
-		}), nil
-	}
+func (t target) client(timeout time.Duration) redis.UniversalClient {
+	logging.Disable() // it is plain text, and the errors come back as well
 	o := t.one
 	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries = -1, true, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
-	return redis.NewClient(o), nil
-}
-
-// anyHost lets TLS check each host against its own name, and not all of them
-// against the first.
-func anyHost(c *tls.Config) *tls.Config {
-	if c == nil {
-		return nil
+	if o.TLSConfig != nil && (t.cluster || t.master != "") {
+		o.TLSConfig.ServerName = "" // each host is checked against its own name
 	}
-	c = c.Clone()
-	c.ServerName = ""
-	return c
+	open := redis.NewDialer(o)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := open(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return bound(c), nil
+	}
+	switch {
+	case t.cluster:
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: t.hosts, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, Dialer: o.Dialer,
+			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+			DisableIdentity: true, MaintNotificationsConfig: quiet(),
+			DisableRoutingPolicies: true, // they ask for COMMAND, longer than the context allows
+		})
+	case t.master != "":
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: t.master, SentinelAddrs: t.hosts, DB: o.DB, Dialer: o.Dialer,
+			Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+			MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+			DisableIdentity: true,
+		})
+	}
+	return redis.NewClient(o)
 }
 
 // quiet leaves the hand-over notices of hosted Redis off: a connection that
@@ -143,16 +141,36 @@ func quiet() *maintnotifications.Config {
 // methods, and the compiler would write each of them again.
 type scripts struct {
 	client              redis.UniversalClient
+	password            string
 	charging, releasing *redis.Script
 }
 
 func (s scripts) charge(ctx context.Context, keys []string, args []any) ([]int64, error) {
-	return s.charging.Run(ctx, s.client, keys, args...).Int64Slice()
+	n, err := s.charging.Run(ctx, s.client, keys, args...).Int64Slice()
+	return n, s.failed(ctx, err)
 }
 
 func (s scripts) release(ctx context.Context, keys []string, args []any) error {
-	return s.releasing.Run(ctx, s.client, keys, args...).Err()
+	return s.failed(ctx, s.releasing.Run(ctx, s.client, keys, args...).Err())
 }
 
-func (s scripts) ping(ctx context.Context) error { return s.client.Ping(ctx).Err() }
+func (s scripts) ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
 func (s scripts) close() error                   { return s.client.Close() }
+
+// failed keeps the password out of what a server says, as one that knows no AUTH
+// quotes it, and reads again who has the slots of a Cluster, whose node may have
+// been replaced: go-redis would do that once a minute.
+func (s scripts) failed(ctx context.Context, err error) error {
+	if c, ok := s.client.(*redis.ClusterClient); ok && err != nil {
+		c.ReloadState(ctx)
+	}
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return err
+	}
+	text, _, _ := strings.Cut(err.Error(), ", with args")
+	if s.password != "" && strings.Contains(text, s.password) {
+		text, _, _ = strings.Cut(text, " ")
+	}
+	return errors.New(text)
+}

@@ -70,10 +70,11 @@ func TestParse(t *testing.T) {
 func TestEveryClientHeedsDeadlines(t *testing.T) {
 	const limit = 123 * time.Millisecond
 	for _, url := range []string{"redis://user:pw@h:1/2?pool_size=3&read_timeout=9s", "rediss://h", "unix:///run/s?db=2", "redis://h:1?master=m", "rediss://h:1,g:2?master=m", "rediss://h:1,g:2"} {
-		c, err := dial(url, limit)
+		target, err := parse(url)
 		if err != nil {
 			t.Fatal(err)
 		}
+		c := target.client(limit)
 		var o *redis.Options
 		switch c := c.(type) {
 		case *redis.Client:

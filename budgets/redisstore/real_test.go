@@ -5,6 +5,9 @@ package redisstore
 import (
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,14 +117,71 @@ func cluster(t *testing.T) []string {
 		}
 	}
 	for _, c := range nodes {
-		for !strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok") ||
-			!strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_known_nodes:3") {
-			select {
-			case <-t.Context().Done():
-				t.Fatal("no cluster")
-			case <-time.After(20 * time.Millisecond): // nothing announces that gossip is done
-			}
-		}
+		until(t, "cluster", func() bool {
+			info := c.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
+		})
 	}
 	return hosts
+}
+
+// until asks again and again: nothing announces that gossip is done.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(3 * patient); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no " + what)
+		}
+	}
+}
+
+// Proves CARD-4: when the master dies, the replica that Sentinel promotes is
+// charged, and knows what was replicated; and so where a master hands over.
+func TestSentinelFailover(t *testing.T) {
+	requireRedis(t)
+	p := ports(t, 3)
+	args := func(port int, more ...string) []string {
+		return append([]string{"--port", strconv.Itoa(port), "--requirepass", "pw", "--masterauth", "pw", "--dir", t.TempDir()}, more...)
+	}
+	client := func(port int, password string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", port), Password: password})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	master := launch(t, args(p[0])...)
+	launch(t, args(p[1], "--replicaof", fmt.Sprintf("127.0.0.1 %d", p[0]))...)
+	first := client(p[0], "pw")
+	replicated := func() bool { return first.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1 }
+	until(t, "replication", replicated)
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, "port %d\nsentinel monitor main 127.0.0.1 %d 1\nsentinel auth-pass main pw\n"+
+		"sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 2000\n", p[2], p[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watch := exec.Command(redisServer(), conf, "--sentinel")
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = watch.Process.Kill(); _ = watch.Wait() })
+	s := connect(t, Options{URL: fmt.Sprintf("redis://:pw@127.0.0.1:1,127.0.0.1:%d?master=main", p[2]), Timeout: time.Second})
+	charged := func(id string) func() bool {
+		return func() bool { _, err := s.Charge(t.Context(), charge(id, "acme", 1)); return err == nil }
+	}
+	until(t, "charge by the sentinel", charged("1"))
+	must(t, s, charge("2", "acme", 1), 2)
+	until(t, "replication", replicated)
+	master.kill()
+	until(t, "failover", charged("3"))
+	must(t, s, charge("4", "acme", 1), 4)
+	master.start()
+	until(t, "replica that was the master", func() bool {
+		return strings.Contains(first.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	sentinel := client(p[2], "")
+	until(t, "second failover", func() bool { return sentinel.Do(t.Context(), "SENTINEL", "failover", "main").Err() == nil })
+	until(t, "charge at the first master", func() bool {
+		return charged("5")() && first.Exists(t.Context(), "memproxy:{acme}:charge:5").Val() == 1 &&
+			strings.Contains(first.Info(t.Context(), "replication").Val(), "role:master")
+	})
+	must(t, s, charge("6", "acme", 1), 6)
 }

@@ -71,11 +71,11 @@ func New(opt Options) (*Store, error) {
 	if strings.ContainsAny(opt.Prefix, "{}") {
 		return nil, errors.New("redisstore: the prefix must not contain braces")
 	}
-	client, err := dial(opt.URL, opt.Timeout)
+	t, err := parse(opt.URL)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{server: scripts{client, redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
+	return &Store{server: scripts{t.client(opt.Timeout), t.one.Password, redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
 }
 
 // tag is the part of a key that Cluster hashes: one for a whole charge.

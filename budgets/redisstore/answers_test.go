@@ -1,0 +1,198 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	peer "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+)
+
+// failed charges and wants an error with the text.
+func failed(t *testing.T, s *Store, want string) {
+	t.Helper()
+	a, err := s.Charge(t.Context(), hourly("1", 1, 100))
+	if err == nil || a.Granted || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v, %v; want an error with %q", a, err, want)
+	}
+}
+
+// says answers a command with what a server would not.
+func says(m *miniredis.Miniredis, command, answer string) {
+	m.Server().SetPreHook(func(c *peer.Peer, cmd string, _ ...string) bool {
+		if strings.Contains(command, cmd) {
+			c.WriteRaw(answer)
+		}
+		return strings.Contains(command, cmd)
+	})
+}
+
+// A server that was restarted between two charges has closed what is idle.
+func TestRestartBetweenCharges(t *testing.T) {
+	m := miniredis.RunT(t)
+	s := connect(t, Options{URL: "redis://" + m.Addr()})
+	must(t, s, hourly("1", 1, 100), 1)
+	m.Close()
+	if err := m.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s, hourly("2", 1, 100), 2)
+}
+
+// A server that knows no AUTH repeats it, and errors are logged.
+func TestErrorsHaveNoPassword(t *testing.T) {
+	for _, answer := range []string{
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"ERR unknown command `AUTH`, with args beginning with: `hunter2` ",
+		"ERR unknown command `AUTH`, with args beginning with: `hunt", // Redis cuts it off
+		"ERR what is hunter2",
+	} {
+		m := miniredis.RunT(t)
+		says(m, "HELLO AUTH", "-"+answer+"\r\n")
+		for _, url := range []string{"redis://ann:hunter2@" + m.Addr(), "redis://:hunter2@" + m.Addr() + "?cluster=true"} {
+			s := connect(t, Options{URL: url})
+			_, err := s.Charge(t.Context(), hourly("1", 1, 100))
+			for _, err := range []error{err, s.Ping(t.Context()), s.Release(t.Context(), hourly("1", 1, 100))} {
+				if err == nil || strings.Contains(err.Error(), "hunt") || !strings.Contains(err.Error(), strings.Fields(answer)[0]) {
+					t.Errorf("%v", err)
+				}
+			}
+		}
+	}
+}
+
+// A node that redirects is followed.
+func TestClusterRedirects(t *testing.T) {
+	a, b := miniredis.RunT(t), miniredis.RunT(t)
+	says(a, "EVALSHA EVAL", fmt.Sprintf("-MOVED %d %s\r\n", slot("{acme}"), b.Addr()))
+	must(t, connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+	if len(b.Keys()) == 0 || len(a.Keys()) != 0 {
+		t.Error("the charge is not where the redirect says")
+	}
+}
+
+// A node that is gone is left for the one that has its slots from now on. The
+// list of these is read behind the caller's back.
+func TestDeadNodeIsLeft(t *testing.T) {
+	a, b := miniredis.RunT(t), miniredis.RunT(t)
+	says(a, "CLUSTER", fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n+127.0.0.1\r\n:%s\r\n", b.Port()))
+	s := connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"})
+	must(t, s, hourly("1", 1, 100), 1)
+	b.Close()
+	failed(t, s, "refused")
+	a.Server().SetPreHook(nil)
+	for i := 0; len(a.Keys()) == 0; i++ {
+		if _, err := s.Charge(t.Context(), hourly("2", 1, 100)); err != nil && i == 10_000 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// go-redis would ask each node for COMMAND, behind a lock and for 5 s, whatever
+// the context allows.
+func TestClusterIsNotAskedForCommand(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(_ *peer.Peer, cmd string, _ ...string) bool {
+		if cmd == "COMMAND" {
+			t.Error("COMMAND was sent")
+		}
+		return false
+	})
+	must(t, connect(t, Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+}
+
+// Each host is checked against the name that the URL or the Cluster has for it.
+func TestTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate, of 127.0.0.1 and not of localhost
+	defer web.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	m, err := miniredis.RunTLS(&tls.Config{Certificates: web.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	over := func(hosts string) *Store {
+		s := connect(t, Options{URL: "rediss://" + hosts})
+		switch c := s.server.(scripts).client.(type) {
+		case *redis.Client:
+			c.Options().TLSConfig.RootCAs = roots
+		case *redis.ClusterClient:
+			c.Options().TLSConfig.RootCAs = roots
+		}
+		return s
+	}
+	must(t, over(m.Addr()), hourly("1", 1, 100), 1)
+	failed(t, over("localhost:"+m.Port()), "not localhost")
+	must(t, over("localhost:"+m.Port()+","+m.Addr()), hourly("2", 1, 100), 2)
+	failed(t, connect(t, Options{URL: "rediss://" + m.Addr()}), "unknown authority")
+}
+
+// A call that was cancelled before it began is not sent.
+func TestCancelledIsNotSent(t *testing.T) {
+	m := miniredis.RunT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, query := range []string{"", "?cluster=true", "?master=m"} {
+		s := connect(t, Options{URL: "redis://" + m.Addr() + query})
+		if _, err := s.Charge(ctx, hourly("1", 1, 100)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%q: %v", query, err)
+		}
+	}
+	if keys := m.Keys(); len(keys) != 0 {
+		t.Errorf("%v", keys)
+	}
+}
+
+// What is not an answer to a charge is an error, soon and in little memory, and
+// what comes next is counted.
+func TestNonsenseIsAnError(t *testing.T) {
+	for name, answer := range map[string]string{
+		"a long string":         "$200000000\r\n",
+		"a long list":           "*20000000\r\n",
+		"a long map":            "%2000000\r\n",
+		"a length that wraps":   "$9223372036854775807\r\n",
+		"a list that is beyond": "*9223372036854775807\r\n",
+		"a length like none":    "*99999999999999999999999\r\n",
+		"lists in lists":        strings.Repeat("*65000\r\n", 400),
+		"deep lists":            strings.Repeat("*1\r\n", 1_000_000),
+		"an endless line":       "+" + strings.Repeat("x", 8<<20),
+		"no numbers":            "*4\r\n:1\r\n:1\r\n$1\r\nx\r\n:0\r\n",
+		"nothing":               "*4\r\n:1\r\n:1\r\n*-1\r\n:0\r\n",
+		"too few":               "*2\r\n:1\r\n:1\r\n",
+		"no list":               "+OK\r\n",
+		"nil":                   "*-1\r\n",
+		"HTTP":                  "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"zeros":                 "\x00\x00\x00\r\n",
+		"a map":                 "%1\r\n+a\r\n:1\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			s := connect(t, Options{URL: "redis://" + m.Addr(), Timeout: DefaultTimeout})
+			must(t, s, hourly("0", 1, 100), 1)
+			says(m, "EVALSHA", answer)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			failed(t, s, "redisstore: ")
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; used > 100<<20 {
+				t.Errorf("%d bytes", used)
+			}
+			m.Server().SetPreHook(nil)
+			must(t, s, hourly("2", 1, 100), 2)
+		})
+	}
+	for _, query := range []string{"?cluster=true", "?master=m"} {
+		m := miniredis.RunT(t)
+		says(m, "EVALSHA SENTINEL", "$9223372036854775807\r\n")
+		failed(t, connect(t, Options{URL: "redis://" + m.Addr() + query}), "too long")
+	}
+}
