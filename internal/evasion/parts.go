@@ -251,3 +251,28 @@ func pig(w string) string {
 	}
 	return w[n:end] + w[:n] + "ay" + w[end:]
 }
+
+// mistyped is a word in which somebody hit one key wrong: a letter is left out, typed
+// twice, changed for another, or changes places with the next.
+func mistyped(kind int) func(string) string {
+	return func(w string) string {
+		end := len(w)
+		for end > 0 && !isLetter(rune(w[end-1])) {
+			end--
+		}
+		if end < 5 || strings.ContainsFunc(w[:end], func(r rune) bool { return !isLetter(r) || r > 'z' }) {
+			return w
+		}
+		i := 1 + number(w, kind)%(end-2) // neither the first letter nor the last
+		switch kind {
+		case 0:
+			return w[:i] + w[i+1:]
+		case 1:
+			return w[:i] + w[i:i+1] + w[i:]
+		case 2:
+			return w[:i] + string('a'+rune(number(w, 9)%26)) + w[i+1:]
+		}
+		i = min(i, end-3)
+		return w[:i] + w[i+1:i+2] + w[i:i+1] + w[i+2:]
+	}
+}

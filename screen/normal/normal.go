@@ -30,7 +30,7 @@ const (
 	Encoded   = "encoded"   // base64, base85, base32, hex, binary, octal, decimal, morse, spelling alphabets
 	Linked    = "linked"    // the words in links
 	Listed    = "listed"    // words that stand in a list, one an item
-	Scrambled = "scrambled" // words whose inner letters were mixed, and pig Latin
+	Scrambled = "scrambled" // words whose inner letters were mixed or of which a key was hit wrong, and pig Latin
 	Backward  = "backward"  // words in reverse order
 )
 

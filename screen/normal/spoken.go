@@ -23,6 +23,7 @@ const (
 func spoken(found []View, v *View) []View {
 	s, vocab, letters, smalls := v.Text, wide(), spellingWords(), smallWords()
 	words, scrambled, pigs, spelled, longest, bare := 0, 0, 0, 0, 0, 0
+	known, strange, mistyped := 0, 0, 0
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
@@ -42,9 +43,15 @@ func spoken(found []View, v *View) []View {
 		} else {
 			order.before = 0
 		}
-		if j-i >= 3 && !vocab.has(h) {
+		if j-i >= 3 && vocab.has(h) {
+			known++
+		} else if j-i >= 3 {
+			strange++
 			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
 				scrambled++
+			}
+			if typed().of(s[i:j], h) != "" {
+				mistyped++
 			}
 			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' {
 				pigs++
@@ -64,6 +71,9 @@ func spoken(found []View, v *View) []View {
 			}
 			return scrambles()[anagram(w)]
 		}))
+	}
+	if mistyped >= minMistyped && 2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
+		found = append(found, retyped(v))
 	}
 	if bare >= minBare && bare*4 >= words*3 { // and not a few abbreviations
 		found = append(found, voweled(v))

@@ -1,0 +1,114 @@
+package normal
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
+
+const (
+	minMistyped = 2 // words of a text that are others but for one key
+	minTyped    = 5 // letters of the words that they are; shorter ones are too alike
+	maxTyped    = 24
+)
+
+// retyped reads v with known words in the place of those that are one key away from
+// them. Everybody mistypes: what is told of it by itself is nothing.
+func retyped(v *View) View {
+	vocab := wide()
+	out := replaced(v, func(w string) string {
+		h := hash(w)
+		if vocab.has(h) {
+			return ""
+		}
+		return typed().of(w, h)
+	})
+	out.Innocent = v.Innocent
+	return out
+}
+
+// neighbours finds known words from which a word is one key away: a letter that is left
+// out, is one too many, is another, or has changed places with the next. Both words
+// without one of their letters are the same then (the symmetric deletions of SymSpell,
+// W. Garbe, 2012).
+type neighbours struct {
+	words []string
+	// without has, by hash, which word is so without one of its letters; of several
+	// the most usual one.
+	without terms.Table[uint16]
+	whole   terms.Table[uint16]
+}
+
+var typed = sync.OnceValue(func() *neighbours {
+	n := &neighbours{words: []string{""}}
+	put := func(in *terms.Table[uint16], h uint32) {
+		if at := in.At(h); *at == 0 {
+			*at = uint16(len(n.words) - 1)
+		}
+	}
+	for _, w := range strings.Fields(common + " " + shared) {
+		if len(w) < minTyped || len(w) > maxTyped {
+			continue
+		}
+		n.words = append(n.words, w)
+		put(&n.whole, hash(w))
+		for i := range len(w) {
+			put(&n.without, hashWithout(w, i))
+		}
+	}
+	return n
+})
+
+// hashWithout is the hash of w without its letter i.
+func hashWithout(w string, i int) uint32 {
+	h := terms.Start
+	for k := range len(w) {
+		if k != i {
+			h = terms.Next(h, lower(w[k]))
+		}
+	}
+	return h
+}
+
+// of is the known word from which w, whose hash is h, is one key away, or "".
+func (n *neighbours) of(w string, h uint32) string {
+	if len(w) < minTyped-1 || len(w) > maxTyped {
+		return ""
+	}
+	if k, ok := n.without.Get(h); ok && oneKey(n.words[k], w) {
+		return n.words[k]
+	}
+	if len(w) < minTyped {
+		return ""
+	}
+	for i := range len(w) {
+		h := hashWithout(w, i)
+		if k, ok := n.whole.Get(h); ok && oneKey(w, n.words[k]) {
+			return n.words[k]
+		}
+		if k, ok := n.without.Get(h); ok && oneKey(w, n.words[k]) {
+			return n.words[k]
+		}
+	}
+	return ""
+}
+
+// oneKey reports whether a word is another, that is as long or has one letter less, but
+// for one key.
+func oneKey(long, short string) bool {
+	i := 0
+	for i < len(short) && lower(long[i]) == lower(short[i]) {
+		i++
+	}
+	if len(long) == len(short)+1 {
+		return strings.EqualFold(long[i+1:], short[i:])
+	}
+	if len(long) != len(short) || i == len(short) {
+		return false
+	}
+	if strings.EqualFold(long[i+1:], short[i+1:]) {
+		return true
+	}
+	return i+1 < len(short) && lower(long[i]) == lower(short[i+1]) && lower(long[i+1]) == lower(short[i]) && strings.EqualFold(long[i+2:], short[i+2:])
+}

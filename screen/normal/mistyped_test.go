@@ -1,0 +1,33 @@
+package normal
+
+import "testing"
+
+// Whatever key is hit wrong within a word, it is found again, or another known word that
+// is one key away; known words and those that are two keys away are none of it.
+//
+// Proves SYN-3.
+func TestMistypedWordsAreFound(t *testing.T) {
+	n := typed()
+	for _, w := range []string{"ignore", "previous", "instructions", "password", "memory", "system"} {
+		for i := 1; i+1 < len(w); i++ {
+			for _, wrong := range []string{
+				w[:i] + w[i+1:], w[:i] + w[i:i+1] + w[i:], w[:i] + "q" + w[i+1:], w[:i] + "q" + w[i:], w[:i-1] + w[i:i+1] + w[i-1:i] + w[i+1:],
+			} {
+				if wrong == w {
+					continue // two of the same letter have changed places
+				}
+				if got := n.of(wrong, hash(wrong)); got != w && !oneKey(got, wrong) && !oneKey(wrong, got) {
+					t.Errorf("%s is read as %q", wrong, got)
+				}
+			}
+		}
+	}
+	for _, w := range []string{"", "qzxvq", "ignqqe", "instqqctions", "xkcd", "kubernetes", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
+		if got := n.of(w, hash(w)); got != "" {
+			t.Errorf("%q is read as %q", w, got)
+		}
+	}
+	if got := n.of("IGNROE", hash("IGNROE")); got != "ignore" {
+		t.Errorf("capitals are read as %q", got)
+	}
+}
