@@ -8,9 +8,13 @@ import (
 )
 
 const (
-	minMistyped = 2 // words of a text that are others but for one key
-	minTyped    = 5 // letters of the words that they are; shorter ones are too alike
-	maxTyped    = 24
+	// minMistyped is how many words of a text are others but for one key where it is
+	// read anew: one of them is a word of instructions, or one of so many words is so.
+	minMistyped   = 2
+	oftenMistyped = 8
+
+	minTyped = 5 // letters of the words that they are; shorter ones are too alike
+	maxTyped = 24
 )
 
 // retyped reads v with known words in the place of those that are one key away from
@@ -73,7 +77,7 @@ func hashWithout(w string, i int) uint32 {
 
 // of is the known word from which w, whose hash is h, is one key away, or "".
 func (n *neighbours) of(w string, h uint32) string {
-	if len(w) < minTyped-1 || len(w) > maxTyped {
+	if len(w) < minTyped-1 || len(w) > maxTyped || plural(w) {
 		return ""
 	}
 	if k, ok := n.without.Get(h); ok && oneKey(n.words[k], w) {
@@ -92,6 +96,12 @@ func (n *neighbours) of(w string, h uint32) string {
 		}
 	}
 	return ""
+}
+
+// plural reports whether w is that of a known word.
+func plural(w string) bool {
+	n := len(w) - 1
+	return lower(w[n]) == 's' && lower(w[n-1]) != 's' && wide().word(w[:n])
 }
 
 // oneKey reports whether a word is another, that is as long or has one letter less, but

@@ -22,7 +22,7 @@ func TestMistypedWordsAreFound(t *testing.T) {
 			}
 		}
 	}
-	for _, w := range []string{"", "qzxvq", "ignqqe", "instqqctions", "xkcd", "kubernetes", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
+	for _, w := range []string{"", "qzxvq", "ignqqe", "instqqctions", "xkcd", "kubernetes", "trains", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
 		if got := n.of(w, hash(w)); got != "" {
 			t.Errorf("%q is read as %q", w, got)
 		}

@@ -23,7 +23,7 @@ const (
 func spoken(found []View, v *View) []View {
 	s, vocab, letters, smalls := v.Text, wide(), spellingWords(), smallWords()
 	words, scrambled, pigs, spelled, longest, bare := 0, 0, 0, 0, 0, 0
-	known, strange, mistyped := 0, 0, 0
+	known, strange, mistyped, telling := 0, 0, 0, false
 	var order order
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
@@ -50,8 +50,9 @@ func spoken(found []View, v *View) []View {
 			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
 				scrambled++
 			}
-			if typed().of(s[i:j], h) != "" {
+			if w := typed().of(s[i:j], h); w != "" {
 				mistyped++
+				telling = telling || english().word(w)
 			}
 			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' {
 				pigs++
@@ -72,7 +73,8 @@ func spoken(found []View, v *View) []View {
 			return scrambles()[anagram(w)]
 		}))
 	}
-	if mistyped >= minMistyped && 2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
+	if mistyped >= minMistyped && (telling || mistyped*oftenMistyped >= words) &&
+		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
 		found = append(found, retyped(v))
 	}
 	if bare >= minBare && bare*4 >= words*3 { // and not a few abbreviations
