@@ -6,6 +6,7 @@ import (
 	"time"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
@@ -95,7 +96,7 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 	}}
 	x.ruled = course.Way == face.Gated || course.Way == face.Passed
 	x.whole = course.Way == face.Gated || course.Fields
-	ctx = x.p.opt.Propagator.Extract(ctx, client{r.Header})
+	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 

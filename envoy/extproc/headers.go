@@ -127,10 +127,3 @@ type carrier struct{ *mutation }
 func (carrier) Get(string) string    { return "" }
 func (c carrier) Set(name, v string) { c.set(name, v) }
 func (carrier) Keys() []string       { return nil }
-
-// client reads a trace's context from a client's headers, of each name the first.
-type client struct{ memproxy.Header }
-
-func (c client) Get(name string) string { return c.Header.Get(name) }
-func (c client) Set(string, string)     {}
-func (c client) Keys() []string         { return nil }
