@@ -131,22 +131,26 @@ func (c *caching) Forget(ids ...string) {
 }
 
 // What was deleted or replaced does not stay in an adapter's cache; what the backend
-// refused to delete may.
+// refused to delete may. Shadow mode deletes as well.
 func TestDeletedMemoriesLeaveTheCache(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op     memproxy.Operation
+		shadow bool
 		status int
 		want   []string
 	}{
-		"deleted":       {byID(memproxy.Forget, "m1"), 200, []string{"m1"}},
-		"replaced":      {correct("coffee", "m1"), 200, []string{"m1"}},
-		"refused":       {byID(memproxy.Forget, "m1"), 404, nil},
-		"all of a user": {memproxy.Operation{Kind: memproxy.Forget, Sweeps: true, Scope: memproxy.Scope{User: "ann"}}, 200, []string{"all"}},
-		"read":          {byID(memproxy.Recall, "m1"), 200, nil},
+		"deleted":        {byID(memproxy.Forget, "m1"), false, 200, []string{"m1"}},
+		"in shadow mode": {byID(memproxy.Forget, "m1"), true, 200, []string{"m1"}},
+		"not there":      {byID(memproxy.Forget, "m1"), false, 404, []string{"m1"}},
+		"replaced":       {correct("coffee", "m1"), false, 200, []string{"m1"}},
+		"refused":        {byID(memproxy.Forget, "m1"), false, 403, nil},
+		"all of a user":  {memproxy.Operation{Kind: memproxy.Forget, Sweeps: true, Scope: memproxy.Scope{User: "ann"}}, false, 200, []string{"all"}},
+		"a reset":        {memproxy.Operation{Kind: memproxy.Admin}, false, 200, []string{"all"}},
+		"read":           {byID(memproxy.Recall, "m1"), false, 200, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := &caching{}
-			r := newRig(t, func(r *rig) { r.adapter, r.fake = cache, &cache.fakeAdapter })
+			r := newRig(t, func(r *rig) { r.adapter, r.fake, r.rules.Enforce = cache, &cache.fakeAdapter, !tc.shadow })
 			r.ledger.rows["m1"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1", Scope: memproxy.Scope{Tenant: "acme", User: "ann"}, Actor: "agent:dev"}
 			r.gate.Return(t.Context(), r.admit(tc.op), memproxy.Reply{Status: tc.status, Body: []byte("{}")})
 			if !slices.Equal(cache.gone, tc.want) {

@@ -25,6 +25,7 @@ type effects struct {
 // which are deleted. An error of the ledger cannot undo the write; the owner is
 // then looked up in the backend the next time.
 func (ret *effects) remember(ctx context.Context) {
+	uncache(ret)
 	if ret.op == nil || !ret.enforced() && ret.reading == nil {
 		return
 	}
@@ -41,7 +42,6 @@ func (ret *effects) remember(ctx context.Context) {
 	if ret.rules.Screener != nil && ret.op.Kind.Writes() {
 		ret.rules.Screener.Wrote(ret.screening())
 	}
-	uncache(ret)
 	settleChange(ctx, ret.g, ret.Admission)
 	ret.settleBill(ctx)
 	switch ret.op.Kind {
@@ -67,14 +67,18 @@ func (ret *effects) remember(ctx context.Context) {
 	})})
 }
 
-// uncache removes from the adapter's cache what was deleted or replaced.
+// uncache removes from the adapter's cache what a request deleted or replaced, also in
+// shadow mode: its targets, or everything where it may have had any.
 func uncache(ret *effects) {
+	if ret.op == nil || !ok2xx(ret.status) && ret.status != memproxy.StatusNotFound || safe(ret.call.Request.Method) {
+		return
+	}
 	cacher, caches := ret.call.Backend.Adapter.(Cacher)
-	switch {
-	case !caches || ret.op.Kind != memproxy.Correct && ret.op.Kind != memproxy.Forget:
-	case ret.op.Sweeps:
+	switch kind := ret.op.Kind; {
+	case !caches:
+	case kind == memproxy.Admin || ret.op.Sweeps:
 		cacher.Forget()
-	case len(ret.op.Targets) > 0:
+	case kind == memproxy.Correct || kind == memproxy.Forget:
 		cacher.Forget(ret.op.Targets...)
 	}
 }

@@ -67,6 +67,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
+		o.uncache(to.ID)
 		o.opt.Gate.Reviewed().Restored(ctx, to, decision)
 	}
 	return memproxy.Answered(result)
@@ -104,7 +105,18 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	if err == nil && !done(reply.Status) && reply.Status != http.StatusNotFound {
 		err = fmt.Errorf("the backend answers %d", reply.Status)
 	}
+	if err == nil {
+		o.uncache(k.ID)
+	}
 	return err
+}
+
+// uncache removes a memory from the adapter's cache that was deleted or replaced by a
+// request of memproxy's own.
+func (o *Own) uncache(id string) {
+	if cacher, caches := o.opt.Adapter.(gate.Cacher); caches {
+		cacher.Forget(id)
+	}
 }
 
 func done(status int) bool { return status >= 200 && status <= 299 }

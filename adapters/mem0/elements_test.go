@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/gate"
 )
 
 const (
@@ -91,6 +92,7 @@ func TestElementsAreKeptTheSecondTime(t *testing.T) {
 // A memory that was deleted does not stay in the process: its element is removed by
 // its id, and all of them where no id is named.
 func TestDeletedElementsAreRemoved(t *testing.T) {
+	var _ gate.Cacher = (*mem0.Adapter)(nil)
 	a := adapter(t)
 	list := `{"results":[` + elementOne + `,` + elementTwo + `]}`
 	for range 2 {

@@ -107,15 +107,18 @@ func plural(w string) bool {
 // oneKey reports whether a word is another, that is as long or has one letter less, but
 // for one key.
 func oneKey(long, short string) bool {
+	if len(long) != len(short) && len(long) != len(short)+1 {
+		return false // their hashes are the same, which an author may have looked for
+	}
 	i := 0
 	for i < len(short) && lower(long[i]) == lower(short[i]) {
 		i++
 	}
-	if len(long) == len(short)+1 {
+	switch {
+	case len(long) > len(short):
 		return strings.EqualFold(long[i+1:], short[i:])
-	}
-	if len(long) != len(short) || i == len(short) {
-		return false
+	case i == len(short):
+		return false // the same
 	}
 	if strings.EqualFold(long[i+1:], short[i+1:]) {
 		return true

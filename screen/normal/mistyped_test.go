@@ -31,3 +31,18 @@ func TestMistypedWordsAreFound(t *testing.T) {
 		t.Errorf("capitals are read as %q", got)
 	}
 }
+
+// Words of other lengths may have the same hash, and are not compared letter by letter.
+func TestOneKeyIsOfWordsAsLong(t *testing.T) {
+	for _, c := range []struct {
+		long, short string
+		want        bool
+	}{
+		{"ignore", "ignorexyz", false}, {"ign", "ignore", false}, {"ignoreabc", "ignore", false}, {"", "a", false}, {"", "", false}, {"a", "", true},
+		{"ignore", "ignore", false}, {"ignore", "ignor", true}, {"ignore", "ignoer", true}, {"ignore", "ignora", true}, {"ignore", "ingora", false},
+	} {
+		if got := oneKey(c.long, c.short); got != c.want {
+			t.Errorf("%q and %q: %v", c.long, c.short, got)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package proxy_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// caching is an adapter that deletes by one request, and notes what it is to remove from
+// its cache.
+type caching struct {
+	gate.Adapter
+	gone []string
+}
+
+func (c *caching) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
+	return &memproxy.Reading{}, nil
+}
+
+func (c *caching) Rewrite(_ memproxy.Route, _ memproxy.Request, reply memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
+	return reply.Body, nil
+}
+func (c *caching) Forget(ids ...string) { c.gone = append(c.gone, ids...) }
+
+func (c *caching) Find(memproxy.MemoryKey) []memproxy.Search { return nil }
+func (c *caching) Found(memproxy.MemoryKey, memproxy.Reply) (memproxy.Memory, error) {
+	return memproxy.Memory{}, nil
+}
+
+func (c *caching) Restore(to memproxy.Version, _ memproxy.Memory, _ memproxy.Stamp) []memproxy.Search {
+	return c.Remove(to.MemoryKey)
+}
+
+func (c *caching) Remove(k memproxy.MemoryKey) []memproxy.Search {
+	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memory/" + k.ID}}}
+}
+
+// What memproxy deletes on its own, because its time is over, leaves the cache of the
+// adapter as well; what the backend refused to delete is still there.
+func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int][]string{http.StatusOK: {"m1"}, http.StatusNotFound: {"m1"}, http.StatusForbidden: nil} {
+		cache := &caching{}
+		r := newRig(t, func(r *rig) {
+			cache.Adapter, r.opt.Adapter = r.opt.Adapter, cache
+			r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+		})
+		p, err := proxy.New(r.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Own().Remove(t.Context(), memproxy.MemoryKey{Backend: "toy", Kind: memproxy.TargetMemory, ID: "m1"})
+		if !slices.Equal(cache.gone, want) || (err == nil) != (want != nil) {
+			t.Errorf("%d: removed %q, %v", status, cache.gone, err)
+		}
+	}
+}
