@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// minMistyped is how many words of a text are others but for one key where it is
-	// read anew: one of them is a word of instructions, or one of so many words is so.
+	// A text is corrected if it has minMistyped mistyped words, and if one of them is a
+	// word of instructions or one word in oftenMistyped is mistyped.
 	minMistyped   = 2
 	oftenMistyped = 8
 
@@ -17,8 +17,8 @@ const (
 	maxTyped = 24
 )
 
-// retyped reads v with known words in the place of those that are one key away from
-// them. Everybody mistypes: what is told of it by itself is nothing.
+// retyped reads v with its mistyped words corrected. A typing error is no evidence of
+// anything by itself, so the reading is as innocent as v.
 func retyped(v *View) View {
 	vocab := wide()
 	out := replaced(v, func(w string) string {
@@ -32,14 +32,13 @@ func retyped(v *View) View {
 	return out
 }
 
-// neighbours finds known words from which a word is one key away: a letter that is left
-// out, is one too many, is another, or has changed places with the next. Both words
-// without one of their letters are the same then (the symmetric deletions of SymSpell,
-// W. Garbe, 2012).
+// neighbours finds known words at an edit distance of one (Damerau-Levenshtein): a letter
+// is missing, added, replaced, or swapped with the next. Two such words are equal once one
+// letter is deleted from either or both (symmetric deletion, as in SymSpell, W. Garbe, 2012).
 type neighbours struct {
 	words []string
-	// without has, by hash, which word is so without one of its letters; of several
-	// the most usual one.
+	// Both tables map hashes to places in words: without has each word without one of
+	// its letters, whole the words themselves. Of several words the most usual is kept.
 	without terms.Table[uint16]
 	whole   terms.Table[uint16]
 }
@@ -75,7 +74,7 @@ func hashWithout(w string, i int) uint32 {
 	return h
 }
 
-// of is the known word from which w, whose hash is h, is one key away, or "".
+// of returns the known word at an edit distance of one from w, whose hash is h, or "".
 func (n *neighbours) of(w string, h uint32) string {
 	if len(w) < minTyped-1 || len(w) > maxTyped || plural(w) {
 		return ""
@@ -98,17 +97,17 @@ func (n *neighbours) of(w string, h uint32) string {
 	return ""
 }
 
-// plural reports whether w is that of a known word.
+// plural reports whether w is the plural of a known word.
 func plural(w string) bool {
 	n := len(w) - 1
 	return lower(w[n]) == 's' && lower(w[n-1]) != 's' && wide().word(w[:n])
 }
 
-// oneKey reports whether a word is another, that is as long or has one letter less, but
-// for one key.
+// oneKey reports whether the edit distance of two words is one; short has as many letters
+// as long, or one less.
 func oneKey(long, short string) bool {
 	if len(long) != len(short) && len(long) != len(short)+1 {
-		return false // their hashes are the same, which an author may have looked for
+		return false // equal hashes, which an attacker can search for
 	}
 	i := 0
 	for i < len(short) && lower(long[i]) == lower(short[i]) {

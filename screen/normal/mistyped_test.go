@@ -2,8 +2,8 @@ package normal
 
 import "testing"
 
-// Whatever key is hit wrong within a word, it is found again, or another known word that
-// is one key away; known words and those that are two keys away are none of it.
+// A word with one typing error is corrected to itself or to another known word at the same
+// distance; words at a distance of two, and plurals, are left alone.
 //
 // Proves SYN-3.
 func TestMistypedWordsAreFound(t *testing.T) {
@@ -32,7 +32,8 @@ func TestMistypedWordsAreFound(t *testing.T) {
 	}
 }
 
-// Words of other lengths may have the same hash, and are not compared letter by letter.
+// Words whose lengths differ by more than one letter can have the same hash; comparing them
+// does not run past the end of either.
 func TestOneKeyIsOfWordsAsLong(t *testing.T) {
 	for _, c := range []struct {
 		long, short string
