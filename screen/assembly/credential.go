@@ -79,8 +79,8 @@ func opaque(s string, words []span) ([]span, cue) {
 		}
 	}
 	var out []span
-	for _, at := range runs(s, &inSecrets, func(rune) bool { return true }) {
-		t := strings.TrimRight(s[at.from:at.to], ".!?:")
+	for at := range runs(s, &inSecrets, func(rune) bool { return true }) {
+		t := strings.TrimRightFunc(s[at.from:at.to], func(r rune) bool { return r == '.' || r == '!' || r == '?' || r == ':' })
 		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
 			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {
 			out = append(out, span{at.from, at.from + len(t)})

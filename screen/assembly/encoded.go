@@ -14,7 +14,7 @@ var inCode = asciiOf(func(c byte) bool { return inWords[c] && c != '\'' || strin
 // longestRun returns the longest stretch of base64 or hex in s that does not
 // read like a word: it mixes cases, or letters and digits.
 func longestRun(s string) (best span) {
-	for _, at := range runs(s, &inCode, func(rune) bool { return false }) {
+	for at := range runs(s, &inCode, func(rune) bool { return false }) {
 		t := s[at.from:at.to]
 		if len(t) < minRun || len(t) <= best.len() {
 			continue

@@ -27,8 +27,9 @@ func goesOn(t string) bool {
 	return unicode.IsLower(r) || strings.ContainsRune("…,;:)]/-+=", r)
 }
 
-// left reports whether t stops in the middle of something.
-func left(t string) bool {
+// left reports whether the sentence t of s, of these words, stops in the middle of
+// something.
+func left(s, t string, words []span) bool {
 	r, _ := utf8.DecodeLastRuneInString(t)
 	if strings.HasSuffix(t, "...") || strings.ContainsRune("…,;:([{/-+=&\\", r) {
 		return true
@@ -36,8 +37,7 @@ func left(t string) bool {
 	if ends(r) {
 		return false
 	}
-	words := split(t)
-	return len(words) > 0 && (dangling[fold(t, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short)
+	return len(words) > 0 && (dangling[fold(s, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short)
 }
 
 // edges are the first and the last sentence of a text, for the cut between two
@@ -51,13 +51,14 @@ type edges struct {
 
 // fragments returns the stretches of s, by its sentences, that are no whole sentence (a first one that
 // goes on from somewhere, a last one that is left open), and its edges.
-func fragments(s string, all []span) (out []span, e edges) {
+func fragments(s string, words, all []span) (out []span, e edges) {
 	if len(all) == 0 {
 		return nil, e
 	}
 	first, last := all[0], all[len(all)-1]
 	t := s[last.from:last.to]
-	open := left(t)
+	words = inside(words, last)
+	open := left(s, t, words)
 	e.head, e.goesOn = first, goesOn(s[first.from:first.to])
 	if len(all) > 1 && e.goesOn {
 		out = append(out, first)
@@ -67,8 +68,7 @@ func fragments(s string, all []span) (out []span, e edges) {
 	}
 	if r, _ := utf8.DecodeLastRuneInString(t); open || !ends(r) {
 		e.open = last
-		words := split(t)
-		e.hangs = open && (len(words) > short || dangling[fold(t, words, len(words)-1)])
+		e.hangs = open && (len(words) > short || dangling[fold(s, words, len(words)-1)])
 	}
 	return out, e
 }

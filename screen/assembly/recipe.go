@@ -156,7 +156,7 @@ func ingredientsOf(text string) (found [kinds]bool) {
 	for _, s := range sentences(text) {
 		address, named := false, byte(0)
 		for w := range strings.FieldsFuncSeq(text[s.from:s.to], func(r rune) bool { return r < utf8.RuneSelf && !inRoles[r] }) {
-			w = strings.Trim(w, ".:*_")
+			w = strings.TrimFunc(w, func(r rune) bool { return r == '.' || r == ':' || r == '*' || r == '_' })
 			named |= roles[w]
 			address = address || terms.Address(w)
 		}

@@ -237,10 +237,10 @@ func (s *Store) newPiece(id string, index, offset int, body string, now time.Tim
 func read(body string) reading {
 	words, all := split(body), sentences(body)
 	r := reading{
-		part: findPart(body), run: longestRun(body), defs: definitions(body),
+		part: findPart(body), run: longestRun(body), defs: definitions(body, words),
 		uses: uses(body, words), cond: condition(body, words, all), action: action(body, words, all),
 	}
-	r.frags, r.edges = fragments(body, all)
+	r.frags, r.edges = fragments(body, words, all)
 	r.opaque, r.cue = opaque(body, words)
 	r.decoded = normal.Decoded(body[r.run.from:r.run.to])
 	return r

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -71,12 +70,6 @@ func pointing(s string, words []span) bool {
 		}
 	}
 	return false
-}
-
-func inside(words []span, p span) []span {
-	from, _ := slices.BinarySearchFunc(words, p.from, func(w span, at int) int { return w.from - at })
-	to, _ := slices.BinarySearchFunc(words, p.to, func(w span, at int) int { return w.to - at - 1 })
-	return words[from:max(from, to)]
 }
 
 // stop leaves out the sign at the end of a sentence.

@@ -29,14 +29,14 @@ var meansWords = terms.Set("means equals denotes signifies")
 
 // definitions finds what s gives a name to, by line: "x = …", "let x be …",
 // "Protocol Omega: …", "x means …".
-func definitions(s string) []def {
+func definitions(s string, words []span) []def {
 	var out []def
 	for from := 0; from < len(s) && len(out) < maxDefs; {
 		to := len(s)
 		if at := strings.IndexAny(s[from:], "\n;"); at >= 0 {
 			to = from + at
 		}
-		if d, ok := definition(s, span{from, to}); ok {
+		if d, ok := definition(s[:to], inside(words, span{from, to})); ok {
 			out = append(out, d)
 		}
 		from = to + 1
@@ -44,43 +44,42 @@ func definitions(s string) []def {
 	return out
 }
 
-func definition(s string, line span) (def, bool) {
-	t := s[line.from:line.to]
-	words := split(t)
+// definition reads the line that s ends with, of these words.
+func definition(s string, words []span) (def, bool) {
 	if len(words) < 2 {
 		return def{}, false
 	}
 	first := 0
-	switch fold(t, words, 0) {
+	switch fold(s, words, 0) {
 	case "let", "define", "set", "var", "const", "remember", "note", "def", "call", "the":
 		first = 1
 	}
 	// The name ends where a sign or a word says that its meaning follows.
 	for n := first; n < len(words) && n < first+maxName; n++ {
 		after := words[n].to
-		next := strings.TrimLeft(t[after:min(len(t), after+4)], " \"'`*")
-		name := t[words[first].from:after]
+		next := strings.TrimLeft(s[after:min(len(s), after+4)], " \"'`*")
+		name := s[words[first].from:after]
 		if len(name) > maxDefName {
 			break
 		}
 		var value int
-		switch follow := fold(t, words, n+1); {
+		switch follow := fold(s, words, n+1); {
 		case strings.HasPrefix(next, ":=") || strings.HasPrefix(next, "="):
-			value = after + strings.IndexByte(t[after:], '=') + 1
+			value = after + strings.IndexByte(s[after:], '=') + 1
 		case strings.HasPrefix(next, ":") && !strings.HasPrefix(next, "://"):
-			value = after + strings.IndexByte(t[after:], ':') + 1
+			value = after + strings.IndexByte(s[after:], ':') + 1
 		case meansWords[follow]:
 			value = words[n+1].to
 		case first == 1 && (follow == "be" || follow == "as" || follow == "to"):
 			value = words[n+1].to
-		case follow == "is" && (fold(t, words, n+2) == "to" || first == 1 && fold(t, words, 0) != "the"):
+		case follow == "is" && (fold(s, words, n+2) == "to" || first == 1 && fold(s, words, 0) != "the"):
 			value = words[n+1].to
-		case follow == "stands" && fold(t, words, n+2) == "for":
+		case follow == "stands" && fold(s, words, n+2) == "for":
 			value = words[n+2].to
 		default:
 			continue
 		}
-		v := trim(s, span{line.from + value, line.to})
+		v := trim(s, span{value, len(s)})
 		for v.len() > 1 && strings.IndexByte("\"'`", s[v.from]) >= 0 && s[v.from] == s[v.to-1] {
 			v = span{v.from + 1, v.to - 1}
 		}

@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"iter"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -9,7 +11,9 @@ import (
 // split returns the spans of the words of s: letters, digits, marks,
 // apostrophes and underscores.
 func split(s string) []span {
-	return runs(s, &inWords, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '’' })
+	return slices.AppendSeq(make([]span, 0, len(s)/wordBytes+1), runs(s, &inWords, func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || r == '’'
+	}))
 }
 
 // ascii says of each character of ASCII whether a stretch goes on with it.
@@ -29,32 +33,33 @@ func asciiOf(in func(byte) bool) (a ascii) {
 // wordBytes is about how many bytes of a text there are for each of its words.
 const wordBytes = 6
 
-// runs returns the longest stretches of s of whose characters plain holds, or in
+// runs yields the longest stretches of s of whose characters plain holds, or in
 // where they are not of ASCII.
-func runs(s string, plain *ascii, in func(rune) bool) (out []span) {
-	from := -1
-	for i, r := range s {
-		is := false
-		if r < utf8.RuneSelf {
-			is = plain[r]
-		} else {
-			is = in(r)
+func runs(s string, plain *ascii, in func(rune) bool) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		from := -1
+		for i, r := range s {
+			switch is := r < utf8.RuneSelf && plain[r] || r >= utf8.RuneSelf && in(r); {
+			case is && from < 0:
+				from = i
+			case !is && from >= 0:
+				if !yield(span{from, i}) {
+					return
+				}
+				from = -1
+			}
 		}
-		if out == nil && !is && from >= 0 {
-			out = make([]span, 0, len(s)/wordBytes+1)
-		}
-		switch {
-		case is && from < 0:
-			from = i
-		case !is && from >= 0:
-			out = append(out, span{from, i})
-			from = -1
+		if from >= 0 {
+			yield(span{from, len(s)})
 		}
 	}
-	if from >= 0 {
-		out = append(out, span{from, len(s)})
-	}
-	return out
+}
+
+// inside returns the words within p.
+func inside(words []span, p span) []span {
+	from, _ := slices.BinarySearchFunc(words, p.from, func(w span, at int) int { return w.from - at })
+	to, _ := slices.BinarySearchFunc(words, p.to, func(w span, at int) int { return w.to - at - 1 })
+	return words[from:max(from, to)]
 }
 
 // fold returns word i of s in lower case, or "".
