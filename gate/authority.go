@@ -319,9 +319,13 @@ func right(a *Admission) string {
 // usurped checks what the backend's own model changed or deleted while it processed
 // an addition. A text whose author is trusted more than the caller is restored, and
 // the replacement is kept as dissent. A deletion cannot be undone and is only
-// reported.
-func (ret *making) usurped(ctx context.Context) {
-	for _, w := range ret.stronger(ctx) {
+// reported. The error is the ledger's: nobody knows then whose word was changed.
+func (ret *making) usurped(ctx context.Context) error {
+	stronger, err := ret.stronger(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range stronger {
 		m := &ret.memories[w.at]
 		why := memproxy.Reason{Code: memproxy.TrustAuthority, Rule: m.ID}
 		if m.Event == eventDelete {
@@ -333,44 +337,32 @@ func (ret *making) usurped(ctx context.Context) {
 		ret.reasons = append(ret.reasons, ret.retract(ctx, m, why))
 		dissent(ctx, ret.g, ret.Admission, &w, text)
 	}
+	return nil
 }
 
 // stronger returns the memories that the backend's model changed or deleted and
-// whose authors are trusted more than the caller.
-func (ret *making) stronger(ctx context.Context) []word {
+// whose authors are trusted more than the caller. Their owners are looked up already.
+func (ret *making) stronger(ctx context.Context) ([]word, error) {
 	if !ret.enforced() || ret.Principal.Kind == memproxy.KindHuman {
-		return nil
+		return nil, nil
 	}
 	known := ret.lookups()
-	changed := func(m *memproxy.Memory) bool {
-		return m.ID != "" && !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
-	}
-	var keys []memproxy.MemoryKey
-	for i := range ret.memories {
-		if m := &ret.memories[i]; changed(m) {
-			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	err := known.need(ctx, keys...)
 	var words []word
 	for i := range ret.memories {
 		m := &ret.memories[i]
-		if row := known.owner(memproxy.TargetMemory, m.ID); row != nil && row.Actor != "" && changed(m) {
+		changed := !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventNone
+		if row := known.owner(memproxy.TargetMemory, m.ID); changed && row != nil && row.Actor != "" {
 			w := word{target: row.ID, at: i, row: *row}
 			w.Authority = trust.AuthorityOf(ret.rules.Ceilings, ret.Principal.ID, &w.row, &memproxy.Stamp{})
 			words = append(words, w)
 		}
 	}
-	if err == nil {
-		err = recorded(ctx, ret.Admission, known, words)
-	}
-	if err != nil {
-		ret.g.opt.Log.ErrorContext(ctx, "the authors of memories that the backend's model changed cannot be looked up", "decision", ret.Decision.ID, "error", err)
-		return nil
+	if err := recorded(ctx, ret.Admission, known, words); err != nil {
+		for i := range words {
+			ret.memories[words[i].at].Drop = true
+		}
+		return nil, err
 	}
 	ceiling := ret.rules.Ceilings.Ceiling(ret.Principal.Trust, "")
-	return slices.DeleteFunc(words, func(w word) bool { return w.Others <= ceiling })
+	return slices.DeleteFunc(words, func(w word) bool { return w.Others <= ceiling }), nil
 }

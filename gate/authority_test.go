@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ type judging struct {
 	retracted   []memproxy.Retraction
 	said        *memproxy.Retraction
 
-	broken, noTrack, noRetraction error
+	broken, noTrack, noRetraction, noCorrections error
 }
 
 func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
@@ -36,7 +37,7 @@ func (l *judging) Commit(ctx context.Context, e memproxy.Entry) error {
 	return l.fakeLedger.Commit(ctx, e)
 }
 func (l *judging) Corrections(context.Context, memproxy.MemoryKey) ([]memproxy.Correction, error) {
-	return l.corrections, l.broken
+	return l.corrections, errors.Join(l.broken, l.noCorrections)
 }
 func (l *judging) Record(context.Context, string, string) (memproxy.Track, error) {
 	l.asked++
@@ -259,6 +260,47 @@ func TestModelsDoNotOverrule(t *testing.T) {
 			if row := j.rows["m1"]; tc.put && (row.Actor != tc.author || row.SHA256 != "") {
 				t.Errorf("%s: %+v", name, row)
 			}
+		}
+	}
+}
+
+// Proves EDGE-5, MFW-13: while the ledger cannot say whose word the backend's model
+// changed, the answer is withheld and the change is not recorded as the caller's, so
+// that readers see that the text is another; what is made later is asked for again.
+func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
+	fail := errors.New("the ledger is gone")
+	for name, set := range map[string]func(*judging, error){
+		"owners":      func(j *judging, err error) { j.broken = err },
+		"corrections": func(j *judging, err error) { j.noCorrections = err },
+	} {
+		changed := []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "coffee", Before: "tea", Event: "UPDATE"}}
+		start := func() (*rig, *judging, *fakeExtractor, *sender) {
+			x, f := &fakeExtractor{over: true}, &sender{status: 200}
+			r, j := judgingRig(t, func(r *rig) { r.adapter, r.fake = x, &x.fakeAdapter })
+			j.rows["m1"] = by("human:ann", memproxy.TrustHuman, 900)
+			return r, j, x, f
+		}
+		r, j, x, f := start()
+		x.memories = changed
+		a := r.admitWith(learn("Ann likes coffee."), f)
+		set(j, fail)
+		reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		if row := j.rows["m1"]; reply.Status != 502 || row.Actor != "human:ann" || row.SHA256 != "" || len(j.versions) > 0 {
+			t.Errorf("%s: status %d, %+v, %+v", name, reply.Status, row, j.versions)
+		}
+
+		r, j, x, f = start()
+		x.events, x.became = []string{"e1"}, changed
+		a = r.admitWith(learn("Ann likes coffee."), f)
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})
+		set(j, fail)
+		if r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) > 0 {
+			t.Errorf("%s: over, %v", name, f.sent)
+		}
+		set(j, nil)
+		x.became[0].Drop = false
+		if !r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200}) || len(f.sent) != 1 || len(j.dissent) != 1 {
+			t.Errorf("%s, later: %v, %+v", name, f.sent, j.dissent)
 		}
 	}
 }

@@ -31,11 +31,12 @@ func (ret *making) extracted(ctx context.Context) error {
 	if ret.extractor == nil || ret.op.Kind != memproxy.Learn {
 		return nil
 	}
-	ret.trespassed(ctx)
-	if ret.confirmed {
-		return nil
+	if err := ret.trespassed(ctx); err != nil || ret.confirmed {
+		return err
 	}
-	ret.usurped(ctx)
+	if err := ret.usurped(ctx); err != nil {
+		return err
+	}
 	var found map[int]judged
 	if ret.rules.Withhold > 0 {
 		var err error
@@ -184,9 +185,12 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 	}
 	if err != nil {
 		g.opt.Log.ErrorContext(ctx, "the memories made from a write could not be screened", "decision", a.Decision.ID, "error", err)
-		return over
+		if len(ret.reasons) == 0 {
+			return false // nothing was retracted yet, so they are asked for again
+		}
+	} else {
+		ret.markLater(ctx)
 	}
-	ret.markLater(ctx)
 	if over {
 		ret.settleLater(ctx)
 	}
@@ -200,10 +204,10 @@ func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply
 // about memories that are not the tenant's, because they show present and previous
 // texts. Changes to those memories are undone; deletions cannot be, and are only
 // reported. If the ledger is unavailable all events about existing memories are
-// removed.
-func (ret *making) trespassed(ctx context.Context) {
+// removed, and the error says that the authors of changed ones are unknown.
+func (ret *making) trespassed(ctx context.Context) error {
 	if !ret.enforced() {
-		return
+		return nil
 	}
 	known := ret.lookups()
 	var keys []memproxy.MemoryKey
@@ -217,10 +221,11 @@ func (ret *making) trespassed(ctx context.Context) {
 		}
 	}
 	if len(keys) == 0 {
-		return
+		return nil
 	}
 	v := ret.viewer(ret.g.opt.Signer, known)
 	err := v.lookUp(ctx, ret.g, nil, bare, keys...)
+	var unknown error // why the author of a memory that was changed is unknown
 	for i := range ret.memories {
 		m := &ret.memories[i]
 		row := known.owner(memproxy.TargetMemory, m.ID)
@@ -228,12 +233,16 @@ func (ret *making) trespassed(ctx context.Context) {
 		placed := ret.placed(m)
 		switch {
 		case m.ID == "" || m.Drop || err != nil && !old:
-		case err != nil && !ret.alone():
-			m.Drop = true // its owner cannot be looked up
+		case err != nil:
+			m.Drop = true
+			if m.Event != eventNone {
+				unknown = err
+			}
 		case row != nil && row.Scope.Tenant != ret.Principal.Tenant, row == nil && old && !ret.alone() && v.Descent(&placed) == access.Foreign:
 			ret.trespass(ctx, m)
 		}
 	}
+	return unknown
 }
 
 // placed is a memory with the addition's owners if its event names none.
