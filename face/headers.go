@@ -27,11 +27,12 @@ func Forwardable(h http.Header) http.Header {
 
 // Presented returns the request headers that can identify the caller: all but those
 // that Connection names. An Envoy in front removes those, and the backend is never
-// sent them, so they must not identify anybody here.
+// sent them, so they must not identify anybody here. Upgrade, which Connection must
+// name, identifies nobody, and is ruled on.
 func Presented(h http.Header) http.Header {
 	out := h
 	for _, name := range connection(h) {
-		if _, there := h[name]; !there || name == "Connection" {
+		if _, there := h[name]; !there || name == "Connection" || name == "Upgrade" {
 			continue
 		}
 		if len(out) == len(h) { // the first
