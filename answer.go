@@ -52,8 +52,8 @@ type Refill interface {
 	Take(Reply, *Reading) error
 	// Add appends the rest of the answer, as returned by Rewrite.
 	Add(kept []byte) error
-	// Answer returns the list with the additions.
-	Answer(body []byte) ([]byte, error)
+	// Answer returns the answer with the additions.
+	Answer(Reply) (Reply, error)
 }
 
 // The HTTP statuses of refusals (RFC 9110). They are constants of this package because

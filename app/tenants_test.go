@@ -151,3 +151,42 @@ func TestABackendOfOneTenant(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-3, MFW-8: the pages of a list that no owner narrows are, number by
+// number and past the last one, what they were before another tenant wrote more.
+func TestPagesTellNothingOfOtherTenants(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
+	add := func(user string, key ...string) {
+		for _, infer := range []bool{true, false} {
+			body := fmt.Sprintf(`{"messages":[{"role":"user","content":"%s likes tea"}],"user_id":%q,"infer":%t}`, user, user, infer)
+			if a := r.do("POST", "/v3/memories/add/", body, key...); a.status != 200 {
+				t.Fatal(a.status, a.body)
+			}
+		}
+	}
+	walk := func() (got []string) {
+		for _, list := range [][3]string{
+			{"GET", "/v1/memories/events/", ""}, {"GET", "/v1/events/", ""}, {"GET", "/v1/entities/", ""},
+			{"POST", "/v2/memories/", `{"filters":{"user_id":"*"}}`}, {"POST", "/v3/memories/", `{"filters":{"user_id":"*"}}`},
+		} {
+			for _, size := range []string{"page_size=2", "page_size=3", "page_size=1&limit=1"} {
+				for page := range 8 {
+					a := r.do(list[0], fmt.Sprintf("%s?page=%d&%s", list[1], page+1, size), list[2], "X-API-Key", "rival-key")
+					got = append(got, fmt.Sprint(list[1], " ", page+1, " ", size, ": ", a.status, " ", a.body))
+				}
+			}
+		}
+		return got
+	}
+	add("ann")
+	add("zoe", "X-API-Key", "rival-key")
+	before := walk()
+	add("bob")
+	add("carl")
+	for i, after := range walk() {
+		if after != before[i] {
+			t.Errorf("it was\n%s\nand is\n%s", before[i], after)
+		}
+	}
+}

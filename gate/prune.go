@@ -157,12 +157,12 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 		}
 		pages = append(pages, page)
 	}
-	body, err := fill.Answer(ret.reply.Body)
+	reply, err := fill.Answer(ret.reply)
 	if err != nil {
 		ret.g.opt.Log.WarnContext(ctx, "an answer could not be filled up", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
 		return nil
 	}
-	ret.reply.Body = body
+	ret.reply = reply
 	return pages
 }
 

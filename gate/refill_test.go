@@ -52,8 +52,9 @@ func (f *endlessly) Add(kept []byte) error {
 	return nil
 }
 
-func (f *endlessly) Answer(body []byte) ([]byte, error) {
-	return []byte(strings.Join(append([]string{string(body)}, f.more...), ",")), nil
+func (f *endlessly) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
+	reply.Body = []byte(strings.Join(append([]string{string(reply.Body)}, f.more...), ","))
+	return reply, nil
 }
 
 // sends answers side requests.

@@ -36,7 +36,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 		return listed(sent, "top_k", maxSearch, someList, reply, rd)
 	case r.id == "mem0.v1.list" && !strings.Contains(sent.Query, "page"):
 		return listed(sent, "limit", maxPage, defaultPage, reply, rd)
-	case r.id == "mem0.v1.list", r.id == "mem0.v2.list", r.id == "mem0.v3.list":
+	case r.dialect == hosted:
 		return repage(sent, body, reply, rd)
 	}
 	return nil

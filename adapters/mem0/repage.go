@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -17,8 +18,9 @@ var (
 )
 
 // repaged is one page of a list, counted without the dropped elements: page 2
-// begins where page 1 ends, whatever was dropped from page 1. So the list is read
-// from its beginning each time.
+// begins where page 1 ends, whatever was dropped from page 1, and pages end where
+// what is shown ends, so that they tell nothing of how much of others' lies between.
+// So the list is read from its beginning each time.
 type repaged struct {
 	sent     memproxy.Request
 	body     []byte
@@ -32,9 +34,9 @@ type repaged struct {
 	raws     [][]byte // those of the page
 }
 
-// repage returns how a page is recounted, or nil if it need not be: it is the first
-// and nothing is dropped, or the list has one page only; or if the list is too long
-// to be read.
+// repage returns how a page is recounted, or nil if it need not be: it is the first,
+// nothing is dropped and the list has nothing of others, or it has one page only; or
+// if the list is too long to be read.
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -45,9 +47,9 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	if err != nil || list == nil || list.Kind != jsondoc.Array {
 		return nil
 	}
-	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", defaultPage)
+	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", number(sent.Query, body, "limit", defaultPage))
 	left := slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop })
-	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left {
+	if page < 1 || size < 1 || count > maxRepaged || count <= size || page == 1 && !left && !rd.Mixed {
 		return nil
 	}
 	p := &repaged{sent: sent, body: body, from: (page - 1) * size, to: page * size, count: count, page: 1}
@@ -95,6 +97,9 @@ func (p *repaged) Next() (memproxy.Search, bool) {
 	}
 	q := p.sent
 	q.Query = pages.With(pages.With(q.Query, "page", strconv.Itoa(p.page)), "page_size", strconv.Itoa(maxPage))
+	if _, said := pages.Param(q.Query, "limit"); said {
+		q.Query = pages.With(q.Query, "limit", strconv.Itoa(maxPage))
+	}
 	p.page++
 	return memproxy.Search{Request: q, Body: p.body}, true
 }
@@ -110,14 +115,19 @@ func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 		return errList
 	}
 	p.seen += len(list.Elems)
-	p.over = len(list.Elems) < maxPage || p.seen >= p.count
+	p.over = len(list.Elems) == 0 || p.seen >= p.count
+	out := false
 	for i := range rd.Memories {
 		m := &rd.Memories[i]
-		if m.Drop {
+		switch inner := strings.Count(m.Pointer, "/") > 2; { // of an event's results
+		case inner:
+			m.Drop = m.Drop || out
 			continue
+		case !m.Drop:
+			m.Drop = p.shown < p.from || p.shown >= p.to
+			p.shown++
 		}
-		m.Drop = p.shown < p.from || p.shown >= p.to
-		p.shown++
+		out = m.Drop
 	}
 	return nil
 }
@@ -138,19 +148,20 @@ func (p *repaged) Add(kept []byte) error {
 	return nil
 }
 
-// Answer implements memproxy.Refill. A list that could not be looked through
-// to its end stays as the backend pages it.
-func (p *repaged) Answer(body []byte) ([]byte, error) {
+// Answer implements memproxy.Refill. A page behind the last one that is shown is
+// answered as the platform answers one behind its own last. A list that could not
+// be looked through to its end stays as the backend pages it.
+func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if !p.over {
-		return nil, errLong
+		return reply, errLong
 	}
-	doc, err := jsondoc.Parse(body, 0)
+	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
-		return nil, err
+		return reply, err
 	}
 	list, count, next := doc.Root.Get("results"), doc.Root.Get("count"), doc.Root.Get("next")
 	if list == nil || count == nil {
-		return nil, errList
+		return reply, errList
 	}
 	e := doc.Edit()
 	e.Replace(list, slices.Concat([]byte("["), bytes.Join(p.raws, []byte(",")), []byte("]")))
@@ -161,5 +172,9 @@ func (p *repaged) Answer(body []byte) ([]byte, error) {
 	for _, m := range p.first {
 		m.Drop = true // those that stay were found again
 	}
-	return e.Apply(), nil
+	reply.Body = e.Apply()
+	if p.from > 0 && p.from >= p.shown {
+		reply.Status, reply.Body = 404, []byte(`{"detail":"Invalid page."}`)
+	}
+	return reply, nil
 }

@@ -183,13 +183,13 @@ func (f *Fill) Add(kept []byte) error {
 }
 
 // Answer implements memproxy.Refill.
-func (f *Fill) Answer(body []byte) ([]byte, error) {
+func (f *Fill) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if len(f.more) == 0 {
-		return body, nil
+		return reply, nil
 	}
-	doc, list, _, err := f.opt.list(body)
+	doc, list, _, err := f.opt.list(reply.Body)
 	if err != nil {
-		return nil, err
+		return reply, err
 	}
 	e := doc.Edit()
 	e.Append(list, f.more)
@@ -198,5 +198,6 @@ func (f *Fill) Answer(body []byte) ([]byte, error) {
 			e.Replace(c, strconv.AppendInt(nil, int64(was+len(f.more)), 10))
 		}
 	}
-	return e.Apply(), nil
+	reply.Body = e.Apply()
+	return reply, nil
 }
