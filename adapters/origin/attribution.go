@@ -2,6 +2,7 @@ package origin
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -19,6 +20,9 @@ func attributionOf(name string) memproxy.AttributionKind {
 		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
 		return memproxy.AttributesStatus
 	}
+	if strings.HasPrefix(jsondoc.Squash(name), "memproxy") {
+		return memproxy.AttributesStatus // a stamp's name, in another spelling or deeper than a stamp's
+	}
 	return ""
 }
 
@@ -34,13 +38,13 @@ func weighs(name string) bool {
 
 // Asserted records what a value asserts of the content next to it, at any
 // depth, and puts it on the operation: attributions, and numbers that weigh.
-// Skip names members at the top that were read already.
+// Skip names members at the top that were read already, as reserved ones there are.
 func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
 	for _, m := range v.Members {
-		if memproxy.Reserved(m.Name) || skip != nil && skip(m.Name) {
+		if skip != nil && (memproxy.Reserved(m.Name) || skip(m.Name)) {
 			continue
 		}
 		AssertedBy(op, doc, m, jsondoc.Child(ptr, m.Name))
