@@ -377,6 +377,9 @@ type Reading struct {
 	// Made are ids of further objects that a write made or returned: the caller
 	// becomes their owner unless they have one.
 	Made []string
+	// Derived are the texts of an answer that is derived from many memories as a
+	// whole, and is refused if one of them looks like an attack.
+	Derived []string
 	// Relations are the relations in the answer, derived from memories that it does
 	// not name. Unrelated removes them.
 	Relations []string

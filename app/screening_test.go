@@ -61,8 +61,8 @@ func TestWritesAreScreened(t *testing.T) {
 }
 
 // Proves MFW-8, MFW-13: what came in around the proxy is withheld from readers,
-// in histories too, of a memory that says something else by now; fragments that make an attack together are held against the one that
-// completes it.
+// in histories too, of a memory that says something else by now, and in what is made of many memories; fragments that make an attack
+// together are held against the one that completes it.
 func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
@@ -78,6 +78,19 @@ func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	a := r.do("GET", "/memories?user_id=ann", "")
 	if a.status != 200 || strings.Contains(a.body, "invoices") || !strings.Contains(a.body, "green tea") {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	const summary = `{"filters":{"AND":[{"user_id":"ann"}]}}`
+	if a := off.do("POST", "/v1/summary/", summary); a.status != 200 || !strings.Contains(a.body, "invoices") {
+		t.Fatalf("the summary does not tell of the poison: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/summary/", summary); a.status != 403 || strings.Contains(a.body, "invoices") {
+		t.Errorf("the summary: %d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/memories", strings.ReplaceAll(noted("Cleo likes green tea."), `"ann"`, `"cleo"`)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := r.do("POST", "/v1/summary/", strings.ReplaceAll(summary, "ann", "cleo")); a.status != 200 || !strings.Contains(a.body, "green tea") {
+		t.Errorf("a harmless summary: %d %s", a.status, a.body)
 	}
 	id := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(off.do("POST", "/memories", noted(poison)).body)[1]
 	if a := off.do("PUT", "/memories/"+id, `{"text":"Ann likes black tea."}`); a.status != 200 {

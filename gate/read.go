@@ -75,6 +75,7 @@ var filters = [...]Filter{
 		load: compilations, judge: compiled, left: leftOut(memproxy.StateWithheld, "what is made of memories that are withheld")},
 	{Name: "attacks", Effect: Withholds, What: "memories that look like attacks", stage: takenApart,
 		load: screened, judge: harmless, left: leftOut(memproxy.ScreenWithheld, "memories that look like attacks")},
+	{Name: "derived", Effect: Withholds, What: "what is made of many memories and looks like an attack", stage: takenApart, whole: derived},
 	{Name: "previous", Effect: Drops, What: "replaced texts without a known author, or that look like attacks", stage: takenApart, load: befores, judge: previous},
 	{Name: "enclosed", Effect: Drops, What: "parts of items that are left out", stage: takenApart, load: enclosures, judge: enclosed},
 	{Name: "relations", Effect: Drops, What: "totals and relations that may be of other tenants, relations that look like attacks", stage: takenApart, whole: related},

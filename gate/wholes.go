@@ -103,16 +103,34 @@ func related(ctx context.Context, ret *answer) (refused bool, err error) {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.OwnerFiltered, Detail: "relations that may be of others were left out of the answer"})
 		return false, nil
 	}
-	texts := make([]memproxy.Memory, len(ret.reading.Relations))
-	for i, text := range ret.reading.Relations {
-		texts[i].Text = text
-	}
-	risks, err := ret.risks(ctx, texts)
-	for _, risk := range risks {
-		ret.reading.Unrelated = ret.reading.Unrelated || risk >= ret.rules.Withhold
-	}
+	ret.reading.Unrelated, err = attacks(ctx, ret, ret.reading.Relations)
 	if ret.reading.Unrelated {
 		ret.reasons = append(ret.reasons, memproxy.Reason{Code: memproxy.ScreenWithheld, Detail: "relations that look like attacks were left out of the answer"})
+	}
+	return false, err
+}
+
+// derived refuses an answer that is made of many memories if a text in it looks like
+// an attack: a memory that reads would withhold, because it came around memproxy,
+// cannot be taken out of it.
+func derived(ctx context.Context, ret *answer) (refused bool, err error) {
+	if refused, err = attacks(ctx, ret, ret.reading.Derived); refused && err == nil {
+		ret.refuse(memproxy.StatusForbidden, memproxy.ScreenWithheld, "this is made of many memories, and holds what looks like an attack")
+	}
+	return refused, err
+}
+
+// attacks reports whether one of the texts looks like an attack.
+func attacks(ctx context.Context, ret *answer, texts []string) (bool, error) {
+	memories := make([]memproxy.Memory, len(texts))
+	for i, text := range texts {
+		memories[i].Text = text
+	}
+	risks, err := ret.risks(ctx, memories)
+	for _, risk := range risks {
+		if risk >= ret.rules.Withhold {
+			return true, err
+		}
 	}
 	return false, err
 }

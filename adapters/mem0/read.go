@@ -23,7 +23,7 @@ var listKeys = [...]string{"results", "memories", "items"}
 // Read implements the gate's reader.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	if rt.Derived || rt.Kind == memproxy.Admin {
-		return receipts(reply)
+		return receipts(rt, reply)
 	}
 	rd := &memproxy.Reading{}
 	f := finding{opt: &a.opt, rd: rd, rt: rt, body: reply.Body, a: a}
@@ -77,12 +77,20 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
-// receipts reads the id of a job.
-func receipts(reply memproxy.Reply) (*memproxy.Reading, error) {
+// receipts reads the id of a job, and the texts of what is made of memories.
+func receipts(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
+		rd.Derived = []string{string(reply.Body)}
 		return rd, nil // free-form text cannot be taken apart; it was pinned before
+	}
+	if rt.Kind == memproxy.Recall {
+		var texts memproxy.Operation
+		wire.Strings(&texts, doc.Root, "", as(memproxy.ItemContent, ""))
+		for i := range texts.Items {
+			rd.Derived = append(rd.Derived, texts.Items[i].Text)
+		}
 	}
 	if doc.Root.Kind == jsondoc.Object {
 		links(rd, doc.Root)
