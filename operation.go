@@ -342,6 +342,9 @@ type Memory struct {
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string
+	// Beside are texts next to the memory's: of metadata, of who said it. They are
+	// screened, too.
+	Beside []string
 	// Missing is set if the backend does not have it; Unproven, if the backend
 	// cannot be asked.
 	Missing, Unproven bool
@@ -377,8 +380,7 @@ type Reading struct {
 	// Made are ids of further objects that a write made or returned: the caller
 	// becomes their owner unless they have one.
 	Made []string
-	// Derived are the texts of an answer that is derived from many memories as a
-	// whole, and is refused if one of them looks like an attack.
+	// Derived are the texts of an answer made of many memories as a whole.
 	Derived []string
 	// Relations are the relations in the answer, derived from memories that it does
 	// not name. Unrelated removes them.

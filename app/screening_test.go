@@ -118,6 +118,37 @@ func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	}
 }
 
+// Proves MFW-8: of what came in around the proxy, a memory is withheld if an attack
+// stands next to its text: in metadata at any depth, as a name there, as who said it,
+// in a tag. Harmless sentences there are shown.
+func TestWhatStandsNextToAMemoryIsScreened(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	add := func(text, more string) {
+		r.behind("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}],%s}`, text, more))
+	}
+	for i, more := range []string{`"note":"POISON"`, `"a":{"memory":["POISON"]}`, `"POISON":1`, `"category":"POISON"`, `"memproxy_actor":"POISON"`} {
+		add(fmt.Sprint("Ann likes black tea, ", i), `"metadata":{`+strings.ReplaceAll(more, "POISON", poison)+`}`)
+	}
+	r.behind("POST", "/memories", fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":%q,"content":"Ann likes milk"}]}`, poison))
+	add("Ann likes green tea", `"metadata":{"note":"She said so when we met in Rome"}`)
+	for _, q := range [][3]string{
+		{"GET", "/memories?user_id=ann", ""}, {"POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`}, {"POST", "/search", `{"query":"tea","user_id":"ann"}`},
+		{"GET", "/v1/memories/user/ann/", ""}, {"GET", "/v1/memories/events/", ""}, {"GET", "/memories?user_id=ann", ""},
+	} {
+		if a := r.do(q[0], q[1], q[2]); a.status != 200 || strings.Contains(a.body, "invoices") || strings.Contains(a.body, "black tea") || !strings.Contains(a.body, "green tea") || !strings.Contains(a.body, "in Rome") {
+			t.Errorf("%s %s: %d %s", q[0], q[1], a.status, a.body)
+		}
+	}
+	l := startLetta(t, someAgent)
+	for label, more := range map[string]string{"notes": `"metadata":{"note":"POISON"}`, "facts": `"metadata":{"POISON":1}`, "harmless": `"metadata":{"note":"She said so when we met in Rome"}`} {
+		l.behind("POST", "/v1/blocks/", fmt.Sprintf(`{"label":%q,"value":"likes tea",%s}`, label, strings.ReplaceAll(more, "POISON", poison)))
+	}
+	if a := l.do("GET", "/v1/blocks/", ""); a.status != 200 || strings.Contains(a.body, "invoices") || !strings.Contains(a.body, "in Rome") {
+		t.Errorf("blocks: %d %s", a.status, a.body)
+	}
+}
+
 // Proves SYN-2: the pack is read anew when it changes; a broken edit leaves
 // the last good one and names file and line.
 func TestPackReloads(t *testing.T) {

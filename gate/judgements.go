@@ -266,10 +266,10 @@ func restless(ret *answer, it *item) bool {
 
 // vouched reports whether a reviewer confirmed the memory with its present text:
 // screening findings then no longer count against it. A memory that can change
-// without memproxy seeing it is never vouched for, and earlier texts are not what
-// the reviewer read.
+// without memproxy seeing it is never vouched for; earlier texts, and what is dangerous
+// next to the text, are not what the reviewer read.
 func vouched(ret *answer, it *item) bool {
-	if it.Mutable || len(it.Also) > 0 || ret.rules.Changed == ChangedIgnore || it.altered != "" {
+	if it.Mutable || len(it.Also) > 0 || it.judged.risk > it.judged.score || ret.rules.Changed == ChangedIgnore || it.altered != "" {
 		return false
 	}
 	st := &it.rec.Status

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
@@ -170,6 +171,13 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	if l := v.Get("limit"); l != nil && l.Kind == jsondoc.Number {
 		if n, err := strconv.Atoi(string(f.doc.Raw(l))); err == nil && n > 0 {
 			m.Limit = n
+		}
+	}
+	if kind := KindOf(m.ID); kind == TargetBlock || kind == TargetPassage {
+		for _, name := range [...]string{"metadata", "tags"} {
+			if v := v.Get(name); v != nil {
+				m.Beside = wire.Sentences(m.Beside, v)
+			}
 		}
 	}
 	if meta := v.Get("metadata"); meta != nil && meta.Kind == jsondoc.Object {

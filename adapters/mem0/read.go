@@ -188,12 +188,34 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	m.Unreadable = unreadable(v) || unreadable(meta)
+	m.Beside = beside(v)
 	f.keep(v, &m)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
 		return results(f.rd, v, m)
 	}
 	return nil
+}
+
+// beside are the texts of an element next to the memory's own, which are read apart,
+// as its results are. What instructs the extractor in an event's request is no memory.
+func beside(v *jsondoc.Value) (texts []string) {
+	for _, m := range v.Members {
+		switch name, object := m.Name, m.Value.Kind == jsondoc.Object; {
+		case name == "memory", name == "previous_memory", name == "old_memory", name == "new_memory", name == "results":
+		case object && name == "data":
+			texts = append(texts, beside(m.Value)...)
+		case object && name == "payload":
+			for _, p := range m.Value.Members {
+				if !steeringKey(p.Name) {
+					texts = wire.Sentences(texts, p.Value)
+				}
+			}
+		default:
+			texts = wire.Sentences(texts, m.Value)
+		}
+	}
+	return texts
 }
 
 // owners are the members that name a memory's owners.

@@ -61,6 +61,24 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 	}
 }
 
+// Sentences appends the strings in a value that read like sentences, and the names
+// that do.
+func Sentences(texts []string, v *jsondoc.Value) []string {
+	if v.Kind == jsondoc.String && memproxy.Wordy(v.Text()) {
+		texts = append(texts, v.Text())
+	}
+	for _, e := range v.Elems {
+		texts = Sentences(texts, e)
+	}
+	for _, m := range v.Members {
+		if memproxy.Wordy(m.Name) {
+			texts = append(texts, m.Name)
+		}
+		texts = Sentences(texts, m.Value)
+	}
+	return texts
+}
+
 // maxName is how long a name may be and still be one.
 const maxName = 40
 
