@@ -1,6 +1,9 @@
 package mem0_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +113,35 @@ func TestBrokenStamps(t *testing.T) {
 		}
 		if s := rd.Memories[0].Stamp; s != nil && s.Confidence != 0 {
 			t.Errorf("%s: confidence %d", meta, s.Confidence)
+		}
+	}
+}
+
+// Proves EDGE-2, MFW-3: a member means the same in an entry of a batch as in the
+// update of one memory.
+func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
+	const id = "11111111-2222-4333-8444-555555555555"
+	a := adapter(t)
+	read := func(path, body string) string {
+		op := decode(t, a, "PUT", path, body)
+		var items []string
+		for _, it := range op.Items {
+			items = append(items, fmt.Sprint(it.Kind, it.Pointer, it.Text, it.Field, it.Filed, it.Moved))
+		}
+		slices.Sort(items)
+		all := fmt.Sprint(items, op.Backdated, op.Hints, op.Attributions, op.Reserved, op.Unclaimed, op.Steering, op.SourceClaim, op.LayerClaims, op.Keys, op.Scope, op.Targets)
+		return strings.ReplaceAll(all, "/memories/0", "")
+	}
+	for _, member := range []string{
+		`"text":"likes tea"`, `"data":"likes tea"`, `"content":[{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]`,
+		`"timestamp":1`, `"created_at":"2020-01-01"`, `"updated_at":1`, `"observation_date":"2020-01-01"`, `"expiration_date":"2030-01-01"`,
+		`"metadata":{"confidence":1,"created_at":1,"source":"web","field":"facts","memproxy_id":"x","role":"system"}`, `"categories":["a","b"]`, `"category":"a"`,
+		`"tags":["task"]`, `"memory_type":"procedural_memory"`, `"confidence":1`, `"actor_id":"human:hank"`, `"custom_instructions":"be bold"`, `"prompt":"x"`,
+		`"memproxy_id":"x"`, `"owner_id":"bob"`, `"user_id":"ann"`, `"filters":{"user_id":"ann"}`, `"image":"https://x.example/a.png"`, `"more":{"a":["b"]}`,
+	} {
+		one, entry := read("/v1/memories/"+id+"/", `{`+member+`}`), read("/v1/batch/", `{"memories":[{"memory_id":"`+id+`",`+member+`}]}`)
+		if one != entry {
+			t.Errorf("%s:\n%s\nin a batch\n%s", member, one, entry)
 		}
 	}
 }

@@ -189,10 +189,7 @@ func (d *decoding) body(params map[string]string) error {
 		return err
 	}
 	for _, m := range root.Members {
-		if d.nameless(m.Name, jsondoc.Child("", m.Name), texts(m.Value)) {
-			continue
-		}
-		if err := d.member(m, params); err != nil {
+		if err := d.member(m, "", params["id"]); err != nil {
 			return err
 		}
 	}

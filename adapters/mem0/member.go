@@ -51,17 +51,24 @@ func configures(name string) bool {
 // noClaims checks messages and metadata, in which no name claims the request.
 var noClaims spelling.Names
 
-// member reads one top-level member. A member without a meaning of its own is still
+// member reads one member of the payload, at "", or of a batch's entry, which means the
+// same for the memory with that id. A member without a meaning of its own is still
 // content: its strings are screened and it is forwarded unchanged.
-func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
-	ptr := jsondoc.Child("", m.Name)
-	v := m.Value
-	if memproxy.Reserved(m.Name) {
+func (d *decoding) member(m jsondoc.Member, at, id string) error {
+	ptr, v, whole := jsondoc.Child(at, m.Name), m.Value, at == ""
+	of := id // of what is no content
+	if whole {
+		of = ""
+	}
+	switch {
+	case d.nameless(m.Name, ptr, texts(v)):
+		return nil
+	case memproxy.Reserved(m.Name):
 		d.op.Reserved = append(d.op.Reserved, ptr)
 		return nil
 	}
 	if dim, ok := dimOf(m.Name); ok {
-		d.claim(dim, v, ptr, true, false)
+		d.claim(dim, v, ptr, whole, false)
 		return nil
 	}
 	if dim, ok := entityDim(d.doc.Root.Get("entity_type").Text()); ok && m.Name == "entity_id" {
@@ -71,14 +78,14 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		if v.Kind != jsondoc.Null {
 			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
-			wire.Name(d.op, m.Name, ptr, as(memproxy.ItemSteering, ""))
-			wire.Strings(d.op, v, ptr, as(memproxy.ItemSteering, ""))
+			wire.Name(d.op, m.Name, ptr, as(memproxy.ItemSteering, of))
+			wire.Strings(d.op, v, ptr, as(memproxy.ItemSteering, of))
 			for i := first; i < len(d.op.Items); i++ {
 				d.op.Items[i].Configures = configures(m.Name)
 			}
 		}
 		if m.Name == "filters" {
-			return d.filters(v, ptr, true, false)
+			return d.filters(v, ptr, whole, false)
 		}
 		return nil
 	}
@@ -88,7 +95,7 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	case "deduced_memories":
 		return d.texts(v, ptr)
 	case "text", "data", "memory_content", "content":
-		return d.content(v, ptr, "", params["id"])
+		return d.content(v, ptr, "", id)
 	case "query":
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemQuery, Pointer: ptr, Text: v.Text()})
 		if v.Kind != jsondoc.String {
@@ -96,29 +103,29 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 		}
 		return nil
 	case "filters":
-		return d.filters(v, ptr, true, false)
+		return d.filters(v, ptr, whole, false)
 	case "metadata":
 		return d.metadata(v, ptr)
 	case "memories":
-		if d.row.shape == batch {
+		if d.row.shape == batch && whole {
 			return d.entries(v, ptr)
 		}
 	case "memory_id":
-		if d.row.shape == update {
+		if d.row.shape == update || !whole {
 			return target(d.op, v, memproxy.TargetMemory, ptr)
 		}
 	case "memory_export_id":
 		if v.Kind != jsondoc.Null {
 			return target(d.op, v, memproxy.TargetExport, ptr)
 		}
-	case "timestamp", "observation_date", "observation_datetime":
+	case "timestamp", "observation_date", "observation_datetime", "created_at", "updated_at":
 		if v.Kind != jsondoc.Null && d.op.Kind.Writes() {
 			d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: ptr, Raw: string(d.doc.Raw(v))})
 			return nil
 		}
 	case "categories", "category":
 		if d.op.Kind.Writes() {
-			if err := d.filed(v, ptr, "/"); err != nil {
+			if err := d.filed(v, ptr, at+"/"); err != nil {
 				return err
 			}
 		}
@@ -135,12 +142,12 @@ func (d *decoding) member(m jsondoc.Member, params map[string]string) error {
 	}
 	if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin {
 		origin.AssertedBy(d.op, d.doc, m, ptr)
-		wire.Name(d.op, m.Name, ptr, as(memproxy.ItemMetadata, ""))
+		wire.Name(d.op, m.Name, ptr, as(memproxy.ItemMetadata, of))
 		kind := memproxy.ItemMetadata
 		if withheld.Asks(m) {
 			kind = memproxy.ItemURL
 		}
-		wire.Strings(d.op, v, ptr, as(kind, ""))
+		wire.Strings(d.op, v, ptr, as(kind, of))
 	}
 	return nil
 }
@@ -167,35 +174,8 @@ func (d *decoding) entries(v *jsondoc.Value, ptr string) error {
 		if id == nil {
 			return bad(memproxy.PayloadMalformed, 422, at, "a batch entry needs a memory_id")
 		}
-		if err := target(d.op, id, memproxy.TargetMemory, jsondoc.Child(at, "memory_id")); err != nil {
-			return err
-		}
 		for _, m := range e.Members {
-			p := jsondoc.Child(at, m.Name)
-			var err error
-			switch {
-			case m.Name == "memory_id":
-			case m.Name == "text":
-				err = d.content(m.Value, p, "", id.Text())
-			case m.Name == "metadata":
-				err = d.metadata(m.Value, p)
-			case memproxy.Reserved(m.Name):
-				d.op.Reserved = append(d.op.Reserved, p)
-			case d.op.Kind == memproxy.Correct && (m.Name == "categories" || m.Name == "category"):
-				if err = d.filed(m.Value, p, at+"/"); err == nil {
-					d.said.Filed(m.Value)
-					wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, id.Text()))
-				}
-			default:
-				if dim, ok := dimOf(m.Name); ok {
-					d.claim(dim, m.Value, p, false, false)
-				} else {
-					origin.AssertedBy(d.op, d.doc, m, p)
-					wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, id.Text()))
-					wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, id.Text()))
-				}
-			}
-			if err != nil {
+			if err := d.member(m, at, id.Text()); err != nil {
 				return err
 			}
 		}
