@@ -51,14 +51,10 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 	}
 	var err error
 	if o := cfg.Identity.OIDC; o != nil {
-		prefix := "oidc:"
-		if o.Prefix != nil {
-			prefix = *o.Prefix
-		}
 		c := o.Claims
 		client, err := issuerClient(o)
 		if err != nil {
-			return nil, err
+			return nil, cfg.Fault(err, "identity", "oidc", "ca")
 		}
 		var rules []identity.Rule
 		for _, r := range o.Rules {
@@ -66,7 +62,7 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 		}
 		opt.OIDC, err = identity.NewOIDC(identity.OIDCOptions{
 			Client: client, Bearer: bearerIn(o.TokenFile), Rules: rules,
-			Issuer: o.Issuer, Audience: o.Audience, Prefix: prefix, Clock: time.Now,
+			Issuer: o.Issuer, Audience: o.Audience, Prefix: *o.Prefix, Clock: time.Now,
 			Kind: memproxy.PrincipalKind(o.Kind), Trust: memproxy.Trust(o.Trust), MaxTrust: memproxy.Trust(o.MaxTrust),
 			Claims: identity.Claims{
 				ID: c["id"], Tenant: c["tenant"], Roles: c["roles"], Kind: c["kind"], Trust: c["trust"],
@@ -74,7 +70,7 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 			},
 		})
 		if err != nil {
-			return nil, err
+			return nil, cfg.Fault(err, "identity", "oidc")
 		}
 	}
 	if s := cfg.Identity.SPIFFE; s != nil {
@@ -83,10 +79,11 @@ func buildIdentifier(cfg *config.Config, key []byte) (*identity.Identifier, erro
 			rules = append(rules, identity.Rule{Name: r.Path, Principal: r.Memproxy()})
 		}
 		if opt.SPIFFE, err = identity.NewSPIFFE(s.TrustDomain, rules); err != nil {
-			return nil, err
+			return nil, cfg.Fault(err, "identity", "spiffe")
 		}
 	}
-	return identity.New(opt)
+	found, err := identity.New(opt)
+	return found, cfg.Fault(err, "identity")
 }
 
 // Fingerprint names a key, for the log's origin: 16 hex digits.

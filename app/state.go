@@ -103,12 +103,10 @@ func (s *state) openTelemetry(ctx context.Context) error {
 	host, _ := os.Hostname() // an unnamed host is an unnamed instance
 	opt := telemetry.Options{
 		ServiceName: s.cfg.Telemetry.Service, Version: s.version, Instance: host,
-		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, Log: s.log,
+		OTLP: telemetry.OTLP{Endpoint: s.cfg.Telemetry.OTLP, Headers: headers}, SampleRatio: *s.cfg.Telemetry.Sample, Log: s.log,
 	}
-	if r := s.cfg.Telemetry.Sample; r != nil {
-		if opt.SampleRatio = *r; *r == 0 {
-			opt.SampleRatio = -1
-		}
+	if opt.SampleRatio == 0 {
+		opt.SampleRatio = -1
 	}
 	t, err := telemetry.Start(ctx, opt)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 
 // Config is memproxy.yaml. Field tags say everything about a key that the
 // reader, the JSON Schema and docs/configuration.md need: doc is what it means,
-// default what it is where it is absent, late that not this package puts that
-// in but the one that uses the value, enum and keys what it may be, min and max
-// its bounds, required that it must be there.
+// default what it is where it is absent, enum and keys what it may be, min and
+// max its bounds, required that it must be there.
 type Config struct {
 	Profile    string     `yaml:"profile,omitempty" doc:"development or production: a named set of defaults, each overridable" default:"development" enum:"development,production" loose:"order:production,development"`
 	Enforce    *bool      `yaml:"enforce,omitempty" doc:"false is shadow mode: rule and record, forward everything unchanged" default:"true" loose:"order:true,false;unsafe"`
@@ -80,16 +79,16 @@ type TLS struct {
 
 // Limits bound bodies, in bytes.
 type Limits struct {
-	Body   int64 `yaml:"body,omitempty" doc:"largest request body that is read, bytes; what streams on passthrough routes is not bounded" default:"1048576" late:"true" min:"1" loose:"up"`
-	Answer int64 `yaml:"answer,omitempty" doc:"largest answer that is read before it is passed on, bytes" default:"16777216" late:"true" min:"1" loose:"up"`
-	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON in a request; answers may nest deeper" default:"32" late:"true" min:"1" max:"100" loose:"up"`
+	Body   int64 `yaml:"body,omitempty" doc:"largest request body that is read, bytes; what streams on passthrough routes is not bounded" default:"1048576" min:"1" loose:"up"`
+	Answer int64 `yaml:"answer,omitempty" doc:"largest answer that is read before it is passed on, bytes" default:"16777216" min:"1" loose:"up"`
+	Depth  int   `yaml:"depth,omitempty" doc:"deepest nesting of JSON in a request; answers may nest deeper" default:"32" min:"1" max:"100" loose:"up"`
 }
 
 // Timeouts bound what others may take.
 type Timeouts struct {
-	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" late:"true" min:"1ms" loose:"up"`
-	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer; a stream lasts as long as it is never silent for so long" default:"5m0s" late:"true" min:"1ms" loose:"up"`
-	Run      Duration `yaml:"run,omitempty" doc:"for an agent's turn to end, however many tool calls it takes; a streamed one lasts as long as it is never silent for so long" default:"30m0s" late:"true" min:"1ms" loose:"up"`
+	Body     Duration `yaml:"body,omitempty" doc:"for a client to send a body" default:"30s" min:"1ms" loose:"up"`
+	Upstream Duration `yaml:"upstream,omitempty" doc:"for the backend to answer; a stream lasts as long as it is never silent for so long" default:"5m0s" min:"1ms" loose:"up"`
+	Run      Duration `yaml:"run,omitempty" doc:"for an agent's turn to end, however many tool calls it takes; a streamed one lasts as long as it is never silent for so long" default:"30m0s" min:"1ms" loose:"up"`
 }
 
 // Identity says who callers are.
@@ -138,7 +137,7 @@ type Key struct {
 type OIDC struct {
 	Issuer   string            `yaml:"issuer,omitempty" doc:"issuer URL" required:"true" loose:"-"`
 	Audience string            `yaml:"audience,omitempty" doc:"what aud must contain" required:"true" loose:"-"`
-	Prefix   *string           `yaml:"prefix,omitempty" doc:"put before the id claim" default:"oidc:" late:"true" loose:"-"`
+	Prefix   *string           `yaml:"prefix,omitempty" doc:"put before the id claim" default:"oidc:" loose:"-"`
 	Kind     string            `yaml:"kind,omitempty" doc:"kind of those whose token does not say" default:"agent" enum:"agent,human,service" loose:"-"`
 	Trust    string            `yaml:"trust,omitempty" doc:"tier of those whose token does not say" default:"authenticated" enum:"anonymous,authenticated,established,human,system" loose:"order:anonymous,authenticated,established,human,system"`
 	MaxTrust string            `yaml:"max_trust,omitempty" doc:"the highest tier that a token may give itself" default:"human" enum:"anonymous,authenticated,established,human,system" loose:"order:anonymous,authenticated,established,human,system"`
@@ -225,7 +224,7 @@ type Confidence struct {
 	Clamp     *bool              `yaml:"clamp,omitempty" doc:"lower confidences to the ceilings; false: claims count as they are" default:"true" loose:"order:true,false;unsafe"`
 	Principal map[string]float64 `yaml:"principal,omitempty" doc:"ceilings by tier of the principal" default:"0.3, 0.7, 0.9, 1, 1" keys:"anonymous,authenticated,established,human,system" min:"0" max:"1" loose:"up"`
 	Source    map[string]float64 `yaml:"source,omitempty" doc:"ceilings by tier of the source" default:"1, 0.9, 0.6, 0.3" keys:"trusted,verified,untrusted,hostile" min:"0" max:"1" loose:"up"`
-	Unclaimed *float64           `yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" late:"true" min:"0" max:"1" loose:"up"`
+	Unclaimed *float64           `yaml:"unclaimed,omitempty" doc:"confidence of a write that claims none" default:"0.8" min:"0" max:"1" loose:"up"`
 }
 
 // Budgets bound writes.
@@ -250,8 +249,8 @@ type WriteLimit struct {
 // Redis is the shared budget store.
 type Redis struct {
 	URL     Secret   `yaml:"url,omitempty" doc:"redis://, rediss:// or unix://; several hosts with commas for a Cluster; ?master=NAME for Sentinel" required:"true" loose:"-"`
-	Timeout Duration `yaml:"timeout,omitempty" doc:"deadline of one charge" default:"50ms" late:"true" min:"1ms" loose:"-"`
-	Share   *float64 `yaml:"degraded_share,omitempty" doc:"share of each limit that one replica may use while Redis is away, up to 1" default:"0.25" late:"true" min:"0.001" max:"1" loose:"up"`
+	Timeout Duration `yaml:"timeout,omitempty" doc:"deadline of one charge" default:"50ms" min:"1ms" loose:"-"`
+	Share   *float64 `yaml:"degraded_share,omitempty" doc:"share of each limit that one replica may use while Redis is away, up to 1" default:"0.25" min:"0.001" max:"1" loose:"up"`
 }
 
 // Audit is the signed log.
@@ -265,7 +264,7 @@ type Audit struct {
 type Telemetry struct {
 	OTLP    string            `yaml:"otlp,omitempty" doc:"base URL of an OTLP/HTTP collector; absent: traces stay in memory, metrics on /metrics" loose:"-"`
 	Headers map[string]Secret `yaml:"headers,omitempty" doc:"headers for the collector" loose:"-"`
-	Sample  *float64          `yaml:"sample,omitempty" doc:"share of new traces that is recorded, from 0 to 1" default:"1" late:"true" min:"0" max:"1" loose:"-"`
+	Sample  *float64          `yaml:"sample,omitempty" doc:"share of new traces that is recorded, from 0 to 1" default:"1" min:"0" max:"1" loose:"-"`
 	Service string            `yaml:"service,omitempty" doc:"service.name" default:"memproxy" loose:"-"`
 }
 

@@ -41,7 +41,7 @@ func profileOf(name string) profile {
 func fill(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		at := v.FieldByIndex(f.index)
-		if f.def != "" && !f.late && !strings.ContainsAny(f.def, " ;") && at.IsZero() {
+		if f.def != "" && !strings.ContainsAny(f.def, " ;") && at.IsZero() {
 			def := yaml.Node{Kind: yaml.ScalarNode, Value: f.def}
 			if err := def.Decode(at.Addr().Interface()); err != nil {
 				panic("config: the default of " + f.key + ": " + err.Error()) // a tag of this package
@@ -71,6 +71,9 @@ func (c *Config) defaults() {
 	c.Sessions.oldNames()
 	fill(reflect.ValueOf(c).Elem())
 	by := profileOf(c.Profile)
+	l := &c.Limits
+	or(&l.PerAddress, max(1, l.Connections-l.Connections/4))
+	or(&l.OneInFlight, min(48<<20, l.InFlight-l.InFlight/4))
 	or(&c.Identity.Require, new(by.require && c.Identity.Default == nil))
 	if !*c.Identity.Require && c.Identity.Default == nil {
 		c.Identity.Default = &Principal{ID: "anonymous"}
@@ -91,7 +94,12 @@ func (c *Config) defaults() {
 	or(&c.Answers.Unclaimed, by.unclaimed)
 	or(&c.Answers.Headers, by.unclaimed)
 	for i := range c.Backends {
-		or(&c.Backends[i].Ungated, by.ungated)
+		b := &c.Backends[i]
+		or(&b.Ungated, by.ungated)
+		or(&b.FieldKey, "field")
+		if b.ConfidenceKeys == nil {
+			b.ConfidenceKeys = []string{"confidence", "importance"}
+		}
 	}
 	for i := range c.Review.Reviewers {
 		if r := &c.Review.Reviewers[i]; len(r.Roles) == 0 {
@@ -99,6 +107,9 @@ func (c *Config) defaults() {
 		}
 	}
 	c.Sources.defaults(by)
+	ceilings := memproxy.DefaultCeilings()
+	c.Confidence.Principal = ceilingsOf(c.Confidence.Principal, ceilings.Principal)
+	c.Confidence.Source = ceilingsOf(c.Confidence.Source, ceilings.Source)
 	c.Memories.ttlDefaults()
 	if c.Memories.Pending == nil {
 		c.Memories.Pending = by.pending

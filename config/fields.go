@@ -15,18 +15,9 @@ type field struct {
 	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
-	late       bool   // who uses the value puts the default in
 	loose      string // which way it loosens a control, see loosens
 	direction  direction
 	index      []int // of the struct field, through what is inlined
-}
-
-// neverZero reports whether zero is no value that a file may give, so that it
-// stands for the default, which is an amount.
-func (f *field) neverZero() bool {
-	least, ok := amount(f.min)
-	_, is := amount(f.def)
-	return ok && least > 0 && is
 }
 
 // listed are the keys of each struct type that was asked for.
@@ -60,7 +51,7 @@ func list(t reflect.Type) []field {
 		}
 		out = append(out, field{
 			key: key, doc: f.Tag.Get("doc"), def: f.Tag.Get("default"), typ: f.Type, enum: words(f.Tag.Get("enum")), keys: words(f.Tag.Get("keys")),
-			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true", late: f.Tag.Get("late") == "true",
+			min: f.Tag.Get("min"), max: f.Tag.Get("max"), required: f.Tag.Get("required") == "true",
 			loose: f.Tag.Get("loose"), direction: directionOf(f.Tag.Get("loose")), index: f.Index,
 		})
 	}

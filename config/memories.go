@@ -10,7 +10,7 @@ import (
 
 // Memories says how long memories are kept and who sees which.
 type Memories struct {
-	NeverRefuse bool                `yaml:"never_refuse,omitempty" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false" loose:"order:false,true"`
+	NeverRefuse bool                `yaml:"never_refuse" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false" loose:"order:false,true"`
 	Rewrite     string              `yaml:"rewrite,omitempty" doc:"what screening finds dangerous is taken out of new texts in the place of refusing them, if nothing is said against what is left: soft puts placeholders for the sentences, hard also leaves out their lines; governed fields wait for review then, and reviewers can see what was said" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
 	Untrusted   string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
 	Pending     []string            `yaml:"pending,omitempty" doc:"whose new memories wait for review before others than their author read them: callers of a tier (anonymous, authenticated, established), and new ones; [] is nobody's" default:"anonymous and new in production, else nobody" loose:"fewer;unsafe"`
@@ -31,7 +31,7 @@ type Memories struct {
 type Newcomers struct {
 	Accepted   *int64    `yaml:"accepted,omitempty" doc:"memories that were let out of review, by a reviewer or by time, until a caller is no longer new" default:"10" min:"0" loose:"down;off:0"`
 	Age        *Duration `yaml:"age,omitempty" doc:"time since its first memory until a caller is no longer new, whatever was let out" default:"7d" loose:"down"`
-	Configured bool      `yaml:"configured,omitempty" doc:"callers to whom the configuration gives an id (identity.keys, rules with an id) are new as well; else only those of whom it knows no more than an issuer or a trust domain" default:"false" loose:"order:true,false"`
+	Configured bool      `yaml:"configured" doc:"callers to whom the configuration gives an id (identity.keys, rules with an id) are new as well; else only those of whom it knows no more than an issuer or a trust domain" default:"false" loose:"order:true,false"`
 }
 
 // until is the vocabulary's form.

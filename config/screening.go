@@ -46,6 +46,6 @@ type Judge struct {
 	URL       string   `yaml:"url,omitempty" doc:"base URL of an OpenAI-compatible API, without /chat/completions" required:"true" loose:"-"`
 	Model     string   `yaml:"model,omitempty" doc:"its model" required:"true" loose:"-"`
 	Key       Secret   `yaml:"key,omitempty" doc:"its bearer token" loose:"-"`
-	Timeout   Duration `yaml:"timeout,omitempty" doc:"deadline of one question" default:"5s" late:"true" min:"1ms" loose:"-"`
-	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions a minute, at most half of them of one caller; further ones go unasked" default:"60" late:"true" min:"1" loose:"down"`
+	Timeout   Duration `yaml:"timeout,omitempty" doc:"deadline of one question" default:"5s" min:"1ms" loose:"-"`
+	PerMinute int      `yaml:"per_minute,omitempty" doc:"questions a minute, at most half of them of one caller; further ones go unasked" default:"60" min:"1" loose:"down"`
 }

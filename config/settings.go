@@ -61,7 +61,7 @@ func (c *Config) Settings() []Setting {
 	for i := range w.out {
 		s := &w.out[i]
 		s.From = "default"
-		if s.Line = c.lineAt(s.at); s.Line > 0 {
+		if s.Line = c.file.lineAt(s.at); s.Line > 0 {
 			s.From = c.file.name + ":" + strconv.Itoa(s.Line)
 		} else if s.profiled() {
 			s.From = "profile " + c.Profile
@@ -106,13 +106,20 @@ func (c *Config) status(s *Setting) string {
 	return StatusOn
 }
 
-// lineAt is the line of a key that the file has, or 0.
-func (c *Config) lineAt(path []any) int {
-	if c.file == nil {
-		return 0
+// Fault is an error about the value at a path, with its place in the file.
+func (c *Config) Fault(err error, path ...any) error {
+	if err == nil || c.file == nil {
+		return err
 	}
-	if n, found := find(c.file.root, path); found {
-		return n.Line
+	return fmt.Errorf("%s:%d: %w", c.file.name, lineOf(c.file.root, path...), err)
+}
+
+// lineAt is the line of a key that the file has, or 0.
+func (f *file) lineAt(path []any) int {
+	if f != nil {
+		if n, found := find(f.root, path); found {
+			return n.Line
+		}
 	}
 	return 0
 }
@@ -156,7 +163,7 @@ func (w *walk) structure(v reflect.Value, path, name string, at []any) {
 func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 	d := f.direction
 	if d.kind == present {
-		w.add(v, f, d, path, name, at)
+		w.add(v, d, path, name, at)
 	}
 	if v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.Struct && v.Type() != reflect.TypeFor[*Names]() {
 		if v.IsNil() {
@@ -186,16 +193,12 @@ func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 			w.field(entry, in, path+"["+k.String()+"]", name, append(slices.Clip(at), k.String()))
 		}
 	case d.kind != neutral && d.kind != present:
-		w.add(v, f, d, path, name, at)
+		w.add(v, d, path, name, at)
 	}
 }
 
-func (w *walk) add(v reflect.Value, f field, d direction, path, name string, at []any) {
-	value := written(v, d)
-	if v.IsZero() && f.neverZero() {
-		value = f.def // whoever bounds by it puts that in
-	}
-	w.out = append(w.out, Setting{Path: path, Name: name, Value: value, direction: d, value: v, at: at})
+func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
+	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, value: v, at: at})
 }
 
 // labelOf names an element of a list.

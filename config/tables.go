@@ -1,6 +1,10 @@
 package config
 
-import "github.com/memproxy/memproxy"
+import (
+	"maps"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Limits is the table of budgets.
 func (b Budgets) Limits() memproxy.Limits {
@@ -17,18 +21,29 @@ func (b Budgets) Limits() memproxy.Limits {
 	}
 }
 
-// Ceilings is the table of confidence: the defaults, with what is configured in
-// their place.
+// Ceilings is the table of confidence.
 func (c Confidence) Ceilings() memproxy.Ceilings {
 	out := memproxy.DefaultCeilings()
 	for tier, f := range c.Principal {
-		out.Principal[memproxy.Trust(tier)] = memproxy.PerMille(f*1000 + 0.5)
+		out.Principal[memproxy.Trust(tier)] = perMille(f)
 	}
 	for source, f := range c.Source {
-		out.Source[memproxy.Source(source)] = memproxy.PerMille(f*1000 + 0.5)
+		out.Source[memproxy.Source(source)] = perMille(f)
 	}
 	if c.Unclaimed != nil {
-		out.Unclaimed = memproxy.PerMille(*c.Unclaimed*1000 + 0.5)
+		out.Unclaimed = perMille(*c.Unclaimed)
 	}
+	return out
+}
+
+func perMille(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
+
+// ceilingsOf are the ceilings by default, under those that the file gives.
+func ceilingsOf[T ~string](given map[string]float64, byDefault map[T]memproxy.PerMille) map[string]float64 {
+	out := map[string]float64{}
+	for tier, p := range byDefault {
+		out[string(tier)] = float64(p) / 1000
+	}
+	maps.Copy(out, given)
 	return out
 }
