@@ -36,7 +36,7 @@ type Version struct {
 	SHA256 string   `json:"sha256"`
 	Before string   `json:"before,omitempty"`
 	Score  PerMille `json:"score"`
-	Pinned bool     `json:"pinned,omitempty"`
+	Pinned bool     `json:"pinned"`
 	// Compacted is set when the text was given up because newer versions took
 	// its place; the record of it stays.
 	Compacted bool `json:"compacted,omitempty"`

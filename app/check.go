@@ -36,32 +36,37 @@ type Checked struct {
 // Check validates a configuration, its policies and its files without opening
 // its state.
 func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) (*Checked, error) {
-	if _, err := buildIdentifier(cfg, nil); err != nil {
-		return nil, err
-	}
+	_, callers := buildIdentifier(cfg, nil)
+	unsafe, weakened := cfg.Allowed(getenv(config.UnsafeEnv))
 	rules, err := newRulebook(cfg, slog.New(slog.DiscardHandler), unowned(ctx))
-	if err != nil {
-		return nil, err
+	faults := []error{callers, weakened, err}
+	fault := func(err error, path ...any) {
+		if err != nil {
+			faults = append(faults, cfg.Fault(fmt.Errorf("%v: %w", path[len(path)-1], err), path...))
+		}
 	}
-	for _, b := range cfg.Backends {
-		if _, err := adapterFor(b, cfg.Sources.Table()); err != nil {
-			return nil, fmt.Errorf("backend %s: %w", b.Name, err)
-		}
+	for i, b := range cfg.Backends {
+		_, err := adapterFor(b, cfg.Sources.Table())
+		fault(err, "backends", i, "kind")
 		if b.TLS.Cert != "" {
-			if _, err := listenTLS(b.TLS); err != nil {
-				return nil, fmt.Errorf("backend %s: %w", b.Name, err)
-			}
+			_, err := listenTLS(b.TLS)
+			fault(err, "backends", i, "tls")
 		}
+		_, err = upstreamTLS(b.TLS)
+		fault(err, "backends", i, "tls", "upstream_ca")
 	}
 	if c := cfg.Policy.Control; c != nil {
-		if _, err := clientTLS(c); err != nil {
-			return nil, fmt.Errorf("policy.control: %w", err)
-		}
+		_, err := clientTLS(c)
+		fault(err, "policy", "control", "tls")
 	}
-	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv)}
-	if out.Unsafe, err = cfg.Allowed(getenv(config.UnsafeEnv)); err != nil {
+	if path := cfg.Audit.KeyFile; path != "" {
+		_, err := audit.LoadKey(path)
+		fault(err, "audit", "key_file")
+	}
+	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	out := &Checked{rules: rules, cfg: cfg, Here: surroundings(cfg, getenv), Unsafe: unsafe}
 	out.Version, _ = rules.state()
 	socket, err := socketPath(cfg.State, getenv)
 	out.Reviewers, out.NoOperator = reviewersAre(cfg, socket), err

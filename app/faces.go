@@ -90,13 +90,9 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 	if err != nil {
 		return proxy.Options{}, errors.New("upstream is not a URL")
 	}
-	var upstreamTLS *tls.Config
-	if b.TLS.UpstreamCA != "" {
-		pool, err := tlsfile.Roots(b.TLS.UpstreamCA)
-		if err != nil {
-			return proxy.Options{}, err
-		}
-		upstreamTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	trusted, err := upstreamTLS(b.TLS)
+	if err != nil {
+		return proxy.Options{}, err
 	}
 	opt := proxy.Options{
 		Backend: face.Backend{
@@ -111,9 +107,9 @@ func (s *App) proxyOptions(b config.Backend) (proxy.Options, error) {
 		Steps: s.steps,
 	}
 	if s.transport == nil {
-		opt.Transport = proxy.NewTransport(upstreamTLS)
-		opt.PassTransport = proxy.NewTransport(upstreamTLS)
-		opt.SideTransport = proxy.NewTransport(upstreamTLS)
+		opt.Transport = proxy.NewTransport(trusted)
+		opt.PassTransport = proxy.NewTransport(trusted)
+		opt.SideTransport = proxy.NewTransport(trusted)
 	}
 	return opt, nil
 }
@@ -127,6 +123,18 @@ func (s shares) of(backend string, limits config.Intake) *face.InFlight {
 		s[backend] = face.NewInFlight(limits.InFlight, limits.OneInFlight)
 	}
 	return s[backend]
+}
+
+// upstreamTLS believes the roots that are configured; nil stands for the system's.
+func upstreamTLS(t config.TLS) (*tls.Config, error) {
+	if t.UpstreamCA == "" {
+		return nil, nil
+	}
+	pool, err := tlsfile.Roots(t.UpstreamCA)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
 // listenTLS makes a listener's TLS. With client roots, certificates that are

@@ -52,7 +52,8 @@ func firstBundle(cfg *config.Config, log *slog.Logger) (policy.Bundle, error) {
 	if cfg.Policy.Dir == "" {
 		return policy.Builtin(), nil
 	}
-	return policy.Load(cfg.Policy.Dir)
+	b, err := policy.Load(cfg.Policy.Dir)
+	return b, cfg.Fault(err, "policy", "dir")
 }
 
 // followOptions are the configured options of the fleet, without those of a running

@@ -59,12 +59,12 @@ type rulebook struct {
 func newRulebook(cfg *config.Config, log *slog.Logger, begin begin) (*rulebook, error) {
 	d, err := newDesk(cfg.Screening, log, begin)
 	if err != nil {
-		return nil, fmt.Errorf("screening: %w", err)
+		return nil, cfg.Fault(fmt.Errorf("screening: %w", err), "screening", "exemplars")
 	}
 	r := &rulebook{desk: d, changed: upkeep.NewSignal(), broken: map[string]error{}}
 	r.inUse.cfg = cfg
 	if r.inUse.pack, err = d.pack(); err != nil {
-		return nil, fmt.Errorf("screening: pack: %w", err)
+		return nil, cfg.Fault(fmt.Errorf("screening: pack: %w", err), "screening", "pack")
 	}
 	b, err := firstBundle(cfg, log)
 	if err != nil {

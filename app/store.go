@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/internal/tlsfile"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
@@ -78,12 +76,12 @@ func Store(ctx context.Context, b config.Backend, api string, scopes []memproxy.
 	if c := credentialOf(b); c != nil {
 		at.Header = http.Header{c.Header: {c.Value}}
 	}
-	if b.TLS.UpstreamCA != "" {
-		pool, err := tlsfile.Roots(b.TLS.UpstreamCA)
-		if err != nil {
-			return nil, "", err
-		}
-		at.Via = proxy.NewTransport(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	trusted, err := upstreamTLS(b.TLS)
+	if err != nil {
+		return nil, "", err
+	}
+	if trusted != nil {
+		at.Via = proxy.NewTransport(trusted)
 	}
 	if b.Kind == "letta" {
 		p, err := hunt.Letta(at)

@@ -31,6 +31,8 @@ type Source struct {
 type Bundle struct {
 	Policies []Source // sorted by name
 	Schema   Source
+	places   map[string]string // of the ids in Disabled and Shadowed, where they were read from a file
+
 	// Disabled are ids of policies that are left out.
 	Disabled []string
 	// Shadowed are ids of policies that are evaluated and reported, and do not

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,11 +33,37 @@ const (
 // settings is a directory's bundle.yaml.
 type settings struct {
 	// Builtin keeps the built-in policies next to the directory's. Default true.
-	Builtin *bool    `yaml:"builtin"`
-	Disable []string `yaml:"disable"`
-	Shadow  []string `yaml:"shadow"`
+	Builtin *bool `yaml:"builtin"`
+	Disable []id  `yaml:"disable"`
+	Shadow  []id  `yaml:"shadow"`
 	tables  `yaml:",inline"`
 }
+
+// id names a policy, at a line.
+type id struct {
+	name string
+	line int
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *id) UnmarshalYAML(n *yaml.Node) error {
+	d.line = n.Line
+	return n.Decode(&d.name)
+}
+
+// named are the names of ids in a file, whose places are noted.
+func (b *Bundle) named(file string, ids []id) []string {
+	var out []string
+	for _, d := range ids {
+		out = append(out, d.name)
+		b.places[d.name] = fmt.Sprintf("%s:%d", file, d.line)
+	}
+	return out
+}
+
+// Place is where an id of Disabled or Shadowed was read, "file:line", or the name of the
+// file that such ids are in.
+func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
 // Load reads a directory: every *.cedar, an optional *.cedarschema that takes
 // the place of the built-in one, and an optional bundle.yaml with
@@ -104,9 +131,11 @@ func Load(dir string) (Bundle, error) {
 	if set.Builtin == nil || *set.Builtin {
 		own.Policies = append(base.Policies, own.Policies...)
 	}
-	own.Disabled, own.Shadowed = set.Disable, set.Shadow
+	file := filepath.Join(dir, settingsFile)
+	own.places = map[string]string{}
+	own.Disabled, own.Shadowed = own.named(file, set.Disable), own.named(file, set.Shadow)
 	if err := set.into(&own); err != nil {
-		return Bundle{}, fmt.Errorf("policy: %s:1: %w", filepath.Join(dir, settingsFile), err)
+		return Bundle{}, fmt.Errorf("policy: %s:1: %w", file, err)
 	}
 	slices.SortFunc(own.Policies, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	return own, nil

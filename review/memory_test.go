@@ -2,6 +2,7 @@ package review_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -91,6 +92,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// Proves SYN-5: versions are listed with all that is known of each but the text.
 func TestHistoryVersionTrace(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
@@ -101,6 +103,13 @@ func TestHistoryVersionTrace(t *testing.T) {
 	}
 	if page, err = review.Call[review.HistoryAnswer](t.Context(), c, "memoryHistory", of(memory, "before", fmt.Sprint(page.Before), "limit", fmt.Sprint(2)), nil); err != nil || len(page.Versions) != 1 || page.Before != 0 {
 		t.Errorf("next page %+v, %v", page, err)
+	}
+	text, err := json.Marshal(page.Versions[0])
+	must(t, "Marshal", err)
+	for _, member := range []string{"version", "time", "actor", "sha256", "score", "pinned"} {
+		if !strings.Contains(string(text), `"`+member+`":`) {
+			t.Errorf("%s has no %s", text, member)
+		}
 	}
 	if v, err := review.Call[review.VersionView](t.Context(), c, "memoryVersion", of(memory, "version", "1"), nil); err != nil || v.SHA256 != vs[0].SHA256 || v.Content != nil {
 		t.Errorf("version %+v, %v", v, err)

@@ -142,7 +142,7 @@ func (p *printer) settled(s Settled) {
 }
 
 func (p *printer) versions(vs []memproxy.Version) {
-	p.row("VERSION", "OP", "TIME", "ACTOR", "TRUST", "CONFIDENCE", "HASH", "DECISION", "NOTE")
+	p.row("VERSION", "OP", "TIME", "ACTOR", "TRUST", "CONFIDENCE", "SCORE", "HASH", "DECISION", "NOTE")
 	for _, v := range vs {
 		var note []string
 		if v.Pinned {
@@ -151,7 +151,7 @@ func (p *printer) versions(vs []memproxy.Version) {
 		if v.Compacted {
 			note = append(note, "text given up")
 		}
-		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, v.Confidence, v.SHA256, v.Decision, strings.Join(note, ", "))
+		p.row(v.Number, v.Op, at(v.Time), v.Actor, v.Trust, v.Confidence, v.Score, v.SHA256, v.Decision, strings.Join(note, ", "))
 	}
 }
 
