@@ -115,10 +115,11 @@ var ErrNoReviewer = errors.New("there is nobody to review what is held")
 
 // HoldFilter selects holds. Empty fields select all.
 type HoldFilter struct {
-	State                      HoldState
-	Tenant, Backend, Principal string
-	Session                    string
-	Similarity                 string
+	State              HoldState
+	Tenant             *string // nil is every one, "" those without
+	Backend, Principal string
+	Session            string
+	Similarity         string
 	// NotPolicy excludes holds that this version of the rules ruled on last.
 	NotPolicy     string
 	Since, Before time.Time // Created in [Since, Before)

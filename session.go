@@ -132,8 +132,8 @@ type Lock struct {
 
 // SessionFilter selects records of rejections.
 type SessionFilter struct {
-	Tenant    string // "" is every one
-	Principal string // "" is every one
+	Tenant    *string // nil is every one, "" those without
+	Principal string  // "" is every one
 	// All includes records that are not locked.
 	All bool
 	// After is the id of the last record of the page before.

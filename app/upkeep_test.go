@@ -180,7 +180,7 @@ func TestSessionsLock(t *testing.T) {
 	if a := r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2"); a.status != 200 {
 		t.Errorf("another session: %d %s", a.status, a.body)
 	}
-	s, err := r.car.ledger.Sessions.Get(t.Context(), "acme", "s1")
+	s, err := r.car.ledger.Sessions.Get(t.Context(), new("acme"), "s1")
 	if err == nil {
 		err = r.car.ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
 	}

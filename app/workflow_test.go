@@ -279,7 +279,7 @@ func TestWhatIsOverIsRemoved(t *testing.T) {
 			}
 		}
 		for _, id := range []string{"ended", "locked"} {
-			if _, err := r.car.ledger.Sessions.Get(ctx, "acme", id); err == nil {
+			if _, err := r.car.ledger.Sessions.Get(ctx, new("acme"), id); err == nil {
 				sessions++
 			}
 		}

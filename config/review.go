@@ -17,7 +17,7 @@ type Review struct {
 // Reviewer is one of them.
 type Reviewer struct {
 	ID      string   `yaml:"id,omitempty" doc:"name that is recorded" required:"true" loose:"-"`
-	SHA256  string   `yaml:"sha256,omitempty" doc:"SHA-256 of the bearer token, hex" required:"true" loose:"-"`
+	SHA256  string   `yaml:"sha256,omitempty" doc:"SHA-256 of the bearer token, hex; the token has at least 22 characters" required:"true" loose:"-"`
 	Roles   []string `yaml:"roles,omitempty" doc:"view: list and see, sanitised; review: decide; content: see as it is" default:"view, review" loose:"more"`
 	Tenants Names    `yaml:"tenants,omitempty" doc:"whose holds, memories and sessions; absent: those without a tenant; \"*\": all" loose:"more"`
 }

@@ -216,7 +216,6 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 		also                []any
 	}{
 		{"state", "state = ?", string(f.State), nil},
-		{"tenant", "tenant = ?", f.Tenant, nil},
 		{"backend", "backend = ?", f.Backend, nil},
 		{"principal", "principal = ?", f.Principal, nil},
 		{"similarity", "similarity = ?", f.Similarity, nil},
@@ -229,6 +228,12 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 		if c.value != "" {
 			where, args = append(where, c.clause), append(append(args, c.value), c.also...)
 		}
+	}
+	if f.Tenant != nil {
+		if err := storable(*f.Tenant); err != nil {
+			return "", nil, refused("tenant %v", err)
+		}
+		where, args = append(where, "tenant = ?"), append(args, *f.Tenant)
 	}
 	if !f.Since.IsZero() {
 		where, args = append(where, "created >= ?"), append(args, micros(f.Since))

@@ -170,7 +170,7 @@ func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s, err := l.Sessions.Get(t.Context(), "acme", "s")
+	s, err := l.Sessions.Get(t.Context(), new("acme"), "s")
 	if err != nil || s.Locked.IsZero() || s.Rejections != 3 || s.Held != 1 || fmt.Sprint(s.Reasons) != "[{screen.risk  3} {policy.forbid r 1}]" || len(s.Refused) != 3 {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -228,7 +228,7 @@ func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
 		"longer":    {func(k *memproxy.LockLimits) { k.For = 24 * time.Hour }, true},
 	} {
 		with(c.change, func(l *Ledger) {
-			listed, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: "acme"})
+			listed, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
 			if err != nil || (len(listed.Sessions) == len(ids)) != c.locked || !c.locked && len(listed.Sessions) > 0 {
 				t.Errorf("%s: %d are listed, %v", name, len(listed.Sessions), err)
 			}
@@ -264,7 +264,7 @@ func TestUnsureRejectionsLockNothing(t *testing.T) {
 			t.Fatalf("rejection %d locks", n)
 		}
 	}
-	if s, err := l.Sessions.Get(t.Context(), "acme", id); err != nil || s.Rejections != 10 || s.Strikes != 0 {
+	if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != 10 || s.Strikes != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for i := range memproxy.DefaultLockLimits().Session {

@@ -128,17 +128,18 @@ const maxBatch = 500
 // a tenant, all or none. What is created at or after before is left out, and
 // there must be exactly expect of them: a reviewer settles what he was shown,
 // and nothing that was slipped into the group since. ErrState otherwise.
-func (hs Holds) ReviewGroup(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
+func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
 	if err := checkReview(r); err != nil {
 		return nil, err
 	}
-	if similarity == "" || storable(similarity) != nil || storable(tenant) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
+	of, whose := byTenant(tenant)
+	if similarity == "" || storable(similarity) != nil || storable(whose) != nil || before.IsZero() || expect < 1 || expect > maxBatch {
 		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
 	}
 	return changed(ctx, hs.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
 		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
-			WHERE tenant = ? AND state = 'pending' AND similarity = ? AND created < ? ORDER BY id LIMIT ?`,
-			tenant, similarity, micros(before), maxBatch+1)
+			WHERE `+of+` AND state = 'pending' AND similarity = ?2 AND created < ?3 ORDER BY id LIMIT ?4`,
+			whose, similarity, micros(before), maxBatch+1)
 		if err != nil {
 			return nil, err
 		}

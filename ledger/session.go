@@ -185,17 +185,18 @@ func tally(s *memproxy.Session, reasons []memproxy.Reason) {
 type Sessions struct{ *store }
 
 // Get returns a record by its id, or by the caller's name of a session that
-// only one has, with its reasons and its newest refusals. ErrUnknown when there is
-// none, ErrState when several have the name.
-func (ss Sessions) Get(ctx context.Context, tenant, id string) (memproxy.Session, error) {
-	if storable(tenant) != nil || storable(id) != nil {
+// only one has, with its reasons and its newest refusals; a nil tenant is every one.
+// ErrUnknown when there is none, ErrState when several have the name.
+func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
+	of, whose := byTenant(tenant)
+	if storable(whose) != nil || storable(id) != nil {
 		return memproxy.Session{}, ErrUnknown
 	}
 	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(?2 AS TEXT)) + 1) = ?2`
 	for _, by := range [...]struct{ where, id string }{
 		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
 	} {
-		found, err := glance(ctx, ss.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE tenant = ?1 AND `+by.where+` LIMIT 2`, tenant, by.id)
+		found, err := glance(ctx, ss.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
@@ -203,16 +204,25 @@ func (ss Sessions) Get(ctx context.Context, tenant, id string) (memproxy.Session
 			ss.opt.lock(&found[0])
 			return found[0], nil
 		case len(found) > 1:
-			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one", ErrState)
+			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one, and its tenant", ErrState)
 		}
 	}
 	return memproxy.Session{}, fmt.Errorf("%w: session", ErrUnknown)
 }
 
+// byTenant is a condition on the tenant, by its first argument, which follows.
+func byTenant(tenant *string) (where, arg string) {
+	if tenant == nil {
+		return `?1 = ''`, ""
+	}
+	return `tenant = ?1`, *tenant
+}
+
 // List returns a page of records with their reasons: those that are locked, or
 // all of them.
 func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy.SessionPage, error) {
-	if err := cmp.Or(storable(f.Tenant), storable(f.Principal), storable(f.After)); err != nil {
+	of, whose := byTenant(f.Tenant)
+	if err := cmp.Or(storable(whose), storable(f.Principal), storable(f.After)); err != nil {
 		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
 	}
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
@@ -221,7 +231,7 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 		where = ` AND ` + ss.opt.inForce()
 	}
 	found, err := glance(ctx, ss.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
-		WHERE id > ?1 AND ?2 IN ('', tenant) AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, f.After, f.Tenant, f.Principal, n+1)
+		WHERE `+of+` AND id > ?2 AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, whose, f.After, f.Principal, n+1)
 	for i := range found {
 		ss.opt.lock(&found[i])
 	}

@@ -229,10 +229,42 @@ func TestSessions(t *testing.T) {
 	wantStatus(t, "its own principal", err, 403)
 	_, err = review.Call[review.SessionSummary](t.Context(), r.client(otherToken), "sessionSummary", v("tenant", "acme", "id", "run/1"), nil)
 	wantStatus(t, "another tenant", err, 404)
-	_, err = review.Call[review.SessionSummary](t.Context(), r.client(annToken), "sessionSummary", v("tenant", "", "id", "run/1"), nil)
-	wantStatus(t, "of which tenant", err, 404)
-	s, err = review.Call[review.SessionSummary](t.Context(), r.client(annToken), "unlockSession", v("id", "run/1"), review.UnlockRequest{Tenant: "acme", Reason: "a test"})
+	if s, err = review.Call[review.SessionSummary](t.Context(), r.client(annToken), "sessionSummary", v("tenant", "", "id", "run/1"), nil); err != nil || s.Tenant != "acme" {
+		t.Errorf("without the tenant, which only one is: %+v, %v", s, err)
+	}
+	s, err = review.Call[review.SessionSummary](t.Context(), r.client(annToken), "unlockSession", v("id", "run/1"), review.UnlockRequest{Reason: "a test"})
 	if err != nil || !s.Locked.IsZero() || s.UnlockedBy != "human:ann" {
 		t.Errorf("unlocked: %+v, %v", s, err)
+	}
+}
+
+// A reviewer without tenants has those callers only that have none; the commands of one
+// who has all find a group and a session without being told whose it is.
+//
+// Proves EDGE-3
+func TestReviewersOfNoTenantAndOfAll(t *testing.T) {
+	const noneToken = "none-token-0123456789abcdef"
+	r := newRig(t, func(o *review.Options) {
+		o.Reviewers = append(o.Reviewers, reviewer("human:none", noneToken, memproxy.Limit{Values: []string{""}}, review.RoleView, review.RoleReview))
+	})
+	h := r.hold("h", "one and the same")
+	_, err := r.ledger.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "agent:dev", Decision: "d", Verdict: memproxy.Deny}, "run/1")
+	must(t, "NoteSession", err)
+	group := review.BatchRequest{Action: "reject", Similarity: h.Similarity, Before: r.clock.Now(), Expect: 1, Reason: "no"}
+
+	none := r.client(noneToken)
+	if page, err := review.Call[memproxy.HoldPage](t.Context(), none, "listHolds", nil, nil); err != nil || len(page.Holds) != 0 {
+		t.Errorf("holds of a tenant: %+v, %v", page, err)
+	}
+	if page, err := review.Call[memproxy.SessionPage](t.Context(), none, "listSessions", v("all", "true"), nil); err != nil || len(page.Sessions) != 0 {
+		t.Errorf("sessions of a tenant: %+v, %v", page, err)
+	}
+	_, err = review.Call[review.SessionSummary](t.Context(), none, "sessionSummary", v("id", "run/1"), nil)
+	wantStatus(t, "a session of a tenant", err, 404)
+	_, err = review.Call[review.BatchAnswer](t.Context(), none, "batchHolds", nil, group)
+	wantStatus(t, "a group of a tenant", err, 409)
+
+	if b, err := review.Call[review.BatchAnswer](t.Context(), r.client(annToken), "batchHolds", nil, group); err != nil || len(b.Holds) != 1 {
+		t.Errorf("a group, by one who has all tenants: %+v, %v", b, err)
 	}
 }

@@ -53,17 +53,19 @@ type ResolveRequest struct {
 }
 
 // tenant returns the tenant of a request: the one that it names, or the reviewer's
-// only one. "" is all, for reviewers of all tenants.
-func (c *call) tenant(named string) (string, error) {
+// only one. Nil is all, for reviewers of all tenants.
+func (c *call) tenant(named string) (*string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
-		return "", notFound()
-	case named != "" || c.who.Tenants.All:
-		return named, nil
+		return nil, notFound()
+	case named != "":
+		return &named, nil
+	case c.who.Tenants.All:
+		return nil, nil
 	case len(c.who.Tenants.Values) == 1:
-		return c.who.Tenants.Values[0], nil
+		return &c.who.Tenants.Values[0], nil
 	}
-	return "", badRequest("name a tenant")
+	return nil, badRequest("name a tenant")
 }
 
 // time reads a moment, or an age that is counted back from now.
@@ -301,7 +303,11 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 		return BatchAnswer{}, err
 	}
 	c.act = "batch." + in.Action
-	if err := c.record(tenant, "", "", in.Similarity); err != nil {
+	whose := in.Tenant
+	if tenant != nil {
+		whose = *tenant
+	}
+	if err := c.record(whose, "", "", in.Similarity); err != nil {
 		return BatchAnswer{}, err
 	}
 	if in.Action == "approve" {
@@ -318,7 +324,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 
 // authorsThere refuses the approval of a group in which an author could not write
 // any more: such a write is approved by itself.
-func (c *call) authorsThere(tenant string, in BatchRequest) error {
+func (c *call) authorsThere(tenant *string, in BatchRequest) error {
 	page, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
 	})

@@ -190,9 +190,9 @@ func (p *printer) session(s SessionSummary) {
 }
 
 func (p *printer) sessions(page memproxy.SessionPage) {
-	p.row("ID", "WHAT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
+	p.row("ID", "WHAT", "TENANT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
 	for _, s := range page.Sessions {
-		p.row(s.ID, s.Kind, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
+		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
 	}
 	p.more(page.Next)
 }

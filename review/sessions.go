@@ -66,7 +66,7 @@ func unlockSession(c *call, in UnlockRequest) (SessionSummary, error) {
 	if err := c.api.opt.Sessions.Unlock(c.ctx(), s.Tenant, s.ID, c.review(in.Reason)); err != nil {
 		return SessionSummary{}, err
 	}
-	s, err = c.session(in.Tenant)
+	s, err = c.api.opt.Sessions.Get(c.ctx(), &s.Tenant, s.ID)
 	return SessionSummary{s, Describe(s)}, err
 }
 

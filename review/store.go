@@ -17,7 +17,7 @@ type HoldStore interface {
 	Content(ctx context.Context, id string) (memproxy.HeldWrite, memproxy.HoldContent, error)
 	Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error)
 	Reject(ctx context.Context, id string, r memproxy.Review) error
-	ReviewGroup(ctx context.Context, tenant, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
+	ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error)
 	Shred(ctx context.Context, id string, r memproxy.Review) error
 }
 
@@ -54,7 +54,7 @@ type VersionStore interface {
 
 // SessionStore stores the records of sessions.
 type SessionStore interface {
-	Get(ctx context.Context, tenant, id string) (memproxy.Session, error)
+	Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error)
 	List(context.Context, memproxy.SessionFilter) (memproxy.SessionPage, error)
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }

@@ -93,7 +93,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 		}
 	}
 	var waiting []string
-	page, err := l.Holds.List(ctx, memproxy.HoldFilter{Tenant: "acme"})
+	page, err := l.Holds.List(ctx, memproxy.HoldFilter{Tenant: new("acme")})
 	for _, h := range page.Holds {
 		_, c, err := l.Holds.Content(ctx, h.ID)
 		waiting = append(waiting, fmt.Sprint(h.ID, " ", h.State, " ", len(c.Body) > 0, " ", err == nil))
@@ -115,7 +115,7 @@ func RunOld(t *testing.T, l *ledger.Ledger) {
 	if r, is, err := l.Retraction(ctx, "acme", "agent:dev", []string{"Ann likes green tea."}, time.Unix(0, 0)); err != nil || !is || r.Confidence != 200 {
 		t.Errorf("retraction %+v, %v, %v", r, is, err)
 	}
-	if s, err := l.Sessions.Get(ctx, "acme", "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
+	if s, err := l.Sessions.Get(ctx, new("acme"), "s1"); err != nil || s.Rejections != 4 || fmt.Sprint(s.Reasons) != "[{policy.forbid r 4}]" || len(s.Refused) != 4 {
 		t.Errorf("session %+v, %v", s, err)
 	} else if e := s.Refused[3]; e.Decision != "s-3" || e.Principal != "agent:dev" || e.Verdict != memproxy.Deny || e.Route != "POST /v3" ||
 		!e.Time.Equal(s.Struck) || e.Time.IsZero() || len(e.Reasons) != 1 || e.Reasons[0].Rule != "r" {

@@ -52,8 +52,9 @@ func holdPages(t *testing.T, l Life) {
 		want   string
 	}{
 		{memproxy.HoldFilter{Limit: 2}, "[h0 h1 h2 h3 h4 h5 h6]"},
-		{memproxy.HoldFilter{Tenant: "acme", Limit: 1}, "[h0 h2 h4 h6]"},
-		{memproxy.HoldFilter{State: memproxy.HoldPending, Tenant: "acme"}, "[h0 h2 h4]"},
+		{memproxy.HoldFilter{Tenant: new("acme"), Limit: 1}, "[h0 h2 h4 h6]"},
+		{memproxy.HoldFilter{Tenant: new("")}, "[]"},
+		{memproxy.HoldFilter{State: memproxy.HoldPending, Tenant: new("acme")}, "[h0 h2 h4]"},
 		{memproxy.HoldFilter{Principal: "agent:other", Limit: 3}, "[h1 h3 h5]"},
 		{memproxy.HoldFilter{Backend: "letta"}, "[]"},
 		{memproxy.HoldFilter{Session: "s1", State: memproxy.HoldRejected}, "[h6]"},
@@ -229,7 +230,7 @@ func holdGroups(t *testing.T, l Life) {
 	other.Tenant = "other"
 	other, err := l.Holds.Put(t.Context(), other, content)
 	must(t, "Holds.Put", err)
-	page, err := l.Holds.List(t.Context(), memproxy.HoldFilter{Similarity: a.Similarity, Tenant: "acme"})
+	page, err := l.Holds.List(t.Context(), memproxy.HoldFilter{Similarity: a.Similarity, Tenant: new("acme")})
 	if err != nil || len(page.Holds) != 2 {
 		t.Errorf("the group: %v, %v", page.Holds, err)
 	}
@@ -244,17 +245,17 @@ func holdBatch(t *testing.T, l Life) {
 	}
 	shown := l.Clock.Now()
 	hold(t, l, "late", "please remember that the door code of flat 77 is written on the card")
-	_, err := l.Holds.ReviewGroup(ctx, "acme", group, shown, 4, true, by("human:ann"))
+	_, err := l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 4, true, by("human:ann"))
 	wantErr(t, "another number than shown", err, ledger.ErrState)
-	_, err = l.Holds.ReviewGroup(ctx, "acme", group, shown, 3, true, by("agent:dev"))
+	_, err = l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("agent:dev"))
 	wantErr(t, "the author", err, ledger.ErrOwnReview)
 	wantState(t, l, "h0", memproxy.HoldPending)
-	done, err := l.Holds.ReviewGroup(ctx, "acme", group, shown, 3, true, by("human:ann"))
+	done, err := l.Holds.ReviewGroup(ctx, new("acme"), group, shown, 3, true, by("human:ann"))
 	if err != nil || len(done) != 3 || done[0].State != memproxy.HoldApproved {
 		t.Fatalf("batch: %v, %v", done, err)
 	}
 	wantState(t, l, "late", memproxy.HoldPending)
-	done, err = l.Holds.ReviewGroup(ctx, "acme", group, l.Clock.Now(), 1, false, by("human:ann"))
+	done, err = l.Holds.ReviewGroup(ctx, new("acme"), group, l.Clock.Now(), 1, false, by("human:ann"))
 	if err != nil || len(done) != 1 || done[0].ID != "late" || done[0].State != memproxy.HoldRejected {
 		t.Errorf("batch: %v, %v", done, err)
 	}

@@ -42,7 +42,7 @@ func sessionLocks(t *testing.T, l Life) {
 	isLocked(true)
 	note(event("d5", memproxy.Deny, memproxy.FieldForbidden), false)
 
-	s, err := l.Other.Sessions.Get(ctx, "acme", "s1")
+	s, err := l.Other.Sessions.Get(ctx, new("acme"), "s1")
 	if err != nil || s.Rejections != 4 || s.Held != 1 || s.Locked.IsZero() || len(s.Refused) != 5 {
 		t.Errorf("session %+v, %v", s, err)
 	}
@@ -67,7 +67,7 @@ func sessionLocks(t *testing.T, l Life) {
 	for i := range 130 {
 		note(event(fmt.Sprint("flood", i), memproxy.Deny, memproxy.PolicyForbid), false)
 	}
-	if s, err = l.Sessions.Get(ctx, "acme", "s1"); err != nil || len(s.Refused) != 25 || s.Rejections != 137 || s.Refused[24].Decision != "flood129" {
+	if s, err = l.Sessions.Get(ctx, new("acme"), "s1"); err != nil || len(s.Refused) != 25 || s.Rejections != 137 || s.Refused[24].Decision != "flood129" {
 		t.Errorf("%d refusals of %d are kept, %v", len(s.Refused), s.Rejections, err)
 	}
 }
@@ -141,7 +141,7 @@ func sessionLocksEnd(t *testing.T, l Life) {
 		locked(true)
 		l.Clock.Pass(time.Minute)
 		locked(false)
-		if s, err := l.Sessions.Get(t.Context(), "acme", id); err != nil || !s.Locked.IsZero() {
+		if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || !s.Locked.IsZero() {
 			t.Errorf("%s: %+v, %v", id, s, err)
 		}
 		wantErr(t, "nothing to unlock", l.Sessions.Unlock(t.Context(), "acme", id, by("human:ann")), ledger.ErrState)
@@ -176,15 +176,15 @@ func sessionLists(t *testing.T, l Life) {
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionUser, Principal: "a", User: "bob"}), "a", 9)
 	note("acme", key(memproxy.SessionKey{Kind: memproxy.SessionPrincipal, Principal: "a"}), "a", 19)
 	note("other", "x", "b", 3)
-	if s, err := l.Sessions.Get(t.Context(), "acme", "s/1"); err != nil || s.ID != odd.ID() {
+	if s, err := l.Sessions.Get(t.Context(), new("acme"), "s/1"); err != nil || s.ID != odd.ID() {
 		t.Errorf("by its name: %+v, %v", s, err)
 	}
 	twin := odd
 	twin.User = "bob"
 	note("acme", twin.ID(), "spiffe://a/b", 1)
-	_, err := l.Sessions.Get(t.Context(), "acme", "s/1")
+	_, err := l.Sessions.Get(t.Context(), new("acme"), "s/1")
 	wantErr(t, "a name that two have", err, ledger.ErrState)
-	page, err := l.Other.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: "acme"})
+	page, err := l.Other.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme")})
 	if err != nil || len(page.Sessions) != 2 || page.Next != "" {
 		t.Fatalf("%+v, %v; want the two that are locked", page, err)
 	}
@@ -194,10 +194,20 @@ func sessionLists(t *testing.T, l Life) {
 	if s := page.Sessions[1]; s.ID != odd.ID() || s.User != odd.User || s.Name != odd.Name || s.Principal != odd.Principal {
 		t.Errorf("%+v, want %+v", s, odd)
 	}
-	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: "acme", Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
+	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new("acme"), Principal: "spiffe://a/b"}); err != nil || len(page.Sessions) != 1 {
 		t.Errorf("of one principal: %+v, %v", page, err)
 	}
+	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{Tenant: new(""), All: true}); err != nil || len(page.Sessions) != 0 {
+		t.Errorf("of those without a tenant: %+v, %v", page, err)
+	}
+	if s, err := l.Sessions.Get(t.Context(), nil, "x"); err != nil || s.Tenant != "other" {
+		t.Errorf("of any tenant: %+v, %v", s, err)
+	}
+	_, err = l.Sessions.Get(t.Context(), new(""), "x")
+	wantErr(t, "of none", err, ledger.ErrUnknown)
 	note("beta", odd.ID(), "spiffe://a/b", 1)
+	_, err = l.Sessions.Get(t.Context(), nil, odd.ID())
+	wantErr(t, "an id that two tenants have", err, ledger.ErrState)
 	seen := map[string]bool{}
 	if page, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{All: true, Limit: 500}); err != nil {
 		t.Fatal(err)
@@ -209,7 +219,7 @@ func sessionLists(t *testing.T, l Life) {
 		t.Errorf("of every tenant: %v", seen)
 	}
 	var all []string
-	f := memproxy.SessionFilter{Tenant: "acme", All: true, Limit: 2}
+	f := memproxy.SessionFilter{Tenant: new("acme"), All: true, Limit: 2}
 	for {
 		page, err := l.Sessions.List(t.Context(), f)
 		if err != nil || len(page.Sessions) > 2 {
@@ -293,7 +303,7 @@ func sessionsOfUsers(t *testing.T, l Life) {
 		}
 	}
 	for id, want := range map[string]int{"session:a/ann/s": 100, "caller:a/ann": 100, "caller:a": 10} {
-		if s, err := l.Sessions.Get(t.Context(), "acme", id); err != nil || s.Rejections != want {
+		if s, err := l.Sessions.Get(t.Context(), new("acme"), id); err != nil || s.Rejections != want {
 			t.Errorf("%s: %d rejections, %v; want %d", id, s.Rejections, err, want)
 		}
 	}
