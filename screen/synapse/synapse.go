@@ -135,7 +135,7 @@ func entropy(text string) float64 {
 }
 
 // mentions are the agents and roles that a text speaks of: "@qa", "agent qa",
-// "the qa agent". An address, a package's scope and the author are none. More than
+// "agent:qa", "agent-qa", "the qa agent". An address, a package's scope and the author are none. More than
 // are of interest are not looked for.
 func mentions(text string, own []string) []string {
 	var out []string
@@ -158,15 +158,20 @@ func mentions(text string, own []string) []string {
 			before, last = last, name
 		case inWord(r):
 			w := word(text[i:])
-			if strings.EqualFold(last, "agent") && !common(w) {
+			low := strings.ToLower(w)
+			of, joined := strings.CutPrefix(low, "agent-")
+			switch {
+			case joined:
+				note(of)
+			case strings.EqualFold(last, "agent") && !common(w):
 				note(w)
-			}
-			if strings.EqualFold(w, "agent") && last != "" && !common(last) && !common(before+" ") {
+			case low == "agent" && last != "" && !common(last) && (before == "" || common(before)): // "the qa agent", and not "told agent qa"
 				note(last)
+				w = "" // what follows is what it does
 			}
 			before, last = last, w
-			i += max(len(w), n)
-		case r == ' ':
+			i += max(len(low), n)
+		case r == ' ', r == ':' && strings.EqualFold(last, "agent"):
 			i += n
 		default:
 			before, last = "", ""
@@ -189,7 +194,7 @@ func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r
 
 // common are words next to "agent" that name none.
 func common(w string) bool {
-	return slices.Contains(commonWords, strings.ToLower(strings.TrimSpace(w)))
+	return slices.Contains(commonWords, strings.ToLower(w))
 }
 
 var commonWords = strings.Fields(`the a an any each every this that our your its another other no of to and or is was has can may must should will does that's which who

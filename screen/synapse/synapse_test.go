@@ -100,6 +100,14 @@ func TestThresholds(t *testing.T) {
 		{"mail a@x.example, b@y.example, c@z.example", nil, false},
 		{"use @acme/web, @acme/api and @other/lib", nil, false},
 		{"agent alpha told agent beta, and the gamma agent heard", nil, true},
+		{"agent alpha told agent beta, and the gamma agent", nil, true},
+		{"ask the architect agent, the qa agent and the pm agent", nil, true},
+		{"qa agent, pm agent and dev agent agreed", nil, true},
+		{"the qa agent said it, and the pm agent wrote it down", nil, false},
+		{"agent alpha told agent beta", nil, false},
+		{"agent:qa, agent:pm and agent:dev agreed", nil, true},
+		{"agent-1, agent-2 and agent-3 agreed", nil, true},
+		{"agent-1, agent-2 and agent-3 agreed", []string{"3"}, false},
 		{"the agent is an agent of every agent", nil, false},
 	} {
 		if got := has(c.text, "agents", c.own...); got != c.want {
