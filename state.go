@@ -85,8 +85,9 @@ type StateChange struct {
 
 // StatusFilter selects statuses. Empty fields select all.
 type StatusFilter struct {
-	Backend, Tenant string
-	State           MemoryState
+	Backend string
+	Tenant  *string // nil is every one, "" those without
+	State   MemoryState
 	// NotRules excludes memories that were last examined under this version.
 	NotRules string
 	// Unverified excludes memories without an integrity finding.

@@ -49,7 +49,7 @@ func TestValidationIsFair(t *testing.T) {
 	const last = "ffffffff-0000-4000-8000-000000000000"
 	due("acme", last)
 	left := func() int {
-		list, err := r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: "evil", NotRules: r.car.rules.current().Version, Limit: 1000})
+		list, err := r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{Tenant: new("evil"), NotRules: r.car.rules.current().Version, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

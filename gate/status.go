@@ -222,7 +222,7 @@ func hides(ctx context.Context, g *Gate, a *Admission) bool {
 		filters = append(filters, memproxy.StatusFilter{Unverified: true})
 	}
 	for _, f := range filters {
-		f.Backend, f.Tenant, f.Limit = a.op.Backend, a.Principal.Tenant, lookedThrough
+		f.Backend, f.Tenant, f.Limit = a.op.Backend, &a.Principal.Tenant, lookedThrough
 		list, err := g.opt.Ledger.ListStatuses(ctx, f)
 		if err != nil {
 			return a.rules.WithholdUntrusted // without the ledger every memory is untrusted

@@ -74,7 +74,7 @@ const viaUnverified = " INDEXED BY standing_unverified"
 func statusQuery(f *memproxy.StatusFilter) (query string, args []any, err error) {
 	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
 	for _, c := range [...]struct{ clause, value string }{
-		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"tenant = ?", f.Tenant}, {"rules <> ?", f.NotRules},
+		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"rules <> ?", f.NotRules},
 	} {
 		if err := storable(c.value); err != nil {
 			return "", nil, refused("%s %v", c.clause, err)
@@ -82,6 +82,12 @@ func statusQuery(f *memproxy.StatusFilter) (query string, args []any, err error)
 		if c.value != "" {
 			where, args = append(where, c.clause), append(args, c.value)
 		}
+	}
+	if f.Tenant != nil {
+		if err := storable(*f.Tenant); err != nil {
+			return "", nil, refused("tenant %v", err)
+		}
+		where, args = append(where, "tenant = ?"), append(args, *f.Tenant)
 	}
 	from := "standing"
 	if f.Unverified {

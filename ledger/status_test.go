@@ -21,8 +21,8 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 	}
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
-		"standing_state":      {Backend: "mem0", Tenant: "acme", State: memproxy.StateFlagged},
-		"standing_unverified": {Backend: "mem0", Tenant: "acme", Unverified: true},
+		"standing_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
+		"standing_unverified": {Backend: "mem0", Tenant: new("acme"), Unverified: true},
 	} {
 		query, args, err := statusQuery(&f)
 		if err != nil {

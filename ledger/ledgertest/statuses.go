@@ -97,7 +97,8 @@ func statesListed(t *testing.T, l Life) {
 	}{
 		"examined under these rules": {memproxy.StatusFilter{NotRules: "p1"}, 0},
 		"other rules":                {memproxy.StatusFilter{NotRules: "p2", Limit: 100}, 25},
-		"other tenant":               {memproxy.StatusFilter{Tenant: "other"}, 0},
+		"other tenant":               {memproxy.StatusFilter{Tenant: new("other")}, 0},
+		"no tenant":                  {memproxy.StatusFilter{Tenant: new("")}, 0},
 	} {
 		if page, err := l.ListStatuses(t.Context(), c.f); err != nil || len(page) != c.want {
 			t.Errorf("%s: %d, %v; want %d", name, len(page), err, c.want)
