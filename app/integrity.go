@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -79,7 +78,7 @@ func OpenCustody(ctx context.Context, cfg *config.Config, o Options) (*integrity
 type Attended struct {
 	Config *config.Config // nil: the sidecar at Admin
 	Admin  string         // address of the admin listener of a sidecar that runs; "": the configuration's
-	Token  string         // a reviewer's
+	Token  string         // a reviewer's; "": the operator's of this machine
 	// Progress receives the progress if a running sidecar does the work; here
 	// receives it otherwise by its request.
 	Progress memproxy.Progress
@@ -96,7 +95,7 @@ const closeTime = 20 * time.Second
 // open, otherwise through the running sidecar's API. The log and the ledger have a
 // single writer, so a state that a sidecar has open is not touched.
 func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here func(review.Custodian, context.Context, In) (Out, error)) (out Out, err error) {
-	at := cmp.Or(a.Admin, adminDefault)
+	opt := review.ClientOptions{URL: cmp.Or(a.Admin, adminDefault), Token: a.Token, Progress: a.Progress}
 	switch {
 	case a.Config != nil && a.Admin == "":
 		c, done, err := OpenCustody(ctx, a.Config, a.Options)
@@ -114,17 +113,16 @@ func Attend[In, Out any](ctx context.Context, a Attended, op string, q In, here 
 		if !errors.Is(err, audit.ErrLocked) {
 			return out, err
 		}
+		opt.URL = "http://" + a.Config.Admin.Listen
 		if a.Token == "" {
-			return out, errors.New("a sidecar runs on this state: ask it, with a reviewer's token in --token-file or $" + review.TokenEnv)
+			if opt.Socket, err = socketPath(a.Config.State, a.Getenv); err != nil {
+				return out, fmt.Errorf("a sidecar runs on this state: ask it, with a reviewer's token in --token-file or $%s: %w", review.TokenEnv, err)
+			}
 		}
-		if _, _, err := net.SplitHostPort(a.Config.Admin.Listen); err != nil {
-			return out, errors.New("a sidecar runs on this state: give its --admin address")
-		}
-		at = "http://" + a.Config.Admin.Listen
 	case a.Config == nil && a.Token == "":
 		return out, errors.New("give --config, or --admin with a reviewer's token in --token-file or $" + review.TokenEnv)
 	}
-	client, err := review.NewClient(review.ClientOptions{URL: at, Token: a.Token, Progress: a.Progress})
+	client, err := review.NewClient(opt)
 	if err != nil {
 		return out, err
 	}
