@@ -252,3 +252,36 @@ func TestSweepsNowAndThen(t *testing.T) {
 		t.Errorf("%+v", r.stands(id))
 	}
 }
+
+// A seal takes over nothing that stands under another tenant's name, and one that a
+// reviewer of some tenants asks for nothing under a name that is nobody's.
+func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
+	rival := []string{"X-API-Key", "rival-key"}
+	add := func(user string, header ...string) string {
+		return r.do("POST", "/memories", `{"messages":[{"role":"user","content":"a note of theirs"}],"user_id":"`+user+`","infer":false}`, header...).body
+	}
+	if out := add("ann") + add("zoe", rival...); strings.Contains(out, "denied") {
+		t.Fatal(out)
+	}
+	for _, user := range []string{"ann", "zoe", "carol"} {
+		r.behind("POST", "/memories", `{"messages":[{"role":"user","content":"what was there of `+user+`"}],"user_id":"`+user+`","infer":false}`)
+	}
+	r.car.custodian.Pace.Rate = 1e6
+	for _, c := range []struct {
+		narrow          bool
+		sealed, skipped int
+	}{{true, 1, 2}, {false, 1, 1}} {
+		report, err := r.car.custodian.Seal(t.Context(), review.SealRequest{Backend: "mem0", Tenant: "globex", Narrow: c.narrow})
+		if err != nil || report.Sealed != c.sealed || report.Skipped != c.skipped || report.Whole {
+			t.Errorf("%+v: %+v, %v", c, report, err)
+		}
+	}
+	if a := r.do("GET", "/memories?user_id=zoe", "", rival...); !strings.Contains(a.body, "there of zoe") {
+		t.Errorf("its own: %s", a.body)
+	}
+	if a := r.do("GET", "/memories", "", rival...); strings.Contains(a.body, "there of ann") {
+		t.Errorf("another's: %s", a.body)
+	}
+}

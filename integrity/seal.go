@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/screen/hunt"
@@ -14,7 +15,7 @@ import (
 // Seal implements review.Custodian: what a backend held before memproxy gets
 // an owner and a first version, by nobody known, with no confidence. What has
 // a receipt, or a valid stamp, stays what it is, so that a seal may be run
-// again.
+// again. What names an owner or an object of another tenant's is skipped.
 func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
 	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
 	if !c.working.TryLock() {
@@ -26,6 +27,7 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 		return report, err
 	}
 	s := &sealing{c: c, backend: backends[0].Name, tenant: q.Tenant, decision: c.NewID(), report: &report}
+	s.narrow = q.Narrow && !c.Config.OneTenant() && backends[0].Tenant != q.Tenant
 	begun := c.event(memproxy.EventSeal, q.Tenant, s.backend, "begun")
 	begun.Decision, begun.Kind, begun.Verdict = s.decision, memproxy.Admin, memproxy.Allow
 	if err := c.record(ctx, begun); err != nil {
@@ -57,6 +59,7 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 type sealing struct {
 	c                         *Custodian
 	backend, tenant, decision string
+	narrow                    bool // only what names an owner of the tenant's
 	report                    *review.SealReport
 }
 
@@ -71,8 +74,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	if err != nil {
 		return err
 	}
-	var rows []memproxy.Ownership
-	var found []memproxy.Version
+	var unknown []memproxy.Memory
 	for _, item := range items {
 		if item.Raw == "" && !item.Unread {
 			continue // a part of the one before
@@ -89,6 +91,19 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 		m, err := read(adapter, item)
 		if err != nil || m.Stamp != nil && !s.ours(&m) {
 			s.report.Skipped++ // a sweep names it
+			continue
+		}
+		unknown = append(unknown, m)
+	}
+	bond, err := s.bonds(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	var rows []memproxy.Ownership
+	var found []memproxy.Version
+	for _, m := range unknown {
+		if b := bond(&m); b == access.Foreign || s.narrow && b != access.Ours {
+			s.report.Skipped++
 			continue
 		}
 		row := s.row(&m)
@@ -108,6 +123,31 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	}
 	_, err = s.c.Ledger.Backends.BeginHistories(ctx, found...)
 	return err
+}
+
+// bonds returns whose memories without a record are, by the owners and objects that
+// they name.
+func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Bond, error) {
+	var keys []memproxy.MemoryKey
+	for i := range all {
+		for _, d := range access.Dimensions {
+			if name := all[i].Scope.In(d); name != "" {
+				keys = append(keys, memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetEntity, ID: memproxy.OwnerID(d, name)},
+					memproxy.MemoryKey{Backend: s.backend, Kind: memproxy.TargetMemory, ID: name})
+			}
+		}
+		for _, ref := range all[i].Within {
+			keys = append(keys, memproxy.MemoryKey{Backend: s.backend, Kind: ref.Kind, ID: ref.ID})
+		}
+	}
+	records, err := s.c.Ledger.Lookup(ctx, keys...)
+	view := access.View{Principal: &memproxy.Principal{Tenant: s.tenant}, Rows: func(kind memproxy.TargetKind, id string) *memproxy.Ownership {
+		if rec := records[memproxy.MemoryKey{Backend: s.backend, Kind: kind, ID: id}]; rec.Owned() {
+			return &rec.Owner
+		}
+		return nil
+	}}
+	return view.Descent, err
 }
 
 // ours reports whether a stamp is this installation's, for this tenant.

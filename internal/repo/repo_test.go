@@ -92,7 +92,7 @@ var allowed = []struct {
 	{"cmd/", "the binary puts everything together", []string{"*"}},
 	{"app", "the process puts everything together but the commands", []string{"adapters/", "agentrun", "budgets", "budgets/", "config", "envoy/", "face", "fleet", "gate", "gate/access", "group", "identity", "integrity", "ledger", "ledger/keys", "policy", "policy/", "proxy", "review", "screen", "screen/", "telemetry", "telemetry/", "upkeep", "upkeep/"}},
 	{"upkeep/", "looks after what the process keeps", []string{"config", "gate", "integrity", "ledger", "proxy", "screen", "telemetry/audit", "upkeep"}},
-	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "gate/tamper", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
+	{"integrity", "compares backends and ledger with what was recorded, and knows no backend's wire", []string{"config", "gate", "gate/access", "gate/tamper", "ledger", "ledger/keys", "review", "screen/hunt", "telemetry/audit", "telemetry/audit/", "upkeep"}},
 	{"demo", "plays attacks on a process and its backends", []string{"adapters/letta/embedded", "adapters/mem0/embedded", "app", "config", "internal/cli", "proxy", "telemetry/audit/auditcmd"}},
 	{"fleet", "distributes rules and has no process of its own kind", []string{"config", "envoy/xds", "face", "group", "policy", "policy/", "proxy", "screen", "telemetry", "upkeep"}},
 	{"inject/server", "serves webhooks as the other listeners are served", []string{"face", "group", "inject", "proxy"}},
