@@ -36,6 +36,14 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
+// own refuses an action on what the reviewer wrote.
+func (r *Reviewer) own(author string) error {
+	if author == r.ID {
+		return memproxy.ErrOwnReview
+	}
+	return nil
+}
+
 // method is how the reviewer authenticated.
 func (r *Reviewer) method() string {
 	if r.SHA256 == "" {

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -253,9 +254,6 @@ func shredHold(c *call, in Reason) (Settled, error) {
 func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	approved := ""
 	s, err := settleHold(c, func(h *memproxy.HeldWrite) error {
-		if h.Principal == c.who.ID {
-			return memproxy.ErrOwnReview
-		}
 		err := c.api.opt.Holds.Resolve(c.ctx(), h.ID, in.Outcome, memproxy.HoldResult{Detail: "resolved by " + c.who.ID})
 		if err == nil && in.Outcome == memproxy.HoldApproved {
 			approved = h.ID
@@ -285,13 +283,14 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	return Settled{h, alone}, err
 }
 
-// settling finds the hold and records the action before it is taken.
+// settling finds the hold and records the action before it is taken. No action on a
+// hold is its author's.
 func (c *call) settling() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
 		return h, err
 	}
-	return h, c.record(h.Tenant, h.Backend, h.ID, h.ID)
+	return h, cmp.Or(c.record(h.Tenant, h.Backend, h.ID, h.ID), c.who.own(h.Principal))
 }
 
 func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {

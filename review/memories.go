@@ -194,11 +194,16 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// acting finds the memory and records the action before it is taken.
+// acting finds the memory and records the action before it is taken. No action on a
+// memory is its author's.
 func (c *call) acting() (memproxy.MemoryKey, error) {
 	k, tenant, err := c.memory()
 	if err != nil {
 		return k, err
 	}
-	return k, c.record(tenant, k.Backend, "", k.ID)
+	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
+	if err != nil {
+		return k, err
+	}
+	return k, cmp.Or(c.record(tenant, k.Backend, "", k.ID), c.who.own(records[k].Owner.Actor))
 }

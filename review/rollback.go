@@ -42,6 +42,11 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.record(tenant, k.Backend, decision, k.ID); err != nil {
 		return RollbackAnswer{}, err
 	}
+	if to.Op != memproxy.OpRollback { // the text of one was somebody else's
+		if err := c.who.own(to.Actor); err != nil {
+			return RollbackAnswer{}, err
+		}
+	}
 	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)
 	answer, err := c.api.opt.Roller.Roll(c.ctx(), Rollback{
 		Memory: k, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
