@@ -1,12 +1,16 @@
-package memproxy
+package memproxy_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Proves SYN-5: a list whose order says nothing is the same in any, before and
 // after a change, and one whose order means something is not; what is no list of
 // texts stays as it is.
 func TestUnorderedMembers(t *testing.T) {
-	of := func(c MemberChange, now string) string {
+	of := func(c memproxy.MemberChange, now string) string {
 		t.Helper()
 		out, err := c.Over([]byte(now))
 		if err != nil {
@@ -15,15 +19,15 @@ func TestUnorderedMembers(t *testing.T) {
 		return string(out)
 	}
 	tags := []string{"tags", "rules"}
-	one := of(MemberChange{Set: map[string][]byte{"tags": []byte(`["b","a"]`)}, Unordered: tags}, "")
-	two := of(MemberChange{Add: map[string][]byte{"tags": []byte(`"a"`)}, Unordered: tags}, `{"tags":["b"]}`)
+	one := of(memproxy.MemberChange{Set: map[string][]byte{"tags": []byte(`["b","a"]`)}, Unordered: tags}, "")
+	two := of(memproxy.MemberChange{Add: map[string][]byte{"tags": []byte(`"a"`)}, Unordered: tags}, `{"tags":["b"]}`)
 	if one != `{"tags":["a","b"]}` || two != one {
 		t.Errorf("%s and %s", one, two)
 	}
-	if got := of(MemberChange{Set: map[string][]byte{"steps": []byte(`["b","a"]`)}, Unordered: tags}, ""); got != `{"steps":["b","a"]}` {
+	if got := of(memproxy.MemberChange{Set: map[string][]byte{"steps": []byte(`["b","a"]`)}, Unordered: tags}, ""); got != `{"steps":["b","a"]}` {
 		t.Errorf("%s", got)
 	}
-	if got := of(MemberChange{Set: map[string][]byte{"rules": []byte(`[{"b":1},"a"]`)}, Unordered: tags}, ""); got != `{"rules":[{"b":1},"a"]}` {
+	if got := of(memproxy.MemberChange{Set: map[string][]byte{"rules": []byte(`[{"b":1},"a"]`)}, Unordered: tags}, ""); got != `{"rules":[{"b":1},"a"]}` {
 		t.Errorf("%s", got)
 	}
 }

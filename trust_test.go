@@ -1,12 +1,16 @@
-package memproxy
+package memproxy_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Proves TRL-3: corrections lower an author to half at most, slowly at first.
 func TestTrackFactor(t *testing.T) {
 	for _, tc := range []struct {
 		facts, corrections int64
-		want               PerMille
+		want               memproxy.PerMille
 	}{
 		{0, 0, 1000},
 		{1, 0, 1000},
@@ -22,13 +26,13 @@ func TestTrackFactor(t *testing.T) {
 		{-5, -5, 1000}, // what cannot be counts as nothing
 		{-5, 3, 700},
 	} {
-		if got := (Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(); got != tc.want {
+		if got := (memproxy.Track{Facts: tc.facts, Corrections: tc.corrections}).Factor(); got != tc.want {
 			t.Errorf("%d facts, %d corrections: %d, want %d", tc.facts, tc.corrections, got, tc.want)
 		}
 	}
 	for facts := range int64(50) { // more corrections never help
 		for n := range int64(60) {
-			if a, b := (Track{Facts: facts, Corrections: n}).Factor(), (Track{Facts: facts, Corrections: n + 1}).Factor(); b > a || b < TrackFloor || a > Full {
+			if a, b := (memproxy.Track{Facts: facts, Corrections: n}).Factor(), (memproxy.Track{Facts: facts, Corrections: n + 1}).Factor(); b > a || b < memproxy.TrackFloor || a > memproxy.Full {
 				t.Fatalf("%d facts: %d corrections %d, %d corrections %d", facts, n, a, n+1, b)
 			}
 		}
@@ -38,15 +42,15 @@ func TestTrackFactor(t *testing.T) {
 // Proves TRL-4: attestations have an order, and words outside it are the
 // lowest.
 func TestAttestationsAreOrdered(t *testing.T) {
-	for i, a := range Attestations {
-		for j, b := range Attestations {
+	for i, a := range memproxy.Attestations {
+		for j, b := range memproxy.Attestations {
 			if got := a.Outranks(b); got != (i > j) {
 				t.Errorf("%s over %s: %v", a, b, got)
 			}
 		}
 	}
-	for _, odd := range []Attestation{"", "notarised"} {
-		if odd.Outranks(Inferred) || odd.Outranks(AttestationUnknown) || !Inferred.Outranks(odd) {
+	for _, odd := range []memproxy.Attestation{"", "notarised"} {
+		if odd.Outranks(memproxy.Inferred) || odd.Outranks(memproxy.AttestationUnknown) || !memproxy.Inferred.Outranks(odd) {
 			t.Errorf("%q is not the lowest", odd)
 		}
 	}

@@ -1,4 +1,4 @@
-package refusal
+package refusal_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/refusal"
 )
 
 // Proves EDGE-13, EDGE-3: a refusal says the same of what is another tenant's and
@@ -16,7 +17,7 @@ func TestForeignIsToldAsMissing(t *testing.T) {
 		d := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{
 			{Code: code, Rule: "x", Pointer: "/user_id", Detail: detail}, {Code: memproxy.PolicySteering, Detail: "instructions"},
 		}}
-		b, err := json.Marshal(New(d, Words{NotFound: "Not found"}, func() time.Time { return time.Time{} }).Body)
+		b, err := json.Marshal(refusal.New(d, refusal.Words{NotFound: "Not found"}, func() time.Time { return time.Time{} }).Body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,11 @@
-package stamps
+package stamps_test
 
 import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 // Proves CARD-2, MFW-1: what a patch does not name stays byte for byte as it was sent.
@@ -12,23 +13,26 @@ func TestPatch(t *testing.T) {
 	const body = `{ "metadata" : {"memproxy_id":"mine", "kept": 1,"role":"system"}, "confidence":0.90, "n":[1,2] }`
 	for name, tc := range map[string]struct {
 		op   memproxy.Operation
-		do   func(*Patch, *jsondoc.Doc)
+		do   func(*stamps.Patch, *jsondoc.Doc)
 		want string // "": nothing is done
 	}{
 		"nothing":             {},
 		"a claim that stands": {op: memproxy.Operation{Hints: []memproxy.Hint{{Pointer: "/confidence", Claimed: 900, Effective: 900, Legible: true}}}},
 		"a claim is lowered":  {op: memproxy.Operation{Hints: []memproxy.Hint{{Pointer: "/confidence", Claimed: 900, Effective: 700, Legible: true}}}, want: `{ "metadata" : {"memproxy_id":"mine", "kept": 1,"role":"system"}, "confidence":0.7, "n":[1,2] }`},
 		"a reserved key":      {op: memproxy.Operation{Reserved: []string{"/metadata/memproxy_id"}}, want: `{ "metadata" : {"kept": 1,"role":"system"}, "confidence":0.90, "n":[1,2] }`},
-		"a member":            {do: func(p *Patch, _ *jsondoc.Doc) { p.Remove("/metadata/role") }, want: `{ "metadata" : {"kept": 1}, "confidence":0.90, "n":[1,2] }`},
-		"what is added":       {do: func(p *Patch, d *jsondoc.Doc) { p.Add(d.At("/metadata"), []byte(`"a":2`)) }, want: `{ "metadata" : {"kept": 1,"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
-		"to no object":        {do: func(p *Patch, d *jsondoc.Doc) { p.Add(d.At("/n"), []byte(`"a":2`)); p.Add(nil) }},
-		"twice to one object": {do: func(p *Patch, d *jsondoc.Doc) { p.Remove("/metadata/kept"); p.Add(d.At("/metadata"), []byte(`"a":2`)) }, want: `{ "metadata" : {"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
+		"a member":            {do: func(p *stamps.Patch, _ *jsondoc.Doc) { p.Remove("/metadata/role") }, want: `{ "metadata" : {"kept": 1}, "confidence":0.90, "n":[1,2] }`},
+		"what is added":       {do: func(p *stamps.Patch, d *jsondoc.Doc) { p.Add(d.At("/metadata"), []byte(`"a":2`)) }, want: `{ "metadata" : {"kept": 1,"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
+		"to no object":        {do: func(p *stamps.Patch, d *jsondoc.Doc) { p.Add(d.At("/n"), []byte(`"a":2`)); p.Add(nil) }},
+		"twice to one object": {do: func(p *stamps.Patch, d *jsondoc.Doc) {
+			p.Remove("/metadata/kept")
+			p.Add(d.At("/metadata"), []byte(`"a":2`))
+		}, want: `{ "metadata" : {"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
 	} {
 		doc, err := jsondoc.Parse([]byte(body), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewPatch(doc, &tc.op)
+		p := stamps.NewPatch(doc, &tc.op)
 		if tc.do != nil {
 			tc.do(p, doc)
 		}

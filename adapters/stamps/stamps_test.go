@@ -1,4 +1,4 @@
-package stamps
+package stamps_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
 func stamp() memproxy.Stamp {
@@ -25,8 +26,8 @@ func TestRoundTrip(t *testing.T) {
 	full.Score, full.Flags = 431, "role.assume markup.html encoded.base64"
 	for _, want := range []memproxy.Stamp{plain, full} {
 		for _, over := range []bool{false, true} {
-			raw := Object(Members(&want, over))
-			if got := ParseRaw(raw); got == nil || *got != want {
+			raw := stamps.Object(stamps.Members(&want, over))
+			if got := stamps.ParseRaw(raw); got == nil || *got != want {
 				t.Errorf("%s is read as %+v", raw, got)
 			}
 			if named := bytes.Contains(raw, []byte("memproxy_mark")) && bytes.Contains(raw, []byte("memproxy_meta")); named != (over || want.Mark != "") {
@@ -38,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{"", "[]", "{", `{"memproxy_id":"d"}`, `{"memproxy_sig":"s"}`} {
-		if got := ParseRaw([]byte(raw)); got != nil {
+		if got := stamps.ParseRaw([]byte(raw)); got != nil {
 			t.Errorf("%q is read as %+v", raw, got)
 		}
 	}
@@ -54,16 +55,16 @@ func TestBeside(t *testing.T) {
 	e := doc.Edit()
 	e.Replace(doc.At("/confidence"), []byte("0.7"))
 	e.Replace(doc.At("/list/1/c"), []byte("0.7"))
-	if got := Beside(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
+	if got := stamps.Beside(e, doc.Root, []*jsondoc.Value{doc.At("/deep"), doc.At("/none")}); string(got) != `{"about":"tea","confidence":0.7,"ü":1.50}` {
 		t.Errorf("%s", got)
 	}
-	if got := Beside(doc.Edit(), doc.At("/about"), nil); got != nil {
+	if got := stamps.Beside(doc.Edit(), doc.At("/about"), nil); got != nil {
 		t.Errorf("%s", got)
 	}
-	if got := Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
+	if got := stamps.Kept(doc.Src, true); len(got) != 1 || string(got[0]) != `"Memproxy_sig":"x"` {
 		t.Errorf("%s", got)
 	}
-	if got := Kept([]byte("[1]"), false); got != nil || Kept(nil, false) != nil {
+	if got := stamps.Kept([]byte("[1]"), false); got != nil || stamps.Kept(nil, false) != nil {
 		t.Errorf("%s", got)
 	}
 }

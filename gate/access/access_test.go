@@ -1,4 +1,4 @@
-package access
+package access_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 )
 
 func only(names ...string) memproxy.Limit { return memproxy.Limit{Values: names} }
@@ -23,7 +24,7 @@ func caller(change func(*memproxy.Principal)) *memproxy.Principal {
 }
 
 // rows are what is recorded: "kind id tenant actor agent".
-func rows(all ...memproxy.Ownership) Rows {
+func rows(all ...memproxy.Ownership) access.Rows {
 	return func(kind memproxy.TargetKind, id string) *memproxy.Ownership {
 		for i := range all {
 			if all[i].Kind == kind && all[i].ID == id {
@@ -48,17 +49,17 @@ func TestBonds(t *testing.T) {
 	ours, theirs := row("memory", "a", "acme"), row("memory", "a", "globex")
 	for _, tc := range []struct {
 		rows []*memproxy.Ownership
-		want Bond
+		want access.Bond
 	}{
-		{nil, Unknown},
-		{[]*memproxy.Ownership{nil}, Unknown},
-		{[]*memproxy.Ownership{&ours}, Ours},
-		{[]*memproxy.Ownership{&theirs}, Foreign},
-		{[]*memproxy.Ownership{&ours, nil}, Ours},
-		{[]*memproxy.Ownership{&ours, &theirs}, Foreign},
-		{[]*memproxy.Ownership{&theirs, &ours, nil}, Foreign},
+		{nil, access.Unknown},
+		{[]*memproxy.Ownership{nil}, access.Unknown},
+		{[]*memproxy.Ownership{&ours}, access.Ours},
+		{[]*memproxy.Ownership{&theirs}, access.Foreign},
+		{[]*memproxy.Ownership{&ours, nil}, access.Ours},
+		{[]*memproxy.Ownership{&ours, &theirs}, access.Foreign},
+		{[]*memproxy.Ownership{&theirs, &ours, nil}, access.Foreign},
 	} {
-		got := Unknown
+		got := access.Unknown
 		for _, r := range tc.rows {
 			got = got.With(r, "acme")
 		}
@@ -81,18 +82,18 @@ func TestMadeBy(t *testing.T) {
 	}{
 		{nil, false}, {by("", "acme"), false}, {by("agent:dev", "acme"), true}, {by("agent:dev", "globex"), false}, {by("agent:ops", "acme"), false},
 	} {
-		if got := MadeBy(p, tc.row); got != tc.want {
+		if got := access.MadeBy(p, tc.row); got != tc.want {
 			t.Errorf("%+v: %v", tc.row, got)
 		}
 	}
-	if MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")) {
+	if access.MadeBy(&memproxy.Principal{Tenant: "acme"}, by("", "acme")) {
 		t.Error("nobody made it")
 	}
 }
 
 func TestLimits(t *testing.T) {
 	scope := memproxy.Scope{User: "ann", Agent: "a", App: "x", Run: "r"}
-	if Limited(caller(nil)) || !MayName(caller(nil), scope) || !MayName(caller(func(p *memproxy.Principal) { p.Users = only() }), memproxy.Scope{}) {
+	if access.Limited(caller(nil)) || !access.MayName(caller(nil), scope) || !access.MayName(caller(func(p *memproxy.Principal) { p.Users = only() }), memproxy.Scope{}) {
 		t.Error("unlimited")
 	}
 	for name, limit := range map[string]func(*memproxy.Principal){
@@ -101,7 +102,7 @@ func TestLimits(t *testing.T) {
 		"apps":   func(p *memproxy.Principal) { p.Apps = only("y") },
 		"runs":   func(p *memproxy.Principal) { p.Runs = only("s") },
 	} {
-		if !Limited(caller(limit)) || MayName(caller(limit), scope) {
+		if !access.Limited(caller(limit)) || access.MayName(caller(limit), scope) {
 			t.Errorf("%s are not limited", name)
 		}
 	}
@@ -128,53 +129,53 @@ func TestWhatIsSeen(t *testing.T) {
 		m       memproxy.Memory
 		limit   func(*memproxy.Principal)
 		rows    []memproxy.Ownership
-		setting Unattributed
-		change  func(*View)
+		setting access.Unattributed
+		change  func(*access.View)
 		want    bool
 	}{
-		"recorded as ours":                    {row: &acmes, setting: Hidden, want: true},
-		"recorded as another tenant's":        {row: &globexs, setting: Visible},
-		"another tenant's, with our stamp":    {row: &globexs, m: memproxy.Memory{Stamp: signed}, setting: Visible},
-		"another tenant's, and common":        {row: &globexs, m: memproxy.Memory{Common: true}, setting: Visible},
-		"common":                              {m: memproxy.Memory{Common: true}, setting: Hidden, limit: bobOnly, want: true},
-		"stamped by us":                       {m: memproxy.Memory{Stamp: signed}, setting: Hidden, want: true},
-		"stamped by somebody":                 {m: memproxy.Memory{Stamp: forged}, setting: Hidden},
-		"stamped by us, another user's":       {m: memproxy.Memory{Stamp: signed, Scope: memproxy.Scope{User: "ann"}}, setting: Hidden, limit: bobOnly},
-		"recorded as a user's of ours":        {row: &anns, limit: bobOnly, setting: Visible},
-		"it says a user, and is recorded":     {row: &acmes, m: of("ann"), limit: bobOnly, setting: Visible},
-		"its user is the caller's":            {row: &acmes, m: of("bob"), limit: bobOnly, setting: Hidden, want: true},
-		"a user whose name is ours":           {m: of("ann"), rows: []memproxy.Ownership{user("ann", "acme")}, setting: Hidden, want: true},
-		"a user whose name is another's":      {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible},
-		"stamped by somebody, another's user": {m: memproxy.Memory{Stamp: forged, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible},
-		"within what is another's":            {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "globex")}, setting: Visible},
-		"within what is ours":                 {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "acme")}, setting: Hidden, want: true},
-		"within another agent's run":          {row: &acmes, m: within("run"), rows: []memproxy.Ownership{{Kind: memproxy.TargetMemory, ID: "run", Scope: memproxy.Scope{Tenant: "acme", Agent: "other"}}}, limit: devOnly, setting: Visible},
-		"within a run that the backend knows": {row: &acmes, m: within("run"), limit: devOnly, change: func(v *View) { v.Agents = map[string]string{"run": "other"} }, setting: Visible},
-		"a derived owner of another tenant": {m: within("run"), change: func(v *View) {
+		"recorded as ours":                    {row: &acmes, setting: access.Hidden, want: true},
+		"recorded as another tenant's":        {row: &globexs, setting: access.Visible},
+		"another tenant's, with our stamp":    {row: &globexs, m: memproxy.Memory{Stamp: signed}, setting: access.Visible},
+		"another tenant's, and common":        {row: &globexs, m: memproxy.Memory{Common: true}, setting: access.Visible},
+		"common":                              {m: memproxy.Memory{Common: true}, setting: access.Hidden, limit: bobOnly, want: true},
+		"stamped by us":                       {m: memproxy.Memory{Stamp: signed}, setting: access.Hidden, want: true},
+		"stamped by somebody":                 {m: memproxy.Memory{Stamp: forged}, setting: access.Hidden},
+		"stamped by us, another user's":       {m: memproxy.Memory{Stamp: signed, Scope: memproxy.Scope{User: "ann"}}, setting: access.Hidden, limit: bobOnly},
+		"recorded as a user's of ours":        {row: &anns, limit: bobOnly, setting: access.Visible},
+		"it says a user, and is recorded":     {row: &acmes, m: of("ann"), limit: bobOnly, setting: access.Visible},
+		"its user is the caller's":            {row: &acmes, m: of("bob"), limit: bobOnly, setting: access.Hidden, want: true},
+		"a user whose name is ours":           {m: of("ann"), rows: []memproxy.Ownership{user("ann", "acme")}, setting: access.Hidden, want: true},
+		"a user whose name is another's":      {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: access.Visible},
+		"stamped by somebody, another's user": {m: memproxy.Memory{Stamp: forged, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, setting: access.Visible},
+		"within what is another's":            {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "globex")}, setting: access.Visible},
+		"within what is ours":                 {m: within("run"), rows: []memproxy.Ownership{row(memproxy.TargetMemory, "run", "acme")}, setting: access.Hidden, want: true},
+		"within another agent's run":          {row: &acmes, m: within("run"), rows: []memproxy.Ownership{{Kind: memproxy.TargetMemory, ID: "run", Scope: memproxy.Scope{Tenant: "acme", Agent: "other"}}}, limit: devOnly, setting: access.Visible},
+		"within a run that the backend knows": {row: &acmes, m: within("run"), limit: devOnly, change: func(v *access.View) { v.Agents = map[string]string{"run": "other"} }, setting: access.Visible},
+		"a derived owner of another tenant": {m: within("run"), change: func(v *access.View) {
 			v.Derived = map[string]memproxy.Ownership{"run": row(memproxy.TargetMemory, "run", "globex")}
-		}, setting: Visible},
-		"a derived owner of ours": {m: within("run"), change: func(v *View) {
+		}, setting: access.Visible},
+		"a derived owner of ours": {m: within("run"), change: func(v *access.View) {
 			v.Derived = map[string]memproxy.Ownership{"run": row(memproxy.TargetMemory, "run", "acme")}
-		}, setting: Hidden, want: true},
-		"an agent that the caller made":        {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "made"}}, rows: []memproxy.Ownership{mine}, limit: devOnly, setting: Visible, want: true},
-		"an agent that somebody made":          {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "other"}}, limit: devOnly, setting: Visible},
-		"a block, shown in the caller's agent": {row: &agents, m: memproxy.Memory{Mutable: true, Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: Visible, want: true},
-		"a block of another agent":             {row: &agents, m: memproxy.Memory{Mutable: true}, limit: devOnly, setting: Visible},
-		"a memory of another agent":            {row: &agents, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: Visible},
-		"the backend is declared ours":         {m: of("ann"), setting: Hidden, change: func(v *View) { v.Declared = true }, want: true},
-		"declared ours, another's user":        {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: Visible, change: func(v *View) { v.Declared = true }},
-		"unattributed, everybody's":            {m: of("ann"), setting: Visible, want: true},
-		"unattributed, hidden":                 {m: of("ann"), setting: Hidden, limit: func(p *memproxy.Principal) { p.Users = only("ann") }},
-		"unattributed, named by a limit":       {m: of("ann"), setting: Named, limit: func(p *memproxy.Principal) { p.Users = only("ann") }, want: true},
-		"unattributed, named by no limit":      {m: of("ann"), setting: Named},
-		"unattributed, and the ledger is away": {m: of("ann"), setting: Visible, change: func(v *View) { v.Blind = true }},
-		"the same without tenants":             {m: of("ann"), setting: Visible, limit: func(p *memproxy.Principal) { p.Tenant = "" }, change: func(v *View) { v.Blind = true }, want: true},
-		"nobody's, for a limited caller":       {setting: Visible, limit: bobOnly},
-		"nobody's, for an unlimited caller":    {setting: Visible, want: true},
+		}, setting: access.Hidden, want: true},
+		"an agent that the caller made":        {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "made"}}, rows: []memproxy.Ownership{mine}, limit: devOnly, setting: access.Visible, want: true},
+		"an agent that somebody made":          {row: &acmes, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "other"}}, limit: devOnly, setting: access.Visible},
+		"a block, shown in the caller's agent": {row: &agents, m: memproxy.Memory{Mutable: true, Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: access.Visible, want: true},
+		"a block of another agent":             {row: &agents, m: memproxy.Memory{Mutable: true}, limit: devOnly, setting: access.Visible},
+		"a memory of another agent":            {row: &agents, m: memproxy.Memory{Scope: memproxy.Scope{Agent: "dev"}}, limit: devOnly, setting: access.Visible},
+		"the backend is declared ours":         {m: of("ann"), setting: access.Hidden, change: func(v *access.View) { v.Declared = true }, want: true},
+		"declared ours, another's user":        {m: of("ann"), rows: []memproxy.Ownership{user("ann", "globex")}, setting: access.Visible, change: func(v *access.View) { v.Declared = true }},
+		"unattributed, everybody's":            {m: of("ann"), setting: access.Visible, want: true},
+		"unattributed, hidden":                 {m: of("ann"), setting: access.Hidden, limit: func(p *memproxy.Principal) { p.Users = only("ann") }},
+		"unattributed, named by a limit":       {m: of("ann"), setting: access.Named, limit: func(p *memproxy.Principal) { p.Users = only("ann") }, want: true},
+		"unattributed, named by no limit":      {m: of("ann"), setting: access.Named},
+		"unattributed, and the ledger is away": {m: of("ann"), setting: access.Visible, change: func(v *access.View) { v.Blind = true }},
+		"the same without tenants":             {m: of("ann"), setting: access.Visible, limit: func(p *memproxy.Principal) { p.Tenant = "" }, change: func(v *access.View) { v.Blind = true }, want: true},
+		"nobody's, for a limited caller":       {setting: access.Visible, limit: bobOnly},
+		"nobody's, for an unlimited caller":    {setting: access.Visible, want: true},
 		"an unknown setting":                   {m: of("ann"), setting: "?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := View{
+			v := access.View{
 				Principal: caller(tc.limit), Unattributed: tc.setting, Rows: rows(tc.rows...),
 				Signed: func(s memproxy.Stamp) bool { return s.ID == "good" },
 			}
@@ -207,7 +208,7 @@ func TestWhatDenies(t *testing.T) {
 		"another tenant's user":                   {m: memproxy.Memory{Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}, want: true},
 		"another tenant's user, common":           {m: memproxy.Memory{Common: true, Scope: memproxy.Scope{User: "ann"}}, rows: []memproxy.Ownership{user("ann", "globex")}},
 	} {
-		v := View{Principal: caller(tc.limit), Rows: rows(tc.rows...)}
+		v := access.View{Principal: caller(tc.limit), Rows: rows(tc.rows...)}
 		if got := v.Denies(&tc.m, tc.made); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -254,7 +255,7 @@ func TestBounds(t *testing.T) {
 		"in bulk, by id":                   {bobOnly, memproxy.Operation{Bulk: true, Targets: []string{"m"}}, nil},
 		"all of one owner":                 {none, memproxy.Operation{Bulk: true, Single: true}, []memproxy.ReasonCode{memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned, memproxy.ScopeUnpinned}},
 	} {
-		got := Bounds(caller(tc.limit), &tc.op)
+		got := access.Bounds(caller(tc.limit), &tc.op)
 		if !slices.Equal(codes(got), tc.want) {
 			t.Errorf("%s: %v, want %v", name, codes(got), tc.want)
 		}
@@ -273,40 +274,40 @@ func TestClaims(t *testing.T) {
 	learn, recall, correct := memproxy.Learn, memproxy.Recall, memproxy.Correct
 	ours, theirs := user("ours", "acme"), user("theirs", "globex")
 	for name, tc := range map[string]struct {
-		n    Names
+		n    access.Names
 		op   memproxy.Operation
 		want string // refused, unbound, masked, notes
 	}{
-		"ours, written":                     {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
-		"ours, read":                        {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
-		"theirs, written":                   {Names{Visible: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"theirs, read":                      {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"theirs, read where one masks":      {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
-		"free, read where one masks":        {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [user:free] [owner.unknown]"},
-		"a summary is not masked":           {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"a write is not masked":             {Names{Masks: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
-		"free, written":                     {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
-		"free, corrected":                   {Names{}, memproxy.Operation{Kind: correct, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
-		"free, read, several tenants":       {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
-		"free, read, everybody's":           {Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
-		"free, a summary, everybody's":      {Names{Visible: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
-		"free, a summary, one tenant":       {Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
-		"a wildcard is written":             {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
-		"the same of one tenant":            {Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
-		"an exclusion is written":           {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
-		"the same, read":                    {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
-		"an agent that is there":            {Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
-		"all of an agent that is there":     {Names{}, memproxy.Operation{Kind: recall, Bulk: true, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[owner.unknown] [] [] []"},
-		"theirs, left out of a read":        {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
-		"free, left out of a read":          {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [user:free] [owner.unknown]"},
-		"ours, left out of a read":          {Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("ours")}}, "[] [] [] []"},
-		"theirs, where it cannot be masked": {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[owner.unknown] [] [] []"},
-		"free, where it cannot be masked":   {Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[owner.unknown] [] [] []"},
-		"free, left out, everybody's":       {Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
-		"theirs, left out, everybody's":     {Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
-		"theirs, left out of a summary":     {Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [] []"},
-		"left out, of one tenant":           {Names{Masks: true, Alone: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
-		"the actor is nobody's name":        {Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
+		"ours, written":                     {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"ours, read":                        {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "ours")}}, "[] [] [] []"},
+		"theirs, written":                   {access.Names{Visible: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read":                      {access.Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"theirs, read where one masks":      {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"free, read where one masks":        {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [user:free] [owner.unknown]"},
+		"a summary is not masked":           {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"a write is not masked":             {access.Names{Masks: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "theirs")}}, "[owner.unknown] [] [] []"},
+		"free, written":                     {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, corrected":                   {access.Names{}, memproxy.Operation{Kind: correct, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [user:free] [] []"},
+		"free, read, several tenants":       {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, read, everybody's":           {access.Names{Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"free, a summary, everybody's":      {access.Names{Visible: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[owner.unknown] [] [] []"},
+		"free, a summary, one tenant":       {access.Names{Alone: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{is(memproxy.DimUser, "free")}}, "[] [] [] []"},
+		"a wildcard is written":             {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[owner.unknown] [] [] []"},
+		"the same of one tenant":            {access.Names{Alone: true}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimUser, "*")}}, "[] [] [] []"},
+		"an exclusion is written":           {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[identity.broad] [] [] []"},
+		"the same, read":                    {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{{Dim: memproxy.DimUser, Op: memproxy.ClaimUnclear}}}, "[] [] [] []"},
+		"an agent that is there":            {access.Names{}, memproxy.Operation{Kind: recall, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[] [] [] []"},
+		"all of an agent that is there":     {access.Names{}, memproxy.Operation{Kind: recall, Bulk: true, Refs: []memproxy.Ref{ref}, Claims: []memproxy.Claim{is(memproxy.DimAgent, "agent-1")}}, "[owner.unknown] [] [] []"},
+		"theirs, left out of a read":        {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"free, left out of a read":          {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [user:free] [owner.unknown]"},
+		"ours, left out of a read":          {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("ours")}}, "[] [] [] []"},
+		"theirs, where it cannot be masked": {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[owner.unknown] [] [] []"},
+		"free, where it cannot be masked":   {access.Names{}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[owner.unknown] [] [] []"},
+		"free, left out, everybody's":       {access.Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
+		"theirs, left out, everybody's":     {access.Names{Masks: true, Visible: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [user:theirs] [owner.foreign]"},
+		"theirs, left out of a summary":     {access.Names{Masks: true}, memproxy.Operation{Kind: recall, Derived: true, Claims: []memproxy.Claim{not("theirs")}}, "[] [] [] []"},
+		"left out, of one tenant":           {access.Names{Masks: true, Alone: true}, memproxy.Operation{Kind: recall, Claims: []memproxy.Claim{not("free")}}, "[] [] [] []"},
+		"the actor is nobody's name":        {access.Names{}, memproxy.Operation{Kind: learn, Claims: []memproxy.Claim{is(memproxy.DimActor, "theirs")}}, "[] [] [] []"},
 	} {
 		tc.n.Op, tc.n.Tenant, tc.n.Rows = &tc.op, "acme", rows(ours, theirs)
 		r := tc.n.Claims()
@@ -319,8 +320,8 @@ func TestClaims(t *testing.T) {
 // Proves EDGE-3: an object's own row counts where an owner is an object.
 func TestAnOwnerThatIsAnObject(t *testing.T) {
 	op := memproxy.Operation{Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "agent-1"}}}
-	n := Names{Op: &op, Tenant: "acme", Rows: rows(row(memproxy.TargetMemory, "agent-1", "globex"))}
-	if got := n.Bond(memproxy.DimAgent, "agent-1"); got != Foreign {
+	n := access.Names{Op: &op, Tenant: "acme", Rows: rows(row(memproxy.TargetMemory, "agent-1", "globex"))}
+	if got := n.Bond(memproxy.DimAgent, "agent-1"); got != access.Foreign {
 		t.Errorf("%d", got)
 	}
 }
@@ -350,7 +351,7 @@ func TestWhole(t *testing.T) {
 		"within nobody's":         {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{path("free")}}, []memproxy.ReasonCode{memproxy.OwnerUnknown}},
 		"elsewhere than the path": {false, memproxy.Operation{Derived: true, Refs: []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: "ours", Pointer: "/x"}}}, []memproxy.ReasonCode{memproxy.ScopeUnpinned}},
 	} {
-		n := Names{Op: &tc.op, Tenant: "acme", Alone: tc.alone, Rows: rows(row(memproxy.TargetMemory, "ours", "acme"), row(memproxy.TargetMemory, "theirs", "globex"))}
+		n := access.Names{Op: &tc.op, Tenant: "acme", Alone: tc.alone, Rows: rows(row(memproxy.TargetMemory, "ours", "acme"), row(memproxy.TargetMemory, "theirs", "globex"))}
 		if got := codes(n.Whole()); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
@@ -368,7 +369,7 @@ func TestRefers(t *testing.T) {
 		"ours": {id: "user:ours", want: true}, "theirs": {id: "user:theirs", alone: true, visible: true},
 		"free": {id: "user:free"}, "free, one tenant": {id: "user:free", alone: true, want: true}, "free, everybody's": {id: "user:free", visible: true, want: true},
 	} {
-		n := Names{Op: &memproxy.Operation{}, Tenant: "acme", Alone: tc.alone, Visible: tc.visible, Rows: rows(user("ours", "acme"), user("theirs", "globex"))}
+		n := access.Names{Op: &memproxy.Operation{}, Tenant: "acme", Alone: tc.alone, Visible: tc.visible, Rows: rows(user("ours", "acme"), user("theirs", "globex"))}
 		if got := n.Refers(&memproxy.Ref{Kind: memproxy.TargetEntity, ID: tc.id}); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}

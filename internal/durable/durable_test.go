@@ -1,4 +1,4 @@
-package durable
+package durable_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 func contentOf(t *testing.T, path string) string {
@@ -29,20 +31,20 @@ func filesIn(t *testing.T, dir string) []os.DirEntry {
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")
-	if err := Write(path, []byte("one")); err != nil || contentOf(t, path) != "one" {
+	if err := durable.Write(path, []byte("one")); err != nil || contentOf(t, path) != "one" {
 		t.Fatalf("%q, %v", contentOf(t, path), err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := Write(path, []byte("two")); err != nil || contentOf(t, path) != "two" {
+	if err := durable.Write(path, []byte("two")); err != nil || contentOf(t, path) != "two" {
 		t.Fatalf("%q, %v", contentOf(t, path), err)
 	}
 	boom := errors.New("boom")
-	err := Replace(path, func(w *os.File) error {
+	err := durable.Replace(path, func(w *os.File) error {
 		_, err := io.WriteString(w, "half")
 		for _, e := range filesIn(t, dir) {
-			if partial := Partial(e.Name()); partial != (e.Name() != "state.json") {
+			if partial := durable.Partial(e.Name()); partial != (e.Name() != "state.json") {
 				t.Errorf("partial says %v of %s", partial, e.Name())
 			}
 		}
@@ -57,17 +59,17 @@ func TestReplace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "taken", "a"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
+	if err := durable.Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
 		t.Errorf("a directory was replaced, or left %v: %v", filesIn(t, dir), err)
 	}
-	if err := Create(path, []byte("three")); !errors.Is(err, os.ErrExist) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 2 {
+	if err := durable.Create(path, []byte("three")); !errors.Is(err, os.ErrExist) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 2 {
 		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
 	}
 	other := filepath.Join(dir, "other")
-	if err := Create(other, []byte("three")); err != nil || contentOf(t, other) != "three" || len(filesIn(t, dir)) != 3 {
+	if err := durable.Create(other, []byte("three")); err != nil || contentOf(t, other) != "three" || len(filesIn(t, dir)) != 3 {
 		t.Errorf("%v; %v", err, filesIn(t, dir))
 	}
-	if err := Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := durable.Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}
 }

@@ -1,10 +1,12 @@
-package proofs
+package proofs_test
 
 import (
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/proofs"
 )
 
 func TestRead(t *testing.T) {
@@ -38,12 +40,12 @@ func TestNone(t *testing.T) {}
 			t.Fatal(err)
 		}
 	}
-	got, err := Read(root)
-	want := []Proof{
-		{"CARD-4", "a", "TestCore", Core}, {"TRL-6", "a", "TestCore", Core}, {"TRL-8", "a", "TestCore", Core},
-		{"TRL-6", "a", "TestSlow", Slow},
-		{"TRL-9", "b", "TestTagged", Slow}, {"TRL-9", "b", "TestUntagged", Core},
-		{"TRL-6", "b/c", "FuzzReal", Real},
+	got, err := proofs.Read(root)
+	want := []proofs.Proof{
+		{"CARD-4", "a", "TestCore", proofs.Core}, {"TRL-6", "a", "TestCore", proofs.Core}, {"TRL-8", "a", "TestCore", proofs.Core},
+		{"TRL-6", "a", "TestSlow", proofs.Slow},
+		{"TRL-9", "b", "TestTagged", proofs.Slow}, {"TRL-9", "b", "TestUntagged", proofs.Core},
+		{"TRL-6", "b/c", "FuzzReal", proofs.Real},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n have %v\n want %v", err, got, want)

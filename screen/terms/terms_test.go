@@ -1,9 +1,11 @@
-package terms
+package terms_test
 
 import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/memproxy/memproxy/screen/terms"
 )
 
 func FuzzHead(f *testing.F) {
@@ -11,7 +13,7 @@ func FuzzHead(f *testing.F) {
 	f.Add("\x80\x80\x80\x80\x80\x80", 5)
 	f.Fuzz(func(t *testing.T, s string, n int) {
 		n &= 63
-		if c := Head(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
+		if c := terms.Head(s, n); len(c) > max(n, 0) || !strings.HasPrefix(s, c) || utf8.ValidString(s) && !utf8.ValidString(c) {
 			t.Fatalf("%q of %q", c, s)
 		} else if c == "" && s != "" && n >= utf8.UTFMax {
 			t.Fatalf("nothing of %q", s)
@@ -21,7 +23,7 @@ func FuzzHead(f *testing.F) {
 
 // A table that grows keeps what it has, the hash 0 among it.
 func TestTable(t *testing.T) {
-	var table Table[int]
+	var table terms.Table[int]
 	for h := range uint32(1000) {
 		if _, ok := table.Get(h * 7919); ok {
 			t.Fatalf("%d is there before it was set", h)

@@ -1,4 +1,4 @@
-package selfedit
+package selfedit_test
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 var calls = flag.String("calls", "testdata/calls.jsonl", "`file` of calls that the server's code ran")
@@ -19,7 +20,7 @@ type call struct {
 	Tool, Arguments string
 	Blocks          []stored
 	After           []stored
-	Passages        []Passage
+	Passages        []selfedit.Passage
 	Failed          bool
 }
 
@@ -30,7 +31,9 @@ type stored struct {
 	Attached                  bool
 }
 
-func (s stored) block() Block { return Block{s.Label, s.Value, s.Description, s.ReadOnly} }
+func (s stored) block() selfedit.Block {
+	return selfedit.Block{s.Label, s.Value, s.Description, s.ReadOnly}
+}
 
 // served calls f with each call of the file.
 func served(t *testing.T, f func(call)) {
@@ -58,7 +61,7 @@ func served(t *testing.T, f func(call)) {
 
 // state renders what a call left: each block that is not as it was, and the
 // passages.
-func state(changes []Change, passages []Passage) string {
+func state(changes []selfedit.Change, passages []selfedit.Passage) string {
 	var b strings.Builder
 	for _, c := range changes {
 		fmt.Fprintf(&b, "%d %#v -> %#v\n", c.Kind, c.Before, c.After)
@@ -71,21 +74,21 @@ func state(changes []Change, passages []Passage) string {
 
 // want is what the server's code left.
 func (c call) want() string {
-	var changes []Change
+	var changes []selfedit.Change
 	for _, s := range c.After {
 		after := s.block()
 		switch {
 		case s.Was < 0:
-			changes = append(changes, Change{Created, Block{}, after})
+			changes = append(changes, selfedit.Change{selfedit.Created, selfedit.Block{}, after})
 			if !s.Attached {
-				changes = append(changes, Change{Detached, after, after})
+				changes = append(changes, selfedit.Change{selfedit.Detached, after, after})
 			}
 			continue
 		case c.Blocks[s.Was].block() != after:
-			changes = append(changes, Change{Written, c.Blocks[s.Was].block(), after})
+			changes = append(changes, selfedit.Change{selfedit.Written, c.Blocks[s.Was].block(), after})
 		}
 		if !s.Attached {
-			changes = append(changes, Change{Detached, c.Blocks[s.Was].block(), after})
+			changes = append(changes, selfedit.Change{selfedit.Detached, c.Blocks[s.Was].block(), after})
 		}
 	}
 	return state(changes, c.Passages)
@@ -101,25 +104,25 @@ func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
 			return
 		}
 		doc, err := jsondoc.Parse([]byte(c.Arguments), 0)
-		if err != nil || doc.Root.Kind != jsondoc.Object || Unreadable(c.Arguments) {
+		if err != nil || doc.Root.Kind != jsondoc.Object || selfedit.Unreadable(c.Arguments) {
 			refused++
 			return
 		}
-		args, fits, err := Read(c.Tool, doc)
+		args, fits, err := selfedit.Read(c.Tool, doc)
 		if err != nil {
 			refused++
 			return
 		}
 		ran++
-		blocks := make([]Block, len(c.Blocks))
+		blocks := make([]selfedit.Block, len(c.Blocks))
 		for i, b := range c.Blocks {
 			blocks[i] = b.block()
 		}
 		got, failed := "", true
 		if fits {
-			var changes []Change
-			var passages []Passage
-			changes, passages, failed = Run(c.Tool, args, blocks)
+			var changes []selfedit.Change
+			var passages []selfedit.Passage
+			changes, passages, failed = selfedit.Run(c.Tool, args, blocks)
 			got = state(changes, passages)
 		}
 		want := c.want()

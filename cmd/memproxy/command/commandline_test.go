@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/demo"
 )
 
@@ -26,7 +27,7 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 // line that the command takes.
 func TestHelpOnEveryLevel(t *testing.T) {
 	t.Parallel()
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0
 	each(a.Commands(), func(c *cobra.Command) {
 		n++
@@ -63,7 +64,7 @@ func TestHelpOnEveryLevel(t *testing.T) {
 // which need no option.
 func TestDemoSaysWhatIsNext(t *testing.T) {
 	t.Parallel()
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	var names []string
 	for line := range strings.Lines(demo.Next("memproxy")) {
 		words := strings.Fields(line)
@@ -98,7 +99,7 @@ func shellWords(t *testing.T, line string) (words []string) {
 // level, and the message has the right spelling.
 func TestOneDashIsRefused(t *testing.T) {
 	t.Parallel()
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	n := 0
 	each(a.Commands(), func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
@@ -140,7 +141,7 @@ func TestManualPages(t *testing.T) {
 	if code, _, errs := invoke(t, "manual", "--out", dir); code != 0 {
 		t.Fatalf("exit %d %s", code, errs)
 	}
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
+	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard, Version: "test"}
 	each(a.Commands(), func(c *cobra.Command) {
 		if !c.IsAvailableCommand() && c.HasParent() {
 			return

@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
 
@@ -21,7 +22,7 @@ import (
 const root = "../../.."
 
 func commands() *cobra.Command {
-	in := Invocation{Stdout: io.Discard, Stderr: io.Discard}
+	in := command.Invocation{Stdout: io.Discard, Stderr: io.Discard}
 	return in.Commands()
 }
 

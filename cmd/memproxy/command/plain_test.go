@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"crypto/ed25519"
@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
@@ -119,7 +120,7 @@ func TestCommandsPrintNothingVile(t *testing.T) {
 		"explain": {"--config", conf, "--method", "POST", "--path", "/memories?x=" + url.QueryEscape(vile), "--body", bodyFile, "--as", "agent:dev", "--session", vile},
 	}
 	own := map[string]bool{"ledger migrate": true, "memory pin": true, "memory promote": true, "audit verify": true, "control diff": true, "demo": true, "explain": true} // print no text of others in each form
-	a := &Invocation{Stdout: io.Discard, Stderr: io.Discard}
+	a := &command.Invocation{Stdout: io.Discard, Stderr: io.Discard}
 	each(a.Commands(), func(c *cobra.Command) {
 		if c.Flag("output") == nil {
 			return

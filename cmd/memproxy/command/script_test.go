@@ -1,4 +1,4 @@
-package command
+package command_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -42,7 +43,7 @@ func TestScripts(t *testing.T) {
 // TestMain has scripts run the test binary as memproxy.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"memproxy": func() {
-		in := Invocation{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Version: "test"}
+		in := command.Invocation{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Version: "test"}
 		os.Exit(in.Run(context.Background()))
 	}})
 }

@@ -23,7 +23,7 @@
 // conversation's answers. In an answer "<any>" stands for whatever comes;
 // "unordered" sorts the memories by text, "ours" keeps what carries the
 // suffix; further lines before the body are headers that must be there.
-package contract
+package contract_test
 
 import (
 	"bytes"
