@@ -108,7 +108,7 @@ func TestFleetDocumentListsEveryKey(t *testing.T) {
 		case def != "" && !strings.ContainsAny(def, " "):
 			def = "`" + def + "`"
 		}
-		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.Field), def, r.Doc)
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.field), def, r.Doc)
 	}
 	b, err := os.ReadFile(fleetDoc)
 	if err != nil {

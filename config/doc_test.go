@@ -16,14 +16,14 @@ import (
 
 // row is one key with its whole path.
 type row struct {
-	config.Field
+	field
 	path string
 }
 
 // rows lists every key that holds a value, "backends[].limits.body".
 func rows(t reflect.Type, prefix string) []row {
 	var out []row
-	for _, f := range config.Fields(t) {
+	for _, f := range fields(t) {
 		path, typ := strings.TrimPrefix(prefix+"."+f.Key, "."), f.Type
 		if typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
@@ -59,7 +59,7 @@ func rows(t reflect.Type, prefix string) []row {
 }
 
 // typeName is a type in the document's words.
-func typeName(f config.Field) string {
+func typeName(f field) string {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -115,7 +115,7 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		case def != "" && !strings.ContainsAny(def, " "):
 			def = "`" + def + "`"
 		}
-		tables[head] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.Field), def, r.Doc)
+		tables[head] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.field), def, r.Doc)
 	}
 	b, err := os.ReadFile(configurationDoc)
 	if err != nil {

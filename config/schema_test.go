@@ -36,7 +36,7 @@ func orReference(s object) object {
 }
 
 // schemaOf is the JSON Schema of a key's type.
-func schemaOf(f config.Field) object {
+func schemaOf(f field) object {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -61,13 +61,13 @@ func schemaOf(f config.Field) object {
 	case reflect.Struct:
 		return mappingOf(t)
 	case reflect.Map:
-		s := object{"type": "object", "additionalProperties": schemaOf(config.Field{Type: t.Elem(), Min: f.Min, Max: f.Max})}
+		s := object{"type": "object", "additionalProperties": schemaOf(field{Type: t.Elem(), Min: f.Min, Max: f.Max})}
 		if f.Keys != nil {
 			s["propertyNames"] = object{"enum": f.Keys}
 		}
 		return s
 	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(config.Field{Type: t.Elem()})}
+		return object{"type": "array", "items": schemaOf(field{Type: t.Elem()})}
 	case reflect.Bool:
 		return orReference(object{"type": "boolean"})
 	case reflect.Int, reflect.Int64:
@@ -86,7 +86,7 @@ func schemaOf(f config.Field) object {
 
 func mappingOf(t reflect.Type) object {
 	properties, required := object{}, []string{}
-	for _, f := range config.Fields(t) {
+	for _, f := range fields(t) {
 		s := schemaOf(f)
 		s["description"] = f.Doc
 		if f.Default != "" {

@@ -3,6 +3,7 @@ package screen_test
 import (
 	"encoding/base64"
 	"io/fs"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -133,12 +134,12 @@ func TestOptionsAreChecked(t *testing.T) {
 // pack returns the built-in pack's files, to break them.
 func pack(t *testing.T) fstest.MapFS {
 	t.Helper()
-	m := fstest.MapFS{}
-	err := fs.WalkDir(screen.BuiltinFS(), ".", func(f string, d fs.DirEntry, err error) error {
+	m, builtin := fstest.MapFS{}, os.DirFS("pack")
+	err := fs.WalkDir(builtin, ".", func(f string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := fs.ReadFile(screen.BuiltinFS(), f)
+		b, err := fs.ReadFile(builtin, f)
 		m[f] = &fstest.MapFile{Data: b}
 		return err
 	})
