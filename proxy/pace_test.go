@@ -100,6 +100,47 @@ func (b *bubble) dial(t *testing.T, request string) net.Conn {
 	return c
 }
 
+// Proves EDGE-14: the end of a body stays its end for a transport that reads on
+// after the server has closed it; of a body that has not ended nothing is read
+// once the handler is done, and the connection is not used again.
+func TestTheEndOfABodyStays(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var body io.Reader
+			front := newPipes()
+			stop, _ := proxy.Serve(front, proxy.ServerOptions{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if body = r.Body; whole {
+					_, _ = io.ReadAll(body)
+				} else {
+					_, _ = io.ReadFull(body, make([]byte, 2))
+				}
+			})})
+			c, err := front.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+			want := http.ErrBodyReadAfterClose
+			if whole {
+				want = io.EOF
+			}
+			more := func(when string) {
+				synctest.Wait()
+				if n, err := body.Read(make([]byte, 1)); n != 0 || err != want {
+					t.Errorf("%s: %d bytes are read, %v, want %v", when, n, err, want)
+				}
+			}
+			more("the handler is done")
+			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.Close == whole {
+				t.Errorf("%+v, %v", resp, err)
+			}
+			more("the server has closed the body")
+			c.Close()
+			_ = stop(t.Context())
+		})
+	}
+}
+
 // Proves EDGE-14: the answer to a request whose body nobody wants does not
 // wait for the body.
 func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {

@@ -198,12 +198,12 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 	face.DropEntityHeaders(resp.Header)
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
-	in := newEvents(body, p.opt.MaxAnswer, leaseOf(w))
 	if a.Call().Request.Method == http.MethodHead {
-		in.in = http.NoBody
+		body = http.NoBody
 	}
+	in := face.NewEventReader(body, p.opt.MaxAnswer, leaseOf(w))
 	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
-		event, err := in.next(on)
+		event, err := in.Next(on)
 		if err != nil {
 			return nil, err
 		}

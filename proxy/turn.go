@@ -290,9 +290,9 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
-	in := newEvents(body, t.p.opt.MaxAnswer, leaseOf(t.w))
+	in := face.NewEventReader(body, t.p.opt.MaxAnswer, leaseOf(t.w))
 	for {
-		event, err := in.next(ctx)
+		event, err := in.Next(ctx)
 		if err == io.EOF {
 			break
 		}

@@ -1,4 +1,4 @@
-package proxy
+package face_test
 
 import (
 	"context"
@@ -29,9 +29,9 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 		samples = append(samples, b.String())
 	}
 	whatCame := func(r io.Reader) (out []string) {
-		in := newEvents(r, 1<<20, nil)
+		in := face.NewEventReader(r, 1<<20, nil)
 		for {
-			event, err := in.next(context.Background())
+			event, err := in.Next(context.Background())
 			if errors.Is(err, io.EOF) {
 				return out
 			}
