@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,23 +21,23 @@ import (
 // run runs a command line as a reviewer.
 func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 	r.t.Helper()
+	return ran(r.t, r.clock.Now, token, r.url, line)
+}
+
+// ran runs a command line for the listener at a URL.
+func ran(t *testing.T, clock func() time.Time, token, url, line string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	c := review.CLI{
-		Clock:  r.clock.Now,
-		Getenv: func(name string) string { return map[string]string{review.TokenEnv: token}[name] },
-	}
+	c := review.CLI{Clock: clock, Getenv: func(name string) string { return map[string]string{review.TokenEnv: token}[name] }}
 	words := strings.Fields(line)
-	args := []string{}
-	if len(words) > 1 {
-		args = append(args, words[1])
-		args = append(args, "--admin", r.url)
-		args = append(args, words[2:]...)
+	if len(words) > 1 || line == "status" {
+		words = append(words, "--admin", url)
 	}
 	commands := func(stdout, stderr io.Writer) *cobra.Command {
 		c.Stdout, c.Stderr = stdout, stderr
 		return cli.Group("memproxy", "", "", c.Commands()...)
 	}
-	return cli.Main(r.t.Context(), commands, append(words[:1:1], args...), nil, &out, &errs), out.String(), errs.String()
+	return cli.Main(t.Context(), commands, words, nil, &out, &errs), out.String(), errs.String()
 }
 
 // Proves MFW-7, MFW-9, SYN-8.

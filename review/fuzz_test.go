@@ -1,4 +1,4 @@
-package review
+package review_test
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/review"
 )
 
 // only is a store that knows one hold, and breaks on everything else.
 type only struct {
-	HoldStore
+	review.HoldStore
 	approved int
 }
 
@@ -52,9 +53,9 @@ func FuzzRequests(f *testing.F) {
 	const token = "a-token-of-many-letters-for-a-test"
 	sum := sha256.Sum256([]byte(token))
 	store := &only{}
-	api, err := New(Options{
-		Holds: store, Memories: struct{ MemoryStore }{}, Sessions: struct{ SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
-		Reviewers: []Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []Role{RoleView, RoleReview}, Tenants: memproxy.Limit{All: true}}},
+	api, err := review.New(review.Options{
+		Holds: store, Memories: struct{ review.MemoryStore }{}, Sessions: struct{ review.SessionStore }{}, Recorder: deaf{}, Clock: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler),
+		Reviewers: []review.Reviewer{{ID: "r", SHA256: hex.EncodeToString(sum[:]), Roles: []review.Role{review.RoleView, review.RoleReview}, Tenants: memproxy.Limit{All: true}}},
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -1,20 +1,18 @@
-package review
+package review_test
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/review"
 )
 
 // inPages answers three pages of one thing each, "mark-1" to "mark-3". The second
@@ -51,84 +49,71 @@ func (s inPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 //
 // Proves SYN-8.
 func TestEveryPagedRowIsReadToItsEnd(t *testing.T) {
-	answers := map[string]string{
-		"listHolds":     `{"holds":[{"id":"mark-%d"}],"next":"%d"}`,
-		"listSessions":  `{"sessions":[{"id":"mark-%d"}],"next":"%d"}`,
-		"memoryHistory": `{"versions":[{"actor":"mark-%d"}],"before":%d}`,
+	rows := map[string]struct{ line, cursor, answer string }{
+		"listHolds":     {"holds list", "cursor", `{"holds":[{"id":"mark-%d"}],"next":"%d"}`},
+		"listSessions":  {"sessions list", "cursor", `{"sessions":[{"id":"mark-%d"}],"next":"%d"}`},
+		"memoryHistory": {"memory history --backend x x", "before", `{"versions":[{"actor":"mark-%d"}],"before":%d}`},
 	}
-	for _, rt := range routes() {
-		if limit := slices.ContainsFunc(rt.query, func(p param) bool { return p.name == limitParam }); limit != (rt.pages != nil) {
-			t.Errorf("%s: it has a limit, %v, and pages, %v", rt.op, limit, rt.pages != nil)
+	text, err := json.Marshal(review.OpenAPI())
+	must(t, "Marshal", err)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Parameters  []struct{ Name string }
 		}
-		if rt.pages == nil {
-			continue
+	}
+	must(t, "Unmarshal", json.Unmarshal(text, &doc))
+	limited := 0
+	for _, methods := range doc.Paths {
+		for _, op := range methods {
+			for _, p := range op.Parameters {
+				if p.Name == "limit" {
+					limited++
+					if rows[op.OperationID].line == "" {
+						t.Errorf("%s has pages that the test does not know", op.OperationID)
+					}
+				}
+			}
 		}
-		line := lineOf(rt)
-		if line == nil || answers[rt.op] == "" {
-			t.Errorf("%s: no command asks for it, or the test does not know its pages", rt.op)
-			continue
-		}
-		pages := inPages{cursor: rt.pages.cursor, answer: answers[rt.op]}
-		if got, _, code := marks(t, pages, line...); got != "mark-1 mark-2 mark-3" || code != cli.OK {
-			t.Errorf("%s: exit %d with %q", rt.op, code, got)
+	}
+	if limited != len(rows) {
+		t.Errorf("%d rows have a limit, %d have pages", limited, len(rows))
+	}
+	for op, row := range rows {
+		pages := inPages{cursor: row.cursor, answer: row.answer}
+		if got, _, code := marks(t, pages, row.line); got != "mark-1 mark-2 mark-3" || code != cli.OK {
+			t.Errorf("%s: exit %d with %q", op, code, got)
 		}
 		var got []string
-		for more := []string{}; more != nil; {
-			found, out, code := marks(t, pages, append(append(line, "--limit", "1"), more...)...)
-			if got, more = append(got, found), nil; code != cli.OK || len(got) > 3 {
-				t.Fatalf("%s: exit %d with %q", rt.op, code, got)
+		for line, more := row.line+" --limit 1", true; more; {
+			found, out, code := marks(t, pages, line)
+			if got = append(got, found); code != cli.OK || len(got) > 3 {
+				t.Fatalf("%s: exit %d with %q", op, code, got)
 			}
-			if _, next, is := strings.Cut(out, "more: "); is {
-				more = strings.Fields(next)
-			}
+			_, next, is := strings.Cut(out, "more: ")
+			line, more = row.line+" --limit 1 "+next, is
 		}
 		if strings.Join(got, ", ") != "mark-1, mark-2, mark-3" {
-			t.Errorf("%s: page by page %q", rt.op, got)
+			t.Errorf("%s: page by page %q", op, got)
 		}
 		pages.circles = true
-		if _, out, code := marks(t, pages, line...); code != cli.Failed || !strings.Contains(out, "leads back") {
-			t.Errorf("%s: of pages without an end: exit %d, %q", rt.op, code, out)
+		if _, out, code := marks(t, pages, row.line); code != cli.Failed || !strings.Contains(out, "leads back") {
+			t.Errorf("%s: of pages without an end: exit %d, %q", op, code, out)
 		}
 	}
-}
-
-// lineOf is a command line that asks for a row, nil for none.
-func lineOf(rt route) (words []string) {
-	for _, n := range nouns() {
-		for _, v := range n.verbs {
-			if v.ops == rt.op {
-				words = []string{n.name, v.name}
-			}
-		}
-	}
-	if words == nil {
-		return nil
-	}
-	for _, name := range rt.wildcards() {
-		if _, option := options()[name]; option {
-			words = append(words, "--"+name)
-		}
-		words = append(words, "x")
-	}
-	return words
 }
 
 // marks are those in what a command prints of pages.
-func marks(t *testing.T, pages inPages, words ...string) (found, out string, code int) {
+func marks(t *testing.T, pages inPages, line string) (found, out string, code int) {
 	t.Helper()
 	server := httptest.NewServer(pages)
 	defer server.Close()
-	var both bytes.Buffer
-	c := CLI{Clock: time.Now, Getenv: func(name string) string { return map[string]string{TokenEnv: "token"}[name] }}
-	code = cli.Main(t.Context(), func(stdout, stderr io.Writer) *cobra.Command {
-		c.Stdout, c.Stderr = stdout, stderr
-		return cli.Group("memproxy", "", "", c.Commands()...)
-	}, append(words[:len(words):len(words)], "--admin", server.URL), nil, &both, &both)
+	code, out, errs := ran(t, time.Now, "token", server.URL, line)
 	var all []string
-	for _, word := range strings.Fields(both.String()) {
+	for word := range strings.FieldsSeq(out) {
 		if strings.HasPrefix(word, "mark-") {
 			all = append(all, word)
 		}
 	}
-	return strings.Join(all, " "), both.String(), code
+	return strings.Join(all, " "), out + errs, code
 }
