@@ -9,14 +9,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Policies and queries of the log know every reason that a record may have.
 func TestReasonCodesAreAllOfThem(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0))(t)
 	codes, n := memproxy.ReasonCodes(), 0
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
@@ -26,10 +24,7 @@ func TestReasonCodesAreAllOfThem(t *testing.T) {
 		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != "ReasonCode" {
 			return true
 		}
-		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
 		if n++; !slices.Contains(codes, memproxy.ReasonCode(value)) {
 			t.Errorf("%s is not listed", value)
 		}

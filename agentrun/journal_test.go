@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func entryOf(id string) *journalEntry {
@@ -28,9 +29,7 @@ func TestJournalKeepsRuns(t *testing.T) {
 	}
 	one, two := entryOf("01-a"), entryOf("02-b")
 	for _, e := range []*journalEntry{two, one} {
-		if err := j.write(e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, j.write(e))
 	}
 	got, err := j.left()
 	if err != nil || len(got) != 2 || !reflect.DeepEqual(got[0], one) || !reflect.DeepEqual(got[1], two) {
@@ -55,13 +54,9 @@ func TestJournalKeepsRuns(t *testing.T) {
 // took effect is swept away.
 func TestJournalSurvivesDamage(t *testing.T) {
 	j := journal{t.TempDir()}
-	if err := j.write(entryOf("01-a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, j.write(entryOf("01-a")))
 	for name, text := range map[string]string{"02-b.json": "{", "03-c.json": `{"decision":"01-a"}`, ".02-b.json.1.tmp": "{", "notes.txt": ""} {
-		if err := os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o600))
 	}
 	got, err := j.left()
 	if len(got) != 1 || err == nil || !strings.Contains(err.Error(), "another run") {
@@ -81,9 +76,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 func TestJournalIsBounded(t *testing.T) {
 	j := journal{t.TempDir()}
 	for i := range maxJournal {
-		if err := os.WriteFile(filepath.Join(j.dir, strings.Repeat("x", 8)+string(rune('a'+i%26))+time.Duration(i).String()), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(j.dir, strings.Repeat("x", 8)+string(rune('a'+i%26))+time.Duration(i).String()), nil, 0o600))
 	}
 	if err := j.write(entryOf("01-a")); err != errJournal {
 		t.Error(err)

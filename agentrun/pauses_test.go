@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -17,10 +18,7 @@ func runsIn(dir string, now *time.Time) *Runs {
 
 func keysOf(t *testing.T, r *Runs, now time.Time) (keys []string) {
 	t.Helper()
-	left, err := r.turns.due(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(r.turns.due(now))(t)
 	for _, b := range left {
 		keys = append(keys, b.key)
 	}

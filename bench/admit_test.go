@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/policy"
@@ -30,41 +31,20 @@ func (still) Note(memproxy.Event) error { return nil }
 // admitting is a gate with everything real but I/O, and a call of 600 bytes.
 func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 	tb.Helper()
-	adapter, err := mem0.New(mem0.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	rules, err := cedar.Compile(policy.Builtin())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	adapter := must.Get(mem0.New(mem0.Options{}))(tb)
+	rules := must.Get(cedar.Compile(policy.Builtin()))(tb)
 	who := memproxy.Principal{
 		ID: "agent:dev", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, Roles: []string{"dev"},
 		ActsAs: memproxy.Limit{Values: []string{"dev"}}, Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
 	}
-	callers, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: who}}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	mem, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	led, err := ledger.Open(ledger.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	callers := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: who}}}))(tb)
+	mem := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(tb)
+	led := must.Get(ledger.Open(ledger.Options{}))(tb)
 	tb.Cleanup(func() { _ = led.Close() })
-	stamps, err := keys.LoadOrCreate(tb.TempDir(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	signer, err := keys.NewSigner(stamps)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	stamps := must.Get(keys.LoadOrCreate(tb.TempDir(), rand.Reader))(tb)
+	signer := must.Get(keys.NewSigner(stamps))(tb)
 	limits := memproxy.Limits{Default: memproxy.WriteLimit{PerHour: 1e12, Total: 1e12}, RapidPerMinute: 30}
-	g, err := gate.New(gate.Options{
+	g := must.Get(gate.New(gate.Options{
 		Identifier: callers, Ledger: led, Budget: mem, Recorder: still{}, Signer: signer,
 		Clock: time.Now, NewID: func() string { return "01a1fcff-e2ef-79a4-a087-adbeaa5b63b2" },
 	}, &gate.Rules{
@@ -73,10 +53,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 		Lines: func(p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 			return budgets.Lines(limits, p, kind, user, fields)
 		},
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	}))(tb)
 	_, body, _ := strings.Cut(string(request()), "\r\n\r\n")
 	req := memproxy.Request{
 		Method: "POST", Path: "/memories", EscapedPath: "/memories",

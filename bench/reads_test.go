@@ -13,6 +13,7 @@ import (
 
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // inProcess is the way to a backend in this process.
@@ -32,14 +33,8 @@ func sidecar(tb testing.TB, backend http.Handler) http.Handler {
 	tb.Helper()
 	dir := tb.TempDir()
 	text := memproxyConfig(dir, "127.0.0.1:0", mem0At("127.0.0.1:0", "backend.invalid"), benchIdentity, benchBudgets, "telemetry: {sample: 0.01}")
-	cfg, err := config.Parse(filepath.Join(dir, "memproxy.yaml"), []byte(text), os.Getenv)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a, err := app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{backend}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	cfg := must.Get(config.Parse(filepath.Join(dir, "memproxy.yaml"), []byte(text), os.Getenv))(tb)
+	a := must.Get(app.New(tb.Context(), cfg, app.Options{Log: io.Discard, Getenv: os.Getenv, Version: "bench", Transport: inProcess{backend}}))(tb)
 	tb.Cleanup(func() {
 		if err := a.Close(tb.Context()); err != nil {
 			tb.Error(err)

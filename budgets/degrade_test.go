@@ -14,6 +14,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var errAway = errors.New("away")
@@ -90,8 +91,7 @@ type rig struct {
 
 func newRig(t *testing.T, fail func(context.Context) error) *rig {
 	r := &rig{t: t, Clock: budgettest.NewClock(), remote: &remote{Memory: open(t, ""), fail: fail, told: make(chan memproxy.Charge, 1000)}, news: make(chan error, 1000)}
-	var err error
-	r.d, err = budgets.NewDegrading(budgets.DegradingOptions{
+	r.d = must.Get(budgets.NewDegrading(budgets.DegradingOptions{
 		Shared: r.remote, Local: open(t, ""), Deadline: 20 * time.Millisecond, Retry: time.Second, Clock: r.Now,
 		Changed: func(err error) {
 			r.mu.Lock()
@@ -99,10 +99,7 @@ func newRig(t *testing.T, fail func(context.Context) error) *rig {
 			r.changes = append(r.changes, err)
 			r.news <- err
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return r
 }
 
@@ -153,10 +150,7 @@ func (r *rig) arrived(n int) []string {
 // Proves CARD-4: with the shared store well, the guard is that store.
 func TestDegradingKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
-		d, err := budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now}))(t)
 		return d
 	})
 }
@@ -276,9 +270,7 @@ func TestReleasesAreOwed(t *testing.T) {
 	r.arrived(1)
 	r.remote.set(down)
 	for range 2 { // idempotent also while away
-		if err := r.d.Release(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.d.Release(t.Context(), c))
 	}
 	r.remote.set(nil)
 	r.Advance(time.Second)
@@ -380,13 +372,8 @@ func TestBreakageOfTheGuard(t *testing.T) {
 		t.Errorf("a bad charge: %v, degraded %v", err, r.d.Degraded())
 	}
 	gone := open(t, t.TempDir()+"/budgets.jsonl")
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Clock: r.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, gone.Close())
+	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: &remote{fail: down}, Local: gone, Clock: r.Now}))(t)
 	q := r.ask(1, 10)
 	q.Lines[0].Window = memproxy.WindowTotal
 	if a, err := d.Charge(t.Context(), q); err == nil {

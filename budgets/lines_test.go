@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-6: 100 an hour and 10,000 in all, anonymous 10 and 100, overrides
@@ -82,10 +83,7 @@ func TestLines(t *testing.T) {
 func TestLinesOfEndUsers(t *testing.T) {
 	limits := memproxy.DefaultLimits()
 	limits.RapidPerMinute = 0
-	store, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
 	n := 0
 	write := func(p memproxy.Principal, user string) bool {
 		n++

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-4, TRL-6, TRL-8: the store in this process.
@@ -27,10 +28,7 @@ func TestMemoryWithFileKeepsTheContract(t *testing.T) {
 
 func open(t *testing.T, path string) *budgets.Memory {
 	t.Helper()
-	m, err := budgets.NewMemory(budgets.MemoryOptions{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(budgets.NewMemory(budgets.MemoryOptions{Path: path}))(t)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -51,30 +49,19 @@ func TestTotalsSurviveReopening(t *testing.T) {
 	m := open(t, path)
 	charge(m, "1", 4, 4)
 	charge(m, "2", 3, 7)
-	if err := m.Release(t.Context(), memproxy.Charge{ID: "3", Tenant: "acme", Cost: 2, Time: at, Lines: []memproxy.Line{line}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Release(t.Context(), memproxy.Charge{ID: "3", Tenant: "acme", Cost: 2, Time: at, Lines: []memproxy.Line{line}}))
 	// The process is killed: nothing is closed, and the last line is torn.
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(`{"t":"acme","k":"princ`); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+	must.Get(f.WriteString(`{"t":"acme","k":"princ`))(t)
 	m = open(t, path)
 	charge(m, "4", 5, 10)
 	a, err := m.Charge(t.Context(), memproxy.Charge{ID: "5", Tenant: "acme", Cost: 1, Time: at, Lines: []memproxy.Line{line}})
 	if err != nil || a.Granted {
 		t.Errorf("above the total after a restart: %+v, %v", a, err)
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Close())
 	// A file that is not what this package wrote stops the start.
-	if err := os.WriteFile(path, []byte("not totals\nat all\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("not totals\nat all\n"), 0o600))
 	if _, err := budgets.NewMemory(budgets.MemoryOptions{Path: path}); err == nil {
 		t.Error("a corrupt file was taken for an empty one")
 	}
@@ -83,9 +70,7 @@ func TestTotalsSurviveReopening(t *testing.T) {
 // A total that cannot be written down is breakage, not a grant.
 func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	m := open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Close())
 	c := memproxy.Charge{ID: "1", Cost: 1, Time: budgettest.NewClock().Now(), Lines: []memproxy.Line{{Key: "k", Window: memproxy.WindowTotal, Limit: 5}}}
 	if _, err := m.Charge(t.Context(), c); err == nil {
 		t.Error("charged without a record")
@@ -104,9 +89,7 @@ func TestTotalsFileIsShortened(t *testing.T) {
 	const writes = 10_100
 	for i := range writes {
 		c.ID = strconv.Itoa(i)
-		if _, err := m.Charge(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.Charge(t.Context(), c))(t)
 	}
 	if f, err := os.Stat(path); err != nil || f.Size() > 10_000 {
 		t.Errorf("%d bytes, %v", f.Size(), err)

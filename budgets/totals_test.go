@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func write(t testing.TB, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "budgets.jsonl")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -71,9 +70,7 @@ func TestTotalsStayShort(t *testing.T) {
 	}
 	f.most = 3
 	for range 4 {
-		if err := f.add([]entry{{"acme", "k", 2}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.add([]entry{{"acme", "k", 2}}))
 	}
 	if !f.long() {
 		t.Fatal("four lines are not long")
@@ -82,12 +79,8 @@ func TestTotalsStayShort(t *testing.T) {
 	if f.long() || f.lines != 1 || f.most != 4+slack {
 		t.Errorf("%d lines, at most %d", f.lines, f.most)
 	}
-	if err := f.add([]entry{{"acme", "k", 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.add([]entry{{"acme", "k", 1}}))
+	must.Do(t, f.close())
 	if got, err := readTotals(path); err != nil || got[total{"acme", "k"}] != 9 {
 		t.Errorf("read %v, %v", got, err)
 	}
@@ -100,9 +93,7 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.add([]entry{{"", "k", 1}, {"", "l", 5}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.add([]entry{{"", "k", 1}, {"", "l", 5}}))
 	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way
 		t.Fatal(err)
 	}
@@ -111,12 +102,8 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 	if f.most != 2 {
 		t.Errorf("the next try is at %d lines", f.most)
 	}
-	if err := f.add([]entry{{"", "k", 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.add([]entry{{"", "k", 1}}))
+	must.Do(t, f.close())
 	if got, err := readTotals(path); err != nil || got[total{"", "k"}] != 2 || got[total{"", "l"}] != 5 {
 		t.Errorf("read %v, %v", got, err)
 	}
@@ -176,9 +163,7 @@ func FuzzReadTotals(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(dir, "budgets.jsonl")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, content, 0o600))
 		first, err := readTotals(path)
 		if err != nil {
 			return
@@ -192,9 +177,7 @@ func FuzzReadTotals(f *testing.F) {
 		if err != nil || !maps.Equal(counts, first) {
 			t.Fatalf("opened with %v, %v; read %v", counts, err, first)
 		}
-		if err := opened.close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, opened.close())
 		again, err := readTotals(path)
 		if err != nil || !maps.Equal(again, first) {
 			out, _ := os.ReadFile(path)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const canary = "canary-8d1f"
@@ -24,19 +25,13 @@ func env(string) string { return "redis://:" + canary + "@127.0.0.1:6379/0" }
 
 func parse(t testing.TB, text string) *config.Config {
 	t.Helper()
-	c, err := config.Parse("x.yaml", []byte(text), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(config.Parse("x.yaml", []byte(text), env))(t)
 	return c
 }
 
 func valid(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "valid", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("testdata", "valid", name+".yaml")))(t)
 	return b
 }
 
@@ -145,11 +140,9 @@ func TestUnattributedByTenants(t *testing.T) {
 
 func TestReferences(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(" k$${x}${HOME} \r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(" k$${x}${HOME} \r\n"), 0o600))
 	vars := map[string]string{"N": "7", "S": "false", "F": "0.5", "NULL": "null", "INJECT": "x\nenforce: false", "NEST": "${N}", "D": "2d"}
-	c, err := config.Parse("x.yaml", []byte(`enforce: "${S}"
+	c := must.Get(config.Parse("x.yaml", []byte(`enforce: "${S}"
 state: a-${N}-$${N}-${NEST}
 confidence: {unclaimed: "${F}"}
 budgets: {default: {writes_per_hour: "${N}"}}
@@ -157,10 +150,7 @@ audit: {retention: "${D}"}
 telemetry: {service: "${NULL}", headers: {a: "${INJECT}"}}
 backends:
   - {name: mem0, kind: mem0, listen: 127.0.0.1:8081, upstream: http://127.0.0.1:8000, credential: "file:`+path+`"}
-`), func(k string) string { return vars[k] })
-	if err != nil {
-		t.Fatal(err)
-	}
+`), func(k string) string { return vars[k] }))(t)
 	for _, tc := range []struct{ got, want any }{
 		{*c.Enforce, false},
 		{c.State, "a-7-${N}-${N}"}, // what was put in is not looked at again
@@ -192,10 +182,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 		}
 	}
 	for name, marshal := range map[string]func(any) ([]byte, error){"json": json.Marshal, "yaml": yaml.Marshal} {
-		out, err := marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(marshal(c))(t)
 		if !strings.Contains(string(out), "[redacted]") {
 			t.Errorf("%s does not say that something is left out", name)
 		}
@@ -224,10 +211,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 func TestPrintedConfigurationIsAConfiguration(t *testing.T) {
 	for _, name := range []string{"one_backend", "every_key"} {
 		c := parse(t, string(valid(t, name)))
-		out, err := yaml.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(yaml.Marshal(c))(t)
 		text := string(out)
 		for _, of := range []string{"postgres://db", "redis://127.0.0.1"} { // the ledger's comes first
 			text = strings.Replace(text, "url: '[redacted]'", "url: "+of, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const rightPlane = `fleet: north
@@ -25,9 +26,7 @@ func plane(text string) (*config.ControlPlane, error) {
 // Each fault next to the file that has none.
 // Proves CARD-9
 func TestControlPlaneErrors(t *testing.T) {
-	if _, err := plane(rightPlane); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(plane(rightPlane))(t)
 	for _, tc := range []struct{ name, old, new, want string }{
 		{"an unknown key", "fleet:", "flet: x\nfleet:", `x:1: unknown key "flet"; did you mean "fleet"?`},
 		{"no fleet", "fleet: north\n", "", "x:1: fleet is missing"},
@@ -52,10 +51,7 @@ func TestControlPlaneErrors(t *testing.T) {
 
 // What is absent is what the tags say.
 func TestControlPlaneDefaults(t *testing.T) {
-	c, err := plane(rightPlane)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(plane(rightPlane))(t)
 	r := c.Rollout
 	got := fmt.Sprint(c.Listen, c.Admin.Listen, c.Poll, c.Report, c.Progress, c.Log.Level, len(r.Stages), r.Stages[2].Percent, r.Stages[0].Hold, *r.Refused, *r.Errors, *r.Decisions, *r.Rejections)
 	if want := "0.0.0.0:9902127.0.0.1:99031s 10s/srv/releasesinfo3 100 10m0s 0.05 0.01 200 0"; got != want {
@@ -77,9 +73,7 @@ policy:
 		_, err := config.Parse("x", []byte(text), func(string) string { return "" })
 		return err
 	}
-	if err := parse(right); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parse(right))
 	for _, tc := range []struct{ name, old, new, want string }{
 		{"an address without a port", `"c:1"`, `"c"`, `x:3: address "c" is not host:port`},
 		{"an address without a host", `"c:1"`, `":1"`, `x:3: address ":1" is not host:port`},
@@ -110,10 +104,7 @@ func TestFleetDocumentListsEveryKey(t *testing.T) {
 		}
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.field), def, r.Doc)
 	}
-	b, err := os.ReadFile(fleetDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(fleetDoc))(t)
 	const from, to = "<!-- keys: control -->\n", "<!-- end -->"
 	before, rest, ok := strings.Cut(string(b), from)
 	have, after, closed := strings.Cut(rest, to)
@@ -121,9 +112,7 @@ func TestFleetDocumentListsEveryKey(t *testing.T) {
 	case !ok || !closed:
 		t.Fatal("docs/fleet.md has no place for the keys")
 	case *update:
-		if err := os.WriteFile(fleetDoc, []byte(before+from+table+to+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(fleetDoc, []byte(before+from+table+to+after), 0o644))
 	case have != table:
 		t.Error("docs/fleet.md is stale: run go test ./config -update")
 	}

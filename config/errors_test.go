@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // loadCase writes one file of an archive where the loader can read it, with
@@ -22,9 +23,7 @@ func loadCase(t *testing.T, a *txtar.Archive, name string) (*config.Config, stri
 	for _, f := range a.Files {
 		switch base, own := strings.CutPrefix(f.Name, "files/"); {
 		case own:
-			if err := os.WriteFile(filepath.Join(dir, base), f.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, base), f.Data, 0o600))
 		case f.Name == "env":
 			for line := range strings.Lines(string(f.Data)) {
 				k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -38,9 +37,7 @@ func loadCase(t *testing.T, a *txtar.Archive, name string) (*config.Config, stri
 		return nil, ""
 	}
 	path := filepath.Join(t.TempDir(), "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	c, err := config.Load(path, func(k string) string { return env[k] })
 	if err == nil {
 		return c, ""
@@ -67,10 +64,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(txtar.ParseFile(path))(t)
 			c, got := loadCase(t, a, "memproxy.yaml")
 			want := strings.TrimSpace(string(section(a, "want")))
 			if c != nil || got != want {
@@ -99,9 +93,7 @@ func TestWrongBytes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, b, 0o600))
 		return path
 	}
 	secret := func(path string) []byte { return []byte("state: file:" + path + "\n" + backend) }
@@ -130,9 +122,7 @@ func TestWrongBytes(t *testing.T) {
 	}
 	t.Run("a secret that may not be read", func(t *testing.T) {
 		path := write("closed", []byte("s"))
-		if err := os.Chmod(path, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, 0))
 		if f, err := os.Open(path); err == nil {
 			f.Close()
 			t.Skip("this user may read everything")

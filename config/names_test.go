@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const namesConf = `profile: production
@@ -35,10 +36,7 @@ identity:
 // that tenant's: keys, the default caller, certificates and tokens. The place in
 // the file is known.
 func TestListedNames(t *testing.T) {
-	c, err := config.Parse("m.yaml", []byte(namesConf), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(config.Parse("m.yaml", []byte(namesConf), os.Getenv))(t)
 	var got []string
 	for _, l := range c.Listed() {
 		got = append(got, fmt.Sprintf("%s %s %s", l.ID, l.Tenant, l.Place))

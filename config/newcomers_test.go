@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-9, MFW-2: in production what anonymous and new callers write waits; those
@@ -48,10 +49,7 @@ identity:
 		{"sources: {pending: [untrusted]}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceUntrusted, true},
 		{"sources: {pending: []}", "agent:dev", memproxy.TrustAuthenticated, memproxy.Track{}, memproxy.SourceHostile, false},
 	} {
-		c, err := config.Parse("memproxy.yaml", []byte(conf+tc.more), os.Getenv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(config.Parse("memproxy.yaml", []byte(conf+tc.more), os.Getenv))(t)
 		if got := c.Waits()(memproxy.Principal{ID: tc.id, Trust: tc.trust}, tc.from, tc.track, now); got != tc.want {
 			t.Errorf("%q: %s of tier %s with %+v waits: %v", tc.more, tc.id, tc.trust, tc.track, got)
 		}
@@ -72,10 +70,7 @@ identity:
 		{"}\n  default: {id: nobody, trust: authenticated}", "default", "nobody", true}, // as many callers as there are sessions
 		{"}\n  default: {id: pod, kind: agent, trust: authenticated}", "default", "pod", false},
 	} {
-		c, err := config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv))(t)
 		who := memproxy.Principal{ID: tc.id, Method: tc.method, Trust: memproxy.TrustAuthenticated}
 		if got := c.Waits()(who, "", memproxy.Track{}, now); got != tc.want {
 			t.Errorf("%q, %s by %s waits: %v", tc.rules, tc.id, tc.method, got)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write memproxy.schema.json and the tables of docs/configuration.md")
@@ -115,9 +116,7 @@ func generate(t *testing.T) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, enc.Encode(s))
 	return b.Bytes()
 }
 
@@ -126,9 +125,7 @@ const schemaFile = "memproxy.schema.json"
 func TestSchemaIsFresh(t *testing.T) {
 	want := generate(t)
 	if *update {
-		if err := os.WriteFile(schemaFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(schemaFile, want, 0o644))
 	}
 	if got, err := os.ReadFile(schemaFile); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is stale: run go test ./config -update (%v)", schemaFile, err)
@@ -275,14 +272,9 @@ func isA(typ string, v any) bool {
 // bySchema validates a file as an editor would.
 func bySchema(t *testing.T, text []byte) error {
 	t.Helper()
-	b, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(schemaFile))(t)
 	var schema object
-	if err := json.Unmarshal(b, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &schema))
 	var v any
 	if err := yaml.Unmarshal(text, &v); err != nil {
 		return err
@@ -299,20 +291,14 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 		if name := filepath.Base(path); name == "bundle.yaml" || name == "envoy.yaml" || name == "authz.yaml" { // not memproxy.yaml
 			continue
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		if err := bySchema(t, text); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	wrong, _ := filepath.Glob("testdata/errors/*.txtar")
 	for _, path := range wrong {
-		a, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(txtar.ParseFile(path))(t)
 		name := filepath.Base(path)
 		if right := section(a, "right.yaml"); right != nil {
 			if err := bySchema(t, right); err != nil {
@@ -331,19 +317,14 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 // A key that is not known is refused wherever it stands.
 func TestUnknownKeyAnywhere(t *testing.T) {
 	var root yaml.Node
-	if err := yaml.Unmarshal(valid(t, "every_key"), &root); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(valid(t, "every_key"), &root))
 	mappings := 0
 	var visit func(n *yaml.Node, path string)
 	visit = func(n *yaml.Node, path string) {
 		if n.Kind == yaml.MappingNode && !freeKeys[path] {
 			mappings++
 			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "zzz"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
-			text, err := yaml.Marshal(&root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(yaml.Marshal(&root))(t)
 			if _, err := config.Parse("x", text, env); err == nil || !strings.Contains(err.Error(), `unknown key "zzz"`) {
 				t.Errorf("in %q: the reader says %v", path, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // everything has an entry in each list and map, and each block that may be left
@@ -37,10 +38,7 @@ const someHash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a
 
 func settings(t *testing.T, text string) map[string]config.Setting {
 	t.Helper()
-	c, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" }))(t)
 	out := map[string]config.Setting{}
 	for _, s := range c.Settings() {
 		if _, twice := out[s.Path]; twice {
@@ -325,10 +323,7 @@ func TestLooserEdits(t *testing.T) {
 // says otherwise, and production has what nobody answers for wait.
 func TestDefaultsOfMemories(t *testing.T) {
 	parse := func(memories string) *config.Config {
-		c, err := config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)
 		return c
 	}
 	days := func(c *config.Config, field string) int { return int(c.Memories.FieldTTL(field).Hours() / 24) }

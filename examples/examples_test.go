@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -24,20 +25,12 @@ func getenv(name string) string {
 func read(t *testing.T, name string) (*config.Config, *cedar.Policy) {
 	t.Helper()
 	t.Chdir(name)
-	cfg, err := config.Load("memproxy.yaml", getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load("memproxy.yaml", getenv))(t)
 	b := policy.Builtin()
 	if cfg.Policy.Dir != "" {
-		if b, err = policy.Load(cfg.Policy.Dir); err != nil {
-			t.Fatal(err)
-		}
+		b = must.Get(policy.Load(cfg.Policy.Dir))(t)
 	}
-	p, err := cedar.Compile(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(cedar.Compile(b))(t)
 	return cfg, p
 }
 
@@ -102,10 +95,7 @@ func question(who, roles, action, field string, size, items int) memproxy.Questi
 // Proves CARD-3, SYN-1
 func TestOwnPolicies(t *testing.T) {
 	_, p := read(t, "own-policies")
-	f, err := os.Open("cases.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open("cases.txt"))(t)
 	defer f.Close()
 	fired, n := map[string]bool{}, 0
 	for sc := bufio.NewScanner(f); sc.Scan(); {
@@ -122,10 +112,7 @@ func TestOwnPolicies(t *testing.T) {
 			t.Fatal(sc.Text())
 		}
 		n++
-		got, err := p.Rule(t.Context(), question(c[0], c[1], c[2], c[3], size, items))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(p.Rule(t.Context(), question(c[0], c[1], c[2], c[3], size, items)))(t)
 		rule := "-"
 		for _, r := range got.Reasons {
 			fired[r.Rule] = true

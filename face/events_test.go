@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-15, EDGE-13: however a stream is cut on its way, at every byte and into
@@ -44,10 +45,7 @@ func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 	fed := func(pieces ...string) (out []string) {
 		in := face.Events{Max: 1 << 20}
 		for _, piece := range pieces {
-			events, err := in.Feed([]byte(piece))
-			if err != nil {
-				t.Fatal(err)
-			}
+			events := must.Get(in.Feed([]byte(piece)))(t)
 			for _, event := range events {
 				out = append(out, string(event))
 			}

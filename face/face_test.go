@@ -15,15 +15,13 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-1: passthrough opens what it names and nothing that could be
 // read as something else.
 func TestPatterns(t *testing.T) {
-	ps, err := face.ParsePatterns([]string{"get /custom/*", "* /open/*/end", "POST /one"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ps := must.Get(face.ParsePatterns([]string{"get /custom/*", "* /open/*/end", "POST /one"}))(t)
 	for _, c := range []struct {
 		method, path string
 		want         bool
@@ -140,12 +138,9 @@ func TestSideRequests(t *testing.T) {
 	}))
 	defer up.Close()
 	base, _ := url.Parse(up.URL + "/base")
-	side, err := face.NewSide(face.SideOptions{
+	side := must.Get(face.NewSide(face.SideOptions{
 		Upstream: base, Transport: http.DefaultTransport, Credential: &face.Credential{Header: "X-Api-Key", Value: "own"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	q := memproxy.Request{Method: "PUT", EscapedPath: "/v1/a%2Fb", Query: "x=1", Header: memproxy.Header{
 		"Authorization": {"Token theirs"}, "X-Project": {"p"}, "Content-Md5": {"x"}, "X-Memproxy-Session": {"s"},
 	}}

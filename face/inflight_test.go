@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-14: of the bytes in flight no address gets all, a quarter is for
@@ -21,9 +22,7 @@ func inFlight(t *testing.T) {
 	const mega = 1 << 20
 	f := face.NewInFlight(32*mega, 16*mega)
 	a := f.Lease("a")
-	if err := a.Grow(now, 6*mega); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Grow(now, 6*mega))
 	if err := a.Grow(now, mega); err != nil {
 		t.Fatal("alone, and still refused:", err)
 	}
@@ -139,13 +138,9 @@ func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
 		f := face.NewInFlight(32<<20, 32<<20) // 16 MiB to hold
-		if err := f.Lease("a").Grow(now, 7<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Lease("a").Grow(now, 7<<20))
 		for range 40 {
-			if err := f.Lease("b").Grow(now, 128<<10); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.Lease("b").Grow(now, 128<<10))
 		}
 		large := make(chan error)
 		go func() { large <- f.Lease("c").Grow(t.Context(), 5<<20) }()
@@ -166,9 +161,7 @@ func TestForcedBytesAreCounted(t *testing.T) {
 	cancel()
 	f := face.NewInFlight(32<<20, 32<<20)
 	first, write := f.Lease("a"), f.Lease("b")
-	if err := first.Grow(now, 8<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Grow(now, 8<<20))
 	write.Force(30 << 20)
 	first.Release()
 	if err := f.Lease("c").Grow(now, 4<<10); !errors.Is(err, face.ErrBusy) {

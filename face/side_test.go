@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 type transport func(*http.Request) (*http.Response, error)
@@ -25,7 +26,7 @@ func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f
 func TestSideRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Int64
-		side, err := face.NewSide(face.SideOptions{
+		side := must.Get(face.NewSide(face.SideOptions{
 			Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: face.NewInFlight(0, 0).Side(),
 			Transport: transport(func(q *http.Request) (*http.Response, error) {
 				if q.URL.Path == "/slow" {
@@ -35,10 +36,7 @@ func TestSideRequestsAreShared(t *testing.T) {
 				}
 				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}, nil
 			}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		for n := range 2000 {

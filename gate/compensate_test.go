@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // watchman is a fakeAdapter that can say what a run changed.
@@ -183,9 +184,7 @@ func TestWhatWasLetInIsVouchedFor(t *testing.T) {
 	put := func(id, sha, decision string, deleted bool) {
 		t.Helper()
 		row := memproxy.Ownership{Backend: a.Call().Backend.Name, Kind: memproxy.TargetMemory, ID: id, SHA256: sha, Decision: decision, Deleted: deleted, Scope: memproxy.Scope{Tenant: "other"}}
-		if err := r.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 	}
 	put("passage-1", "aa11", "d-1", false)
 	put("passage-2", "aa11", "d-1", true)

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // counting is an adapter whose backend is asked what a write came to.
@@ -95,10 +96,7 @@ func (s *settledHolder) Read(rt memproxy.Route, q memproxy.Request, reply mempro
 // sent, for what it came to, in its hour and in all; one that is never sent keeps
 // the hour that it was charged for, and nothing in all.
 func TestHeldWritesAreSettled(t *testing.T) {
-	store, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
 	h := &settledHolder{}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
 		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter

@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // The fakes here are the simplest collaborators that keep their contract; the
@@ -334,15 +335,12 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		r.clock = func() time.Time { return noon }
 	}
 	n := 0
-	g, err := gate.New(gate.Options{
+	g := must.Get(gate.New(gate.Options{
 		Identifier: r.identify, Ledger: r.store(), Budget: r.counts(), Recorder: r.recorder, Signer: fakeSigner{},
 		Clock: r.clock, Rejections: r.rejections, Filtered: r.filtered,
 		RecordTimeout: r.recordTimeout, Keeper: r.keeper, RefuseHolds: r.refuseHolds,
 		NewID: func() string { n++; return fmt.Sprintf("d%d", n) },
-	}, r.rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, r.rules))(t)
 	r.gate = g
 	return r
 }

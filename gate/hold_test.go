@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // fakeHolder is an adapter whose clients know of writes that take their time.
@@ -160,10 +161,7 @@ var _ gate.Holder = (*fakeHolder)(nil)
 // is sent, but for the totals, which count memories; what there is no budget
 // for, or no room in the queue, is refused with 429 and what is left.
 func TestHoldsAreCharged(t *testing.T) {
-	store, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
 	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared = store })
 	want := func(what string, wantHour, wantTotal int64) {
 		t.Helper()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: a name that backends cut down to another one is
@@ -81,10 +82,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 			continue
 		}
 		wantCodesOnly(t, name, a.Decision.Reasons, c.code)
-		record, err := json.Marshal(r.recorder.events[len(r.recorder.events)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		record := must.Get(json.Marshal(r.recorder.events[len(r.recorder.events)-1]))(t)
 		if n := len(a.Reply.Body) + len(record); n > refusalBound {
 			t.Errorf("%s: an answer of %d bytes and a record of %d", name, len(a.Reply.Body), len(record))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/tamper"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // books is a ledger that says what a test has it say, or fails.
@@ -279,9 +280,7 @@ func TestLoads(t *testing.T) {
 				set(ret)
 			}
 			if f.Name != "deleted" { // on which all others rely
-				if err := records(ctx, ret); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, records(ctx, ret))
 			}
 			before := carries(ret, tc.ledger)
 			err := f.load(ctx, ret)

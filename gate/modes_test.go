@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the table of steps into docs/design.md")
@@ -41,10 +42,7 @@ func TestStepsAreInTheDesign(t *testing.T) {
 		}
 	}
 	const file, begin, end = "../docs/design.md", "<!-- steps: make docs -->\n\n", "\n<!-- /steps -->"
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(file))(t)
 	before, rest, ok := strings.Cut(string(raw), begin)
 	was, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
@@ -56,9 +54,7 @@ func TestStepsAreInTheDesign(t *testing.T) {
 	if !*update {
 		t.Fatalf("the table of steps in %s is not the list that runs: make docs", file)
 	}
-	if err := os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644))
 }
 
 // Proves EDGE-17: whatever step fails, in whatever mode, nothing is forwarded, no
@@ -112,18 +108,12 @@ func TestAStepThatFailsRefuses(t *testing.T) {
 		},
 		"replay": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a, err := r.gate.Reviewed().Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(r.gate.Reviewed().Replay(ctx, b, held, memproxy.HoldContent{Body: []byte("body")}))(t)
 			refused(t, r, a, row)
 		},
 		"putBack": func(t *testing.T, r *rig, b gate.Backend, row gate.Row, smash func()) {
 			smash()
-			a, err := r.gate.Reviewed().PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme")
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(r.gate.Reviewed().PutBack(ctx, b, memproxy.Search{Request: memproxy.Request{Method: "POST", EscapedPath: "/call"}}, "d1", "eve", "acme"))(t)
 			refused(t, r, a, row)
 		},
 		"recheck": func(t *testing.T, r *rig, b gate.Backend, _ gate.Row, smash func()) {

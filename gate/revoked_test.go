@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-1: a run that goes on writes nothing with a key that was removed
@@ -82,9 +83,7 @@ func TestAnswersKeepTheRulesThatTheyPinned(t *testing.T) {
 		under := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		rules := *r.rules
 		rules.Version, rules.Unattributed = "v2", next
-		if err := r.gate.Use(&rules); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.gate.Use(&rules))
 		later := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 		removed = true
 		if got := answer(under); got != shown[was] {

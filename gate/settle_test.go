@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // settling is an adapter whose backend decides itself what an add becomes.
@@ -28,10 +29,7 @@ func (s *settling) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Re
 // settlingRig counts in a real store, on one total and one hour.
 func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
 	t.Helper()
-	store, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
 	x := &settling{exact: true}
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store
@@ -50,10 +48,7 @@ func charged(t *testing.T, r *rig, store *budgets.Memory) (hour, total int64) {
 	t.Helper()
 	lines := r.rules.Lines(r.who, memproxy.Learn, "", nil)
 	c := memproxy.Charge{ID: fmt.Sprint("look", rand.Int64()), Tenant: r.who.Tenant, Time: noon, Lines: lines, Written: true}
-	a, err := store.Charge(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(store.Charge(context.Background(), c))(t)
 	return a.Lines[0].Used, a.Lines[1].Used
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // FuzzClaims: whatever a token says, its principal has a name, at most the
@@ -99,10 +100,7 @@ func FuzzSPIFFE(f *testing.F) {
 	for _, s := range []string{"spiffe://example.org/a", "spiffe://example.org", "spiffe://example.org/", "SPIFFE://example.org/a", "spiffe://example.org/a/../b", "spiffe://example.org.evil/a", "https://example.org/a", "spiffe://example.org/%61", "spiffe://example.org/.0", ""} {
 		f.Add(s)
 	}
-	s, err := NewSPIFFE("example.org", nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(NewSPIFFE("example.org", nil))(f)
 	f.Fuzz(func(t *testing.T, uri string) {
 		p, err := s.principal([]string{uri})
 		if err == nil && (p.ID != uri || uri != "spiffe://example.org" && !strings.HasPrefix(uri, "spiffe://example.org/") || strings.ContainsAny(uri, "?#%@ \n") || strings.Contains(uri+"/", "/./") || strings.Contains(uri+"/", "/../") || len(uri) > maxSPIFFE) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func hash(secret string) string {
@@ -40,16 +41,13 @@ func TestKeys(t *testing.T) {
 	huge := strings.Repeat("h", 16<<10)
 	fallback := who(anybody)
 	fallback.Trust = memproxy.TrustAnonymous
-	id, err := identity.New(identity.Options{
+	id := must.Get(identity.New(identity.Options{
 		Keys: []identity.Key{
 			{SHA256: hash("key-a"), Principal: who("a")}, {SHA256: strings.ToUpper(hash("key-b")), Principal: who("b")},
 			{SHA256: hash("key-a2"), Principal: who("a")}, {SHA256: hash(huge), Principal: who("huge")},
 		},
 		Default: &fallback,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, c := range []struct {
 		name string
 		h    memproxy.Header
@@ -170,10 +168,7 @@ func TestOptions(t *testing.T) {
 // A caller cannot change who the next one is.
 func TestPrincipalsAreCopies(t *testing.T) {
 	fallback := who("any")
-	id, err := identity.New(identity.Options{Default: &fallback})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(identity.New(identity.Options{Default: &fallback}))(t)
 	p, _ := id.Identify(t.Context(), memproxy.Credentials{})
 	p.ID, p.Trust = "root", memproxy.TrustSystem
 	if p, _ = id.Identify(t.Context(), memproxy.Credentials{}); p.ID != "any" || p.Trust != memproxy.TrustAuthenticated || fallback.Method != "" {
@@ -185,21 +180,15 @@ func TestPrincipalsAreCopies(t *testing.T) {
 // IPv6 is one address, and nobody who has a credential bears such a name.
 func TestAnonymousSessions(t *testing.T) {
 	open := func(kind memproxy.PrincipalKind, key string) func(peer, session string) memproxy.Principal {
-		id, err := identity.New(identity.Options{
+		id := must.Get(identity.New(identity.Options{
 			Default: &memproxy.Principal{ID: "public", Kind: kind, Trust: memproxy.TrustAnonymous}, AnonymousKey: []byte(key),
 			Keys: []identity.Key{{SHA256: hash("key-a"), Principal: memproxy.Principal{ID: "anonymous:a", Kind: memproxy.KindAgent}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if p, err := id.Identify(t.Context(), memproxy.Credentials{Header: memproxy.Header{"X-Api-Key": {"key-a"}}}); err == nil {
 			t.Errorf("a key is taken for an anonymous session: %+v", p)
 		}
 		return func(peer, session string) memproxy.Principal {
-			p, err := id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)}))(t)
 			return p
 		}
 	}
@@ -239,17 +228,11 @@ func TestAnonymousSessions(t *testing.T) {
 func TestKnows(t *testing.T) {
 	dev := memproxy.Principal{ID: "agent:dev", Tenant: "acme"}
 	oidc := func(rules ...identity.Rule) *identity.OIDC {
-		o, err := identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now}))(t)
 		return o
 	}
 	spiffe := func(rules ...identity.Rule) *identity.SPIFFE {
-		s, err := identity.NewSPIFFE("example.org", rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(identity.NewSPIFFE("example.org", rules))(t)
 		return s
 	}
 	keyed := identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}}
@@ -290,10 +273,7 @@ func TestKnows(t *testing.T) {
 		"nothing, and others are served": {served, by("default", "workload:demo", "", ""), false},
 		"by nothing that is known":       {served, by("", "agent:dev", "acme", ""), false},
 	} {
-		id, err := identity.New(c.opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(identity.New(c.opt))(t)
 		if got := id.Knows(c.p); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // provider is an OpenID provider that runs in the test.
@@ -108,32 +109,17 @@ func (p *provider) requests(path string) int {
 
 func newKey(t *testing.T, id string) jose.JSONWebKey {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return jose.JSONWebKey{Key: k, KeyID: id, Algorithm: "ES256", Use: "sig"}
 }
 
 // sign makes a token.
 func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
 	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jws, err := s.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := jws.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT")))(t)
+	body := must.Get(json.Marshal(claims))(t)
+	jws := must.Get(s.Sign(body))(t)
+	out := must.Get(jws.CompactSerialize())(t)
 	return out
 }
 
@@ -173,13 +159,8 @@ func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
 	if change != nil {
 		change(&opt)
 	}
-	o, err := identity.NewOIDC(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(identity.NewOIDC(opt))(t)
+	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	return d
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-1: who somebody is comes from a token that the issuer signed for
@@ -80,10 +81,7 @@ func TestTokens(t *testing.T) {
 func tamper(t *testing.T, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(base64.RawURLEncoding.DecodeString(parts[1]))(t)
 	parts[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(body), `"sub":"42"`, `"sub":"1"`, 1)))
 	return strings.Join(parts, ".")
 }
@@ -91,15 +89,9 @@ func tamper(t *testing.T, token string) string {
 // twice is a token in JSON form, signed by the issuer's key and by another.
 func twice(t *testing.T, d *desk) string {
 	t.Helper()
-	s, err := jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.ES256, Key: d.key}, {Algorithm: jose.ES256, Key: newKey(t, "k2")}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.ES256, Key: d.key}, {Algorithm: jose.ES256, Key: newKey(t, "k2")}}, nil))(t)
 	body, _ := json.Marshal(d.claims())
-	jws, err := s.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jws := must.Get(s.Sign(body))(t)
 	return jws.FullSerialize()
 }
 
@@ -107,10 +99,7 @@ func twice(t *testing.T, d *desk) string {
 // which libraries have fallen for it.
 func TestAlgorithmConfusion(t *testing.T) {
 	d := newDesk(t, nil)
-	k, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	rs := jose.JSONWebKey{Key: k, KeyID: "rsa", Algorithm: "RS256"}
 	d.publish(d.key, rs)
 	d.raw = []any{map[string]any{"kty": "oct", "kid": "shared", "k": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))}}
@@ -120,10 +109,7 @@ func TestAlgorithmConfusion(t *testing.T) {
 	for _, head := range []string{`{"alg":"none"}`, `{"alg":"None","kid":"rsa"}`, `{"alg":"","kid":"rsa"}`, `{"kid":"rsa"}`} {
 		d.refuse(base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(body) + ".")
 	}
-	der, err := x509.MarshalPKIXPublicKey(&k.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKIXPublicKey(&k.PublicKey))(t)
 	public, _ := json.Marshal(rs.Public())
 	for _, secret := range [][]byte{
 		der, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), k.N.Bytes(), public, []byte(strings.Repeat("s", 32)),
@@ -136,14 +122,8 @@ func TestAlgorithmConfusion(t *testing.T) {
 	d.refuse(sign(t, jose.PS256, jose.JSONWebKey{Key: k, KeyID: "rsa"}, d.claims()))
 	// A key that the token brings along is nobody's.
 	own := newKey(t, "k1")
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: own.Key}, &jose.SignerOptions{EmbedJWK: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	jws, err := s.Sign(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: own.Key}, &jose.SignerOptions{EmbedJWK: true}))(t)
+	jws := must.Get(s.Sign(body))(t)
 	tok, _ := jws.CompactSerialize()
 	d.refuse(tok)
 }

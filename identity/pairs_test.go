@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-1: every set of credentials in one request, out of five places and
@@ -15,20 +16,14 @@ import (
 // the backend's only where no known one stands in the other of its headers
 // alone.
 func TestCredentialsTogether(t *testing.T) {
-	spiffe, err := identity.NewSPIFFE("example.org", []identity.Rule{{Name: "/a", Principal: who("a")}, {Name: "/b", Principal: who("b")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	spiffe := must.Get(identity.NewSPIFFE("example.org", []identity.Rule{{Name: "/a", Principal: who("a")}, {Name: "/b", Principal: who("b")}}))(t)
 	theirs := who("a") // the same name of another tenant is another caller
 	theirs.Tenant = "globex"
 	fallback := who("workload:any")
-	id, err := identity.New(identity.Options{
+	id := must.Get(identity.New(identity.Options{
 		Keys:   []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}, {SHA256: hash("key-b"), Principal: who("b")}, {SHA256: hash("key-c"), Principal: theirs}},
 		SPIFFE: spiffe, Default: &fallback,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	kinds := []string{"", "key-a", "key-b", "key-c", "what"}
 	uris := map[string]string{"key-a": "spiffe://example.org/a", "key-b": "spiffe://example.org/b", "key-c": "spiffe://example.org/a", "what": "spiffe://example.org/none"}
 	seen := map[bool]int{}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // authority is a certificate authority that lives in the test.
@@ -40,23 +41,14 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
 	a.t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	return k
 }
 
 func (a *authority) make(tmpl, parent *x509.Certificate, pub *ecdsa.PublicKey) *x509.Certificate {
 	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, parent, pub, a.key))(a.t)
+	c := must.Get(x509.ParseCertificate(der))(a.t)
 	return c
 }
 
@@ -70,10 +62,7 @@ func (a *authority) issue(uris ...string) tls.Certificate {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	for _, raw := range uris {
-		u, err := url.Parse(raw)
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		u := must.Get(url.Parse(raw))(a.t)
 		tmpl.URIs = append(tmpl.URIs, u)
 	}
 	k := a.newKey()
@@ -119,14 +108,8 @@ func handshake(t *testing.T, server *authority, auth tls.ClientAuthType, cert *t
 // configured roots, names the principal; nothing short of that does.
 func TestSPIFFE(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
-	s, err := identity.NewSPIFFE("example.org", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(identity.NewSPIFFE("example.org", nil))(t)
+	id := must.Get(identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
 	for _, c := range []struct {
 		name  string
 		from  *authority
@@ -199,10 +182,7 @@ func TestUnverifiedCertificate(t *testing.T) {
 	}
 	// Without SPIFFE configured a verified name means nothing either.
 	fallback := who("any")
-	id, err := identity.New(identity.Options{Default: &fallback})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(identity.New(identity.Options{Default: &fallback}))(t)
 	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: []string{"spiffe://example.org/admin"}}); err != nil || p.ID != "any" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -211,18 +191,12 @@ func TestUnverifiedCertificate(t *testing.T) {
 func TestSPIFFERules(t *testing.T) {
 	ci := who("agent:ci")
 	ci.Tenant, ci.Roles, ci.ActsAs = "acme", []string{"dev"}, memproxy.Limit{Values: []string{"ci"}}
-	s, err := identity.NewSPIFFE("example.org", []identity.Rule{
+	s := must.Get(identity.NewSPIFFE("example.org", []identity.Rule{
 		{Name: "/ns/prod/sa/ci", Principal: ci},
 		{Name: "/ns/*/sa/worker", Principal: memproxy.Principal{Kind: memproxy.KindService, Trust: memproxy.TrustEstablished}},
 		{Name: "/ns/prod/sa/*", Principal: who("first of two")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := identity.New(identity.Options{SPIFFE: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	id := must.Get(identity.New(identity.Options{SPIFFE: s}))(t)
 	for path, want := range map[string]string{
 		"/ns/prod/sa/ci": "agent:ci", "/ns/dev/sa/worker": "spiffe://example.org/ns/dev/sa/worker", "/ns/prod/sa/worker": "spiffe://example.org/ns/prod/sa/worker",
 		"/ns/prod/sa/other": "first of two", "/ns/dev/sa/ci": "", "/ns/prod/sa/ci/x": "", "/ns/prod/sa": "", "/ns/a/b/sa/worker": "", "": "", "/NS/prod/sa/ci": "",
@@ -256,10 +230,7 @@ func TestTokenComesBeforeCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(identity.New(identity.Options{SPIFFE: s, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)
 	uris := []string{"spiffe://example.org/ci"}
 	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: uris, Header: header("X-Memproxy-Token", "key-a")}); err != nil || p.ID != "a" {
 		t.Errorf("%+v, %v", p, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-1, CARD-10: a cluster's tokens say no more than a service
@@ -68,13 +69,8 @@ func TestTokenForTheIssuer(t *testing.T) {
 		Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client(),
 		Bearer: func() (string, error) { return token, gone },
 	}
-	o, err := identity.NewOIDC(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(identity.NewOIDC(opt))(t)
+	d.id = must.Get(identity.New(identity.Options{OIDC: o}))(t)
 	away := func(what string) {
 		t.Helper()
 		_, err := d.present(d.token())

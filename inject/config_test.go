@@ -3,14 +3,13 @@ package inject
 import (
 	"os"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Whatever the file says, it is refused or makes an injector.
 func FuzzParseConfig(f *testing.F) {
-	text, err := os.ReadFile("testdata/config.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/config.yaml"))(f)
 	f.Add(text)
 	f.Add([]byte("template: {sidecar: {name: a, image: b, restartPolicy: Always, env: [{name: x}]}, mounts: [{name: y, mountPath: /}]}"))
 	f.Add([]byte("listen: &a [*a]"))

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // patched applies a JSON Patch as RFC 6902 says: an independent reading of what
@@ -14,22 +16,16 @@ import (
 func patched(t testing.TB, doc any, patch []byte) any {
 	t.Helper()
 	var out any
-	if err := json.Unmarshal([]byte(text(t, doc)), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text(t, doc)), &out))
 	if len(patch) == 0 {
 		return out
 	}
 	var ops []Patch
-	if err := json.Unmarshal(patch, &ops); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(patch, &ops))
 	for _, op := range ops {
 		var v any
 		if op.Op != "remove" {
-			if err := json.Unmarshal(op.Value, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(op.Value, &v))
 		}
 		out = apply(t, out, strings.Split(op.Path, "/")[1:], op.Op, v)
 	}

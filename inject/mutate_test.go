@@ -11,54 +11,36 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write what came out into the cases")
 
 func testConfig(t testing.TB) *Config {
 	t.Helper()
-	text, err := os.ReadFile("testdata/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ParseConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/config.yaml"))(t)
+	c := must.Get(ParseConfig(text))(t)
 	return c
 }
 
 func testInjector(t testing.TB) *Injector {
 	t.Helper()
-	i, err := New(testConfig(t).Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(New(testConfig(t).Options()))(t)
 	return i
 }
 
 // ask puts a pod to a webhook as an API server would.
 func ask(t testing.TB, i *Injector, w Webhook, object any) *response {
 	t.Helper()
-	o, err := encode(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(encode(object))(t)
 	q := review{APIVersion: reviewVersion, Kind: "AdmissionReview", Request: &request{
 		UID: "u1", Kind: kind{Version: "v1", Kind: "Pod"}, Operation: "CREATE", Object: o,
 	}}
-	body, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := i.Review(w, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(q))(t)
+	out := must.Get(i.Review(w, body))(t)
 	var got review
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out, &got))
 	if got.Response == nil || got.Response.UID != "u1" {
 		t.Fatalf("not an answer to u1: %s", out)
 	}
@@ -68,9 +50,7 @@ func ask(t testing.TB, i *Injector, w Webhook, object any) *response {
 func yamlDoc(t testing.TB, text []byte) any {
 	t.Helper()
 	var v any
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &v))
 	return v
 }
 
@@ -91,9 +71,7 @@ func TestMutate(t *testing.T) {
 			}
 			if got.Allowed {
 				after := patched(t, pod, got.Patch)
-				if err := yaml.NewEncoder(&out).Encode(after); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, yaml.NewEncoder(&out).Encode(after))
 				again := ask(t, i, Mutate, after)
 				if len(again.Patch) > 0 {
 					twice, once := patched(t, after, again.Patch), after
@@ -112,10 +90,7 @@ func TestMutate(t *testing.T) {
 
 func text(t testing.TB, v any) string {
 	t.Helper()
-	b, err := encode(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(encode(v))(t)
 	return string(b)
 }
 
@@ -127,9 +102,7 @@ func cases(t *testing.T, dir string) map[string]*txtar.Archive {
 	}
 	out := map[string]*txtar.Archive{}
 	for _, p := range paths {
-		if out[filepath.Base(p)], err = txtar.ParseFile(p); err != nil {
-			t.Fatal(err)
-		}
+		out[filepath.Base(p)] = must.Get(txtar.ParseFile(p))(t)
 	}
 	return out
 }
@@ -161,17 +134,12 @@ func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte
 			a.Files[k].Data = got
 		}
 	}
-	if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, txtar.Format(a), 0o644))
 }
 
 // A template that could not work is refused at the start.
 func TestTemplates(t *testing.T) {
-	whole, err := os.ReadFile("testdata/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile("testdata/config.yaml"))(t)
 	for _, c := range []struct{ old, new, want string }{
 		{"restartPolicy: Always", "restartPolicy: Never", "restartPolicy"},
 		{"image: memproxy:v1", "image: ''", "no image"},

@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What is no review is an error, so that the failure policy rules; what is one
@@ -39,10 +41,7 @@ func TestReviewsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o := testConfig(t).Options()
 	o.Metrics = reg
-	i, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(New(o))(t)
 	pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}}
 	ask(t, i, Mutate, pod)
 	ask(t, i, Validate, pod)

@@ -21,35 +21,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
 // writePair writes a self-signed certificate for 127.0.0.1.
 func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), NotBefore: until.Add(-48 * time.Hour), NotAfter: until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, private.Public(), private))(t)
+	keyDER := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	for path, block := range map[string]*pem.Block{
 		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER},
 	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -58,32 +48,17 @@ func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, k
 func TestServe(t *testing.T) {
 	now := time.Now()
 	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
-	c, err := LoadCertificate(cert, key, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(LoadCertificate(cert, key, time.Now))(t)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
-	pair, err := c.TLS().GetCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(c.TLS().GetCertificate(nil))(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(pair.Leaf)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 30 * time.Second}
 	post := func(path, body string) (int, string) {
-		resp, err := client.Post("https://"+ln.Addr().String()+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(client.Post("https://"+ln.Addr().String()+path, "application/json", strings.NewReader(body)))(t)
 		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(io.ReadAll(resp.Body))(t)
 		return resp.StatusCode, string(b)
 	}
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"metadata":{},"spec":{"containers":[{"name":"a"}]}}}}`
@@ -114,21 +89,13 @@ func TestCertificateIsRenewed(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
 	cert, key := writePair(t, dir, 1, now.Add(time.Hour))
 	clock := now
-	c, err := LoadCertificate(cert, key, func() time.Time { return clock })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(LoadCertificate(cert, key, func() time.Time { return clock }))(t)
 	serial := func() int64 {
-		pair, err := c.TLS().GetCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(c.TLS().GetCertificate(nil))(t)
 		return pair.Leaf.SerialNumber.Int64()
 	}
 	changed := func(file string, n time.Duration) { // files of one moment are told apart
-		if err := os.Chtimes(file, now, now.Add(n*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(file, now, now.Add(n*time.Second)))
 	}
 	if n := serial(); n != 1 {
 		t.Errorf("serial %d", n)
@@ -138,9 +105,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if n := serial(); n != 2 {
 		t.Errorf("the renewed certificate is not used: serial %d", n)
 	}
-	if err := os.WriteFile(cert, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(cert, []byte("half"), 0o600))
 	changed(cert, 2)
 	if n := serial(); n != 2 {
 		t.Errorf("serial %d", n)
@@ -160,16 +125,10 @@ func TestCertificateIsRenewed(t *testing.T) {
 func TestAdminHandler(t *testing.T) {
 	var broken error
 	h := AdminHandler(func() error { return broken }, promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
 	get := func(path string) int {
-		resp, err := http.Get("http://" + ln.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get("http://" + ln.Addr().String() + path))(t)
 		resp.Body.Close()
 		return resp.StatusCode
 	}

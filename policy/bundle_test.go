@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -26,17 +27,12 @@ func dir(t testing.TB, files map[string]string) string {
 
 func put(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func load(t testing.TB, d string) policy.Bundle {
 	t.Helper()
-	b, err := policy.Load(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(policy.Load(d))(t)
 	return b
 }
 

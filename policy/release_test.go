@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -32,10 +33,7 @@ func small() policy.Bundle {
 
 func seal(t testing.TB, s policy.Statement) *policy.Release {
 	t.Helper()
-	r, err := policy.Seal(small(), s, fleetKey(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(small(), s, fleetKey(1)))(t)
 	return r
 }
 
@@ -44,10 +42,7 @@ var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, For: pol
 // Proves CARD-9: what arrives is what was sealed, with all its parts.
 func TestReleaseArrivesWhole(t *testing.T) {
 	for name, b := range map[string]policy.Bundle{"small": small(), "built-in": policy.Builtin()} {
-		r, err := policy.Seal(b, statement, fleetKey(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(policy.Seal(b, statement, fleetKey(1)))(t)
 		got, err := policy.Open(r.Encoded(), public(fleetKey(2)), public(fleetKey(1)))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -111,13 +106,8 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	good := string(seal(t, statement).Encoded())
 	key := public(fleetKey(1))
-	if _, err := policy.Open([]byte(good), key); err != nil {
-		t.Fatal(err)
-	}
-	other, err := policy.Seal(policy.Builtin(), statement, fleetKey(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(policy.Open([]byte(good), key))(t)
+	other := must.Get(policy.Seal(policy.Builtin(), statement, fleetKey(1)))(t)
 	_, body, _ := strings.Cut(string(other.Encoded()), `"bundle":{`)
 	head, _, _ := strings.Cut(good, `"bundle":{`)
 	for _, tc := range []struct {

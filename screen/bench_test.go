@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -155,9 +156,6 @@ func hostile() []piece {
 
 func language(tb testing.TB, name string) string {
 	tb.Helper()
-	data, err := os.ReadFile("testdata/benign/" + name + ".txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/benign/" + name + ".txt"))(tb)
 	return string(data)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -20,10 +21,7 @@ func TestNaturalLanguagesAreNotHeld(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		n := 0
 		for line := range strings.Lines(string(b)) {
 			n++

@@ -5,16 +5,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
 
 func screener(t testing.TB, o screen.Options) *screen.Screener {
 	t.Helper()
-	s, err := screen.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(screen.New(o))(t)
 	return s
 }
 

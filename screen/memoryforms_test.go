@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -14,10 +15,7 @@ type form struct{ trait, set, attack, harmless string }
 
 func memoryForms(t *testing.T) []form {
 	t.Helper()
-	b, err := os.ReadFile("testdata/memoryforms.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/memoryforms.tsv"))(t)
 	var out []form
 	for line := range strings.Lines(string(b)) {
 		if line[0] == '#' {

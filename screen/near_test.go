@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -75,10 +76,7 @@ func TestAPersonsRuleRefusesAlone(t *testing.T) {
 	for score, want := range map[string]memproxy.Verdict{"950": memproxy.Deny, "949": memproxy.Hold} {
 		m := pack(t)
 		m["lexicon.txt"].Data = append(m["lexicon.txt"].Data, "own.codename critical "+score+" own\n  \\bproject nightjar\\b\n"...)
-		p, err := screen.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(screen.Load(m))(t)
 		if r := screener(t, screen.Options{Pack: p}).Text("Lunch with the people of Project Nightjar.", "", ""); r.Verdict != want {
 			t.Errorf("a rule of %s: %v at %d, want %v", score, r.Verdict, r.Score, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -13,17 +14,14 @@ import (
 // for any other byte.
 func TestDigest(t *testing.T) {
 	files := fstest.MapFS{}
-	err := fs.WalkDir(screen.Files(), ".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(screen.Files(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := fs.ReadFile(screen.Files(), path)
 		files[path] = &fstest.MapFile{Data: b}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	same, err := screen.Digest(files)
 	if p := screen.Default(); err != nil || same != p.Digest() || len(same) != 64 {
 		t.Errorf("%s, want %s: %v", same, p.Digest(), err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -135,27 +136,21 @@ func TestOptionsAreChecked(t *testing.T) {
 func pack(t *testing.T) fstest.MapFS {
 	t.Helper()
 	m, builtin := fstest.MapFS{}, os.DirFS("pack")
-	err := fs.WalkDir(builtin, ".", func(f string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(builtin, ".", func(f string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := fs.ReadFile(builtin, f)
 		m[f] = &fstest.MapFile{Data: b}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return m
 }
 
 // A broken pack is refused, and the error leads to the place.
 func TestBrokenPacksAreRefused(t *testing.T) {
 	ring.Long(t, "one pack after another")
-	whole, err := screen.Load(pack(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(screen.Load(pack(t)))(t)
 	if whole.Version() != screen.Default().Version() {
 		t.Errorf("versions %s and %s of the same bytes", whole.Version(), screen.Default().Version())
 	}

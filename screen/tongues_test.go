@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
 // cases reads a language and a text a line.
 func cases(t *testing.T, file string) [][2]string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	var out [][2]string
 	for line := range strings.Lines(string(b)) {
 		language, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
@@ -64,20 +62,14 @@ func TestTongues(t *testing.T) {
 // words are the entries of each language by concept.
 func words(t *testing.T) map[string]map[string][]string {
 	t.Helper()
-	files, err := fs.Glob(screen.Files(), "tongues/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(fs.Glob(screen.Files(), "tongues/*.txt"))(t)
 	out := map[string]map[string][]string{}
 	for _, f := range files {
 		language := strings.TrimSuffix(path.Base(f), ".txt")
 		if language == "rules" || language == "any" {
 			continue
 		}
-		b, err := fs.ReadFile(screen.Files(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(fs.ReadFile(screen.Files(), f))(t)
 		concept := ""
 		out[language] = map[string][]string{}
 		for line := range strings.Lines(string(b)) {
@@ -98,10 +90,7 @@ func words(t *testing.T) map[string]map[string][]string {
 // A word that English has, too, is marked: else English prose would be read as
 // what another language says with it.
 func TestWhatIsEnglishTooIsMarked(t *testing.T) {
-	b, err := os.ReadFile("normal/words.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("normal/words.txt"))(t)
 	english := strings.Fields(string(b))
 	for language, concepts := range words(t) {
 		for concept, entries := range concepts {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 )
 
@@ -19,10 +20,7 @@ func TestLogLinesAreTraced(t *testing.T) {
 	ctx, span := tel.Tracer().Start(t.Context(), "x")
 	defer span.End()
 	var b bytes.Buffer
-	log, err := telemetry.NewLogger(&b, telemetry.LogOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{}))(t)
 	log.With("backend", "mem0").InfoContext(ctx, "decision", "decision", decision, "reasons", []string{"budget.hour"}, "n", 3)
 	log.Info("without a request")
 	log.Debug("too low")
@@ -31,9 +29,7 @@ func TestLogLinesAreTraced(t *testing.T) {
 		t.Fatalf("%q", lines)
 	}
 	var got map[string]any
-	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[0]), &got))
 	if got["trace_id"] != span.SpanContext().TraceID().String() || got["decision"] != decision || got["backend"] != "mem0" || got["n"] != 3.0 {
 		t.Error(lines[0])
 	}
@@ -68,10 +64,7 @@ func TestLogRedacts(t *testing.T) {
 	} {
 		for _, format := range []string{telemetry.FormatJSON, telemetry.FormatText} {
 			var b bytes.Buffer
-			log, err := telemetry.NewLogger(&b, telemetry.LogOptions{Format: format})
-			if err != nil {
-				t.Fatal(err)
-			}
+			log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{Format: format}))(t)
 			log.Info("x", name, value)
 			log.With(name, value).WithGroup("g").Info("x", slog.Group("h", name, value))
 			if strings.Contains(b.String(), "canary") {
@@ -84,10 +77,7 @@ func TestLogRedacts(t *testing.T) {
 // What is next to the above must stay readable.
 func TestLogKeeps(t *testing.T) {
 	var b bytes.Buffer
-	log, err := telemetry.NewLogger(&b, telemetry.LogOptions{Format: telemetry.FormatText})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{Format: telemetry.FormatText}))(t)
 	for _, value := range []string{"agent:dev", "mem0.v3.add", "http://127.0.0.1:8000/v1", "the token budget is 5", "budget.hour", "sk", "a basic check", "no bearer"} {
 		b.Reset()
 		log.Info("the basic idea", "a", value, "error", errors.New(value))
@@ -103,10 +93,7 @@ func TestLogKeeps(t *testing.T) {
 }
 
 func BenchmarkLogLine(b *testing.B) {
-	log, err := telemetry.NewLogger(discard{}, telemetry.LogOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	log := must.Get(telemetry.NewLogger(discard{}, telemetry.LogOptions{}))(b)
 	for b.Loop() {
 		log.Info("decision", "decision", decision, "verdict", "deny", "would", "deny", "reasons", []string{"budget.hour"},
 			"principal", "agent:dev", "backend", "mem0", "route", "mem0.v3.add", "policy", "v7")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/trace"
@@ -76,7 +77,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	in.Reloaded(t.Context(), true)
 	in.Reloaded(t.Context(), false)
 	version := "rules-1"
-	stop, err := in.Watch(signal.Sources{
+	stop := must.Get(in.Watch(signal.Sources{
 		AuditLag: func() (int64, int64) { return 3, 4 },
 		Rules:    func() string { return version },
 		Unsafe:   []string{"enforce"},
@@ -84,10 +85,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 		Bounds: func() []signal.Bounds {
 			return []signal.Bounds{{Listener: "mem0", Refused: 1, Evicted: 2, Held: 3, NoRoom: 4}}
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	seen := map[string]map[string]bool{}
 	for line := range strings.SplitSeq(scrape(t, tel, ""), "\n") {
 		if !strings.HasPrefix(line, "memproxy_") {
@@ -127,9 +125,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); !strings.Contains(text, "rules-2") || strings.Contains(text, "rules-1") {
 		t.Errorf("after a reload:\n%s", text)
 	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stop())
 	if text := grep(scrape(t, tel, ""), "memproxy_rules_info{"); text != "" {
 		t.Errorf("after stop:\n%s", text)
 	}

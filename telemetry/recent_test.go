@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
@@ -29,9 +30,7 @@ func TestRecentRequests(t *testing.T) {
 		if strings.Contains(w.Body.String(), "canary") {
 			t.Errorf("a canary: %s", w.Body)
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &out))
 		return out
 	}
 	if got := read(""); len(got) != 0 {
@@ -92,9 +91,7 @@ func TestRecentRequestIsASpan(t *testing.T) {
 				Failed bool
 			}
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &got))
 		want := "[]"
 		if c.sampled {
 			want = fmt.Sprintf("[{server false map[%s:%s %s:[%s]] [{step true}]}]", signal.AttrDecision, strings.Repeat("é", 128), signal.AttrReasons, strings.Repeat("x", 256))
@@ -125,9 +122,7 @@ func TestRecentRequestsOfOneTrace(t *testing.T) {
 		Name  string
 		Steps []struct{ Name string }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &got))
 	if s := fmt.Sprint(got); s != "[{memproxy two [{two}]} {memproxy one [{one}]}]" {
 		t.Error(s)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry"
 	"github.com/memproxy/memproxy/telemetry/signal"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,10 +31,7 @@ const decision = "01JDECISION0000000000000001"
 
 func start(t testing.TB, opt telemetry.Options) *telemetry.Telemetry {
 	t.Helper()
-	tel, err := telemetry.Start(context.Background(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tel := must.Get(telemetry.Start(context.Background(), opt))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -92,9 +90,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	}
 	parent := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Baggage": {"k=canary-baggage"}}
 	sc := request(tel.Propagator().Extract(t.Context(), propagation.HeaderCarrier(parent)), tel)
-	if err := tel.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tel.Flush(t.Context()))
 	traceID := hex.EncodeToString(r.span(signal.SpanOwn).GetTraceId())
 	if traceID != "0af7651916cd43dd8448eb211c80319c" || traceID != sc.TraceID().String() {
 		t.Errorf("trace id %s does not go on the caller's", traceID)
@@ -251,9 +247,7 @@ func TestShutdownFlushes(t *testing.T) {
 	request(t.Context(), tel)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := tel.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tel.Shutdown(ctx))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.spans) != 4 || len(r.logs) != 1 || r.metrics[signal.MetricDecisions] == nil {
@@ -273,9 +267,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	})
 	tel := start(t, telemetry.Options{OTLP: r.otlp()})
 	request(t.Context(), tel)
-	if err := tel.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tel.Flush(t.Context()))
 }
 
 func TestOptionsAreChecked(t *testing.T) {

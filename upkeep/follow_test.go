@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/upkeep"
 )
@@ -39,9 +40,7 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 	// The directory may not be watched yet when it is edited first.
 	ring.Until(t, "two looks", func() bool {
 		if n.Load() == 0 {
-			if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
 		}
 		return n.Load() >= 2
 	})
@@ -98,9 +97,7 @@ func TestOnesOwnWritesAreNoEdits(t *testing.T) {
 	go func() { defer close(over); upkeep.Rereads(ctx, tick, looks, dir, link) }()
 	defer func() { cancel(); <-over }()
 	for i := range 3 {
-		if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
 		at := time.Unix(int64(i+1), 0)
 		tick <- at
 		if got := <-looks; !got.Equal(at) {

@@ -3,6 +3,8 @@ package adaptertest
 import (
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const whole = `What it shows.
@@ -27,10 +29,7 @@ current m {"a":1}
 `
 
 func TestParseCase(t *testing.T) {
-	c, err := ParseCase([]byte(whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ParseCase([]byte(whole)))(t)
 	r := c.Request
 	if r.Method != "POST" || r.EscapedPath != "/a%20b" || r.Path != "/a b" || r.Query != "x=1" || len(r.Header.Values("X-Two")) != 2 {
 		t.Errorf("request %+v", r)

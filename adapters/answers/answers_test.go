@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const table = `
@@ -41,10 +42,7 @@ event stream Part|Picture
 
 func parse(t testing.TB) *answers.Table {
 	t.Helper()
-	out, err := answers.Parse(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(answers.Parse(table))(t)
 	return out
 }
 
@@ -86,10 +84,7 @@ func TestPrune(t *testing.T) {
 		{"numbers as they are", "list", `[{"id":1e999,"text":-0.10,"evil":1}]`, `[{"id":1e999,"text":-0.10}]`, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := tab.Prune(tc.route, []byte(tc.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(tab.Prune(tc.route, []byte(tc.body)))(t)
 			want := tc.want
 			if want == "" {
 				want = tc.body

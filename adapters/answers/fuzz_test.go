@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const fuzzTable = `
@@ -44,10 +45,7 @@ func FuzzPrune(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	t, err := Parse(fuzzTable)
-	if err != nil {
-		f.Fatal(err)
-	}
+	t := must.Get(Parse(fuzzTable))(f)
 	f.Fuzz(func(tt *testing.T, body []byte) {
 		for route, s := range t.answers {
 			if claimed(s, body, nil) {
@@ -82,10 +80,7 @@ func FuzzEvent(f *testing.F) {
 	for _, seed := range []string{"data: {\"kind\":\"a\"}\n\n", ": x\n\n", "data: [DONE]\n\n", "event: e\rdata: {\"evil\":1}\r\n\r\n", "data:{\ndata:}\n\n"} {
 		f.Add([]byte(seed))
 	}
-	t, err := Parse(fuzzTable)
-	if err != nil {
-		f.Fatal(err)
-	}
+	t := must.Get(Parse(fuzzTable))(f)
 	f.Fuzz(func(tt *testing.T, event []byte) {
 		p := t.PruneEvent("x", event)
 		if again := t.PruneEvent("x", p.Body); again.Unclaimed > 0 || !bytes.Equal(again.Body, p.Body) {
@@ -99,17 +94,12 @@ func BenchmarkParse(b *testing.B) {
 	body := []byte("[" + string(bytes.Repeat([]byte(element), 50)) + "{}]")
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := jsondoc.Parse(body, 0); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(jsondoc.Parse(body, 0))(b)
 	}
 }
 
 func BenchmarkClaimed(b *testing.B) {
-	t, err := Parse(fuzzTable)
-	if err != nil {
-		b.Fatal(err)
-	}
+	t := must.Get(Parse(fuzzTable))(b)
 	element := `{"id":"0123456789abcdef","text":"the user likes tea in the afternoon, and coffee before noon","any":{"memproxy_id":"x","n":1},"list":["a","b"]},`
 	body := []byte("[" + string(bytes.Repeat([]byte(element), 50)) + "{}]")
 	b.SetBytes(int64(len(body)))

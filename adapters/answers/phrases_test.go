@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const errorTable = `
@@ -26,10 +27,7 @@ phrase Handle {name} not found, must be one of {any}
 // numbers, plain names and phrases. What says anything else is withheld, and the
 // error stays one of the backend's.
 func TestPhrases(t *testing.T) {
-	pruner, err := answers.NewPruner(errorTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pruner := must.Get(answers.NewPruner(errorTable))(t)
 	const flaws = `[{'type': 'missing', 'loc': ('body', 'label'), 'msg': 'Field required', 'input': {'value': 'canary'}}, {'type': 'string_type', 'loc': ('body', 'canary is a sentence'), 'msg': "Input should be a valid string", 'input': 3}]`
 	for said, want := range map[string]string{
 		"Agent agent-123e4567-e89b-42d3-8456-426614174000 not found": "=",
@@ -80,8 +78,6 @@ func quoted(t testing.TB, members map[string]string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, enc.Encode(members))
 	return bytes.TrimSpace(b.Bytes())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var seeds = []string{
@@ -124,9 +125,7 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%q became %q: %v", src, out, err)
 		}
 		got := jsontext.Value(bytes.Clone(out))
-		if err := got.Compact(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, got.Compact())
 		if string(got) != want {
 			t.Errorf("%q became %s, want %s", src, got, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-2: a body that could be read in two ways is refused, and its
@@ -84,10 +85,7 @@ func TestParseErrorsDoNotQuote(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	src := ` {"a" : [1, -2.50e+3 ,true,false , null], "q\"\\" :"\u0041\"\\", "": {} } `
-	doc, err := jsondoc.Parse([]byte(src), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsondoc.Parse([]byte(src), 0))(t)
 	for pointer, want := range map[string]string{
 		"/a/0": `1`, "/a/1": `-2.50e+3`, "/a/2": `true`, "/a/3": `false`, "/a/4": `null`,
 		"/q\"\\": `"\u0041\"\\"`, "/": `{}`, "/a": `[1, -2.50e+3 ,true,false , null]`, "": strings.TrimSpace(src),
@@ -112,10 +110,7 @@ func TestSpans(t *testing.T) {
 }
 
 func TestPointers(t *testing.T) {
-	doc, err := jsondoc.Parse([]byte(`{"a/b":{"c~d":[10,{"~1":11}]}}`), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsondoc.Parse([]byte(`{"a/b":{"c~d":[10,{"~1":11}]}}`), 0))(t)
 	p := jsondoc.Child(jsondoc.Index(jsondoc.Child(jsondoc.Child("", "a/b"), "c~d"), 1), "~1")
 	if p != "/a~1b/c~0d/1/~01" || string(doc.Raw(doc.At(p))) != "11" {
 		t.Errorf("At(%q) misses", p)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-2, EDGE-13: what a backend in Python would store as something
@@ -76,10 +77,7 @@ func TestAlias(t *testing.T) {
 		`{"userId":"a","user_id":"a"}`: "", `{"userId":"a","user_id":"b"}`: "userId", `{"userId":true,"user_id":false}`: "userId", `{"userId":["a"],"user_id":["a"]}`: "",
 		`{"userId":1}`: "", `{"a_b":1,"aB":2}`: "", `{"user_id":1,"metadata":{}}`: "", `{}`: "",
 	} {
-		doc, err := jsondoc.ParseRequest([]byte(body), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(jsondoc.ParseRequest([]byte(body), 0))(t)
 		if m, ok := jsondoc.Alias(doc.Root, known); ok != (want != "") || m.Name != want {
 			t.Errorf("%s: %q, %v", body, m.Name, ok)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestOptions(t *testing.T) {
@@ -38,10 +39,7 @@ func TestKindOf(t *testing.T) {
 // every refusal tells them.
 func TestRefuse(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	a, err := letta.New(letta.Options{Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{Now: func() time.Time { return now }}))(t)
 	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 502, 503} {
 		r := a.Refuse(memproxy.Request{}, memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: status})
 		if r.Header.Get("X-Should-Retry") != "false" {
@@ -56,9 +54,7 @@ func TestRefuse(t *testing.T) {
 		Limit, Remaining *int64
 		Reset            string
 	}
-	if err := json.Unmarshal(r.Body, &body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(r.Body, &body))
 	if r.Header.Get("Retry-After") != "91" || *body.Limit != 10 || *body.Remaining != 0 || body.Reset != "2026-09-01T12:01:30Z" {
 		t.Errorf("%v %s", r.Header, r.Body)
 	}
@@ -74,14 +70,8 @@ func TestImportString(t *testing.T) {
 	a := adapter(t)
 	rt, req := route(t, "POST", "/v1/agents/import")
 	inner := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":1,"memproxy_id":"x"}}]}`
-	body, err := json.Marshal(inner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	op, err := a.Decode(rt, req, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(inner))(t)
+	op := must.Get(a.Decode(rt, req, body))(t)
 	if len(op.Hints) != 1 || len(op.Reserved) != 1 || op.Items[1].Text != `a "b" é` || op.Items[1].Field != "human" {
 		t.Errorf("%+v", op)
 	}
@@ -94,9 +84,7 @@ func TestImportString(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out, &got))
 	if want := `{"blocks":[{"label":"human","value":"a \"b\" \u00e9","n":1.50,"metadata":{"confidence":0.7}}]}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -138,10 +126,7 @@ func TestAnswersNotRead(t *testing.T) {
 func TestReadBlocks(t *testing.T) {
 	a := adapter(t)
 	rt, req := route(t, "GET", "/v1/agents/agent-1/core-memory/blocks")
-	rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`[{"id":"block-1","label":"human","value":"v","limit":5},{"id":"block-2","limit":null}]`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rd := must.Get(a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`[{"id":"block-1","label":"human","value":"v","limit":5},{"id":"block-2","limit":null}]`)}))(t)
 	if m := rd.Memories; m[0].Field != "human" || m[0].Limit != 5 || m[1].Field != "" || m[1].Limit != 0 {
 		t.Errorf("%+v", m)
 	}

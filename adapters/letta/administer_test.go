@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13: every row that passes says why it may, and nothing else is
@@ -53,20 +54,14 @@ func TestAdministrationByPath(t *testing.T) {
 // Proves EDGE-13: secrets in an agent's state go, what is not the backend's
 // secret stays, and an answer without any comes back as it is.
 func TestSecretsAreWithheld(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	state := `{"id":"agent-1","secrets":[{"key":"K","value":"canary"}],"tool_exec_environment_variables":[{"key":"K","value":"canary"}],
 "llm_config":{"model":"m","api_key":"canary","model_endpoint":"https://u:canary@host/v1","handle":"h"},
 "embedding_config":{"embedding_endpoint":"https://host/v1","azure_endpoint":"https://host?key=canary"},
 "tools":[{"name":"t","source_code":"canary","json_schema":{"parameters":{"properties":{"token":{"type":"string"},"api_key":{"description":"kept"}}}}}],
 "mcp":{"server_url":"http://h","custom_headers":{"Authorization":"canary"},"env":{"A":"canary"},"access_token":"canary","token_enc":"canary"},
 "metadata":{"env":"prod","token":"kept","secret":"kept"},"usage":{"total_tokens":3},"blocks":[{"value":"my password is kept"}]}`
-	got, err := a.Withhold(memproxy.Route{}, []byte(state))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(a.Withhold(memproxy.Route{}, []byte(state)))(t)
 	if strings.Contains(string(got), "canary") || strings.Count(string(got), "kept") != 4 || !strings.Contains(string(got), `"env":"prod"`) || !strings.Contains(string(got), "https://host/v1") {
 		t.Errorf("%s", got)
 	}

@@ -6,15 +6,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
 // every level, and nothing else passes.
 func TestAnswersAreClaimed(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	answerstest.Table(t, a, a.Answers)
 	for i := range table {
 		r := &table[i]
@@ -32,10 +30,7 @@ func TestAnswersAreClaimed(t *testing.T) {
 // Proves EDGE-13: only what is made of the caller's own alone, or is given to
 // administrators, may answer with anything.
 func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	open := 0
 	for _, line := range strings.Split(answerTable+moreAnswers, "\n") {
 		words := strings.Fields(line)
@@ -59,10 +54,7 @@ func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 
 // Proves EDGE-13, TRL-10: forms that the server's document does not say.
 func TestAnswersOfTheServer(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for _, tc := range []struct {
 		route  string
 		status int

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // harmless are the members of the server's requests that name nobody's object by
@@ -90,10 +91,7 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 // an object, is held to the caller's tenant, unless the member holds text; and a
 // name is where names are looked up.
 func TestIDsInEveryMemberAreReferences(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	const theirs = "agent-0badcafe-1111-4111-8111-111111111111"
 	members := bodyMembers()
 	tried := 0

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: what configures an agent is told one place at a time; what is
 // remembered, what comes from files, and what else steers is not among it.
 func TestWhatConfigures(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for name, tc := range map[string]struct {
 		method, path, body string
 		want               []string

@@ -9,14 +9,12 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func adapter(t testing.TB) *letta.Adapter {
 	t.Helper()
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	return a
 }
 

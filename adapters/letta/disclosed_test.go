@@ -6,15 +6,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, DOL-5: a change is answered with all that an object holds, and
 // what is left out of that is left out wherever it stands.
 func TestAnswersToChangesAreTakenApart(t *testing.T) {
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	const mine, theirs = `{"id":"block-1","label":"human","value":"likes tea"}`, `{"id":"block-2","label":"persona","value":"canary"}`
 	const agent = `{"id":"agent-1","name":"a","memory":{"blocks":[` + mine + `,` + theirs + `]},"blocks":[` + theirs + `,` + mine + `]}`
 	for _, tc := range []struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var format = &adaptertest.Format{
@@ -77,10 +78,7 @@ func laws(t *testing.T, a *letta.Adapter, rows [][3]string, data []byte) {
 	op, err := a.Decode(rt, req, body)
 	if err == nil {
 		if rt.Kind.Writes() {
-			doc, err := jsondoc.Parse(body, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			doc := must.Get(jsondoc.Parse(body, 0))(t)
 			if rt.Kind != memproxy.Attach && rt.Kind != memproxy.Forget { // their bodies mean nothing
 				adaptertest.Seen(t, op, doc.Root, "", own(op))
 			}

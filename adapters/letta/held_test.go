@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // A held passage is an empty list of passages; a block that is not there has
 // no answer but a refusal.
 func TestHeld(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for route, want := range map[string]string{"letta.create_passage": "[]", "letta.create_passage_in_archive": "", "letta.create_block": "", "letta.modify_block": "", "letta.send_message": ""} {
 		reply, ok := a.Held(memproxy.Route{ID: route}, memproxy.Request{}, nil, memproxy.Decision{})
 		if ok != (want != "") || string(reply.Body) != want {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-1: history reads show tool calls and not the gate's approvals;
@@ -22,10 +23,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		mixed    = `{"id":"message-6","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","tool_call_id":"c3"},{"name":"my_tool","tool_call_id":"c4"}]}`
 		said     = `{"id":"message-7","message_type":"assistant_message","content":"done"}`
 	)
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	rt, ok := a.Route(memproxy.Request{Method: "GET", EscapedPath: "/v1/agents/agent-1/messages"})
 	if !ok {
 		t.Fatal("no route")
@@ -44,10 +42,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 		"no pause, byte by byte":  {"[ " + said + " ]", "[ " + said + " ]"},
 	} {
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.stored)}
-		rd, err := a.Read(rt, memproxy.Request{}, reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rd := must.Get(a.Read(rt, memproxy.Request{}, reply))(t)
 		got, err := a.Rewrite(rt, memproxy.Request{}, reply, rd)
 		if err != nil || string(got) != tc.shown {
 			t.Errorf("%s: %v\n got  %s\n want %s", name, err, got, tc.shown)

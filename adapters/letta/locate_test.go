@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func route(t testing.TB, method, path string) (memproxy.Route, memproxy.Request) {
@@ -153,10 +154,7 @@ func TestMerges(t *testing.T) {
 		{"POST", "/v1/blocks/", `{"label":"human","value":"v"}`, false},
 	} {
 		rt, req := route(t, tt.method, tt.path)
-		op, err := a.Decode(rt, req, []byte(tt.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(a.Decode(rt, req, []byte(tt.body)))(t)
 		if got := a.Merges(rt, op); got != tt.want {
 			t.Errorf("%s %s: %v", tt.path, tt.body, got)
 		}

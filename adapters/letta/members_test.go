@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // bodyOf is a body of a row's shape with one member more, and the kind of
@@ -40,10 +41,7 @@ func without(base, member, one string) string {
 // name of object and member, and so is that of a member which nobody knows.
 func TestEveryMemberIsGoverned(t *testing.T) {
 	const canary = "a text, canary 7f3a"
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	schemas := map[string][]string{}
 	for line := range strings.Lines(bodyTable) {
 		if name, rest, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "letta.") {
@@ -104,10 +102,7 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 
 // Proves CARD-2, EDGE-13: the names of members, wherever they stand, come from the table.
 func TestMembersAreNamed(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for pointer, want := range map[string]string{
 		"/system": "agent.system", "/description": "agent.description", "/tags/0": "agent.tags", "/memory_blocks/0/description": "block.description", "/memory_blocks/1/value": "block.value",
 		"/initial_message_sequence/0/content": "message.content", "/nobody/knows": "agent.other", "/a~1b": "agent.other", "/metadata/system": "agent.metadata", "path:label": "agent.other",

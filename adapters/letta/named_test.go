@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: what an answer names is found at any depth and under
@@ -19,10 +20,7 @@ func TestNamesOfAnswers(t *testing.T) {
 		`"identity_ids":["identity` + theirs + `","identity` + uuid + `"],"brand_new":[{"x":{"of":"tool` + theirs + `"}}],` +
 		`"tools":[{"id":"tool` + theirs + `","name":"t"},{"id":"tool` + uuid + `"}],"description":"tool` + theirs + `"}]`
 	reply := memproxy.Reply{Status: 200, Body: []byte(body)}
-	refs, err := a.Names(memproxy.Route{}, reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refs := must.Get(a.Names(memproxy.Route{}, reply))(t)
 	var gone []string
 	for _, r := range refs {
 		if r.ID[len(r.ID)-2:] == "ff" {
@@ -36,10 +34,7 @@ func TestNamesOfAnswers(t *testing.T) {
 	if !slices.ContainsFunc(refs, func(r memproxy.Ref) bool { return r.ID == agent && r.Pointer == "/0" }) {
 		t.Error("the element itself is not told")
 	}
-	out, err := a.Without(reply, gone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.Without(reply, gone))(t)
 	wantBody := `[{"id":"` + agent + `","name":"see identity` + theirs + `","managed_group":null,"identity_ids":["identity` + uuid + `"],"brand_new":[{"x":{"of":null}}],` +
 		`"tools":[{"id":"tool` + uuid + `"}],"description":"tool` + theirs + `"}]`
 	if string(out) != wantBody {

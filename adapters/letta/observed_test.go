@@ -8,16 +8,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-4: of the server's own tools only those are heard that fetch
 // something; a result is that of its call, and of a call that comes in pieces
 // nobody knows what was said.
 func TestWhoseWordsToolsSay(t *testing.T) {
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	rt := memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run}
 	for tool, heard := range map[string]bool{
 		"web_search": true, "fetch_webpage": true, "grep_files": true, "semantic_search_files": true, "acme_weather": true,
@@ -53,10 +51,7 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 // are those of the tools of that name, in whichever event they are told. What is
 // too much to be kept is unclear.
 func TestCallsByTokensAreHeard(t *testing.T) {
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	l := a.Listen(memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run})
 	part := func(kind, c string) string {
 		return `{"message_type":"` + kind + `","tool_call":{` + c + `},"tool_calls":{` + c + `}}`

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 	"golang.org/x/tools/txtar"
 )
 
@@ -22,10 +23,7 @@ func recorded(t testing.TB, each func(name string, req memproxy.Request, body []
 		t.Skip("no recordings", err)
 	}
 	for _, file := range files {
-		ar, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ar := must.Get(txtar.ParseFile(file))(t)
 		for i, s := range ar.Files {
 			name, ok := strings.CutSuffix(s.Name, ": request")
 			if !ok {
@@ -101,10 +99,7 @@ func TestRecorded(t *testing.T) {
 		if rt.Kind != memproxy.Recall || rt.Derived {
 			return
 		}
-		doc, err := jsondoc.Parse(reply.Body, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(jsondoc.Parse(reply.Body, 0))(t)
 		if doc.Root.Kind == jsondoc.Array && len(rd.Memories) != len(doc.Root.Elems) {
 			t.Errorf("%s: %d of %d elements are found", name, len(rd.Memories), len(doc.Root.Elems))
 		}

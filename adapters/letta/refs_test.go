@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -217,10 +218,7 @@ func TestReferencesAreBounded(t *testing.T) {
 // Proves EDGE-13: what is named like a label of an agent's, where an agent is
 // named, is a strange name: the server is not asked for it.
 func TestLabelsAreNoAgents(t *testing.T) {
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	for id, kind := range map[string]memproxy.TargetKind{
 		"agent-1":        memproxy.TargetMemory,
 		"agent-1/":       memproxy.TargetEntity,

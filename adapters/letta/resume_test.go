@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What a stream is asked for by, and that a run named in a body counts only
 // where the caller is at home.
 func TestResume(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for name, tc := range map[string]struct {
 		route  string
 		params map[string]string
@@ -54,10 +52,7 @@ func TestResume(t *testing.T) {
 
 // Proves EDGE-13: the run that an event of a stream is of.
 func TestRunOf(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for event, want := range map[string]string{
 		"data: {\"run_id\":\"run-1\"}\n\n":                          "run-1 true",
 		"event: x\r\ndata:{\"run_id\":\r\ndata: \"run-1\"}\r\n\r\n": "run-1 true",
@@ -76,10 +71,7 @@ func TestRunOf(t *testing.T) {
 // Who stops a run stops the one that goes on under its name; pages further on
 // are left to the run that they are of.
 func TestAsks(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	runs, reads := a.Asks(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
 	if reads || !slices.Equal(runs, []string{"run-1", "run-2"}) {
 		t.Errorf("%v %v", runs, reads)
@@ -94,10 +86,7 @@ func TestAsks(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	run := memproxy.Route{ID: "letta.retrieve_run"}
 	answers := [][]byte{
 		[]byte(`{"id":"run-1","status":"completed","stop_reason":"requires_approval","created_at":"a","completed_at":"b","background":true,"x":1.0}`),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const (
@@ -18,10 +19,7 @@ const (
 
 func lettaAdapter(t *testing.T) *letta.Adapter {
 	t.Helper()
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	return a
 }
 
@@ -35,17 +33,11 @@ func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.
 		t.Fatal(path)
 	}
 	reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
-	rd, err := a.Read(rt, req, reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rd := must.Get(a.Read(rt, req, reply))(t)
 	for i := range rd.Memories {
 		change(&rd.Memories[i])
 	}
-	out, err := a.Rewrite(rt, req, reply, rd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(a.Rewrite(rt, req, reply, rd))(t)
 	return string(out)
 }
 
@@ -125,10 +117,7 @@ func TestRefills(t *testing.T) {
 			t.Fatal(tc.path)
 		}
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
-		rd, err := a.Read(rt, req, reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rd := must.Get(a.Read(rt, req, reply))(t)
 		if a.Refill(rt, req, []byte(tc.body), reply, rd) != nil {
 			t.Errorf("%s?%s: nothing is missing, and more is asked for", tc.path, tc.query)
 		}
@@ -159,10 +148,7 @@ func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
 		parts = append(parts, fmt.Sprintf(`{"id":"message-%d","message_type":"system_message","content":"x"}`, i/2))
 	}
 	reply := memproxy.Reply{Status: 200, Body: []byte("[" + strings.Join(parts, ",") + "]")}
-	rd, err := a.Read(rt, req, reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rd := must.Get(a.Read(rt, req, reply))(t)
 	for i := range rd.Memories {
 		if !rd.Memories[i].Compiled {
 			t.Error("a prompt is read as something that was said")

@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // documented are the rows of testdata/routes.txt: class, method, path.
 func documented(t testing.TB) [][3]string {
 	t.Helper()
-	data, err := os.ReadFile("testdata/routes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/routes.txt"))(t)
 	var out [][3]string
 	for line := range strings.Lines(string(data)) {
 		if f := strings.Fields(line); !strings.HasPrefix(line, "#") && len(f) == 3 {

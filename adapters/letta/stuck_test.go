@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func newAdapter(t *testing.T) *Adapter {
 	t.Helper()
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	return a
 }
 
@@ -36,9 +34,7 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 		if _, more := turn.Prepare(); !more {
 			t.Fatal("nothing is asked")
 		}
-		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(waitingAgent, "RULES", rules, 1))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(waitingAgent, "RULES", rules, 1))}))
 		if got := len(turn.Waiting()); got != want {
 			t.Errorf("%s: %d calls wait", rules, got)
 		}

@@ -7,15 +7,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-1: a tool that is gated when an agent calls it is a write as well
 // when a caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for _, name := range turn.Names() {
 		if turn.Searches(name) {
 			continue
@@ -42,10 +40,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 		req := memproxy.Request{Method: "POST", EscapedPath: "/v1/agents/agent-00000000-0000-4000-8000-000000000001/tools/" + name + "/run",
 			Header: memproxy.Header{"Content-Type": {"application/json"}}}
 		rt, _ := a.Route(req)
-		op, err := a.Decode(rt, req, []byte(`{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(a.Decode(rt, req, []byte(`{"args":{"message":"m","other_agent_id":"agent-00000000-0000-4000-8000-000000000002"}}`)))(t)
 		found := false
 		for _, c := range op.Claims {
 			found = found || fmt.Sprintf("%s %s %v", c.Dim, c.Op, c.Values) == want
@@ -59,10 +54,7 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 // Proves EDGE-1, EDGE-16: a tool run from outside is the one that the agent has
 // by that name; the server's own are known by it, somebody's own are not.
 func TestProbe(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	at := func(tool string) (memproxy.Route, memproxy.Request) {
 		req := memproxy.Request{Method: "POST", EscapedPath: "/latest/agents/agent-1/tools/" + tool + "/run", Header: memproxy.Header{"Content-Type": {"application/json"}}}
 		rt, ok := a.Route(req)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestOptions(t *testing.T) {
@@ -19,10 +20,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("New(%+v) is accepted", opt)
 		}
 	}
-	a, err := mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{FieldKey: "label", ConfidenceKeys: []string{"sure"}, MaxDepth: 4}))(t)
 	if a.Name() != "mem0" {
 		t.Error(a.Name())
 	}
@@ -44,10 +42,7 @@ func decode(t *testing.T, a *mem0.Adapter, method, path, body string) *memproxy.
 	if !ok {
 		t.Fatalf("%s %s: no route", method, path)
 	}
-	op, err := a.Decode(rt, req, []byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(a.Decode(rt, req, []byte(body)))(t)
 	return op
 }
 
@@ -80,10 +75,7 @@ func TestStampRoundTrip(t *testing.T) {
 		req := memproxy.Request{Method: "POST", EscapedPath: "/memories"}
 		rt, _ := a.Route(req)
 		body := []byte(`{"messages":[],"id":"m1","memory":"a"}`)
-		op, err := a.Decode(rt, req, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(a.Decode(rt, req, body))(t)
 		op.Stamp = &stamp
 		out, _, err := a.Encode(rt, req, body, op)
 		if err != nil {

@@ -5,15 +5,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/answers/answerstest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
 // every level, and nothing else passes.
 func TestAnswersAreClaimed(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	answerstest.Table(t, a, a.Answers)
 	for i := range table {
 		r := &table[i]
@@ -31,10 +29,7 @@ func TestAnswersAreClaimed(t *testing.T) {
 // Proves EDGE-13, TRL-10: what the servers and the SDKs' types have passes as
 // it is: bodies in the forms that the wire has had.
 func TestAnswersOfTheServers(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for _, tc := range []struct {
 		route  string
 		status int
@@ -83,10 +78,7 @@ func TestAnswersOfTheServers(t *testing.T) {
 // Proves EDGE-13, SYN-10: what cannot be read of a list is left out of it, and
 // told; an answer that cannot be read next to its lists is none.
 func TestUnreadableElementsAreLeftOut(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for _, tc := range []struct {
 		body, want string
 		gone       int
@@ -116,10 +108,7 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 // Proves EDGE-13, EDGE-3: what says in a form that nobody knows whose it is, is
 // left out as a whole: without that member it would seem to be nobody's.
 func TestOwnersInAnotherFormAreNobodys(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for _, name := range []string{"id", "user_id", "agent_id", "app_id", "run_id"} {
 		for _, owner := range []string{`["ann"]`, `{"id":"ann"}`, `[]`, `{}`} {
 			body := `{"results":[{"memory":"canary","` + name + `":` + owner + `},{"id":"b","memory":"m","user_id":"ann","agent_id":null}]}`

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: what says to the extractor what is worth remembering is told
 // one place at a time; messages, metadata and what else steers are not among it.
 func TestWhatConfigures(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const body = `{"user_id":"ann","messages":[{"role":"system","content":"c"},{"role":"user","content":"custom_instructions"}],
 		"custom_instructions":"i","includes":"n","excludes":["x"],"prompt":"p","custom_categories":[{"k":"v"}],"metadata":{"custom_instructions":"m"},"brand_new":"b"}`
 	op := decode(t, a, "POST", "/v3/memories/add/", body)

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const (
@@ -33,10 +34,7 @@ func TestElementsAreRecognised(t *testing.T) {
 	learn := func() *memproxy.Memo { // an element is kept when it is read again
 		var rd *memproxy.Reading
 		for range 3 {
-			var err error
-			if rd, err = read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`); err != nil {
-				t.Fatal(err)
-			}
+			rd = must.Get(read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`))(t)
 		}
 		return rd.Memories[0].Memo
 	}
@@ -79,10 +77,7 @@ func TestElementsAreRecognised(t *testing.T) {
 func TestElementsAreKeptTheSecondTime(t *testing.T) {
 	a := adapter(t)
 	for n, kept := range []bool{false, true, true} {
-		rd, err := read(t, a, searched, `{"results":[`+elementOne+`]}`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rd := must.Get(read(t, a, searched, `{"results":[`+elementOne+`]}`))(t)
 		if got := rd.Memories[0].Memo != nil; got != kept {
 			t.Errorf("reading %d: kept is %v", n+1, got)
 		}
@@ -96,9 +91,7 @@ func TestDeletedElementsAreRemoved(t *testing.T) {
 	a := adapter(t)
 	list := `{"results":[` + elementOne + `,` + elementTwo + `]}`
 	for range 2 {
-		if _, err := read(t, a, searched, list); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(read(t, a, searched, list))(t)
 	}
 	for _, step := range []struct {
 		ids  []string

@@ -5,16 +5,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-2: what the platform's model made of a write is read from its
 // event once that is over, and what the server's made from its answer; either
 // can be taken back.
 func TestExtraction(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	add := memproxy.Request{Method: "POST", Path: "/v3/memories/add/", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
 	if q := a.Receipt(memproxy.Route{}, add, "e/1"); q.Method != "GET" || q.EscapedPath != "/v1/event/e%2F1/" {
 		t.Errorf("%+v", q)

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var format = &adaptertest.Format{
@@ -62,10 +63,7 @@ func laws(t *testing.T, a *mem0.Adapter, data []byte) {
 	op, err := a.Decode(rt, req, body)
 	if err == nil {
 		if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-			doc, err := jsondoc.Parse(body, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			doc := must.Get(jsondoc.Parse(body, 0))(t)
 			adaptertest.Seen(t, op, doc.Root, "", own(op))
 		}
 		answer := d.Of(d.Object(0), d.Member("results", 0))

@@ -7,16 +7,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7: a held addition is answered in the form that its own route's
 // clients know of one that takes its time; what they would take for done has
 // no such answer.
 func TestHeld(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const pending = `{"event_id":"d1","message":"The memory waits for review","status":"PENDING"}`
 	for name, tc := range map[string]struct{ method, path, body, want string }{
 		"platform":             {"POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"x"}]}`, pending},
@@ -46,10 +44,7 @@ func TestHeld(t *testing.T) {
 
 // The receipt of a held write tells how it stands, in the platform's words.
 func TestPolled(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	req := memproxy.Request{Method: "GET", Path: "/v1/event/d1/", EscapedPath: "/v1/event/d1/"}
 	rt, ok := a.Route(req)
 	if !ok || a.Polls(rt) != "d1" {

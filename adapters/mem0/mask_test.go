@@ -6,16 +6,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13: wherever a read names an owner whom the caller may not know
 // of, another name is sent, or the adapter says that it cannot do so; what is
 // not masked is sent as it came.
 func TestNamesAreMasked(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct{ method, target, body, want string }{
 		{"GET", "/memories?user_id=bob&top_k=3", "", "user_id=nobody&top_k=3"},
 		{"GET", "/memories?user_id=b%6Fb", "", "user_id=nobody"},

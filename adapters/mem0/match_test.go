@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // slowMatch is the matcher as one would write it down: every row is tried, the
@@ -123,10 +124,7 @@ func FuzzRoute(f *testing.F) {
 	}
 	f.Add("GET", "/auth/%252e%252e/a")
 	f.Add("GET", "/memories/50%25")
-	a, err := New(Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(f)
 	f.Fuzz(func(t *testing.T, method, path string) {
 		want, ps := slowMatch(method, path)
 		got, ok := a.Route(memproxy.Request{Method: method, EscapedPath: path})

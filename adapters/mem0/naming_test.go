@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: what a request names is found by its form wherever it
@@ -14,10 +15,7 @@ import (
 // like it passes.
 func TestWhatHasNoRowIsFoundOrTakenOff(t *testing.T) {
 	const id = "11111111-2222-4333-8444-555555555555"
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	for name, tc := range map[string]struct {
 		method, path, query, body, header string
 		found                             bool

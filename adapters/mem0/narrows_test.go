@@ -6,6 +6,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: what is made of many memories, or changes many, is
@@ -13,10 +14,7 @@ import (
 // the backend passes over every other. A list, whose entries are judged one by
 // one, is narrowed from any.
 func TestPlacesThatNarrow(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct {
 		target, body string
 		want         bool

@@ -7,16 +7,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-1, TRL-6: a used-up budget says when to come back, in the whole
 // seconds that the clients parse.
 func TestRefuseBudget(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 30, 0, 0, time.UTC)
-	a, err := mem0.New(mem0.Options{Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{Now: func() time.Time { return now }}))(t)
 	line := func(used int64, reset time.Time) *memproxy.Allowance {
 		return &memproxy.Allowance{Refused: 1, Lines: []memproxy.LineState{{}, {Line: memproxy.Line{Limit: 100}, Used: used, Reset: reset}}}
 	}
@@ -45,9 +43,7 @@ func TestRefuseBudget(t *testing.T) {
 				Limit, Remaining *int64
 				Reset            string
 			}
-			if err := json.Unmarshal(r.Body, &body); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(r.Body, &body))
 			if (body.Limit != nil) != (tt.left != "") || body.Reset != tt.reset {
 				t.Errorf("body %s", r.Body)
 			}
@@ -69,9 +65,7 @@ func TestRefuseMissing(t *testing.T) {
 			t.Errorf("%s: %s and %s differ", path, one.Body, other.Body)
 		}
 		var body map[string]any
-		if err := json.Unmarshal(one.Body, &body); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(one.Body, &body))
 		if got, _ := body["error"].(string); got != word || body["detail"] != "Memory not found" {
 			t.Errorf("%s: %s", path, one.Body)
 		}

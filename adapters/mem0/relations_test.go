@@ -6,15 +6,13 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, CARD-1: what a backend counted of others is left out, and a
 // list counts what it shows.
 func TestTotalsOfOthersAreLeftOut(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const mine, theirs = `{"id":1,"name":"zoe","type":"user","total_memories":1}`, `{"id":2,"name":"ann","type":"user","total_memories":7}`
 	rt := memproxy.Route{ID: "mem0.v1.entities", Kind: memproxy.Recall}
 	reply := memproxy.Reply{Status: 200, Body: []byte(`{"count":9,"next":null,"results":[` + mine + `,` + theirs + `],"total_users":8,"total_agents":1}`)}
@@ -41,10 +39,7 @@ func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 // Proves EDGE-13, CARD-2: what a write's answer tells of others, of texts
 // before and of relations can be left out, and the rest stays as it is.
 func TestAnswersOfWritesAreRewritten(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const mine, theirs = `{"id":"a","memory":"m","event":"ADD"}`, `{"id":"b","memory":"canary","event":"UPDATE","previous_memory":"canary"}`
 	const graph = `{"added_entities":[[{"source":"x","relationship":"likes","target":"tea"}]],"deleted_entities":[]}`
 	rt := memproxy.Route{ID: "mem0.server.add", Kind: memproxy.Learn}

@@ -7,16 +7,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the
 // server takes others for the same memory, and the ledger would know nothing of
 // it. What is no UUID is nobody's business here.
 func TestIDsHaveOneSpelling(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for id, other := range map[string]bool{
 		"d2101fa1-594d-472a-a391-672a5f926b71": false, "m1": false, "a-much-longer-name-of-some-memory-there": false, "d2101fa1": false,
 		"d2101fa1594d472aa391672a5f926b71": true, "{d2101fa1-594d-472a-a391-672a5f926b71}": true, "urn:uuid:d2101fa1-594d-472a-a391-672a5f926b71": true,

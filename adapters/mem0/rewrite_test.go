@@ -6,16 +6,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-8: what a reader asks to be told stands in a memory's metadata,
 // whether it has some, has none, or was asked for without; a copy that somebody
 // else put there is replaced. Everything else stays.
 func TestProvenanceIsTold(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
 		`"attestation":"self-reported","state":"validated","contested":false,"decision":"d1","written":"2026-03-14T12:00:00Z"}`
 	p := &memproxy.Provenance{
@@ -35,10 +33,7 @@ func TestProvenanceIsTold(t *testing.T) {
 			t.Fatal(tc.path)
 		}
 		reply := memproxy.Reply{Status: 200, Body: []byte(tc.answer)}
-		rd, err := a.Read(rt, req, reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rd := must.Get(a.Read(rt, req, reply))(t)
 		rd.Memories[0].Told = p
 		got, err := a.Rewrite(rt, req, reply, rd)
 		if err != nil || string(got) != tc.want {
@@ -51,10 +46,7 @@ func TestProvenanceIsTold(t *testing.T) {
 // write's receipt either, and what is shown in part is not told next to it. The
 // receipt of another write stays as it is.
 func TestNothingIsToldBeside(t *testing.T) {
-	a, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Options{}))(t)
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
 		t.Helper()
 		req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path}
@@ -63,19 +55,13 @@ func TestNothingIsToldBeside(t *testing.T) {
 			t.Fatal(path)
 		}
 		reply := memproxy.Reply{Status: 200, Body: []byte(answer)}
-		rd, err := a.Read(rt, req, reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rd := must.Get(a.Read(rt, req, reply))(t)
 		for i := range rd.Memories {
 			if rd.Memories[i].ID == "m1" {
 				change(&rd.Memories[i])
 			}
 		}
-		got, err := a.Rewrite(rt, req, reply, rd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(a.Rewrite(rt, req, reply, rd))(t)
 		return string(got)
 	}
 	drop := func(m *memproxy.Memory) { m.Drop = true }

@@ -7,24 +7,19 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7: whether an approved addition arrived is seen by its stamp, in
 // the scope that it names; a list that may go on says neither.
 func TestSeek(t *testing.T) {
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for path, want := range map[string]string{
 		"/memories": "/memories?agent_id=dev&user_id=ann", "/v1/memories/": "/v1/memories/?agent_id=dev&user_id=ann", "/v3/memories/add/": "/v1/memories/?agent_id=dev&user_id=ann",
 	} {
 		req := memproxy.Request{Method: "POST", Path: path, EscapedPath: path, Header: memproxy.Header{"Content-Type": {"application/json"}}}
 		rt, _ := a.Route(req)
-		op, err := a.Decode(rt, req, []byte(`{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"x"}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(a.Decode(rt, req, []byte(`{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"x"}]}`)))(t)
 		q, ok := a.Seek(rt, req, op)
 		if !ok || q.EscapedPath+"?"+q.Query != want || q.Method != "GET" {
 			t.Errorf("%s: %+v %v", path, q, ok)

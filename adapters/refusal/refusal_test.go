@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/refusal"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13, EDGE-3: a refusal says the same of what is another tenant's and
@@ -17,10 +18,7 @@ func TestForeignIsToldAsMissing(t *testing.T) {
 		d := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{
 			{Code: code, Rule: "x", Pointer: "/user_id", Detail: detail}, {Code: memproxy.PolicySteering, Detail: "instructions"},
 		}}
-		b, err := json.Marshal(refusal.New(d, refusal.Words{NotFound: "Not found"}, func() time.Time { return time.Time{} }).Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(refusal.New(d, refusal.Words{NotFound: "Not found"}, func() time.Time { return time.Time{} }).Body))(t)
 		return string(b)
 	}
 	for _, status := range []int{0, 403, 404, 401, 422, 503} {

@@ -6,6 +6,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-2, MFW-1: what a patch does not name stays byte for byte as it was sent.
@@ -28,10 +29,7 @@ func TestPatch(t *testing.T) {
 			p.Add(d.At("/metadata"), []byte(`"a":2`))
 		}, want: `{ "metadata" : {"role":"system","a":2}, "confidence":0.90, "n":[1,2] }`},
 	} {
-		doc, err := jsondoc.Parse([]byte(body), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(jsondoc.Parse([]byte(body), 0))(t)
 		p := stamps.NewPatch(doc, &tc.op)
 		if tc.do != nil {
 			tc.do(p, doc)

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/stamps"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func stamp() memproxy.Stamp {
@@ -48,10 +49,7 @@ func TestRoundTrip(t *testing.T) {
 // Proves EDGE-4: what a stamp is sealed for is what is sent next to it: not what
 // the edits change inside, and not the proxy's own.
 func TestBeside(t *testing.T) {
-	doc, err := jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0))(t)
 	e := doc.Edit()
 	e.Replace(doc.At("/confidence"), []byte("0.7"))
 	e.Replace(doc.At("/list/1/c"), []byte("0.7"))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -46,10 +47,7 @@ func TestField(t *testing.T) {
 		{ID: "c-1", Source: "c", Dir: "dev2", Label: "benign", Text: "of poison"}, {ID: "d-1", Source: "d", Dir: "dev2", Label: "benign", Text: "poison"},
 		{ID: "own_x-1", Source: "own_x", Label: "benign", Text: "poison"},
 	})
-	m, err := peer{name: "one", title: "One", own: []string{"d"}}.measure(os.Args[0], rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(peer{name: "one", title: "One", own: []string{"d"}}.measure(os.Args[0], rows))(t)
 	if m.Title != "One" || m.Later != 100 || m.Sources != 75 || m.Benign != 50 || m.Worst != "c" || m.Most != 100 || m.Failed != 1 || m.P50 != 7 {
 		t.Errorf("%+v", m)
 	}
@@ -64,22 +62,15 @@ func TestFieldWithoutData(t *testing.T) {
 	ring.Long(t, "one detector after another")
 	var said strings.Builder
 	out := filepath.Join(t.TempDir(), "results.json")
-	if err := fieldRun(&said, t.TempDir(), "", os.Args[0], out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fieldRun(&said, t.TempDir(), "", os.Args[0], out))
 	for _, want := range []string{"No corpora in", "deepteam\tApache-2.0\tconfident-ai/deepteam@"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, &said)
 		}
 	}
-	kept, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(os.ReadFile(out))(t)
 	var table strings.Builder
-	if err := writeField(&table, kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeField(&table, kept))
 	for _, p := range append([]peer{{title: "memproxy"}}, peers...) {
 		if !strings.Contains(table.String(), "\n| "+p.title+" | ") {
 			t.Errorf("no %s in\n%s", p.title, &table)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/evasion"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Texts that are committed here must not repeat rows of the data: rows are
@@ -15,10 +16,7 @@ func TestOwnTextsRepeatNoRow(t *testing.T) {
 	if dir == "" {
 		t.Skip("SCREEN_DATA is not set")
 	}
-	rows, err := load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(load(dir))(t)
 	const n = 4
 	where := map[string][]int{}
 	for i := range rows {
@@ -28,15 +26,9 @@ func TestOwnTextsRepeatNoRow(t *testing.T) {
 			}
 		}
 	}
-	mine, err := ownRows()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := must.Get(ownRows())(t)
 	for _, name := range []string{"must.txt", "mustnot.txt"} {
-		b, err := os.ReadFile("../../screen/pack/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile("../../screen/pack/" + name))(t)
 		for line := range strings.Lines(string(b)) {
 			mine = append(mine, row{ID: name, Text: line})
 		}

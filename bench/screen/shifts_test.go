@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -13,10 +14,7 @@ import (
 //
 // Proves SYN-2
 func TestShifts(t *testing.T) {
-	pack, err := screen.Draft(screen.Files())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pack := must.Get(screen.Draft(screen.Files()))(t)
 	b := setting{pack: pack}
 	var res []result
 	for _, label := range []string{"attack", "benign"} {
@@ -27,10 +25,7 @@ func TestShifts(t *testing.T) {
 			}}})
 		}
 	}
-	rows, err := shifts(b, res)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(shifts(b, res))(t)
 	held := map[string]int{}
 	for _, r := range rows {
 		held[r.name()] = r.held.held

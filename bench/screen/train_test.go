@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/classify"
 )
 
@@ -19,10 +20,7 @@ func numbered(words ...uint32) ([]classify.Feature, int) {
 // model is what is fitted to examples.
 func model(t *testing.T, examples []example, o training) *classify.Model {
 	t.Helper()
-	m, err := classify.Decode(fitted(examples, o))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(classify.Decode(fitted(examples, o)))(t)
 	return m
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	peer "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // failed charges and wants an error with the text.
@@ -39,12 +41,10 @@ func says(m *miniredis.Miniredis, command, answer string) {
 func TestRestartBetweenCharges(t *testing.T) {
 	m := miniredis.RunT(t)
 	s := connect(t, Options{URL: "redis://" + m.Addr()})
-	must(t, s, hourly("1", 1, 100), 1)
+	charges(t, s, hourly("1", 1, 100), 1)
 	m.Close()
-	if err := m.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	must(t, s, hourly("2", 1, 100), 2)
+	must.Do(t, m.Restart())
+	charges(t, s, hourly("2", 1, 100), 2)
 }
 
 // A server that knows no AUTH repeats it, and errors are logged.
@@ -73,7 +73,7 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 func TestClusterRedirects(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "EVALSHA EVAL", fmt.Sprintf("-MOVED %d %s\r\n", slot("{acme}"), b.Addr()))
-	must(t, connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+	charges(t, connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
 	if len(b.Keys()) == 0 || len(a.Keys()) != 0 {
 		t.Error("the charge is not where the redirect says")
 	}
@@ -85,7 +85,7 @@ func TestDeadNodeIsLeft(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "CLUSTER", fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n+127.0.0.1\r\n:%s\r\n", b.Port()))
 	s := connect(t, Options{URL: "redis://" + a.Addr() + "?cluster=true"})
-	must(t, s, hourly("1", 1, 100), 1)
+	charges(t, s, hourly("1", 1, 100), 1)
 	b.Close()
 	failed(t, s, "refused")
 	a.Server().SetPreHook(nil)
@@ -106,7 +106,7 @@ func TestClusterIsNotAskedForCommand(t *testing.T) {
 		}
 		return false
 	})
-	must(t, connect(t, Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
+	charges(t, connect(t, Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
 }
 
 // Each host is checked against the name that the URL or the Cluster has for it.
@@ -115,10 +115,7 @@ func TestTLS(t *testing.T) {
 	defer web.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
-	m, err := miniredis.RunTLS(&tls.Config{Certificates: web.TLS.Certificates})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(miniredis.RunTLS(&tls.Config{Certificates: web.TLS.Certificates}))(t)
 	defer m.Close()
 	over := func(hosts string) *Store {
 		s := connect(t, Options{URL: "rediss://" + hosts})
@@ -130,9 +127,9 @@ func TestTLS(t *testing.T) {
 		}
 		return s
 	}
-	must(t, over(m.Addr()), hourly("1", 1, 100), 1)
+	charges(t, over(m.Addr()), hourly("1", 1, 100), 1)
 	failed(t, over("localhost:"+m.Port()), "not localhost")
-	must(t, over("localhost:"+m.Port()+","+m.Addr()), hourly("2", 1, 100), 2)
+	charges(t, over("localhost:"+m.Port()+","+m.Addr()), hourly("2", 1, 100), 2)
 	failed(t, connect(t, Options{URL: "rediss://" + m.Addr()}), "unknown authority")
 }
 
@@ -177,7 +174,7 @@ func TestNonsenseIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
 			s := connect(t, Options{URL: "redis://" + m.Addr(), Timeout: DefaultTimeout})
-			must(t, s, hourly("0", 1, 100), 1)
+			charges(t, s, hourly("0", 1, 100), 1)
 			says(m, "EVALSHA", answer)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -187,7 +184,7 @@ func TestNonsenseIsAnError(t *testing.T) {
 				t.Errorf("%d bytes", used)
 			}
 			m.Server().SetPreHook(nil)
-			must(t, s, hourly("2", 1, 100), 2)
+			charges(t, s, hourly("2", 1, 100), 2)
 		})
 	}
 	for _, query := range []string{"?cluster=true", "?master=m"} {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestParse(t *testing.T) {
@@ -70,10 +72,7 @@ func TestParse(t *testing.T) {
 func TestEveryClientHeedsDeadlines(t *testing.T) {
 	const limit = 123 * time.Millisecond
 	for _, url := range []string{"redis://user:pw@h:1/2?pool_size=3&read_timeout=9s", "rediss://h", "unix:///run/s?db=2", "redis://h:1?master=m", "rediss://h:1,g:2?master=m", "rediss://h:1,g:2"} {
-		target, err := parse(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := must.Get(parse(url))(t)
 		c := target.client(limit)
 		var o *redis.Options
 		switch c := c.(type) {

@@ -27,7 +27,7 @@ func TestImitationKeepsTheContract(t *testing.T) {
 func TestKeysGoAway(t *testing.T) {
 	server := miniredis.RunT(t)
 	s := connect(t, Options{URL: "redis://" + server.Addr()})
-	must(t, s, charge("1", "acme", 3), 3)
+	charges(t, s, charge("1", "acme", 3), 3)
 	server.FastForward(2 * budgets.Length("hour"))
 	if left := server.Keys(); len(left) != 1 || left[0] != "memproxy:{acme}:total:0:principal/a" {
 		t.Errorf("left after two hours: %v", left)

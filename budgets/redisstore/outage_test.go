@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -23,17 +24,11 @@ import (
 func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degrading, *budgettest.Clock) {
 	t.Helper()
 	clock := budgettest.NewClock()
-	local, err := budgets.NewMemory(budgets.MemoryOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := budgets.NewDegrading(budgets.DegradingOptions{
+	local := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{
 		Shared: connect(t, Options{URL: url, Timeout: time.Hour}), Local: local,
 		Deadline: deadline, Retry: time.Second, Clock: clock.Now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return d, clock
 }
 
@@ -53,10 +48,7 @@ func recovered(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock) {
 	t.Helper()
 	for i := 0; ; i++ {
 		clock.Advance(time.Second)
-		a, err := d.Charge(t.Context(), hourly(fmt.Sprintf("probe-%d", i), 0, 1000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(d.Charge(t.Context(), hourly(fmt.Sprintf("probe-%d", i), 0, 1000)))(t)
 		if !a.Degraded {
 			return
 		}
@@ -69,10 +61,7 @@ func uses(t *testing.T, d *budgets.Degrading, n int64) {
 	t.Helper()
 	var last memproxy.Allowance
 	for i := range 100_000 {
-		a, err := d.Charge(t.Context(), hourly(fmt.Sprintf("look-%d-%d", n, i), 0, 1000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(d.Charge(t.Context(), hourly(fmt.Sprintf("look-%d-%d", n, i), 0, 1000)))(t)
 		if last = a; !a.Degraded && a.Lines[0].Used == n {
 			return
 		}
@@ -86,10 +75,7 @@ func TestNoRedisAtTheStart(t *testing.T) {
 	if redisServer() == "" {
 		t.Skip("no redis-server on PATH")
 	}
-	dir, err := os.MkdirTemp("", "redis")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "redis"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	d, clock := guarded(t, "unix://"+path, patient)
@@ -143,16 +129,12 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 	server, url := socket(t)
 	d, clock := guarded(t, url, 100*time.Millisecond)
 	recovered(t, d, clock)
-	if err := server.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.cmd.Process.Signal(syscall.SIGSTOP))
 	defer func() { _ = server.cmd.Process.Signal(syscall.SIGCONT) }()
 	degraded(t, d, hourly("1", 3, 40), true)
 	degraded(t, d, hourly("2", 4, 40), true)
 	degraded(t, d, hourly("3", 4, 40), false)
-	if err := server.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.cmd.Process.Signal(syscall.SIGCONT))
 	recovered(t, d, clock)
 	uses(t, d, 7)
 }
@@ -161,10 +143,7 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 func TestSomethingElseListens(t *testing.T) {
 	for name, says := range map[string]string{"nothing": "", "HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n", "half an answer": "*3\r\n:1\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				var open []net.Conn
@@ -196,10 +175,8 @@ func TestSomethingElseListens(t *testing.T) {
 func TestReadOnlyRedisIsAway(t *testing.T) {
 	_, url := socket(t)
 	s := connect(t, Options{URL: url})
-	must(t, s, charge("1", "acme", 1), 1)
-	if err := s.server.(scripts).client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	charges(t, s, charge("1", "acme", 1), 1)
+	must.Do(t, s.server.(scripts).client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	d, _ := guarded(t, url, patient)
 	degraded(t, d, hourly("2", 2, 8), true)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // requireRedis fails where the other tests would skip.
@@ -86,9 +87,7 @@ func ports(t *testing.T, n int) []int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[i], err = strconv.Atoi(bus); err != nil {
-			t.Fatal(err)
-		}
+		out[i] = must.Get(strconv.Atoi(bus))(t)
 		out[i] -= freeport.Below
 	}
 	return out
@@ -108,13 +107,9 @@ func cluster(t *testing.T) []string {
 	}
 	edge := []int{0, 5461, 10923, 16384}
 	for i, c := range nodes {
-		if err := c.ClusterAddSlotsRange(t.Context(), edge[i], edge[i+1]-1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.ClusterAddSlotsRange(t.Context(), edge[i], edge[i+1]-1).Err())
 		host, port, _ := net.SplitHostPort(hosts[0])
-		if err := c.ClusterMeet(t.Context(), host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.ClusterMeet(t.Context(), host, port).Err())
 	}
 	for _, c := range nodes {
 		until(t, "cluster", func() bool {
@@ -154,25 +149,21 @@ func TestSentinelFailover(t *testing.T) {
 	replicated := func() bool { return first.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1 }
 	until(t, "replication", replicated)
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, "port %d\nsentinel monitor main 127.0.0.1 %d 1\nsentinel auth-pass main pw\n"+
-		"sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 2000\n", p[2], p[0]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(conf, fmt.Appendf(nil, "port %d\nsentinel monitor main 127.0.0.1 %d 1\nsentinel auth-pass main pw\n"+
+		"sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 2000\n", p[2], p[0]), 0o600))
 	watch := exec.Command(redisServer(), conf, "--sentinel")
-	if err := watch.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, watch.Start())
 	t.Cleanup(func() { _ = watch.Process.Kill(); _ = watch.Wait() })
 	s := connect(t, Options{URL: fmt.Sprintf("redis://:pw@127.0.0.1:1,127.0.0.1:%d?master=main", p[2]), Timeout: time.Second})
 	charged := func(id string) func() bool {
 		return func() bool { _, err := s.Charge(t.Context(), charge(id, "acme", 1)); return err == nil }
 	}
 	until(t, "charge by the sentinel", charged("1"))
-	must(t, s, charge("2", "acme", 1), 2)
+	charges(t, s, charge("2", "acme", 1), 2)
 	until(t, "replication", replicated)
 	master.kill()
 	until(t, "failover", charged("3"))
-	must(t, s, charge("4", "acme", 1), 4)
+	charges(t, s, charge("4", "acme", 1), 4)
 	master.start()
 	until(t, "replica that was the master", func() bool {
 		return strings.Contains(first.Info(t.Context(), "replication").Val(), "master_link_status:up")
@@ -183,5 +174,5 @@ func TestSentinelFailover(t *testing.T) {
 		return charged("5")() && first.Exists(t.Context(), "memproxy:{acme}:charge:5").Val() == 1 &&
 			strings.Contains(first.Info(t.Context(), "replication").Val(), "role:master")
 	})
-	must(t, s, charge("6", "acme", 1), 6)
+	charges(t, s, charge("6", "acme", 1), 6)
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // redisServer is the program's path, or "".
@@ -38,13 +40,8 @@ func launch(t *testing.T, args ...string) *process {
 func (p *process) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(redisServer(), append([]string{"--save", "", "--appendonly", "no", "--daemonize", "no", "--protected-mode", "no"}, p.args...)...)
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	out := must.Get(p.cmd.StdoutPipe())(p.t)
+	must.Do(p.t, p.cmd.Start())
 	var said []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		said = append(said, lines.Text())

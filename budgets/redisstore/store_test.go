@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
 	"github.com/memproxy/memproxy/budgets/budgettest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // patient is long: it bounds what a broken test costs and decides nothing.
@@ -26,10 +27,7 @@ func connect(t *testing.T, opt Options) *Store {
 	if opt.Timeout == 0 {
 		opt.Timeout = patient
 	}
-	s, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(opt))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -56,7 +54,7 @@ func charge(id, tenant string, cost int64, lines ...memproxy.Line) memproxy.Char
 	return memproxy.Charge{ID: id, Tenant: tenant, Cost: cost, Lines: lines, Time: budgettest.NewClock().Now()}
 }
 
-func must(t *testing.T, s *Store, c memproxy.Charge, used int64) {
+func charges(t *testing.T, s *Store, c memproxy.Charge, used int64) {
 	t.Helper()
 	a, err := s.Charge(t.Context(), c)
 	if err != nil || !a.Granted || a.Lines[0].Used != used {
@@ -103,27 +101,21 @@ func TestOneRoundTrip(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	var n counter
 	s.server.(scripts).client.AddHook(&n)
-	must(t, s, charge("first", "acme", 1), 1)
+	charges(t, s, charge("first", "acme", 1), 1)
 	n.take()
-	must(t, s, charge("second", "acme", 1), 2)
+	charges(t, s, charge("second", "acme", 1), 2)
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
 		t.Errorf("a charge sent %v", sent)
 	}
-	if err := s.server.(scripts).client.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.(scripts).client.ScriptFlush(t.Context()).Err())
 	n.take()
-	must(t, s, charge("third", "acme", 1), 3)
+	charges(t, s, charge("third", "acme", 1), 3)
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha", "eval"}) {
 		t.Errorf("after a script flush, a charge sent %v", sent)
 	}
-	if err := s.Release(t.Context(), charge("first", "acme", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release(t.Context(), charge("first", "acme", 1)))
 	n.take()
-	if err := s.Release(t.Context(), charge("second", "acme", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release(t.Context(), charge("second", "acme", 1)))
 	if sent := n.take(); !slices.Equal(sent, []string{"evalsha"}) {
 		t.Errorf("a release sent %v", sent)
 	}
@@ -132,7 +124,7 @@ func TestOneRoundTrip(t *testing.T) {
 // What is stored is bounded in time, except totals.
 func TestKeysExpire(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t), Prefix: "mp"})
-	must(t, s, charge("d1", "acme", 3), 3)
+	charges(t, s, charge("d1", "acme", 3), 3)
 	slot := func(w memproxy.Window) int64 {
 		n, _ := budgets.Slot(w, budgettest.NewClock().Now())
 		return n
@@ -158,14 +150,10 @@ func TestKeysExpire(t *testing.T) {
 	}
 	check()
 	// A release keeps the lifetime of what it lowers and removes what is zero.
-	if err := s.Release(t.Context(), charge("d2", "acme", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release(t.Context(), charge("d2", "acme", 1)))
 	want["mp:{acme}:release:d2"] = remembered
 	check()
-	if err := s.Release(t.Context(), charge("d3", "acme", 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release(t.Context(), charge("d3", "acme", 5)))
 	if n := s.server.(scripts).client.Exists(t.Context(), total).Val(); n != 0 {
 		t.Error("a total of zero is kept")
 	}
@@ -176,13 +164,13 @@ func TestKeysExpire(t *testing.T) {
 func TestReplicasShare(t *testing.T) {
 	url := fresh(t)
 	a, b := connect(t, Options{URL: url}), connect(t, Options{URL: url})
-	must(t, a, charge("1", "acme", 6), 6)
-	must(t, b, charge("2", "acme", 4), 10)
+	charges(t, a, charge("1", "acme", 6), 6)
+	charges(t, b, charge("2", "acme", 4), 10)
 	got, err := a.Charge(t.Context(), charge("3", "acme", 1))
 	if err != nil || got.Granted {
 		t.Errorf("above the shared limit: %+v, %v", got, err)
 	}
-	must(t, b, charge("1", "acme", 6), 10) // one decision that two replicas saw
+	charges(t, b, charge("1", "acme", 6), 10) // one decision that two replicas saw
 }
 
 // crc16 is the checksum of Redis Cluster (CRC-16/XMODEM; Redis Cluster
@@ -239,9 +227,7 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	key := "memproxy:{acme}:total:0:principal/a"
 	for _, foreign := range []string{"many", "", "1e3", "0x10", "9999999999999999999999"} {
-		if err := s.server.(scripts).client.Set(t.Context(), key, foreign, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.server.(scripts).client.Set(t.Context(), key, foreign, 0).Err())
 		if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 			t.Errorf("charged on %q: %+v", foreign, a)
 		}
@@ -249,36 +235,25 @@ func TestForeignValuesAreErrors(t *testing.T) {
 			t.Errorf("a charge on %q failed and is remembered", foreign)
 		}
 	}
-	if err := s.server.(scripts).client.Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.server.(scripts).client.HSet(t.Context(), key, "a", "b").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
+	must.Do(t, s.server.(scripts).client.HSet(t.Context(), key, "a", "b").Err())
 	if a, err := s.Charge(t.Context(), charge("1", "acme", 1)); err == nil || a.Granted {
 		t.Errorf("charged on a hash: %+v", a)
 	}
 	if err := s.Release(t.Context(), charge("1", "acme", 1)); err == nil {
 		t.Error("released on a hash")
 	}
-	if err := s.server.(scripts).client.Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.(scripts).client.Del(t.Context(), key).Err())
 	// Nothing was half done: both ids are unused, and the hour counts from one.
-	must(t, s, charge("1", "acme", 1), 1)
-	if err := s.Release(t.Context(), charge("1", "acme", 1)); err != nil {
-		t.Fatal(err)
-	}
-	must(t, s, charge("2", "acme", 1), 1)
+	charges(t, s, charge("1", "acme", 1), 1)
+	must.Do(t, s.Release(t.Context(), charge("1", "acme", 1)))
+	charges(t, s, charge("2", "acme", 1), 1)
 }
 
 // A Redis that accepts and never answers costs what the context allows,
 // however long the client's own bounds are.
 func TestContextEndsACall(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	s := connect(t, Options{URL: "redis://" + l.Addr().String(), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -12,15 +12,13 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
 func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release {
 	t.Helper()
-	r, err := policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
 	return r
 }
 
@@ -28,20 +26,13 @@ func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release 
 // hides nothing else.
 func TestDirReleases(t *testing.T) {
 	path := t.TempDir()
-	d, err := xds.NewDir(path, path, keys())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(xds.NewDir(path, path, keys()))(t)
 	put := func(name string, b []byte) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(path, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(path, name), b, 0o600))
 	}
 	for _, n := range []uint64{12, 2} {
-		if err := d.Publish(sealed(t, n, key)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Publish(sealed(t, n, key)))
 	}
 	if err := d.Publish(sealed(t, 2, key)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a number twice: %v", err)
@@ -65,12 +56,8 @@ func TestDirReleases(t *testing.T) {
 		t.Errorf("the last is %d %v", last, err)
 	}
 	// A mended file is read again.
-	if err := os.Remove(filepath.Join(path, "000016.release")); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(sealed(t, 16, key)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(path, "000016.release")))
+	must.Do(t, d.Publish(sealed(t, 16, key)))
 	again, faults, err := d.Releases()
 	if err != nil || len(again) != 3 || len(faults) != 2 || again[0] != list[0] {
 		t.Errorf("%v %v %v: want the same releases, not read again, and one more", again, faults, err)
@@ -80,10 +67,7 @@ func TestDirReleases(t *testing.T) {
 // The first mark stays; a torn one still counts.
 func TestDirMarks(t *testing.T) {
 	path, marks := t.TempDir(), t.TempDir()
-	d, err := xds.NewDir(path, marks, keys())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(xds.NewDir(path, marks, keys()))(t)
 	at := time.Unix(1e9, 0).UTC()
 	for _, m := range []xds.Mark{
 		{Release: 12, Kind: xds.MarkStage, Stage: 1, At: at},
@@ -91,17 +75,10 @@ func TestDirMarks(t *testing.T) {
 		{Release: 12, Kind: xds.MarkStopped, At: at.Add(time.Hour), Reason: "second"},
 		{Release: 13, Kind: xds.MarkDone, At: at},
 	} {
-		if err := d.Put(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Put(m))
 	}
-	if err := os.WriteFile(filepath.Join(marks, "000014.stopped"), []byte(`{"rea`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := d.Marks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(marks, "000014.stopped"), []byte(`{"rea`), 0o600))
+	got := must.Get(d.Marks())(t)
 	want := []xds.Mark{
 		{Release: 12, Kind: xds.MarkStage, Stage: 1, At: at},
 		{Release: 12, Kind: xds.MarkStopped, At: at, Reason: "first"},

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -61,13 +62,8 @@ type fleet struct {
 func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
 	t.Helper()
 	f := &fleet{t: t, path: t.TempDir(), clock: &clock{now: time.Unix(1e9, 0)}, addr: "127.0.0.1:0"}
-	var err error
-	if f.ca, err = xdstest.NewCA(); err != nil {
-		t.Fatal(err)
-	}
-	if f.dir, err = xds.NewDir(f.path, f.path, keys()); err != nil {
-		t.Fatal(err)
-	}
+	f.ca = must.Get(xdstest.NewCA())(t)
+	f.dir = must.Get(xds.NewDir(f.path, f.path, keys()))(t)
 	f.opt = xds.Options{
 		Fleet: "north", Store: f.dir, Clock: f.clock.Now, Log: slog.New(slog.DiscardHandler), Report: 10 * time.Millisecond,
 		Rules: []xds.Rule{
@@ -88,17 +84,9 @@ func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
 func (f *fleet) start() {
 	f.t.Helper()
 	var err error
-	if f.server, err = xds.New(f.opt); err != nil {
-		f.t.Fatal(err)
-	}
-	conf, err := f.ca.Server()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.server = must.Get(xds.New(f.opt))(f.t)
+	conf := must.Get(f.ca.Server())(f.t)
+	ln := must.Get(net.Listen("tcp", f.addr))(f.t)
 	f.addr = ln.Addr().String()
 	f.refresh()
 	stop, _, err := f.server.Serve(ln, conf)
@@ -116,9 +104,7 @@ func (f *fleet) start() {
 
 func (f *fleet) refresh() {
 	f.t.Helper()
-	if err := f.server.Refresh(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.server.Refresh())
 }
 
 func bundle(text string) policy.Bundle {
@@ -130,13 +116,8 @@ func bundle(text string) policy.Bundle {
 // publish puts a release into the store and lets the server look.
 func (f *fleet) publish(number, floor uint64, sel policy.Selector) *policy.Release {
 	f.t.Helper()
-	r, err := policy.Seal(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, For: sel}, key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.dir.Publish(r); err != nil {
-		f.t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, For: sel}, key))(f.t)
+	must.Do(f.t, f.dir.Publish(r))
 	f.refresh()
 	return r
 }
@@ -199,9 +180,7 @@ func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*f
 	for _, c := range change {
 		c(&opt, s)
 	}
-	if s.Follower, err = follow.New(opt); err != nil {
-		f.t.Fatal(err)
-	}
+	s.Follower = must.Get(follow.New(opt))(f.t)
 	s.Start(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Each refusal next to the nearest thing that is admitted.
@@ -61,10 +62,7 @@ func TestAuthorise(t *testing.T) {
 
 func TestIdentityOfACertificate(t *testing.T) {
 	uri := func(s string) *url.URL {
-		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(s))(t)
 		return u
 	}
 	for _, tc := range []struct {
@@ -90,12 +88,9 @@ func TestIdentityOfACertificate(t *testing.T) {
 // Proves CARD-9
 func TestNodeIDsAreBounded(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	s, err := New(Options{
+	s := must.Get(New(Options{
 		Fleet: "north", Store: &Dir{}, Rules: []Rule{{CommonName: "*"}}, Clock: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	mine, theirs := identity{name: "mine"}, identity{name: "theirs"}
 	admit := func(who identity, id string) error {
 		s.mu.Lock()
@@ -104,9 +99,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 		return s.admit(1, &stream{who: who, nonces: map[string]string{}}, fleetpb.Node{ID: id}.Core())
 	}
 	for i := range maxSidecars {
-		if err := admit(mine, fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admit(mine, fmt.Sprint(i)))
 	}
 	if err := admit(mine, "more"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more than may be connected: %v", err)

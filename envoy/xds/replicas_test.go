@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -17,10 +18,7 @@ import (
 // replica is another server on the same directory and clock.
 func (f *fleet) replica() *fleet {
 	f.t.Helper()
-	dir, err := xds.NewDir(f.path, f.path, keys())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	dir := must.Get(xds.NewDir(f.path, f.path, keys()))(f.t)
 	g := *f
 	g.dir, g.opt.Store, g.addr = dir, dir, net.JoinHostPort("127.0.0.1", "0")
 	g.start()
@@ -74,9 +72,7 @@ func TestStoreAway(t *testing.T) {
 	one := f.publish(1, 1, everyone)
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)
 	f.runs(s, one)
-	if err := os.Rename(f.path, f.path+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(f.path, f.path+".away"))
 	if err := f.server.Refresh(); err == nil {
 		t.Error("nothing was said")
 	}
@@ -85,9 +81,7 @@ func TestStoreAway(t *testing.T) {
 	}
 	late := f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, acme)
 	ring.Until(t, "a sidecar that comes meanwhile", func() bool { return late.State().Running == one.Name() })
-	if err := os.Rename(f.path+".away", f.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(f.path+".away", f.path))
 	f.publish(2, 1, policy.Selector{Tenant: "acme"})
 	if st := f.server.Status(); st.Away != "" || len(st.Releases) != 2 {
 		t.Errorf("%+v", st)

@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -26,10 +27,7 @@ import (
 // requests and returns how it ended; codes.OK when every request was answered.
 func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryRequest) codes.Code {
 	f.t.Helper()
-	conn, err := grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(conf))))(f.t)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -48,10 +46,7 @@ func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryReque
 
 func (f *fleet) client(name string, uris ...string) *tls.Config {
 	f.t.Helper()
-	conf, err := f.ca.Client(name, uris...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	conf := must.Get(f.ca.Client(name, uris...))(f.t)
 	return conf
 }
 
@@ -74,10 +69,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 	others := f.publish(2, 2, policy.Selector{Tenant: "other"})
 	node := fleetpb.Node{ID: "a", Tenant: "acme"}
 	web := f.client("", acme)
-	stranger, err := f.ca.Client("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := must.Get(f.ca.Client("nobody"))(t)
 	bare := &tls.Config{RootCAs: f.ca.Pool, MinVersion: tls.VersionTLS13}
 	unknownType := assignment(node)
 	unknownType.TypeUrl = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -110,10 +102,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 // The whole state form and reports of the unknown are refused.
 func TestOtherServices(t *testing.T) {
 	f := newFleet(t)
-	conn, err := grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme)))))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -303,10 +292,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 	ring.Until(t, "all on the first", func() bool { return f.state(1).Running == 50 })
 	f.stop()
-	two, err := policy.Seal(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := must.Get(policy.Seal(bundle("two"), policy.Statement{Fleet: "north", Number: 2, Floor: 1}, key))(t)
 	for _, s := range all {
 		ring.Until(t, "the loss noticed", func() bool { return s.State().Lost != nil })
 		if s.State().Running != one.Name() {
@@ -315,9 +301,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 	f.start()
 	ring.Until(t, "all back", func() bool { st := f.server.Status(); return st.Connected == 50 && st.Behind == 0 })
-	if err := f.dir.Publish(two); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.dir.Publish(two))
 	f.refresh()
 	ring.Until(t, "all on the second", func() bool { return f.state(2).Running == 50 })
 	for _, s := range all {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func none(string) bool { return false }
@@ -58,10 +59,7 @@ func TestStampsSpeakForMetadata(t *testing.T) {
 	for i := range 1000 {
 		many[fmt.Sprintf("k%03d", i)] = i
 	}
-	raw, err := json.Marshal(many)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(many))(t)
 	full := Hashes("d", raw, none)
 	if len(full) != maxMembers*hashSize || Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
 		t.Errorf("%d bytes of hashes", len(full))

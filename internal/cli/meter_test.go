@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestMeter(t *testing.T) {
@@ -15,9 +17,7 @@ func TestMeter(t *testing.T) {
 	var screen bytes.Buffer
 	m := newMeter(&screen, "lines", 1000, func() time.Time { return now })
 	now = now.Add(10 * time.Second)
-	if _, err := io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadAll(io.LimitReader(m.Reader(strings.NewReader(strings.Repeat("x", 250))), 250)))(t)
 	told := m.Progress()
 	told(50, 0)
 	told(51, 0) // too soon to draw again
@@ -25,9 +25,7 @@ func TestMeter(t *testing.T) {
 		t.Errorf("%q, want %q", screen.String(), want)
 	}
 	screen.Reset()
-	if _, err := m.Writer(&plain{to: Terminal{&screen}}).Write([]byte("line 7: bad\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.Writer(&plain{to: Terminal{&screen}}).Write([]byte("line 7: bad\n")))(t)
 	if s := screen.String(); !strings.HasPrefix(s, "\r   ") || !strings.HasSuffix(s, " \rline 7: bad\n") {
 		t.Errorf("a message is written as %q", s)
 	}
@@ -63,13 +61,8 @@ func TestMeter(t *testing.T) {
 
 func TestWhatIsLeftOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
-	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, make([]byte, 100), 0o600))
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
 	if _, err := f.Seek(40, io.SeekStart); err != nil || remaining(f) != 60 || On(f) != io.Writer(f) {
 		t.Errorf("%d left, %v", remaining(f), err)

@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -20,14 +21,8 @@ func small(make func(name, tenant string, n int) *Owner, unknown map[string]stri
 // part of its path, and a row of which nothing is known ends it with an error.
 func TestEveryRouteIsInTheMatrix(t *testing.T) {
 	ring.Long(t, "one case after another")
-	l, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(letta.New(letta.Options{}))(t)
+	m := must.Get(mem0.New(mem0.Options{}))(t)
 	for name, tc := range map[string]struct {
 		f     *Format
 		w     *World

@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
@@ -164,10 +165,7 @@ func (w *nameWorld) admit(q asked) *gate.Admission {
 		w.t.Fatalf("no route: %s", &q)
 	}
 	a := w.gate.Admit(context.Background(), &gate.Call{Backend: w.backend, Request: req, Route: rt, Known: true, Body: []byte(q.body)})
-	rows, err := ledger.ByID(context.Background(), w.ledger, w.backend.Name, memproxy.TargetEntity, append(slices.Collect(maps.Keys(w.owner)), q.names...)...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	rows := must.Get(ledger.ByID(context.Background(), w.ledger, w.backend.Name, memproxy.TargetEntity, append(slices.Collect(maps.Keys(w.owner)), q.names...)...))(w.t)
 	own := len(q.names) > 0
 	for _, name := range q.names {
 		rec, bound := rows[name]
@@ -235,51 +233,31 @@ func TestNamesStayWhoseTheyAre(t *testing.T) {
 
 func namesStay(t *testing.T) {
 	const sequences, length = 4800, 24
-	key, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	vault, err := keys.NewVault(keys.Set{Signing: key}, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := ledger.Open(ledger.Options{Vault: vault, Clock: time.Now, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(t)
+	vault := must.Get(keys.NewVault(keys.Set{Signing: key}, rand.Reader))(t)
+	l := must.Get(ledger.Open(ledger.Options{Vault: vault, Clock: time.Now, Timeout: time.Minute}))(t)
 	defer l.Close()
-	adapter, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapter := must.Get(mem0.New(mem0.Options{}))(t)
 	callers, listed := nameCallers()
 	caller := &speaker{}
 	n := 0
-	g, err := gate.New(gate.Options{
+	g := must.Get(gate.New(gate.Options{
 		Identifier: caller, Ledger: l, Budget: plain{}, Recorder: plain{}, Signer: plain{}, Clock: time.Now,
 		NewID: func() string { n++; return fmt.Sprint("d", n) },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, Unattributed: access.Named,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	admitted := 0
 	for seed := range uint64(sequences / ring.Share(48, 96)) {
 		r := mathrand.New(mathrand.NewPCG(seed, 20))
-		b, err := embedded.New(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(embedded.New(embedded.Options{}))(t)
 		w := &nameWorld{
 			t: t, gate: g, ledger: l, caller: caller, owner: maps.Clone(listed), back: direct{b},
 			backend: gate.Backend{Name: fmt.Sprint("mem0-", seed), Adapter: adapter, Fetch: direct{b}}, log: []string{fmt.Sprint("seed ", seed)},
 		}
 		for id, tenant := range listed { // as a start does
-			if _, err := l.Assign(t.Context(), memproxy.Ownership{Backend: w.backend.Name, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: tenant}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.Assign(t.Context(), memproxy.Ownership{Backend: w.backend.Name, Kind: memproxy.TargetEntity, ID: id, Scope: memproxy.Scope{Tenant: tenant}}))(t)
 		}
 		for i := 0; i < length; {
 			var together []asked

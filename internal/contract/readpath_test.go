@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // plain is every collaborator of a gate in its simplest form.
@@ -59,14 +60,8 @@ func (lettaAnswers) Turn(memproxy.Route, memproxy.Request, []byte) (memproxy.Tur
 // every filter of the read path: whole, refused, as a piece and as an event of a
 // run. A new row cannot miss one.
 func TestEveryRouteIsFiltered(t *testing.T) {
-	m, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(mem0.New(mem0.Options{}))(t)
+	l := must.Get(letta.New(letta.Options{}))(t)
 	var every, body []string // the filters, and those of what cannot be taken apart
 	for _, f := range gate.Filters() {
 		if every = append(every, f.Name); !f.Memories() {
@@ -75,17 +70,14 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 	}
 	var passed []string
 	n := 0
-	g, err := gate.New(gate.Options{
+	g := must.Get(gate.New(gate.Options{
 		Identifier: plain{}, Ledger: gate.NoLedger{}, Budget: plain{}, Recorder: plain{}, Signer: plain{},
 		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
 		Filtered: func(_ memproxy.Route, name string) { passed = append(passed, name) },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx := context.Background()
 	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Table(), lettaAnswers{l}: l.Table()} {
 		for at, rt := range table {

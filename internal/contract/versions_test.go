@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // chronicler is a ledger that keeps the last operation's versions.
@@ -113,25 +114,16 @@ var versionless = map[string]string{
 // whatever it changes it, leaves a version of the object with what stood there
 // before: from the tables of routes, so that a new row cannot miss it.
 func TestEveryChangeIsAVersion(t *testing.T) {
-	m, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(mem0.New(mem0.Options{}))(t)
+	l := must.Get(letta.New(letta.Options{}))(t)
 	ledger, n := &chronicler{}, 0
-	g, err := gate.New(gate.Options{
+	g := must.Get(gate.New(gate.Options{
 		Identifier: plain{}, Ledger: ledger, Budget: plain{}, Recorder: plain{}, Signer: plain{},
 		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
 	}, &gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
 		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	checked := 0
 	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Table(), l: l.Table()} {
 		for at, rt := range table {

@@ -8,23 +8,18 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func contentOf(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return string(b)
 }
 
 func filesIn(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(dir))(t)
 	return files
 }
 
@@ -53,12 +48,8 @@ func TestReplace(t *testing.T) {
 	if !errors.Is(err, boom) || contentOf(t, path) != "two" || len(filesIn(t, dir)) != 1 {
 		t.Errorf("%v; %q, %v", err, contentOf(t, path), filesIn(t, dir))
 	}
-	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "taken", "a"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "taken", "a"), nil, 0o600))
 	if err := durable.Write(filepath.Join(dir, "taken"), nil); err == nil || len(filesIn(t, dir)) != 2 {
 		t.Errorf("a directory was replaced, or left %v: %v", filesIn(t, dir), err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // No two are the same, each can be listened on, and no connection is given one.
@@ -18,10 +20,7 @@ func TestAddr(t *testing.T) {
 				t.Fatalf("%s is given twice", addr)
 			}
 			given[addr] = true
-			l, err := net.Listen("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", addr))(t)
 			l.Close()
 			if held := hold(addr); held != nil {
 				held.Close()
@@ -50,10 +49,7 @@ func TestNotWhatConnectionsAreGiven(t *testing.T) {
 
 func TestWhereSomethingListens(t *testing.T) {
 	addr := Addr(t)
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", addr))(t)
 	defer l.Close()
 	if held := hold(addr); held != nil {
 		held.Close()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -19,14 +20,8 @@ const root = "../.."
 // could notice.
 func TestFaultsCanBePutIn(t *testing.T) {
 	ring.Slow(t, "a quoted line that is written anew is no fault of the program")
-	faults, err := readFaults("faults")
-	if err != nil {
-		t.Fatal(err)
-	}
-	proving, err := readProofs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	faults := must.Get(readFaults("faults"))(t)
+	proving := must.Get(readProofs(root))(t)
 	known := map[string]bool{}
 	for _, f := range faults {
 		key := f.Place.String() + ": " + f.Says
@@ -51,13 +46,9 @@ func TestFaultsCanBePutIn(t *testing.T) {
 func module(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "m"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(root, "m"), 0o755))
 	for name, src := range files {
-		if err := os.WriteFile(filepath.Join(root, "m", name), []byte("package m\n\n"+src), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(root, "m", name), []byte("package m\n\n"+src), 0o644))
 	}
 	return root
 }
@@ -109,10 +100,7 @@ func TestFaultsThatCannotBePutIn(t *testing.T) {
 		"m.(U).m\nwords\n- d()\n+ c()":     "there is no",
 		"elsewhere.f\nwords\n- b()\n+ d()": "there is no",
 	} {
-		list, err := parseFaults("SYN-1 " + block)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(parseFaults("SYN-1 " + block))(t)
 		at, err := list[0].Place.find(root)
 		if err == nil {
 			_, err = at.with(list[0])

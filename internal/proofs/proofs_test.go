@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
 
@@ -33,12 +34,8 @@ func TestNone(t *testing.T) {}
 		"b/f.go":           "no Go",
 	} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(src), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(src), 0o644))
 	}
 	got, err := proofs.Read(root)
 	want := []proofs.Proof{

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var (
@@ -74,9 +76,7 @@ func rpmValues(t *testing.T, b []byte) (values map[int32][]string, length int) {
 	values = map[int32][]string{}
 	for i := range n {
 		var x rpmIndex
-		if _, err := binary.Decode(b[16+16*i:], binary.BigEndian, &x); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(binary.Decode(b[16+16*i:], binary.BigEndian, &x))(t)
 		if x.Type == rpmString || x.Type == rpmStrings || x.Type == rpmI18N {
 			values[x.Tag] = strings.Split(string(store[x.Offset:]), "\x00")[:x.Count]
 		}

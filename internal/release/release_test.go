@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var at = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -23,22 +25,14 @@ func made(t *testing.T, extras []entry) []entry {
 	var images []imageBinary
 	for _, to := range targets {
 		binary := []byte("binary for " + to.OS + to.Arch)
-		if err := r.addArchive(to, binary, []byte("{}"), extras); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.addArchive(to, binary, []byte("{}"), extras))
 		if to.OS == "linux" {
 			images = append(images, imageBinary{to.Arch, binary, []byte("{}")})
-			if err := r.addPackages(to.Arch, binary, []byte("{}"), extras); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.addPackages(to.Arch, binary, []byte("{}"), extras))
 		}
 	}
-	if err := r.addImage(images); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.addImage(images))
+	must.Do(t, r.finish())
 	return r.files
 }
 
@@ -66,24 +60,15 @@ func untar(t *testing.T, b []byte) (out []entry) {
 		if !h.ModTime.Equal(at) || h.Uid != 0 || h.Uname != "" {
 			t.Errorf("%s: dated %s, of %d %q", h.Name, h.ModTime, h.Uid, h.Uname)
 		}
-		body, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(r))(t)
 		out = append(out, entry{h.Name, h.Mode, body})
 	}
 }
 
 func unzip(t *testing.T, b []byte) []byte {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(gzip.NewReader(bytes.NewReader(b)))(t)
+	out := must.Get(io.ReadAll(r))(t)
 	return out
 }
 
@@ -126,9 +111,7 @@ func TestReleasesAreReproducible(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(named(t, first, "memproxy_v1.2.3_provenance.intoto.json"), &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(named(t, first, "memproxy_v1.2.3_provenance.intoto.json"), &st))
 	subjects := map[string]string{}
 	for _, s := range st.Subject {
 		subjects[s.Name] = s.Digest["sha256"]
@@ -171,9 +154,7 @@ func TestImageLayout(t *testing.T) {
 			t.Fatalf("%+v leads to %d bytes (%t), and is to be %s", d, len(b), ok, mediaType)
 		}
 		if into != nil {
-			if err := json.Unmarshal(b, into); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(b, into))
 		}
 		return b
 	}
@@ -182,9 +163,7 @@ func TestImageLayout(t *testing.T) {
 		MediaType string
 		Manifests []descriptor
 	}
-	if err := json.Unmarshal(blobs["index.json"], &top); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(blobs["index.json"], &top))
 	if top.Schema != 2 || top.MediaType != typeIndex || len(top.Manifests) != 1 || top.Manifests[0].Annotations[refName] != "1.2.3" {
 		t.Fatalf("%+v", top)
 	}
@@ -231,10 +210,7 @@ func TestImageLayout(t *testing.T) {
 // The image of a release and that of the Dockerfile have the same files, user,
 // command and labels. Proves CARD-8.
 func TestImageAgreesWithTheDockerfile(t *testing.T) {
-	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../Dockerfile"))(t)
 	_, stage, ok := strings.Cut(string(text), "FROM ${BASE_IMAGE}\n")
 	if !ok {
 		t.Fatal("the Dockerfile has no last stage")
@@ -274,14 +250,8 @@ func TestImageAgreesWithTheDockerfile(t *testing.T) {
 // A binary that is too large, not stripped, or of another version is refused.
 // This test's own binary is the one that is not stripped. Proves EDGE-18.
 func TestBinariesAreChecked(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
+	b := must.Get(os.ReadFile(self))(t)
 	for _, c := range []struct {
 		binary          []byte
 		version, commit string
@@ -320,10 +290,7 @@ func TestVersionsAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", c.version, err)
 		}
 	}
-	real, err := os.ReadFile("../../charts/memproxy/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	real := must.Get(os.ReadFile("../../charts/memproxy/Chart.yaml"))(t)
 	if appVersion.Find(real) == nil {
 		t.Error("the chart's appVersion is not found")
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
 
@@ -176,9 +177,7 @@ func callee(call *ast.CallExpr) string {
 // files visits every parsed test file.
 func files(t *testing.T, visit func(name string, fset *token.FileSet, file *ast.File)) {
 	t.Helper()
-	if err := proofs.Files(root, visit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proofs.Files(root, visit))
 }
 
 func place(name string, fset *token.FileSet, n ast.Node) string {
@@ -283,10 +282,7 @@ func named(t *testing.T)        { time.Sleep(1) }
 func unused()                   { time.Sleep(1) }
 `
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "x_test.go", src, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(fset, "x_test.go", src, parser.SkipObjectResolution))(t)
 	var fns []*function
 	for _, d := range file.Decls {
 		fns = append(fns, readFunction("x_test.go", fset, d, true))

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the dependency list anew")
@@ -18,10 +20,7 @@ var update = flag.Bool("update", false, "write the dependency list anew")
 func TestDependenciesAreReviewed(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", "./cmd/memproxy")
 	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.Output())(t)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	lines = slices.DeleteFunc(lines, func(s string) bool {
 		s = strings.TrimSpace(s)
@@ -31,14 +30,9 @@ func TestDependenciesAreReviewed(t *testing.T) {
 	got := strings.Join(slices.Compact(lines), "\n") + "\n"
 	path := filepath.Join(root, "docs", "dependencies.txt")
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("the binary's modules changed; review them and run with -update:\n%s", got)
 	}

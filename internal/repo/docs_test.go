@@ -11,25 +11,20 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(b)
 }
 
 func markdown(t *testing.T) []string {
 	t.Helper()
-	out, err := proofs.Documents(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(proofs.Documents(root))(t)
 	return out
 }
 
@@ -63,15 +58,13 @@ var (
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	ring.Slow(t, "a test that gets another name is no fault of the program")
 	tests := map[string]bool{}
-	if err := proofs.Files(root, func(name string, _ *token.FileSet, file *ast.File) {
+	must.Do(t, proofs.Files(root, func(name string, _ *token.FileSet, file *ast.File) {
 		for _, d := range file.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok {
 				tests[path.Dir(name)+"."+fn.Name.Name] = true
 			}
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, file := range markdown(t) {
 		if file == "CHANGELOG.md" {
 			continue // what was true then

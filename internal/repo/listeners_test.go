@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // servers are the only places where a server is made. Each puts its bounds on
@@ -72,19 +74,13 @@ func TestListenersAreBounded(t *testing.T) {
 			t.Errorf("%s stands in %v, and only %v bound what they accept", what, got, want)
 		}
 		for _, name := range want {
-			text, err := os.ReadFile(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 			if !strings.Contains(string(text), "face.Bound(") {
 				t.Errorf("%s accepts connections without bounds", name)
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(root, "proxy/server.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, "proxy/server.go")))(t)
 	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "pace(o.Handler,", "ConnState:"} {
 		if !strings.Contains(string(text), bound) {
 			t.Errorf("proxy/server.go: no %s", bound)

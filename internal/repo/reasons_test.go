@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var (
@@ -15,10 +17,7 @@ var (
 // The reason vocabulary is closed: the source and the document list the same.
 func TestReasonsAreDocumented(t *testing.T) {
 	list := func(re *regexp.Regexp, path ...string) []string {
-		src, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must.Get(os.ReadFile(filepath.Join(append([]string{root}, path...)...)))(t)
 		var out []string
 		for _, m := range re.FindAllStringSubmatch(string(src), -1) {
 			out = append(out, m[1])

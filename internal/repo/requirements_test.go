@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -29,10 +30,7 @@ requirement of [requirements.md](requirements.md). A test is in the core
 // line.
 func TestRequirementsListTheirTests(t *testing.T) {
 	ring.Slow(t, "a generated list; make docs writes it anew")
-	all, err := proofs.Read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(proofs.Read(root))(t)
 	proven := map[string][]proofs.Proof{}
 	for _, p := range all {
 		proven[p.Requirement] = append(proven[p.Requirement], p)
@@ -83,9 +81,7 @@ func keep(t *testing.T, name, want string) {
 	t.Helper()
 	path := filepath.Join(root, name)
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
 	have, wanted := strings.Split(read(t, name), "\n"), strings.Split(want, "\n")

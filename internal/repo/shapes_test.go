@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Ceilings of what a reader has to hold in mind at once. Tests are not counted.
@@ -21,18 +23,12 @@ const (
 func TestTypesPackagesAndCommandsStaySmall(t *testing.T) {
 	methods, sources, lines := map[string]int{}, map[string]int{}, map[string]int{}
 	goFiles(t, func(file string, src []byte) {
-		rel, err := filepath.Rel(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rel := must.Get(filepath.Rel(root, file))(t)
 		name := filepath.ToSlash(rel)
 		if strings.HasSuffix(name, "_test.go") {
 			return
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution|parser.ParseComments))(t)
 		if ast.IsGenerated(parsed) {
 			return
 		}

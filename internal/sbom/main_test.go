@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestDescribe(t *testing.T) {
@@ -19,10 +21,7 @@ func TestDescribe(t *testing.T) {
 		},
 		Settings: []debug.BuildSetting{{Key: "GOOS", Value: "linux"}, {Key: "vcs.time", Value: "now"}},
 	}
-	doc, err := describe(info, "v3", sha256.Sum256([]byte("binary")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(describe(info, "v3", sha256.Sum256([]byte("binary"))))(t)
 	var refs []string
 	for _, c := range doc.Components {
 		refs = append(refs, c.Ref)
@@ -42,24 +41,15 @@ func TestDescribe(t *testing.T) {
 // The test's own binary: every module that it says it holds is there, and
 // twice the same is written.
 func TestRun(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	var first, second bytes.Buffer
-	if err := run(self, "v1", &first); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(self, "v1", &second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(self, "v1", &first))
+	must.Do(t, run(self, "v1", &second))
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("two runs differ")
 	}
 	var doc document
-	if err := json.Unmarshal(first.Bytes(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first.Bytes(), &doc))
 	if doc.Metadata.Component.Name != "github.com/memproxy/memproxy" || len(doc.Components) == 0 || len(doc.Serial) != len("urn:uuid:")+36 {
 		t.Errorf("%s", first.Bytes())
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // A database that leaves one call without an answer costs no other its time: new
@@ -29,10 +31,7 @@ func TestCircuit(t *testing.T) {
 	})
 	connect := func() net.Conn {
 		t.Helper()
-		conn, err := dial(t.Context(), "tcp", "db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(dial(t.Context(), "tcp", "db"))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
@@ -63,17 +62,13 @@ func TestCircuit(t *testing.T) {
 			t.Errorf("%s: %v after %d connections", what, err, dials-before)
 		}
 	}
-	if err := ask(connect(), 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask(connect(), 0, true))
 	if err := ask(connect(), 500*time.Millisecond, false); err == nil {
 		t.Fatal("an answer")
 	}
 	away("a caller that hung up", false)
 	other := connect()
-	if err := ask(other, 0, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask(other, 0, true))
 	if err := ask(connect(), 2*time.Second, false); err == nil {
 		t.Fatal("an answer")
 	}

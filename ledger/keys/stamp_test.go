@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
@@ -63,19 +64,13 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 
 func testKey(t testing.TB, fill byte) keys.Key {
 	t.Helper()
-	k, err := keys.New(bytes.Repeat([]byte{fill}, keys.Size))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(keys.New(bytes.Repeat([]byte{fill}, keys.Size)))(t)
 	return k
 }
 
 func signer(t testing.TB, signing keys.Key, old ...keys.Key) *keys.Signer {
 	t.Helper()
-	s, err := keys.NewSigner(keys.Set{Signing: signing, Verifying: old})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(keys.NewSigner(keys.Set{Signing: signing, Verifying: old}))(t)
 	return s
 }
 
@@ -224,10 +219,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys[1]*")
 	load := func() keys.Set {
 		t.Helper()
-		k, err := keys.LoadOrCreate(dir, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(keys.LoadOrCreate(dir, rand.Reader))(t)
 		return k
 	}
 	first := load()
@@ -238,9 +230,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 	if again := load(); again.Signing != first.Signing || len(again.Verifying) != 0 {
 		t.Error("another key the second time")
 	}
-	if err := os.Rename(path, filepath.Join(dir, "stamp-2026.key")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(path, filepath.Join(dir, "stamp-2026.key")))
 	rotated := load()
 	if rotated.Signing == first.Signing || len(rotated.Verifying) != 1 || rotated.Verifying[0] != first.Signing {
 		t.Error("the renamed key does not verify")
@@ -255,16 +245,12 @@ func TestLoadOrCreateKey(t *testing.T) {
 		"empty":          func() error { return os.WriteFile(path, nil, 0o600) },
 		"zeros":          func() error { return os.WriteFile(path, []byte(strings.Repeat("A", 43)+"="), 0o600) },
 	} {
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, spoil())
 		_, err := keys.LoadOrCreate(dir, rand.Reader)
 		if err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, 0o600))
 	}
 	if _, err := keys.LoadOrCreate(t.TempDir(), strings.NewReader("too little randomness")); err == nil {
 		t.Error("a key from too little randomness")

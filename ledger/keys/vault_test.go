@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
@@ -12,19 +13,10 @@ import (
 func FuzzEnvelope(f *testing.F) {
 	f.Add("hold/1", "acme", []byte("text"), []byte{}, []byte{}, "k")
 	f.Add("a", "", []byte{}, bytes.Repeat([]byte{1}, 60), bytes.Repeat([]byte{2}, 40), "")
-	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
-	if err != nil {
-		f.Fatal(err)
-	}
-	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
+	k := must.Get(keys.New(bytes.Repeat([]byte{7}, keys.Size)))(f)
+	v := must.Get(keys.NewVault(keys.Set{Signing: k}, rand.Reader))(f)
 	f.Fuzz(func(t *testing.T, ref, tenant string, plain, wrapped, body []byte, key string) {
-		e, err := v.Seal(ref, tenant, plain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(v.Seal(ref, tenant, plain))(t)
 		if got, err := v.Open(ref, tenant, e); err != nil || !bytes.Equal(got, plain) {
 			t.Fatalf("%q, %v", got, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-5, EDGE-5, TRL-10: whose memories may be changed by whom. Each
@@ -46,10 +47,7 @@ func TestWhoseWordCounts(t *testing.T) {
 			}
 			q := tc.ask.question()
 			q.Others, q.AuthorTrust, q.AuthorAttestation = tc.about.Others, tc.about.AuthorTrust, tc.about.AuthorAttestation
-			got, err := p.Rule(context.Background(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(p.Rule(context.Background(), q))(t)
 			if tc.passes != (got.Verdict == memproxy.Allow) {
 				t.Fatalf("%+v", got)
 			}

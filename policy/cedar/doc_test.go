@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -42,10 +43,7 @@ func plain(cell string) string { return strings.Trim(cell, "`") }
 
 func policyDoc(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../docs/policy.md"))(t)
 	return string(b)
 }
 

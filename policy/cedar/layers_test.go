@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -80,10 +81,7 @@ func TestLayers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			q := tc.ask.question()
 			q.Governance = tc.g
-			got, err := p.Rule(context.Background(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(p.Rule(context.Background(), q))(t)
 			var rules []string
 			for _, r := range slices.Concat(got.Reasons, got.Marks) {
 				rules = append(rules, r.Rule)
@@ -185,10 +183,7 @@ forbid (principal, action, resource) when { context.member == "agent.description
 		t.Run(name, func(t *testing.T) {
 			q := tc.ask.question()
 			q.Governance = governed(memproxy.TreatRefuse)
-			got, err := p.Rule(context.Background(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(p.Rule(context.Background(), q))(t)
 			var rules []string
 			for _, r := range got.Reasons {
 				rules = append(rules, r.Rule)

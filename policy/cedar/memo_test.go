@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -146,20 +147,14 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.Policies[0].Text)
 	}
-	forgets, err := Compile(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	forgets := must.Get(Compile(b))(t)
 	q := w.question()
 	for i := range questions {
 		if q = w.like(q); i%50 == 0 {
 			q = w.question()
 		}
 		forgets.answers.Purge()
-		want, err := forgets.Rule(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(forgets.Rule(t.Context(), q))(t)
 		for range 2 {
 			got, err := keeps.Rule(t.Context(), q)
 			if err != nil || !reflect.DeepEqual(got, want) {
@@ -189,10 +184,7 @@ func FuzzKeptAnswers(f *testing.F) {
 // Proves EDGE-1: what no policy reads makes no new question: another user's
 // write of another length has the same answer.
 func TestWhatNoPolicyReadsIsNotAsked(t *testing.T) {
-	p, err := Compile(policy.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Compile(policy.Builtin()))(t)
 	for i := range 150 {
 		q := memproxy.Question{
 			Principal: memproxy.Principal{ID: "dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Tenant: "acme"}, Profile: "production", Ceiling: 700,

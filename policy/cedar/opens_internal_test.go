@@ -7,6 +7,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -15,10 +16,7 @@ import (
 // waits for review.
 func TestDenialsSayWhatAllowsThem(t *testing.T) {
 	t.Parallel()
-	p, err := Compile(policy.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Compile(policy.Builtin()))(t)
 	n := 0
 	for id, r := range p.rules {
 		_, by, opens := strings.Cut(r.detail, "; ")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -24,10 +25,7 @@ const scopes = `
 func FuzzPartsAnswerAsTheWhole(f *testing.F) {
 	b := policy.Builtin()
 	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: []byte(scopes)})
-	p, err := Compile(b)
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := must.Get(Compile(b))(f)
 	slow := *p
 	slow.parts = nil
 	for seed := range uint64(300) {
@@ -77,10 +75,7 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 // Callers that differ in anything have entities of their own: a cache that
 // took one for another would lend it the other's roles.
 func TestCallersAreNotTakenForEachOther(t *testing.T) {
-	p, err := Compile(policy.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Compile(policy.Builtin()))(t)
 	base := func() memproxy.Question {
 		return memproxy.Question{
 			Principal: memproxy.Principal{ID: "a", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Roles: []string{"ab", "c"}},

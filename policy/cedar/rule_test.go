@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
@@ -17,10 +18,7 @@ func compile(t testing.TB, change func(*policy.Bundle)) *cedar.Policy {
 	if change != nil {
 		change(&b)
 	}
-	p, err := cedar.Compile(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(cedar.Compile(b))(t)
 	return p
 }
 
@@ -182,10 +180,7 @@ func TestBuiltinRules(t *testing.T) {
 		{"no field has no size", ask{size: 9000}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := p.Rule(context.Background(), tc.ask.question())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(p.Rule(context.Background(), tc.ask.question()))(t)
 			if tc.rule == "" {
 				if got.Verdict != memproxy.Allow || len(got.Reasons) > 0 {
 					t.Errorf("got %v %v, want allow", got.Verdict, got.Reasons)
@@ -242,10 +237,7 @@ func TestHoldShadowAndErrors(t *testing.T) {
 		{"a forbid that fails denies", own(`@id("e") ` + onLearn + `when { context.size + 9223372036854775807 > 0 };`), memproxy.Deny, 0, "policy.error"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := compile(t, tc.change).Rule(context.Background(), ask{}.question())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(compile(t, tc.change).Rule(context.Background(), ask{}.question()))(t)
 			var codes []string
 			for _, r := range got.Reasons {
 				codes = append(codes, string(r.Code))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/policy/replay"
@@ -25,21 +26,11 @@ func line(id, verdict, kind, fields, rule, principal, facts string) string {
 func run(t *testing.T, to policy.Bundle, lines ...string) replay.Report {
 	t.Helper()
 	from := policy.Builtin()
-	cases, err := replay.Read(strings.NewReader(strings.Join(lines, "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(replay.Read(strings.NewReader(strings.Join(lines, ""))))(t)
 	opt := replay.Options{Ceilings: memproxy.DefaultCeilings(), Profile: "production"}
-	if opt.From, err = cedar.Compile(from); err != nil {
-		t.Fatal(err)
-	}
-	if opt.To, err = cedar.Compile(to); err != nil {
-		t.Fatal(err)
-	}
-	rep, err := replay.Run(context.Background(), opt, cases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt.From = must.Get(cedar.Compile(from))(t)
+	opt.To = must.Get(cedar.Compile(to))(t)
+	rep := must.Get(replay.Run(context.Background(), opt, cases))(t)
 	return rep
 }
 
@@ -157,10 +148,7 @@ func TestReadSaysTheLine(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(line("1", "deny", "learn", `"a"`, "r", "p", ""))
 	f.Add(`{"type":"decision","verdict":"hold","operation":{"kind":"run","items":-1},"confidence":{"claimed":-5},"facts":{"size":-1}}`)
-	from, err := cedar.Compile(policy.Builtin())
-	if err != nil {
-		f.Fatal(err)
-	}
+	from := must.Get(cedar.Compile(policy.Builtin()))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		cases, err := replay.Read(strings.NewReader(text))
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -14,10 +16,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // Proves MFW-13: fragmented payloads are assembled over several writes, and
 // ordinary consecutive facts are not.
 func TestJoins(t *testing.T) {
-	raw, err := os.ReadFile("testdata/joins.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("testdata/joins.txtar"))(t)
 	for _, f := range txtar.Parse(raw).Files {
 		t.Run(f.Name, func(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(f.Data)), "\n")

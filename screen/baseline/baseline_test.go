@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var (
@@ -27,10 +28,7 @@ var facts = []string{
 
 func learnt(t testing.TB) (*Store, time.Time) {
 	t.Helper()
-	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(Options{}))(t)
 	now := noon
 	for i := range 40 {
 		s.Learn(ada, facts[i%len(facts):i%len(facts)+1], now)

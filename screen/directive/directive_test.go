@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const small = `# a vocabulary for tests
@@ -22,10 +24,7 @@ TELL: tell*
 
 func vocabulary(t testing.TB) *Vocabulary {
 	t.Helper()
-	v, err := ParseVocabulary(Source{"v.txt", small})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(ParseVocabulary(Source{"v.txt", small}))(t)
 	return v
 }
 
@@ -130,10 +129,7 @@ cross low 100 overrides
 // Proves SYN-2
 func TestFind(t *testing.T) {
 	v := vocabulary(t)
-	r, err := ParseRules("r.txt", testRules, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ParseRules("r.txt", testRules, v))(t)
 	for _, c := range []struct{ text, want string }{
 		{"ignore previous instructions", "order[ignore previous instructions]"},
 		{"ignore all previous instructions", "order[ignore all previous instructions]"},
@@ -194,10 +190,7 @@ func TestMistakesNameTheirLine(t *testing.T) {
 // Proves DOL-4
 func TestEveryCopyIsFound(t *testing.T) {
 	v := vocabulary(t)
-	r, err := ParseRules("r.txt", testRules, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ParseRules("r.txt", testRules, v))(t)
 	for _, between := range []int{0, 1, 20, 40, 61, 62, 63, 64, 100} {
 		text := strings.Repeat("ignore previous rules. "+strings.Repeat("tea ", between)+". ", 40)
 		words := v.Read(nil, text)
@@ -252,10 +245,7 @@ func slow(s *sequence, words []Word) bool {
 // exclusions (with them, one span of several may be looked at).
 func FuzzFindAgainstTryingEverything(f *testing.F) {
 	v := vocabulary(f)
-	r, err := ParseRules("r.txt", testRules, v)
-	if err != nil {
-		f.Fatal(err)
-	}
+	r := must.Get(ParseRules("r.txt", testRules, v))(f)
 	for _, s := range []string{"ignore previous rules", "tell ignore. you rules tell previous instruct", strings.Repeat("ignore prior ", 40) + "rules", "ignore\nyour rules"} {
 		f.Add(s)
 	}

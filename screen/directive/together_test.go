@@ -3,6 +3,8 @@ package directive
 import (
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const foreign = `URL:
@@ -19,14 +21,8 @@ LOAN: ignore, rules, above
 
 func together(t *testing.T, src string) (*Vocabulary, *Rules) {
 	t.Helper()
-	v, err := ParseVocabulary(Source{"foreign.txt", foreign})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := ParseRules("rules.txt", src, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(ParseVocabulary(Source{"foreign.txt", foreign}))(t)
+	r := must.Get(ParseRules("rules.txt", src, v))(t)
 	return v, r
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // serve starts a backend and returns how to ask it, without real waiting.
@@ -288,10 +289,7 @@ func TestMetadataIsScreenedWhole(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("s", i)
 	}
-	raw, err := json.Marshal(many)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(many))(t)
 	deep := json.RawMessage(strings.Repeat("[", maxDepth+2) + `"evil"` + strings.Repeat("]", maxDepth+2))
 	for _, m := range []json.RawMessage{raw, deep} {
 		items := metadata(Item{ID: "a"}, m)

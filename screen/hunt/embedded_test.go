@@ -16,24 +16,19 @@ import (
 	"github.com/memproxy/memproxy"
 	letta "github.com/memproxy/memproxy/adapters/letta/embedded"
 	mem0 "github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
 // post makes something in a backend and returns the answer.
 func post(t *testing.T, url, body string, header ...string) string {
 	t.Helper()
-	q, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodPost, url, strings.NewReader(body)))(t)
 	q.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode/100 != 2 {
@@ -70,10 +65,7 @@ func walk(t *testing.T, p hunt.Pager, err error) (hunt.State, string) {
 // and over pages, with the credential and metadata too; which dialect it is
 // can be asked.
 func TestMem0IsWalked(t *testing.T) {
-	back, err := mem0.New(mem0.Options{Keys: []string{"k"}, AdminKey: "admin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(mem0.New(mem0.Options{Keys: []string{"k"}, AdminKey: "admin"}))(t)
 	up := httptest.NewServer(back)
 	defer up.Close()
 	for i := range 25 {
@@ -172,9 +164,7 @@ func TestLettaIsWalked(t *testing.T) {
 	var report bytes.Buffer
 	options := hunt.WalkOptions{Screen: marked, Report: hunt.Report(&report, false), Name: "store", Rate: 1000, Skipped: func(hunt.Item) {}, StateFile: file,
 		Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
-	if p, err = hunt.Letta(o); err != nil {
-		t.Fatal(err)
-	}
+	p = must.Get(hunt.Letta(o))(t)
 	if state, err = hunt.Walk(t.Context(), p, options); err == nil || state.Done {
 		t.Fatalf("%+v %v", state, err)
 	}

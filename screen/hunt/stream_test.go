@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // toy holds what says "evil" and denies what says "worse".
@@ -62,10 +63,7 @@ line 11: not a JSON object
 line 12: longer than the limit
 `
 	var out, errs bytes.Buffer
-	r, err := Stream(t.Context(), strings.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Stream(t.Context(), strings.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs}))(t)
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
@@ -221,10 +219,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("{\"text\":\"a\"}\n\nx\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out, errs bytes.Buffer
-		r, err := Stream(context.Background(), bytes.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Stream(context.Background(), bytes.NewReader(in), &out, StreamOptions{Screen: toy, Errors: &errs}))(t)
 		lines, blank := bytes.Split(in, []byte("\n")), int64(0)
 		for _, l := range lines {
 			if len(bytes.TrimSpace(l)) == 0 && len(l) <= maxLine {
@@ -242,8 +237,6 @@ func BenchmarkStream(b *testing.B) {
 	in := strings.Repeat(line, 10_000)
 	b.SetBytes(int64(len(in)))
 	for b.Loop() {
-		if _, err := Stream(b.Context(), strings.NewReader(in), io.Discard, StreamOptions{Screen: toy, Errors: io.Discard}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Stream(b.Context(), strings.NewReader(in), io.Discard, StreamOptions{Screen: toy, Errors: io.Discard}))(b)
 	}
 }

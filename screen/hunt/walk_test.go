@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -165,9 +166,7 @@ func TestWalkRefuses(t *testing.T) {
 	dir := t.TempDir()
 	var w walker
 	path := filepath.Join(dir, "state")
-	if _, err := Walk(t.Context(), newShelf(), w.options(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Walk(t.Context(), newShelf(), w.options(path)))(t)
 	other := w.options(path)
 	other.Name = "letta http://other"
 	if _, err := Walk(t.Context(), newShelf(), other); !errors.Is(err, ErrOtherWalk) {
@@ -175,9 +174,7 @@ func TestWalkRefuses(t *testing.T) {
 	}
 	for name, text := range map[string]string{"garbage": "x", "empty": "", "version": `{"version":9}`, "unknown": `{"version":1,"x":1}`, "twice": `{"version":1}{}`, "negative": `{"version":1,"hold":-1}`} {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		s := newShelf()
 		if _, err := Walk(t.Context(), s, w.options(file)); err == nil || len(s.asked) > 0 {
 			t.Errorf("state %s: %v", name, err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // asked is what a fake model sees of a call.
@@ -73,10 +74,7 @@ func newJudge(t *testing.T, h http.Handler, o Options) *Judge {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1", "m", "sesame"
-	j, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(New(o))(t)
 	return j
 }
 

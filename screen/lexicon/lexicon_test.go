@@ -10,15 +10,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 func parse(t testing.TB, src string) *Lexicon {
 	t.Helper()
-	l, err := Parse("l.txt", src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Parse("l.txt", src))(t)
 	return l
 }
 
@@ -131,10 +129,7 @@ func (l *Lexicon) everywhere(text string) []Hit {
 }
 
 func shipped(t testing.TB) *Lexicon {
-	src, err := os.ReadFile("../pack/lexicon.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must.Get(os.ReadFile("../pack/lexicon.txt"))(t)
 	return parse(t, string(src))
 }
 
@@ -189,10 +184,7 @@ func TestFindsWhatEachExpressionFinds(t *testing.T) {
 	between := []string{" ", "\n", "a", "", ". ", "\xff", "ſ", "日", strings.Repeat(" and so on", 60)}
 	for n := range 8 / ring.Share(4, 8) * len(l.parts) {
 		p := l.parts[n%len(l.parts)]
-		tree, err := syntax.Parse(p.re.String(), syntax.Perl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree := must.Get(syntax.Parse(p.re.String(), syntax.Perl))(t)
 		text := []byte(between[rng.IntN(len(between))])
 		for range 1 + rng.IntN(3) {
 			text = append(example(text, tree, rng), between[rng.IntN(len(between))]...)

@@ -7,6 +7,7 @@ import (
 	"testing/quick"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/likeness"
 	"github.com/memproxy/memproxy/screen/panel"
 	"github.com/memproxy/memproxy/screen/similar"
@@ -14,10 +15,7 @@ import (
 
 func index(t testing.TB) *likeness.Index {
 	t.Helper()
-	x, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()}))(t)
 	return x
 }
 

@@ -11,6 +11,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // packed is s by a packer.
@@ -18,12 +20,8 @@ func packed(t *testing.T, s string, by func(io.Writer) io.WriteCloser) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := by(&b)
-	if _, err := io.WriteString(w, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(w, s))(t)
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 

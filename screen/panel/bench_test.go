@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/likeness"
@@ -21,14 +22,8 @@ func BenchmarkWrites(b *testing.B) {
 	const prose = "I moved to Lisbon in March and prefer the window seat on morning trains. "
 	whole := strings.Repeat(prose, 6)
 	cut := whole + "I mov"
-	known, err := likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	base, err := screen.New(screen.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	known := must.Get(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()}))(b)
+	base := must.Get(screen.New(screen.Options{}))(b)
 	for _, c := range []struct {
 		name string
 		text func(i int) string
@@ -41,12 +36,9 @@ func BenchmarkWrites(b *testing.B) {
 		{"cut/different", func(i int) string { return fmt.Sprintf("%d ", i) + cut }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p, err := panel.New(panel.Options{
+			p := must.Get(panel.New(panel.Options{
 				Base: base, Secrets: true, Synapse: true, Assembly: assembly.New(), Recipes: assembly.NewRecipes(), Likeness: known, Clock: time.Now,
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			}))(b)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				s := memproxy.Screening{
@@ -56,9 +48,7 @@ func BenchmarkWrites(b *testing.B) {
 						Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: c.text(i), Layer: memproxy.Semantic}},
 					},
 				}
-				if _, err := p.Screen(context.Background(), s); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(p.Screen(context.Background(), s))(b)
 				p.Wrote(s)
 			}
 		})

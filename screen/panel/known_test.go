@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -21,23 +22,14 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 			for _, i := range order {
 				op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: texts[i]})
 			}
-			found, err := p.Screen(t.Context(), memproxy.Screening{Operation: op})
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(p.Screen(t.Context(), memproxy.Screening{Operation: op}))(t)
 			all = append(all, found)
 		}
 		return all
 	}
 	with := func(size int) *Panel {
-		base, err := screen.New(screen.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := New(Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size})
-		if err != nil {
-			t.Fatal(err)
-		}
+		base := must.Get(screen.New(screen.Options{}))(t)
+		p := must.Get(New(Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size}))(t)
 		return p
 	}
 	want := judge(with(-1))

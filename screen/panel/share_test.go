@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -43,10 +44,7 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Error("a place that was given back does not reach who waits:", err)
 		}
-		c, err := s.enter(t.Context(), "mallory")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(s.enter(t.Context(), "mallory"))(t)
 		var busy *memproxy.Malformed
 		if _, err := s.enter(t.Context(), "mallory"); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
 			t.Error("without a place:", err)
@@ -63,26 +61,15 @@ func TestScreeningsOfACallerAreBounded(t *testing.T) {
 // Proves EDGE-14: the panel computes for a caller only in a place of its own. A
 // read of known texts computes nothing and needs none.
 func TestPanelTakesAPlace(t *testing.T) {
-	base, err := screen.New(screen.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(Options{Base: base, Clock: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(screen.New(screen.Options{}))(t)
+	p := must.Get(New(Options{Base: base, Clock: time.Now}))(t)
 	p.shares.most = 1
 	s := memproxy.Screening{
 		Principal: memproxy.Principal{ID: "agent:dev", Tenant: "acme"},
 		Operation: &memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann likes tea."}}},
 	}
-	if _, err := p.Screen(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	leave, err := p.shares.enter(t.Context(), asker(&s.Principal))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Screen(t.Context(), s))(t)
+	leave := must.Get(p.shares.enter(t.Context(), asker(&s.Principal)))(t)
 	defer leave()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // section returns the lines of a file of cases, ready to scan.
 func section(t testing.TB, file, name string) []string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	for _, f := range txtar.Parse(raw).Files {
 		if f.Name == name {
 			text := strings.NewReplacer("~", "", `\n`, "\n").Replace

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // bag embeds by counting a few words: enough to know near from far.
@@ -37,10 +38,7 @@ func newIndex(t *testing.T, o Options) *Index {
 		o.Embedder = bag{}
 	}
 	o.Exemplars = exemplars
-	x, err := New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(New(t.Context(), o))(t)
 	return x
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // BenchmarkRecord is the whole cost of a durable record, with as many callers
@@ -12,10 +14,7 @@ import (
 func BenchmarkRecord(b *testing.B) {
 	for _, callers := range []int{1, 32, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l, err := Open(Options{Dir: b.TempDir(), Key: testKey(1), Origin: "bench"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			l := must.Get(Open(Options{Dir: b.TempDir(), Key: testKey(1), Origin: "bench"}))(b)
 			ev := fullEvent()
 			work := make(chan struct{}, 1024)
 			var wg sync.WaitGroup
@@ -36,9 +35,7 @@ func BenchmarkRecord(b *testing.B) {
 			close(work)
 			wg.Wait()
 			b.StopTimer()
-			if err := l.Close(context.Background()); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, l.Close(context.Background()))
 		})
 	}
 }

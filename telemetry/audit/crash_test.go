@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
@@ -85,23 +86,15 @@ func TestKillNine(t *testing.T) {
 		crash(t, dir, 200+rng.IntN(900), acked)
 	}
 	opt := crashOptions(dir)
-	l, err := audit.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	vkey, err := audit.VerifierKey(opt.Origin, opt.Key.Public().(ed25519.PublicKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(opt))(t)
+	must.Do(t, l.Close(context.Background()))
+	vkey := must.Get(audit.VerifierKey(opt.Origin, opt.Key.Public().(ed25519.PublicKey)))(t)
 	rep, err := verify.Verify(context.Background(), verify.Options{Dir: dir, Key: vkey})
 	if err != nil || !rep.OK() || rep.Pending != 0 {
 		t.Fatalf("after the crashes: %+v (%v)", rep, err)
 	}
 	repairs, found := 0, 0
-	err = query.Query(context.Background(), dir, query.Filter{}, func(r *verify.Record) error {
+	must.Do(t, query.Query(context.Background(), dir, query.Filter{}, func(r *verify.Record) error {
 		if r.Type == string(memproxy.EventRepair) {
 			repairs++
 		}
@@ -113,10 +106,7 @@ func TestKillNine(t *testing.T) {
 			found++
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if found != len(acked) || found < 1000 {
 		t.Errorf("%d of %d acknowledged records found", found, len(acked))
 	}
@@ -132,13 +122,8 @@ func crash(t *testing.T, dir string, n int, acked map[uint64]ack) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=XXX")
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	for k := 0; ; k++ {
 		line, err := lines.ReadString('\n')
@@ -150,18 +135,13 @@ func crash(t *testing.T, dir string, n int, acked map[uint64]ack) {
 			t.Errorf("child: %s", line)
 			continue
 		}
-		index, err := strconv.ParseUint(f[1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		index := must.Get(strconv.ParseUint(f[1], 10, 64))(t)
 		if old, twice := acked[index]; twice {
 			t.Errorf("record %d was acknowledged twice: %v and %v", index, old, f)
 		}
 		acked[index] = ack{hash: f[2], id: f[3]}
 		if k == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Process.Kill())
 		}
 	}
 	_ = cmd.Wait() // it was killed

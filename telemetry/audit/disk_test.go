@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-7: a full disk refuses records and nothing else; the log goes on
@@ -45,9 +46,7 @@ func TestDiskFull(t *testing.T) {
 	want(true, try("lost1"))
 	want(true, try("lost2"))
 	want(true, l.Healthy())
-	if err := l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}))
 	want(true, try("lost3"))
 	full.Store(false)
 	want(false, try("b")) // the note, which nobody waits for, was kept
@@ -118,9 +117,7 @@ func TestCheckpointFails(t *testing.T) {
 		t.Errorf("memory is not bounded: %v", err)
 	}
 	broken.Store(false)
-	if err := l.publisher.publish(false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.publisher.publish(false))
 	record(t, l, 1)
 	if err := l.Healthy(); err != nil {
 		t.Errorf("still ill: %v", err)
@@ -134,10 +131,7 @@ func TestEveryCommitSigned(t *testing.T) {
 	l := open(t, opt)
 	for i := range 3 {
 		record(t, l, 1)
-		msg, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		msg := must.Get(os.ReadFile(filepath.Join(opt.Dir, checkpointFile)))(t)
 		if size, _, err := readCheckpoint(msg, opt.Origin, verifierOf(t, opt)); err != nil || int(size) != i+1 {
 			t.Errorf("checkpoint of %d (%v) after record %d", size, err, i)
 		}

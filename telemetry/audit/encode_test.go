@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // fullEvent sets every member.
@@ -182,14 +183,9 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	}
 	m["type"], m["v"], m["index"], m["time"] = bounded(string(ev.Type)), 1, index, now.UTC().Format(timeFormat)
 	m["prev_hash"] = hexOf(prev)
-	raw, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(m))(t)
 	v := jsontext.Value(raw)
-	if err := v.Canonicalize(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.Canonicalize())
 	return v
 }
 
@@ -280,9 +276,7 @@ func TestLongListsTakeSeveralRecords(t *testing.T) {
 			Part     struct{ N, Of int }
 			Outcome  struct{ Memories []string }
 		}
-		if err := json.Unmarshal(rec, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(rec, &r))
 		if r.Part.N != i+1 || r.Part.Of != 1+len(rest) || r.Decision != ev.Decision {
 			t.Errorf("part %d says %+v of decision %q", i, r.Part, r.Decision)
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const testOrigin = "test.example/log"
@@ -41,18 +42,13 @@ func verifierOf(t testing.TB, opt Options) note.Verifier {
 
 func open(t testing.TB, opt Options) *Log {
 	t.Helper()
-	l, err := Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(opt))(t)
 	return l
 }
 
 func closeLog(t testing.TB, l *Log) {
 	t.Helper()
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 }
 
 func record(t testing.TB, l *Log, n int) {
@@ -99,9 +95,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 		if n > 0 {
 			record(t, l, n)
 		}
-		if err := l.Flush(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Flush(context.Background()))
 		if lag := l.Lag(); lag != (Lag{}) {
 			t.Errorf("lag %+v after a flush", lag)
 		}
@@ -110,10 +104,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 		}
 		closeLog(t, l)
 		want := treeRoot(t, leaves)
-		msg, err := os.ReadFile(filepath.Join(dir, checkpointFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		msg := must.Get(os.ReadFile(filepath.Join(dir, checkpointFile)))(t)
 		size, root, err := readCheckpoint(msg, testOrigin, verifierOf(t, testOptions(dir)))
 		if err != nil || int(size) != len(leaves) || root != want {
 			t.Fatalf("checkpoint of %d records is %d %v (%v), want %v", len(leaves), size, root, err, want)
@@ -143,16 +134,10 @@ func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
 		return out, nil
 	})
 	for i, leaf := range leaves {
-		hs, err := tlog.StoredHashesForRecordHash(int64(i), leaf, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hs := must.Get(tlog.StoredHashesForRecordHash(int64(i), leaf, reader))(t)
 		stored = append(stored, hs...)
 	}
-	root, err := tlog.TreeHash(int64(len(leaves)), reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(tlog.TreeHash(int64(len(leaves)), reader))(t)
 	return root
 }
 
@@ -164,10 +149,7 @@ func TestReceipt(t *testing.T) {
 	l := open(t, opt)
 	defer closeLog(t, l)
 	for i := range uint64(3) {
-		r, err := l.Record(context.Background(), fullEvent())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(l.Record(context.Background(), fullEvent()))(t)
 		<-told
 		if r.Index != i || r.Hash != hexOf(tlog.RecordHash(last)) {
 			t.Errorf("receipt %+v of %s", r, last)
@@ -182,16 +164,10 @@ func TestNotesKeepTheirOrder(t *testing.T) {
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for _, typ := range []memproxy.EventType{"a", "b"} {
-		if err := l.Note(memproxy.Event{Type: typ}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Note(memproxy.Event{Type: typ}))
 	}
-	if _, err := l.Record(context.Background(), memproxy.Event{Type: "c"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Note(memproxy.Event{Type: "d"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Record(context.Background(), memproxy.Event{Type: "c"}))(t)
+	must.Do(t, l.Note(memproxy.Event{Type: "d"}))
 	closeLog(t, l)
 	if got := len(kinds); got != 4 || kinds[0] != "a" || kinds[1] != "b" || kinds[2] != "c" || kinds[3] != "d" {
 		t.Errorf("order %v, want a b c d", kinds)
@@ -240,10 +216,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestKeyFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
-	a, err := LoadOrCreateKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(LoadOrCreateKey(dir))(t)
 	b, err := LoadOrCreateKey(dir)
 	if err != nil || !a.Equal(b) {
 		t.Fatalf("the key changed (%v)", err)
@@ -252,15 +225,11 @@ func TestKeyFile(t *testing.T) {
 	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
 		t.Errorf("key file mode %v", st.Mode())
 	}
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o640))
 	if _, err := LoadOrCreateKey(dir); err == nil {
 		t.Error("a key that others may read was taken")
 	}
-	if err := os.WriteFile(path, []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("rubbish"), 0o600))
 	_ = os.Chmod(path, 0o600)
 	if _, err := LoadOrCreateKey(dir); err == nil {
 		t.Error("rubbish was taken for a key")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -39,10 +40,7 @@ func crashed(t testing.TB, n int) (opt Options, path string, content []byte) {
 	}
 	abandon(t, l)
 	path = filepath.Join(opt.Dir, journalPath(0))
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content = must.Get(os.ReadFile(path))(t)
 	return opt, path, content
 }
 
@@ -80,18 +78,11 @@ func reopen(t testing.TB, opt Options) (size uint64, repair string) {
 func TestTornTail(t *testing.T) {
 	opt, path, content := crashed(t, 3)
 	starts := frameStarts(t, content)
-	checkpoint, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkpoint := must.Get(os.ReadFile(filepath.Join(opt.Dir, checkpointFile)))(t)
 	restore := func(b []byte) {
-		if err := os.RemoveAll(filepath.Join(opt.Dir, "tile")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(opt.Dir, "tile")))
 		for name, b := range map[string][]byte{path: b, filepath.Join(opt.Dir, checkpointFile): checkpoint} {
-			if err := os.WriteFile(name, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(name, b, 0o600))
 		}
 	}
 	for cut := starts[2]; cut < len(content); cut += 7 * ring.Share(4, 8) {
@@ -143,9 +134,7 @@ func TestDamageIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt, path, content := crashed(t, 3)
 			bad := spoil(bytes.Clone(content), frameStarts(t, content))
-			if err := os.WriteFile(path, bad, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, bad, 0o600))
 			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("opened: %v, want ErrCorrupt", err)
 			}
@@ -178,9 +167,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 			l := open(t, opt)
 			record(t, l, 300)
 			closeLog(t, l)
-			if err := spoil(opt.Dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, spoil(opt.Dir))
 			if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
 				t.Errorf("opened: %v, want ErrCorrupt", err)
 			}
@@ -192,18 +179,12 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 	record(t, l, 300)
 	closeLog(t, l)
 	for _, name := range []string{"tile/0/001.p", "tile/1", "tile/entries/001.p", "log.vkey"} {
-		if err := os.RemoveAll(filepath.Join(opt.Dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(opt.Dir, name)))
 	}
 	stale := filepath.Join(opt.Dir, "tile/entries/000.p/17")
-	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(stale), 0o700))
 	for _, name := range []string{stale, filepath.Join(opt.Dir, checkpointFile+tempSuffix)} {
-		if err := os.WriteFile(name, []byte("left"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte("left"), 0o600))
 	}
 	if size, _ := reopen(t, opt); size != 300 {
 		t.Errorf("size %d after mending", size)
@@ -230,9 +211,7 @@ func TestPrune(t *testing.T) {
 		record(t, l, 256)
 		at = at.Add(24 * time.Hour)
 	}
-	if err := l.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(context.Background()))
 	for _, c := range []struct {
 		before time.Time
 		want   uint64
@@ -258,12 +237,8 @@ func TestPrune(t *testing.T) {
 	opt.Retention, opt.OnRecord = 0, nil
 	l = open(t, opt)
 	record(t, l, 300)
-	if err := l.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.retain(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(context.Background()))
+	must.Do(t, l.retain())
 	closeLog(t, l)
 	if _, err := os.Stat(filepath.Join(opt.Dir, bundlePath(3, 0))); err == nil {
 		t.Error("retention kept a bundle that is too old")
@@ -275,10 +250,7 @@ func TestPrune(t *testing.T) {
 
 func FuzzReplay(f *testing.F) {
 	opt, _, content := crashed(f, 3)
-	checkpoint, err := os.ReadFile(filepath.Join(opt.Dir, checkpointFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	checkpoint := must.Get(os.ReadFile(filepath.Join(opt.Dir, checkpointFile)))(f)
 	f.Add(content)
 	f.Add(content[:len(content)-1])
 	f.Add([]byte(strings.Repeat(frameMagic, 30)))
@@ -286,12 +258,8 @@ func FuzzReplay(f *testing.F) {
 		opt := opt
 		opt.Dir = t.TempDir()
 		for name, b := range map[string][]byte{journalPath(0): b, checkpointFile: checkpoint} {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(opt.Dir, name)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(opt.Dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(opt.Dir, name)), 0o700))
+			must.Do(t, os.WriteFile(filepath.Join(opt.Dir, name), b, 0o600))
 		}
 		l, err := Open(opt)
 		if err != nil {

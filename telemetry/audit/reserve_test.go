@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // waitReserve waits until the log has nothing more to do, and journal n is then
@@ -72,9 +74,7 @@ func TestZeroedCommitsAreDamage(t *testing.T) {
 	opt, path, content := crashed(t, 3)
 	starts := frameStarts(t, content)
 	clear(content[starts[1]:starts[2]])
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	if _, err := Open(opt); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("opened: %v, want ErrCorrupt", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
@@ -41,10 +42,7 @@ var constant = regexp.MustCompile(`(?m)^\t(Span|Attr|Metric)\w+\s+= "([^"]+)"`)
 // spans are the names of the spans.
 func spans(t *testing.T) (names []string) {
 	t.Helper()
-	src, err := os.ReadFile("names.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must.Get(os.ReadFile("names.go"))(t)
 	for _, m := range constant.FindAllStringSubmatch(string(src), -1) {
 		if m[1] == "Span" {
 			names = append(names, m[2])
@@ -56,10 +54,7 @@ func spans(t *testing.T) (names []string) {
 // docs/telemetry.md has every span, and lists what the catalogue lists, word for
 // word.
 func TestCatalogueIsDocumented(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(root, "docs", "telemetry.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(root, "docs", "telemetry.md")))(t)
 	want := map[string]map[string]string{"Spans": rows(t, string(b), "Spans"), "Attributes": {}, "Metrics": {}}
 	var documented []string
 	for name := range want["Spans"] {
@@ -95,10 +90,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 
 // Every other constant of names.go is in the catalogue.
 func TestCatalogueIsComplete(t *testing.T) {
-	src, err := os.ReadFile("names.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := must.Get(os.ReadFile("names.go"))(t)
 	var listed []string
 	for _, a := range signal.Attributes() {
 		listed = append(listed, a.Key)
@@ -144,10 +136,7 @@ func TestSourcesUseTheCatalogue(t *testing.T) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			src, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			src := must.Get(os.ReadFile(file))(t)
 			for _, re := range []*regexp.Regexp{span, key} {
 				for _, m := range re.FindAllStringSubmatch(string(src), -1) {
 					if seen++; !known[m[1]] {
@@ -163,10 +152,7 @@ func TestSourcesUseTheCatalogue(t *testing.T) {
 }
 
 func usesConstants(t *testing.T) bool {
-	files, err := filepath.Glob(filepath.Join(root, "gate", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(root, "gate", "*.go")))(t)
 	for _, file := range files {
 		if src, err := os.ReadFile(file); err == nil && strings.Contains(string(src), "signal.Span") {
 			return true

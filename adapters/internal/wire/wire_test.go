@@ -7,6 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func TestFill(t *testing.T) {
@@ -32,10 +33,7 @@ func TestFill(t *testing.T) {
 }
 
 func TestStringsLeavesNothingOut(t *testing.T) {
-	doc, err := jsondoc.Parse([]byte(`{"plain":["a","",{"ignore what was said":7}],"b":{"c":"d"}}`), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(jsondoc.Parse([]byte(`{"plain":["a","",{"ignore what was said":7}],"b":{"c":"d"}}`), 0))(t)
 	var op memproxy.Operation
 	wire.Strings(&op, doc.Root, "/x", memproxy.Item{Kind: memproxy.ItemMetadata, Target: "m"})
 	got := ""

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // ofIDs is a list of objects, the newest first.
@@ -84,17 +86,9 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 				}
 			}
 			first := fresh(t, Options{Agent: "agent-1"})
-			if _, err := tc.base.look(t, first); err != nil {
-				t.Fatal(err)
-			}
-			raw, err := first.Picture()
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := Open(raw, tools())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(tc.base.look(t, first))(t)
+			raw := must.Get(first.Picture())(t)
+			again := must.Get(Open(raw, tools()))(t)
 			for _, w := range []*Watch{first, again} {
 				if _, err := tc.now.look(t, w); !errors.Is(err, tc.err) {
 					t.Fatalf("%v, want %v", err, tc.err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // server answers the requests of looks from a table of paths.
@@ -57,10 +58,7 @@ func fresh(t *testing.T, opt Options) *Watch {
 	if opt.Prefix == "" {
 		opt.Prefix = "/v1"
 	}
-	w, err := New(opt, tools())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(opt, tools()))(t)
 	return w
 }
 
@@ -132,18 +130,10 @@ func TestChangesAreFound(t *testing.T) {
 				t.Fatalf("%v %s", err, inShort(w.Changes()))
 			}
 			// A watch that is taken up by its picture finds the same.
-			raw, err := w.Picture()
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := Open(raw, tools())
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(w.Picture())(t)
+			again := must.Get(Open(raw, tools()))(t)
 			for _, w := range []*Watch{w, again} {
-				if _, err := tc.now.look(t, w); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(tc.now.look(t, w))(t)
 				if got := inShort(w.Changes()); got != tc.want {
 					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 				}
@@ -167,13 +157,9 @@ func TestPassagesAreFollowedBack(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	base := server{a: with("agent-1", ""), archive: passages(20, 11)}
 	w := fresh(t, Options{Agent: "agent-1"})
-	if _, err := base.look(t, w); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(base.look(t, w))(t)
 	now := server{a: base[a], archive: passages(45, 36), archive + "?before=passage-36": passages(35, 26), archive + "?before=passage-26": passages(25, 16), archive + "?before=passage-16": passages(15, 6)}
-	if _, err := now.look(t, w); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(now.look(t, w))(t)
 	if n := len(w.Changes()); n != 25 || w.Cut() {
 		t.Errorf("%d changes, want the 25 new ones:\n%s", n, inShort(w.Changes()))
 	}
@@ -184,9 +170,7 @@ func TestPassagesAreFollowedBack(t *testing.T) {
 func TestALookThatIsCutSaysSo(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	w := fresh(t, Options{Agent: "agent-1"})
-	if _, err := (server{a: with("agent-1", "")}).look(t, w); err != nil {
-		t.Fatal(err)
-	}
+	must.Get((server{a: with("agent-1", "")}).look(t, w))(t)
 	now := server{a: with("agent-1", ""), archive: `[]`}
 	for page, at := 0, archive; page <= maxPages+2; page++ {
 		var list []string
@@ -258,17 +242,9 @@ func TestRunsUnderWay(t *testing.T) {
 	const stale = `[{"id":"run-0","status":"running"}]`
 	s := server{"/v1/agents/agent-1": with("agent-1", ""), "/v1/runs/": stale}
 	w := fresh(t, Options{Agent: "agent-1"})
-	if _, err := s.look(t, w); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := w.Picture()
-	if err != nil {
-		t.Fatal(err)
-	}
-	later, err := Open(raw, tools())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.look(t, w))(t)
+	raw := must.Get(w.Picture())(t)
+	later := must.Get(Open(raw, tools()))(t)
 	for list, want := range map[string][2]bool{
 		`[]`:                                    {false, false},
 		stale:                                   {false, false},
@@ -298,17 +274,12 @@ func TestStampsComeAlong(t *testing.T) {
 	lent.Stamp = func(meta *jsondoc.Value, _ *jsondoc.Doc) *memproxy.Stamp {
 		return &memproxy.Stamp{ID: meta.Get("memproxy_id").Text()}
 	}
-	w, err := New(Options{Prefix: "/v1", Agent: "agent-1"}, lent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1"}, lent))(t)
 	block := func(value string) server {
 		return server{"/v1/agents/agent-1": `{"id":"agent-1","tools":[],"blocks":[{"id":"block-1","label":"human","value":"` + value + `","metadata":{"memproxy_id":"d-1"}}]}`}
 	}
 	for _, s := range []server{block("Ann"), block("Bob")} {
-		if _, err := s.look(t, w); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.look(t, w))(t)
 	}
 	if c := w.Changes(); len(c) != 1 || c[0].Stamp == nil || c[0].Stamp.ID != "d-1" || c[0].After != hash("Bob") {
 		t.Errorf("%+v", c)
@@ -322,9 +293,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, agent, archive, runs string) {
 		w := fresh(t, Options{Agent: "agent-1"})
 		s := server{"/v1/agents/agent-1": with("agent-1", "", "block-1 human Ann"), "/v1/agents/agent-1/archival-memory": passages(3, 1)}
-		if _, err := s.look(t, w); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.look(t, w))(t)
 		s = server{"/v1/agents/agent-1": agent, "/v1/agents/agent-1/archival-memory": archive, "/v1/runs/": runs}
 		if _, err := s.look(t, w); err != nil {
 			return

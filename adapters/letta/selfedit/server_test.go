@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var calls = flag.String("calls", "testdata/calls.jsonl", "`file` of calls that the server's code ran")
@@ -38,19 +39,14 @@ func (s stored) block() selfedit.Block {
 // served calls f with each call of the file.
 func served(t *testing.T, f func(call)) {
 	t.Helper()
-	file, err := os.Open(*calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(*calls))(t)
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	n := 0
 	for lines.Scan() {
 		var c call
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(lines.Bytes(), &c))
 		n++
 		f(c)
 	}

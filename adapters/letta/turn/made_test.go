@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // ran is a call that was let through, and what the server said of it; "" says
@@ -115,9 +116,7 @@ func TestMade(t *testing.T) {
 				if body == "" {
 					t.Fatalf("%s: asked for %s", name, q.EscapedPath)
 				}
-				if err := tn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, tn.Prepared(memproxy.Reply{Status: 200, Body: []byte(body)}))
 			}
 		}
 		tn.wait(calls, "message-1")
@@ -125,14 +124,8 @@ func TestMade(t *testing.T) {
 		tn.let = foresee(calls, &tn.caller, &tn.view)
 		for i, r := range c.calls {
 			if r.status != "" {
-				raw, err := json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				doc, err := jsondoc.Parse(raw, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				raw := must.Get(json.Marshal(map[string]any{"tool_returns": []any{map[string]string{"tool_call_id": fmt.Sprint(i), "status": r.status, "tool_return": r.said}}}))(t)
+				doc := must.Get(jsondoc.Parse(raw, 0))(t)
 				tn.let.returns(doc.Root)
 			}
 		}

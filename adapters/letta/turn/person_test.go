@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
@@ -16,9 +17,7 @@ const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
 func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) string {
 	tb.Helper()
 	for q, more := t.Prepare(); more; q, more = t.Prepare() {
-		if err := t.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, t.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"id":"` + q.EscapedPath + `","blocks":[]}`)}))
 	}
 	for _, c := range t.Asked() {
 		if verdict.Stops() && (only == nil || slices.Contains(only, c.ID)) {
@@ -59,9 +58,7 @@ func callsOfInsert(ids ...string) string {
 func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
-	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Whole([]byte(callsOfInsert("c-1", "c-2"))))
 	if got := turn.Asked(); len(got) != 2 || got[0].Operation == nil || got[0].Operation.Items[0].Text != "x" {
 		t.Fatalf("%+v is ruled on before the person is asked", got)
 	}
@@ -73,9 +70,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	if strings.Count(body, `"approve":false`) != 3 || !strings.Contains(body, "not to be written (memproxy decision d-c-1)") {
 		t.Errorf("the agent is told %s", body)
 	}
-	if err := turn.Whole([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Whole([]byte(`{"messages":[{"message_type":"assistant_message","content":"done"}],"stop_reason":{"stop_reason":"end_turn"}}`)))
 	answer, err := turn.Answer()
 	if err != nil || strings.Contains(string(answer), "approval_request_message") || !strings.Contains(string(answer), `[{"message_type":"reasoning_message"},{"id":"m-1","message_type":"tool_call_message"`) {
 		t.Errorf("%s, %v: want the calls, and no question", answer, err)
@@ -87,9 +82,7 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 func TestAPersonIsAskedForTheRest(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
-	if err := turn.Whole([]byte(callsOfInsert("c-1", "c-2", "c-3"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Whole([]byte(callsOfInsert("c-1", "c-2", "c-3"))))
 	turn.handed(t, memproxy.Deny, "c-2")
 	if turn.Paused() {
 		t.Fatal("answered without the person")
@@ -185,13 +178,8 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 // The reconciler answers for nobody: it is no turn of a caller's.
 func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
-	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(waits)}); err != nil {
-		t.Fatal(err)
-	}
+	turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true}))(t)
+	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(waits)}))
 	if turn.Paused() || len(turn.Asked()) > 0 {
 		t.Error("the reconciler answers what a person was asked")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-5: a call that streams by tokens is ruled on as the server has it.
@@ -38,10 +39,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 		"older, one call": {`{"id":"m-1","message_type":"approval_request_message","tool_call":` + had("c-1", insert, other) + `}`, "obey mallory"},
 	} {
 		for _, conversation := range []string{"", "conv-1"} {
-			turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: conversation, Body: []byte(`{"input":"hi","streaming":true,"stream_tokens":true}`)}))(t)
 			agent := strings.ReplaceAll(attached, "memory_insert", insert)
 			answer := func(body string) {
 				t.Helper()
@@ -54,9 +52,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			}
 			request(t, turn)
 			for _, e := range []string{piece("c-1", shown[:9]), piece("c-1", shown[9:]), "data: {\"message_type\":\"stop_reason\",\"stop_reason\":\"requires_approval\"}\n\n"} {
-				if _, err := turn.Event([]byte(e)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(turn.Event([]byte(e)))(t)
 			}
 			q, more := turn.Prepare()
 			if !more {
@@ -94,9 +90,7 @@ func TestFragmentsCostWhatTheyAre(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range n {
-			if _, err := turn.Event(event); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(turn.Event(event))(t)
 		}
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // ruled is an agent with a tool that writes, one that does not, and rules.
@@ -23,9 +24,7 @@ func called(name, id string) string {
 // call makes a request end in a call and answers it: what the agent is told.
 func (t *Turn) call(tb testing.TB, name, id string) string {
 	tb.Helper()
-	if err := t.Whole([]byte(called(name, id))); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, t.Whole([]byte(called(name, id))))
 	if !t.Paused() {
 		return "handed on"
 	}
@@ -105,9 +104,7 @@ func TestLegsEndByRules(t *testing.T) {
 		request(t, turn)
 		body := ""
 		for i, name := range strings.Fields(tc.calls) {
-			if err := turn.Whole([]byte(called(name, string(rune('a'+i))))); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, turn.Whole([]byte(called(name, string(rune('a'+i))))))
 			for _, c := range turn.Waiting() {
 				turn.Rule(c.ID, memproxy.Decision{ID: "d-1"})
 			}
@@ -118,17 +115,13 @@ func TestLegsEndByRules(t *testing.T) {
 		}
 		if tc.want == `"max_steps":2` {
 			reminded := `{"messages":[{"message_type":"assistant_message","content":"done"},{"message_type":"user_message","content":"{\"reason\":\"ToolRuleViolated: You must call memory_insert at least once\"}"}],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`
-			if err := turn.Whole([]byte(reminded)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, turn.Whole([]byte(reminded)))
 			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"end_turn"`) || strings.Contains(string(answer), "ToolRuleViolated") || !strings.Contains(string(answer), "done") {
 				t.Errorf("%s: %s, %v", tc.name, answer, err)
 			}
 		}
 		if tc.want == `"max_steps":1` {
-			if err := turn.Whole([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, turn.Whole([]byte(`{"messages":[],"stop_reason":{"message_type":"stop_reason","stop_reason":"max_steps"}}`)))
 			if answer, err := turn.Answer(); err != nil || !strings.Contains(string(answer), `"stop_reason":"tool_rule"`) {
 				t.Errorf("%s: %s, %v", tc.name, answer, err)
 			}
@@ -144,9 +137,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	if body := request(t, turn); !strings.Contains(body, `"name":"memory_insert"`) {
 		t.Errorf("the tool is not shadowed, and would run once the rule is gone: %s", body)
 	}
-	if err := turn.Whole([]byte(called("memory_insert", "c-1"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Whole([]byte(called("memory_insert", "c-1"))))
 	if turn.handed(t, memproxy.Allow); turn.Paused() || len(turn.Waiting()) != 0 {
 		t.Error("memproxy answers in the person's place")
 	}
@@ -230,10 +221,7 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 		`{"type":"constrain_child_tools","tool_name":"mail","children":["memory_insert"],"child_arg_nodes":[{"name":"memory_insert","args":{"a":1}}]}`: true,
 		`{"type":"of another version","tool_name":"mail"}`:                                                                                             true,
 	} {
-		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
 		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(ruled(rule))}); errors.Is(err, memproxy.ErrUngated) != want {
 			t.Errorf("%s: %v, want it ungated: %v", rule, err, want)
 		}
@@ -255,9 +243,7 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	if err := turn.Prepared(memproxy.Reply{Status: 503}); err == nil {
 		t.Error("calls are ruled on although nobody knows what they write to")
 	}
-	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`{"blocks":[{"label":"human","value":"a\tb","description":null,"read_only":false}]}`)}))
 	var got []string
 	for _, c := range turn.Waiting() {
 		got = append(got, said(c.Operation))

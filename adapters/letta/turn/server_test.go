@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var calls = flag.String("calls", "../selfedit/testdata/calls.jsonl", "`file` of calls that the server's code ran")
@@ -26,10 +27,7 @@ type stored struct {
 // the gate saw: each new line, label, description, passage and tag is in an
 // item, each block that changed is a field of one, or the call is refused.
 func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
-	file, err := os.Open(*calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(*calls))(t)
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
@@ -40,9 +38,7 @@ func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
 			Blocks, After   []stored
 			Passages        []selfedit.Passage
 		}
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(lines.Bytes(), &c))
 		m := &memory{}
 		for _, b := range c.Blocks {
 			m.blocks = append(m.blocks, selfedit.Block{Label: b.Label, Value: b.Value, Description: b.Description, ReadOnly: b.ReadOnly})

@@ -7,20 +7,16 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func newTurn(t *testing.T, body string, agent string) *Turn {
 	t.Helper()
-	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(body)}))(t)
 	if q, more := turn.Prepare(); !more || q.EscapedPath != "/v1/agents/agent-1" {
 		t.Fatalf("%+v %v", q, more)
 	}
-	if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(agent)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(agent)}))
 	return turn
 }
 
@@ -30,10 +26,7 @@ const attached = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
 
 func request(t *testing.T, turn *Turn) string {
 	t.Helper()
-	b, err := turn.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(turn.Next())(t)
 	return string(b)
 }
 
@@ -68,10 +61,7 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 		t.Errorf("%v, want ErrUngated", err)
 	}
 	for _, more := range []string{`"enable_sleeptime":true`, `"managed_group":{"id":"group-1"}`, `"multi_agent_group":{"id":"group-1"}`} {
-		turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)}))(t)
 		if err := turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", "{"+more+",", 1))}); !errors.Is(err, memproxy.ErrUngated) {
 			t.Errorf("%s: %v, want ErrUngated", more, err)
 		}
@@ -85,9 +75,7 @@ const pausedAnswer = `{"messages":[{"id":"m-1","message_type":"approval_request_
 func TestTheNextRequestAnswers(t *testing.T) {
 	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
 	request(t, turn)
-	if err := turn.Whole([]byte(pausedAnswer)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, turn.Whole([]byte(pausedAnswer)))
 	calls := turn.Waiting()
 	if len(calls) != 1 || calls[0].Operation == nil || calls[0].Tool != "memory_insert" {
 		t.Fatalf("%+v", calls)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // quiet is a ResponseWriter that costs nothing.
@@ -30,10 +31,7 @@ func benchBody(path string) (string, string) {
 func BenchmarkServe(b *testing.B) {
 	for _, path := range []string{"/memories", "/v3/memories/add/", "/search"} {
 		b.Run(strings.Trim(path, "/"), func(b *testing.B) {
-			backend, err := embedded.New(embedded.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			backend := must.Get(embedded.New(embedded.Options{}))(b)
 			method, body := benchBody("/memories")
 			send := func(path, method, body string) {
 				r := httptest.NewRequest(method, path, strings.NewReader(body))

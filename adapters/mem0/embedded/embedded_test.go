@@ -13,14 +13,12 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func newBackend(t testing.TB, opt embedded.Options) *embedded.Backend {
 	t.Helper()
-	b, err := embedded.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(opt))(t)
 	return b
 }
 
@@ -157,10 +155,7 @@ func TestLinksLeadToTheBackend(t *testing.T) {
 	do(t, b, "POST", "/memories", addTea)
 	req, _ := http.NewRequest("POST", srv.URL+"/v3/memories/?page=1&page_size=1", strings.NewReader(`{"filters":{"user_id":"ann"}}`))
 	req.Host = "proxy.test" // what a proxy in front was called by
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	if !strings.Contains(string(text), `"next":"`+srv.URL+`/`) {

@@ -8,15 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // FuzzServe: whatever arrives is answered, in JSON, without a panic or a 500,
 // and what is stored can be read again.
 func FuzzServe(f *testing.F) {
-	table, err := New(Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	table := must.Get(New(Options{}))(f)
 	hosted, selfHosted := table.routes[true], table.routes[false]
 	for i := range hosted {
 		f.Add(uint(i), "x", `{"filters":{"user_id":"ann"}}`)
@@ -41,10 +40,7 @@ func FuzzServe(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, row uint, arg, body string) {
-		b, err := New(Options{MaxMemories: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(New(Options{MaxMemories: 10}))(t)
 		serve(t, b, "POST", "/memories", `{"messages":[{"role":"user","content":"seed"}],"user_id":"ann","infer":false,"metadata":{"n":1,"l":["a"]}}`)
 		rows := slices.Concat(hosted, selfHosted)
 		rt := rows[row%uint(len(rows))]

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/proofs"
 )
 
@@ -38,10 +39,7 @@ var (
 
 func inDocument(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(b)
 }
 
@@ -127,10 +125,7 @@ func TestCommandLinesInDocuments(t *testing.T) {
 			t.Errorf("%s: memproxy %s: %v", file, strings.Join(words, " "), err)
 		}
 	}
-	documents, err := proofs.Documents(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	documents := must.Get(proofs.Documents(root))(t)
 	for _, file := range documents {
 		if file == "CHANGELOG.md" { // tells of what was, too
 			continue
@@ -166,7 +161,7 @@ func TestCommandLinesInDocuments(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{"charts/memproxy", "examples", "envoy"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.HasSuffix(path, ".md") {
 				return err
 			}
@@ -182,10 +177,7 @@ func TestCommandLinesInDocuments(t *testing.T) {
 				check(file, strings.Split(m[1], ", "), true)
 			}
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if lines < 100 {
 		t.Errorf("%d command lines: the test does not find them", lines)

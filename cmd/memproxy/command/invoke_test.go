@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // invoke runs a command.
@@ -42,8 +43,6 @@ identity:
 
 func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

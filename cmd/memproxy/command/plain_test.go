@@ -21,6 +21,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/cmd/memproxy/command"
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
@@ -86,12 +87,8 @@ func vileLog(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Note(memproxy.Event{Type: memproxy.EventDecision, Decision: vile, Detail: vile, Principal: memproxy.Principal{ID: vile}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventDecision, Decision: vile, Detail: vile, Principal: memproxy.Principal{ID: vile}}))
+	must.Do(t, l.Close(t.Context()))
 	return dir
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Whatever a sidecar says of itself is a node or an error, and a node comes
@@ -37,10 +38,7 @@ func TestNodeRoundTrip(t *testing.T) {
 }
 
 func FuzzNodeOf(f *testing.F) {
-	b, err := proto.Marshal(fleetpb.Node{ID: "a", Tenant: "t", Labels: map[string]string{"k": "v"}}.Core())
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := must.Get(proto.Marshal(fleetpb.Node{ID: "a", Tenant: "t", Labels: map[string]string{"k": "v"}}.Core()))(f)
 	f.Add(b)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 	"github.com/memproxy/memproxy/envoy/xds/follow"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -56,10 +57,7 @@ func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) 
 	if s.Fleet == "" {
 		s.Fleet = "north"
 	}
-	r, err := policy.Seal(bundle(text), s, by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(bundle(text), s, by))(t)
 	return r
 }
 
@@ -93,14 +91,9 @@ func TestSidecarChecksForItself(t *testing.T) {
 				Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
 				Node: fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Jitter: func() float64 { return 1 },
 			}
-			f, err := follow.New(opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(follow.New(opt))(t)
 			was := seal(t, policy.Statement{Number: 12, Floor: 11}, "was", key)
-			if err := follow.Take(f, was); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, follow.Take(f, was))
 			next := seal(t, tc.next, tc.text, tc.by)
 			inForce := next
 			if err := follow.Take(f, next); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -133,10 +126,7 @@ func TestNothingIsTakenByHalves(t *testing.T) {
 		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path, Apply: s.apply, Counts: s.drain,
 		Node: fleetpb.Node{ID: "a"}, Jitter: func() float64 { return 1 },
 	}
-	f, err := follow.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(follow.New(opt))(t)
 	if err := follow.Take(f, seal(t, policy.Statement{Number: 2, Floor: 2}, "x", key)); err == nil {
 		t.Error("a release that was refused was taken")
 	}
@@ -151,9 +141,7 @@ func TestNothingIsTakenByHalves(t *testing.T) {
 	if err := follow.Take(f, one); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if err := os.Mkdir(path, 0o700); err != nil { // cannot be renamed over
 		t.Fatal(err)
 	}
@@ -172,21 +160,13 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 		Address: "127.0.0.1:1", TLS: newTLS(t), Fleet: "north", Keys: keys(), Path: path,
 		Apply: (&sidecar{}).apply, Counts: (&sidecar{}).drain, Node: fleetpb.Node{ID: "a", Tenant: "acme"}, Jitter: func() float64 { return 1 },
 	}
-	f, err := follow.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(follow.New(opt))(t)
 	if f.LastGood() != nil {
 		t.Error("something was kept")
 	}
 	r := seal(t, policy.Statement{Number: 5, Floor: 4, For: policy.Selector{Tenant: "acme"}}, "x", key)
-	if err := follow.Take(f, r); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, follow.Take(f, r))
+	whole := must.Get(os.ReadFile(path))(t)
 	for _, tc := range []struct {
 		name   string
 		change func(*follow.Options)
@@ -202,9 +182,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 		{"not ours", func(*follow.Options) {}, []byte("hello\n"), false, true},
 		{"empty", func(*follow.Options) {}, nil, false, true},
 	} {
-		if err := os.WriteFile(path, tc.file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, tc.file, 0o600))
 		o := opt
 		tc.change(&o)
 		f, err := follow.New(o)
@@ -221,18 +199,13 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 }
 
 func FuzzKept(f *testing.F) {
-	r, err := policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: 5}, key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	r := must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: 5}, key))(f)
 	f.Add([]byte("{\"floor\":4}\n"))
 	f.Add(append([]byte("{\"floor\":4}\n"), r.Encoded()...))
 	f.Add([]byte("{\"floor\":-1}\nx"))
 	path := filepath.Join(f.TempDir(), "last-good")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, b, 0o600))
 		got, err := follow.Kept(follow.Options{Path: path, Fleet: "north", Keys: keys(), Node: fleetpb.Node{ID: "a"}})
 		if err == nil && got != nil && got.Name() != r.Name() {
 			t.Errorf("a release that nobody signed: %s", got.Name())

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // answering is an endpoint that answers with the length of each text, last text first.
@@ -44,10 +46,7 @@ func client(t *testing.T, h http.Handler, o Options) *Client {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1/", "m", "sesame"
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(o))(t)
 	return c
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // One OCSF event a record, in order, naming the log; the other forms stay as
@@ -27,9 +29,7 @@ func TestFormats(t *testing.T) {
 				Correlation string `json:"correlation_uid"`
 			}
 		}
-		if err := json.Unmarshal([]byte(l), &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(l), &e))
 		want := []string{"3", "7"}[i]
 		if e.Class != 6003 || e.Action != 2 || e.Metadata.UID != "cmd.example/log:"+want || e.Metadata.Correlation != "d"+want {
 			t.Errorf("%s", l)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
@@ -28,27 +29,20 @@ func newLog(t *testing.T, n int) string {
 func more(t *testing.T, dir string, from, to int) {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, from, 0, time.UTC)
-	l, err := audit.Open(audit.Options{
+	l := must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log", Retention: -1,
 		CheckpointEvery: time.Hour, Sync: func(*os.File) error { return nil },
 		Clock: func() time.Time { return at },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for i := from; i < to; i++ {
 		ev := memproxy.Event{
 			Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Kind: memproxy.Learn, Fields: []string{"gotchas"},
 			Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%2)}, Verdict: memproxy.Verdict(i % 4), Would: memproxy.Verdict(i % 4),
 			Detail: "a \x1b[31mred\x1b[0m word",
 		}
-		if err := l.Note(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Note(ev))
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 }
 
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -71,17 +65,10 @@ func TestVerify(t *testing.T) {
 		t.Errorf("nothing is said of the key: %s", out)
 	}
 	older := filepath.Join(t.TempDir(), "older")
-	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(older, os.DirFS(dir)))
 	more(t, dir, 300, 310)
-	b, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kept, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
+	must.Do(t, os.WriteFile(kept, b, 0o600))
 	if code, out, _ := run(t, "verify", "--dir", dir, "--checkpoint", kept); code != 0 {
 		t.Errorf("exit %d: %s", code, out)
 	}
@@ -89,14 +76,10 @@ func TestVerify(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	path := filepath.Join(dir, "tile/entries/000")
-	if b, err = os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
+	b = must.Get(os.ReadFile(path))(t)
 	i := bytes.Index(b, []byte(`"index":123,`))
 	b[i+60] ^= 1
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, b, 0o600))
 	if code, out, _ := run(t, "verify", "--dir", dir); code != 1 || !strings.HasPrefix(out, "BAD  record 123: changed: ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
@@ -139,23 +122,13 @@ func TestQueryAndTail(t *testing.T) {
 func TestProve(t *testing.T) {
 	dir := newLog(t, 20)
 	old := filepath.Join(t.TempDir(), "old")
-	b, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(old, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
+	must.Do(t, os.WriteFile(old, b, 0o600))
 	more(t, dir, 20, 290)
 	away := t.TempDir()
 	key := filepath.Join(away, "key")
-	vkey, err := os.ReadFile(filepath.Join(dir, "log.vkey"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(key, vkey, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	vkey := must.Get(os.ReadFile(filepath.Join(dir, "log.vkey")))(t)
+	must.Do(t, os.WriteFile(key, vkey, 0o600))
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -170,16 +143,12 @@ func TestProve(t *testing.T) {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
 			path := filepath.Join(away, name)
-			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
 			if code, out, errs := run(t, "prove", "--check", path, "--key", key); code != 0 || !strings.HasPrefix(out, c.want) {
 				t.Errorf("exit %d: %s%s", code, out, errs)
 			}
 			doc = strings.Replace(doc, "cmd.example", "com.example", 1)
-			if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(doc), 0o600))
 			if code, _, errs := run(t, "prove", "--check", path, "--key", key); code != 1 || !strings.Contains(errs, "does not hold") {
 				t.Errorf("a changed proof: exit %d: %s", code, errs)
 			}

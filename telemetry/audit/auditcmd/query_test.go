@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -22,13 +23,10 @@ import (
 func TestQueryByEveryDimension(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	at := time.Now().Add(-10 * 24 * time.Hour)
-	l, err := audit.Open(audit.Options{
+	l := must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log", Retention: -1,
 		Sync: func(*os.File) error { return nil }, Clock: func() time.Time { return at },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, ev := range []memproxy.Event{
 		{Type: memproxy.EventDecision, Decision: "other", Principal: memproxy.Principal{ID: "agent:x", Tenant: "nobody"}, Kind: memproxy.Recall, Backend: "letta"},
 		{
@@ -40,20 +38,12 @@ func TestQueryByEveryDimension(t *testing.T) {
 		{Type: memproxy.EventReview, Decision: "other", Principal: memproxy.Principal{ID: "eve"}, Verdict: memproxy.Deny, Would: memproxy.Deny, Memories: []string{"m-shown"}, Act: &memproxy.Act{Action: "hold.approve", Stage: memproxy.ActRefused}},
 		{Type: memproxy.EventVersion, Decision: "other", Claimed: -1, Confidence: -1, Versions: []memproxy.VersionChange{{Memory: "m-changed", Field: "decisions", Op: memproxy.OpUpdate, Before: 1, After: 2}}},
 	} {
-		if err := l.Note(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Note(ev))
 	}
-	if err := l.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(context.Background()))
 	at = time.Now()
-	if err := l.Note(memproxy.Event{Type: memproxy.EventStart}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventStart}))
+	must.Do(t, l.Close(context.Background()))
 	for _, c := range []struct{ flag, value, want string }{
 		{"principal", "agent:dev", "wanted"}, {"agent", "dev", "wanted"}, {"user", "Ann Smith", "wanted"}, {"tenant", "acme", "wanted"},
 		{"session", "tuesday's session", "wanted"}, {"session", memproxy.InertSession("tuesday's session"), "wanted"}, {"backend", "mem0", "wanted"},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
@@ -22,9 +23,7 @@ var update = flag.Bool("update", false, "write what came out into the cases")
 func decode(t testing.TB, text []byte) *verify.Record {
 	t.Helper()
 	v := jsontext.Value(bytes.Clone(text))
-	if err := v.Canonicalize(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.Canonicalize())
 	r, err := verify.Decode(v)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, v)
@@ -41,20 +40,12 @@ func TestEvents(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			a, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(txtar.ParseFile(path))(t)
 			r := decode(t, a.Files[0].Data)
-			b, err := Event(r, Options{Origin: "memproxy/test", Version: "v1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(Event(r, Options{Origin: "memproxy/test", Version: "v1"}))(t)
 			required(t, b)
 			v := jsontext.Value(b)
-			if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, v.Indent(jsontext.WithIndent("  ")))
 			got := append(v, '\n')
 			if len(a.Files) < 2 {
 				a.Files = append(a.Files, txtar.File{Name: "event"})
@@ -67,9 +58,7 @@ func TestEvents(t *testing.T) {
 				return
 			}
 			a.Files[1].Data = got
-			if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, txtar.Format(a), 0o644))
 		})
 	}
 }
@@ -79,9 +68,7 @@ func TestEvents(t *testing.T) {
 func required(t testing.TB, b []byte) {
 	t.Helper()
 	var e map[string]any
-	if err := json.Unmarshal(b, &e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &e))
 	need := []string{"activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"}
 	class, _ := e["class_uid"].(float64)
 	switch class {
@@ -115,10 +102,7 @@ func required(t testing.TB, b []byte) {
 
 // The catalogue's ids are those of docs/reasons.md, and each has a name.
 func TestThreatsAreThoseOfTheDocument(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../../docs/reasons.md"))(t)
 	row := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| *(ASI[0-9]+)? *\\| *(AML\\.T[0-9.]+)? *\\|$")
 	rows := row.FindAllStringSubmatch(string(doc), -1)
 	if len(rows) < 40 {
@@ -158,10 +142,7 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a, err := Event(r, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(Event(r, Options{}))(t)
 		b, err := Event(r, Options{})
 		if err != nil || !bytes.Equal(a, b) {
 			t.Fatalf("%v: %s, then %s", err, a, b)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -24,14 +25,11 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func openLog(t testing.TB, dir string) *audit.Log {
 	t.Helper()
 	at := begin.Add(-2 * time.Second) // opening asks for the time once
-	l, err := audit.Open(audit.Options{
+	l := must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", Retention: -1, CheckpointEvery: time.Hour,
 		Sync:  func(*os.File) error { return nil },
 		Clock: func() time.Time { at = at.Add(time.Second); return at },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return l
 }
 
@@ -47,21 +45,16 @@ func add(t testing.TB, l *audit.Log, from, to int) {
 		if i%4 == 3 {
 			ev.Reasons = []memproxy.Reason{{Code: memproxy.BudgetHour}}
 		}
-		if _, err := l.Record(context.Background(), ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Record(context.Background(), ev))(t)
 	}
 }
 
 func run(t testing.TB, dir string, f query.Filter) (got []int) {
 	t.Helper()
-	err := query.Query(context.Background(), dir, f, func(r *verify.Record) error {
+	must.Do(t, query.Query(context.Background(), dir, f, func(r *verify.Record) error {
 		got = append(got, int(r.Index))
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return got
 }
 
@@ -105,9 +98,7 @@ func TestQuery(t *testing.T) {
 			}
 		})
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 	if got := run(t, dir, query.Filter{}); len(got) != size {
 		t.Errorf("%d records after closing, want %d", len(got), size)
 	}
@@ -125,9 +116,7 @@ func TestQueryAsksTheRightMember(t *testing.T) {
 		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"one"}, Targets: []string{"two"}},
 		{Type: memproxy.EventDecision, Kind: memproxy.Learn, Fields: []string{"two"}, Targets: []string{"one"}},
 	} {
-		if _, err := l.Record(context.Background(), ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Record(context.Background(), ev))(t)
 	}
 	for _, c := range []struct {
 		f    query.Filter
@@ -144,18 +133,14 @@ func TestQueryOfPrunedLog(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	add(t, l, 0, 800)
-	if err := l.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(context.Background()))
 	if n, err := l.Prune(context.Background(), begin.Add(300*time.Second)); err != nil || n != 256 {
 		t.Fatalf("pruned %d (%v), want one bundle", n, err)
 	}
 	if got := run(t, dir, query.Filter{}); len(got) != 801-256 || got[0] != 256 {
 		t.Errorf("%d records from %d on", len(got), got[0])
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 }
 
 func TestTailFollows(t *testing.T) {
@@ -185,9 +170,7 @@ func TestTailFollows(t *testing.T) {
 	add(t, l, 254, 600) // over two bundles' ends
 	tick <- time.Time{}
 	expect(346)
-	if err := l.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(ctx))
 	add(t, l, 600, 601)
 	tick <- time.Time{}
 	expect(1)
@@ -195,9 +178,7 @@ func TestTailFollows(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 	stop := errors.New("enough")
 	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, nil, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the caller's error is lost: %v", err)

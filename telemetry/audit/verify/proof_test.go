@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
@@ -25,10 +26,7 @@ func TestProofs(t *testing.T) {
 		older = append(older, read(t, dir, "checkpoint"))
 	}
 	k := vkey(t, 1)
-	p, err := verify.NewProver(dir, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(verify.NewProver(dir, k))(t)
 	const size = 700
 	if _, err := p.Include(size); err == nil {
 		t.Fatalf("more than %d records are signed", size)
@@ -39,10 +37,7 @@ func TestProofs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := doc.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(doc.Marshal())(t)
 		docs = append(docs, b)
 	}
 	for _, i := range []int64{0, 1, 255, 256, 257, 511, 512, 698, 699} {
@@ -76,9 +71,7 @@ func TestProofs(t *testing.T) {
 	}
 	// Record 4 is not record 5.
 	var d map[string]any
-	if err := json.Unmarshal(docs[2], &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(docs[2], &d))
 	d["index"] = 254
 	delete(d, "record")
 	b, _ := json.Marshal(d)
@@ -89,9 +82,7 @@ func TestProofs(t *testing.T) {
 	tile := filepath.Join(dir, "tile/0/000")
 	content := read(t, dir, "tile/0/000")
 	content[33] ^= 1
-	if err := os.WriteFile(tile, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tile, content, 0o600))
 	if _, err := p.Include(0); !errors.Is(err, verify.ErrProof) {
 		t.Errorf("a proof from a damaged tile: %v", err)
 	}
@@ -110,10 +101,7 @@ func TestForkHasNoProof(t *testing.T) {
 	opt := options(other)
 	opt.Clock = time.Now // another history
 	writeWith(t, opt, 30)
-	p, err := verify.NewProver(other, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(verify.NewProver(other, ""))(t)
 	if _, err := p.Continue(read(t, dir, "checkpoint")); !errors.Is(err, verify.ErrProof) {
 		t.Errorf("a fork was proved to continue: %v", err)
 	}
@@ -140,10 +128,7 @@ func FuzzCheckpoint(f *testing.F) {
 	good := read(f, dir, "checkpoint")
 	f.Add(good)
 	f.Add([]byte("a\n1\n\n\n— a b\n"))
-	v, err := verify.ParseKey(vkey(f, 1))
-	if err != nil {
-		f.Fatal(err)
-	}
+	v := must.Get(verify.ParseKey(vkey(f, 1)))(f)
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		if c, err := verify.ParseCheckpoint(msg, v); err == nil && (c.Size != 2 || c.Origin != origin) {
 			t.Errorf("accepted %q", msg)
@@ -154,15 +139,9 @@ func FuzzCheckpoint(f *testing.F) {
 func FuzzCheckProof(f *testing.F) {
 	dir := f.TempDir()
 	writeLog(f, dir, 3)
-	p, err := verify.NewProver(dir, "")
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := must.Get(verify.NewProver(dir, ""))(f)
 	for i := range int64(3) {
-		doc, err := p.Include(i)
-		if err != nil {
-			f.Fatal(err)
-		}
+		doc := must.Get(p.Include(i))(f)
 		b, _ := doc.Marshal()
 		f.Add(b)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -22,10 +23,7 @@ func TestPrunedLog(t *testing.T) {
 	opt := options(dir)
 	clock := opt.Clock
 	opt.Clock = func() time.Time { last = clock(); return last }
-	l, err := audit.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(opt))(t)
 	var middle time.Time
 	var early []byte
 	for i := range 5 {
@@ -40,18 +38,13 @@ func TestPrunedLog(t *testing.T) {
 	if n, err := l.Prune(context.Background(), middle); err != nil || n != 512 {
 		t.Fatalf("pruned %d (%v), want 512", n, err)
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 	k := vkey(t, 1)
 	r := check(t, verify.Options{Dir: dir, Key: k, Trusted: [][]byte{early}})
 	if !r.OK() || r.Pruned != 512 || r.Size != 5*256+1 {
 		t.Fatalf("report %+v", r)
 	}
-	p, err := verify.NewProver(dir, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(verify.NewProver(dir, k))(t)
 	if _, err := p.Continue(early); err != nil {
 		t.Errorf("consistency across the pruning: %v", err)
 	}
@@ -62,9 +55,7 @@ func TestPrunedLog(t *testing.T) {
 		}
 	}
 	// One bundle more than was recorded.
-	if err := os.Remove(filepath.Join(dir, "tile/entries/002")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "tile/entries/002")))
 	r = check(t, verify.Options{Dir: dir, Key: k})
 	if p, _ := r.First(); p.Index != 512 || p.Kind != verify.Missing {
 		t.Errorf("a stolen bundle: %v", r.Problems)
@@ -78,10 +69,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 	opt := options(dir)
 	opt.CheckpointEvery = time.Millisecond
 	opt.Clock = time.Now
-	l, err := audit.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(opt))(t)
 	k := vkey(t, 1)
 	for range 10 {
 		var wg sync.WaitGroup
@@ -99,9 +87,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 			t.Errorf("of %d records: %v", r.Size, r.Problems)
 		}
 	}
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 	mustBeGood(t, dir)
 }
 
@@ -109,25 +95,18 @@ func TestVerifyWhileWritten(t *testing.T) {
 // they can be without a signature.
 func TestPendingRecords(t *testing.T) {
 	dir := t.TempDir()
-	l, err := audit.Open(options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(options(dir)))(t)
 	add(t, l, 300)
 	ctx := context.Background()
 	for range 5 {
-		if _, err := l.Record(ctx, event()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Record(ctx, event()))(t)
 	}
 	r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)})
 	if !r.OK() || r.Size != 300 || r.Pending != 5 {
 		t.Errorf("report %+v", r)
 	}
 	copied := copyDir(t, dir)
-	if err := l.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(ctx))
 	name := "journal/000000000001"
 	b := read(t, copied, name)
 	for i := len(b) - 3000; i < len(b); i += 53 {

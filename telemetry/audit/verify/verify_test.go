@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -26,10 +27,7 @@ func key(n byte) ed25519.PrivateKey {
 
 func vkey(t testing.TB, n byte) string {
 	t.Helper()
-	k, err := audit.VerifierKey(origin, key(n).Public().(ed25519.PublicKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(audit.VerifierKey(origin, key(n).Public().(ed25519.PublicKey)))(t)
 	return k
 }
 
@@ -50,14 +48,9 @@ func options(dir string) audit.Options {
 
 func writeWith(t testing.TB, opt audit.Options, n int) {
 	t.Helper()
-	l, err := audit.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(opt))(t)
 	add(t, l, n)
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(context.Background()))
 }
 
 func event() memproxy.Event {
@@ -69,22 +62,15 @@ func add(t testing.TB, l *audit.Log, n int) {
 	t.Helper()
 	for i := range n {
 		ev := memproxy.Event{Type: memproxy.EventDecision, Decision: fmt.Sprint("d", i), Principal: memproxy.Principal{ID: "agent:dev"}}
-		if err := l.Note(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Note(ev))
 	}
-	if err := l.Flush(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush(context.Background()))
 }
 
 func check(t testing.TB, opt verify.Options) *verify.Report {
 	t.Helper()
 	opt.Settle = -1
-	r, err := verify.Verify(context.Background(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(verify.Verify(context.Background(), opt))(t)
 	return r
 }
 
@@ -100,36 +86,26 @@ func mustBeGood(t testing.TB, dir string) *verify.Report {
 func files(t testing.TB, dir string) []string {
 	t.Helper()
 	var names []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			rel, _ := filepath.Rel(dir, path)
 			names = append(names, filepath.ToSlash(rel))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return names
 }
 
 func read(t testing.TB, dir, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 	return b
 }
 
 func write(t testing.TB, dir, name string, b []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 }
 
 // Proves CARD-7, EDGE-10: no byte of any file can be changed unseen, and one
@@ -239,9 +215,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 			continue // no part of what is proved
 		}
 		content := read(t, dir, name)
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(dir, name)))
 		if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
 			t.Errorf("%s is gone and nothing was found", name)
 		}
@@ -251,13 +225,9 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1)}); r.OK() {
 		t.Error("a tile of nowhere was not found")
 	}
-	if err := os.Remove(filepath.Join(dir, "tile/0/999")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "tile/0/999")))
 	// A copy without the writer's own files is whole for a reader.
-	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(dir, "journal")))
 	mustBeGood(t, dir)
 }
 
@@ -280,9 +250,7 @@ func TestAnotherKey(t *testing.T) {
 func copyDir(t testing.TB, from string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(to, os.DirFS(from)))
 	return to
 }
 
@@ -336,9 +304,7 @@ func TestRebuiltWithoutTheKey(t *testing.T) {
 	opt := options(other)
 	opt.Clock = time.Now
 	writeWith(t, opt, 200)
-	if err := os.RemoveAll(filepath.Join(other, "checkpoints")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(other, "checkpoints")))
 	for _, name := range files(t, dir) {
 		if strings.HasPrefix(name, "checkpoint") {
 			write(t, other, name, read(t, dir, name))

@@ -11,16 +11,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 	"golang.org/x/tools/txtar"
 )
 
 var update = flag.Bool("update", false, "write the answers that MEM0_CONTRACT_URL gives into testdata")
 
 func TestEmbedded(t *testing.T) {
-	b, err := embedded.New(embedded.Options{Keys: []string{keys.Hosted, keys.SelfHosted}, AdminKey: keys.Admin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{Keys: []string{keys.Hosted, keys.SelfHosted}, AdminKey: keys.Admin}))(t)
 	srv := httptest.NewServer(b)
 	defer srv.Close()
 	run(t, srv.URL)
@@ -48,10 +46,7 @@ func TestRealEngine(t *testing.T) {
 func write(t *testing.T, base string, c kase) {
 	t.Helper()
 	path := filepath.Join("testdata", c.name+".txtar")
-	ar, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ar := must.Get(txtar.ParseFile(path))(t)
 	ar.Files = slices.DeleteFunc(ar.Files, func(f txtar.File) bool { return strings.HasSuffix(f.Name, ".answer") })
 	talk := newTalk(base, keys)
 	defer talk.tidy(t, c.name)
@@ -75,26 +70,18 @@ func write(t *testing.T, base string, c kase) {
 		files = append(files, ar.Files[i], txtar.File{Name: s.name + ".answer", Data: []byte(head + body)})
 	}
 	ar.Files = files
-	if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, txtar.Format(ar), 0o644))
 }
 
 func TestNormalNamesWhatVaries(t *testing.T) {
 	n := newNames("zz99")
-	got, err := n.normal(200, nil, []byte(`{"results":[
+	got := must.Get(n.normal(200, nil, []byte(`{"results":[
 		{"id":"0b0c6a5e-6f5e-4c0e-9a3a-0123456789ab","memory":"b","user_id":"ann-zz99","score":0.5,"created_at":"2001-01-01T00:00:00+00:00"},
 		{"id":"1b0c6a5e-6f5e-4c0e-9a3a-0123456789ab","memory":"a","user_id":"bob"}],
-		"next":"http://127.0.0.1:1/v3/memories/?page_size=1&page=2"}`), []string{"ours"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := parseAnswer(`200
+		"next":"http://127.0.0.1:1/v3/memories/?page_size=1&page=2"}`), []string{"ours"}))(t)
+	want := must.Get(parseAnswer(`200
 {"results":[{"id":"<id1>","memory":"b","user_id":"ann-$run","score":"<any>","created_at":"2001-01-01T00:00:00+00:00"}],
- "next":"<backend>/v3/memories/?page=2&page_size=1"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+ "next":"<backend>/v3/memories/?page=2&page_size=1"}`))(t)
 	s := step{want: want}
 	if diff := s.differs(got); diff != "" {
 		t.Error(diff)

@@ -38,6 +38,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 //go:embed testdata/*.txtar
@@ -90,20 +92,11 @@ type step struct {
 
 func cases(t *testing.T) []kase {
 	t.Helper()
-	entries, err := files.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(files.ReadDir("testdata"))(t)
 	var out []kase
 	for _, e := range entries {
-		text, err := files.ReadFile("testdata/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := parseCase(strings.TrimSuffix(e.Name(), ".txtar"), txtar.Parse(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(files.ReadFile("testdata/" + e.Name()))(t)
+		c := must.Get(parseCase(strings.TrimSuffix(e.Name(), ".txtar"), txtar.Parse(text)))(t)
 		out = append(out, c)
 	}
 	return out
