@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -24,10 +25,7 @@ func TestSpelledPathsDoNotOpenTheGate(t *testing.T) {
 	} {
 		q, _ := http.NewRequest("POST", r.URL, strings.NewReader("plant"))
 		q.URL.Opaque = path // as written, no cleaning
-		resp, err := http.DefaultTransport.RoundTrip(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultTransport.RoundTrip(q))(t)
 		said, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 403 || r.count() != 0 {

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -59,7 +60,7 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // bubble is a rig in a bubble of package synctest: a client, the product's own
 // listener, and a backend, with pipes between them.
 type bubble struct {
-	parts  *quiet
+	parts  *facetest.Parts
 	front  *pipes
 	client *http.Client
 	proxy  *proxy.Proxy
@@ -70,7 +71,7 @@ type bubble struct {
 func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{parts: &quiet{}, front: newPipes()}
+		b := &bubble{parts: &facetest.Parts{}, front: newPipes()}
 		back := newPipes()
 		go func() {
 			for {
@@ -100,22 +101,15 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 		}
 		transports := [...]*http.Transport{transport(), transport(), transport()}
 		opt := proxy.Options{
-			Backend:   face.Backend{Name: "toy", Adapter: toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
+			Backend:   face.Backend{Name: "toy", Adapter: facetest.Toy{}, Upstream: &url.URL{Scheme: "http", Host: "backend"}},
 			Transport: transports[0], PassTransport: transports[1], SideTransport: transports[2],
 		}
-		rules := gate.Rules{
-			Version: "v", Profile: gate.Production, Policy: b.parts, Enforce: true, Unattributed: access.Visible, Lines: noLines,
-		}
+		rules := facetest.Rules(b.parts)
 		if change != nil {
 			change(&opt, &rules)
 		}
-		var err error
-		if opt.Gate, err = newGate(b.parts, &rules); err != nil {
-			t.Fatal(err)
-		}
-		if b.proxy, err = proxy.New(opt); err != nil {
-			t.Fatal(err)
-		}
+		opt.Gate = facetest.NewGate(t, b.parts, &rules)
+		b.proxy = must.Get(proxy.New(opt))(t)
 		stop, _ := proxy.Serve(b.front, proxy.ServerOptions{Handler: b.proxy, Cut: b.proxy.Cut})
 		in := &http.Transport{DialContext: b.front.dial, DisableCompression: true}
 		b.client = &http.Client{Transport: in}
@@ -141,10 +135,7 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 // with its body, and what ended that.
 func (b *bubble) ask(t *testing.T, method, path string, body io.Reader, header ...string) (*http.Response, string, error) {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), method, "http://memproxy"+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(t.Context(), method, "http://memproxy"+path, body))(t)
 	q.Header.Set("Content-Type", "application/octet-stream")
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])

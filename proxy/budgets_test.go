@@ -12,6 +12,8 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -71,7 +73,7 @@ func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
 	r := newRig(t, func(r *rig) {
-		r.opt.Adapter, r.opt.InFlight = pruning{}, budget
+		r.opt.Adapter, r.opt.InFlight = facetest.Pruning{}, budget
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, "data: small\n\n", "data: ", strings.Repeat("a", 1<<20), "\n\n")
@@ -94,15 +96,9 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answerOf(800<<10)) }
 	})
-	u, err := url.Parse(r.upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(r.upstream.URL))(t)
 	budget, free := filled(t)
-	side, err := face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	side := must.Get(face.NewSide(face.SideOptions{Upstream: u, Transport: proxy.NewTransport(nil), InFlight: budget}))(t)
 	q := memproxy.Request{Method: "GET", Path: "/memory", EscapedPath: "/memory"}
 	if _, err := side.Fetch(context.Background(), q); !errors.Is(err, face.ErrBusy) {
 		t.Errorf("without room: %v", err)
@@ -120,10 +116,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
 	r := newRig(t, func(r *rig) { r.opt.InFlight = budget })
-	p, err := proxy.New(r.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.New(r.opt))(t)
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
 	before := r.count()

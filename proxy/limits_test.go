@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -30,10 +31,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	_, port, _ := net.SplitHostPort(addr)
 	from := func(local string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
-		c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(d.Dial("tcp", net.JoinHostPort("127.0.0.1", port)))(t)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -50,9 +48,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return err
 	}
 	ordinary := from("127.0.0.3")
-	if err := ask(ordinary); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ask(ordinary))
 	for range 600 { // slow headers, of one address and of many
 		io.WriteString(from("127.0.0.1"), "GET /memory HTTP/1.1\r\nHost: ")
 	}
@@ -168,7 +164,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		t.Errorf("answers %v", counts)
 	}
 	refused := 0
-	for _, ev := range r.parts.recorded() {
+	for _, ev := range r.parts.Recorded() {
 		if ev.Type == memproxy.EventDecision && len(ev.Reasons) > 0 && ev.Reasons[0].Code == memproxy.LimitInFlight {
 			refused++
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -24,14 +25,8 @@ const shortly = 700 * time.Millisecond
 // serve puts the rig behind a listener of the product's own.
 func (r *rig) serve(t *testing.T, o proxy.ServerOptions) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := proxy.New(r.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	p := must.Get(proxy.New(r.opt))(t)
 	o.Handler = p
 	stop, _ := proxy.Serve(ln, o)
 	t.Cleanup(func() {
@@ -44,14 +39,9 @@ func (r *rig) serve(t *testing.T, o proxy.ServerOptions) string {
 
 func dial(t *testing.T, addr, request string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, request))(t)
 	return c
 }
 
@@ -92,10 +82,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 // dial sends a request by hand.
 func (b *bubble) dial(t *testing.T, request string) net.Conn {
 	t.Helper()
-	c, err := b.front.dial(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(b.front.dial(t.Context(), "", ""))(t)
 	io.WriteString(c, request)
 	return c
 }
@@ -115,10 +102,7 @@ func TestTheEndOfABodyStays(t *testing.T) {
 					_, _ = io.ReadFull(body, make([]byte, 2))
 				}
 			})})
-			c, err := front.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(front.dial(t.Context(), "", ""))(t)
 			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
 			want := http.ErrBodyReadAfterClose
 			if whole {
@@ -149,10 +133,7 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 	srv := proxy.ServerOptions{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, srv)
 	defer stop(t.Context())
 	c := dial(t, ln.Addr().String(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nx")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
 )
 
@@ -121,10 +122,10 @@ func TestMethodsThatNoRouteHas(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
 	for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
 		for _, method := range []string{"TRACE", "PRI", "SEARCH", "PROPFIND", "get", "X"} {
-			n := len(r.parts.recorded())
+			n := len(r.parts.Recorded())
 			status, _, _ := r.raw(t, method+" "+path+" HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", "")
-			if status != 405 || r.count() != 0 || len(r.parts.recorded()) != n+1 {
-				t.Errorf("%s %s: %d, %d arrived, %d recorded", method, path, status, r.count(), len(r.parts.recorded())-n)
+			if status != 405 || r.count() != 0 || len(r.parts.Recorded()) != n+1 {
+				t.Errorf("%s %s: %d, %d arrived, %d recorded", method, path, status, r.count(), len(r.parts.Recorded())-n)
 			}
 		}
 	}
@@ -159,10 +160,10 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 		})
 		refused := func(what, method, path, body string, header ...string) {
 			t.Helper()
-			n, before := len(r.parts.recorded()), r.count()
+			n, before := len(r.parts.Recorded()), r.count()
 			resp, said := r.do(t, method, path, body, header...)
-			if resp.StatusCode != 400 || r.count() != before || len(r.parts.recorded()) != n+1 {
-				t.Errorf("%s on %s: %d %s, %d arrived, %d recorded", what, path, resp.StatusCode, said, r.count()-before, len(r.parts.recorded())-n)
+			if resp.StatusCode != 400 || r.count() != before || len(r.parts.Recorded()) != n+1 {
+				t.Errorf("%s on %s: %d %s, %d arrived, %d recorded", what, path, resp.StatusCode, said, r.count()-before, len(r.parts.Recorded())-n)
 			}
 		}
 		for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
@@ -280,7 +281,7 @@ func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
 // on either: an identity that is claimed and then dropped would be another.
 func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 	var seen memproxy.Header
-	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{toy{}, &seen} })
+	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{facetest.Toy{}, &seen} })
 	r.do(t, "GET", "/memory", "", "Connection", "User_id", "User_id", "user-1")
 	if _, there := seen["User_id"]; there || r.last(t).header["User_id"] != nil {
 		t.Errorf("ruled on with %v", seen)
@@ -289,13 +290,13 @@ func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 
 // peeking is the toy that shows which headers it was asked with.
 type peeking struct {
-	toy
+	facetest.Toy
 	seen *memproxy.Header
 }
 
 func (p peeking) Route(q memproxy.Request) (memproxy.Route, bool) {
 	*p.seen = q.Header
-	return p.toy.Route(q)
+	return p.Toy.Route(q)
 }
 
 // Proves EDGE-13: a browser's question goes to routes that there are, without
@@ -376,7 +377,7 @@ func TestPassedRoutesNeedACaller(t *testing.T) {
 // decided is how many decisions are recorded. What came of a request is recorded
 // after its caller has the answer.
 func (r *rig) decided() (n int) {
-	for _, ev := range r.parts.recorded() {
+	for _, ev := range r.parts.Recorded() {
 		if ev.Type == memproxy.EventDecision {
 			n++
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-1: what is not memory passes byte for byte, both ways.
@@ -133,7 +134,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	if r.count() != n {
 		t.Error("a body over the limit was forwarded")
 	}
-	if len(r.parts.recorded()) < 3 {
+	if len(r.parts.Recorded()) < 3 {
 		t.Error("the refusals were not recorded")
 	}
 }
@@ -141,16 +142,10 @@ func TestBodiesAreBounded(t *testing.T) {
 // A client that sends half a body and waits gets a 408, and nothing arrives.
 func TestSlowBodies(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 50 * time.Millisecond })
-	conn, err := net.Dial("tcp", r.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	if resp.StatusCode != http.StatusRequestTimeout || r.count() != 0 {
 		t.Errorf("%d, %d arrived", resp.StatusCode, r.count())
 	}
@@ -162,7 +157,7 @@ func TestShadowForwardsEvenWhatIsTooLarge(t *testing.T) {
 	if resp.StatusCode != 200 || len(r.last(t).body) != 5000 {
 		t.Errorf("%d, %d bytes arrived", resp.StatusCode, len(r.last(t).body))
 	}
-	if ev := r.parts.recorded()[0]; ev.Would != memproxy.Deny || ev.Verdict != memproxy.Allow {
+	if ev := r.parts.Recorded()[0]; ev.Would != memproxy.Deny || ev.Verdict != memproxy.Allow {
 		t.Errorf("recorded %v, would %v", ev.Verdict, ev.Would)
 	}
 }
@@ -192,7 +187,7 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 func TestWriteOutlivesItsCaller(t *testing.T) {
 	begun, release := make(chan bool), make(chan bool)
 	r := newRig(t, func(r *rig) {
-		r.parts.wrote = make(chan memproxy.Event, 1)
+		r.parts.Wrote = make(chan memproxy.Event, 1)
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			close(begun)
 			<-release
@@ -205,7 +200,7 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	if resp, err := http.DefaultClient.Do(q); err == nil {
 		resp.Body.Close()
 	}
-	if ev := <-r.parts.wrote; ev.Status != 200 || !slices.Equal(ev.Memories, []string{"m1"}) {
+	if ev := <-r.parts.Wrote; ev.Status != 200 || !slices.Equal(ev.Memories, []string{"m1"}) {
 		t.Errorf("outcome %+v", ev)
 	}
 }
@@ -234,10 +229,7 @@ func TestStreamsFlow(t *testing.T) {
 			}
 		}
 	})
-	resp, err := http.Get(r.URL + "/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(r.URL + "/stream"))(t)
 	defer resp.Body.Close()
 	br := bufio.NewReader(resp.Body)
 	for i := range 3 {
@@ -275,10 +267,7 @@ func TestUpstreamPrefix(t *testing.T) {
 // Even through a raw connection, nothing sneaks past the first request.
 func TestNoSmugglingByLength(t *testing.T) {
 	r := newRig(t, nil)
-	conn, err := net.Dial("tcp", r.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nPOST /evil HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
 	_ = conn.(*net.TCPConn).CloseWrite()
@@ -301,10 +290,7 @@ func TestChunksThatCannotBeRead(t *testing.T) {
 		"3\r\nabc\r\n0\r\n\r\n": "200", "3\r\nab": "408",
 	} {
 		r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 200 * time.Millisecond })
-		conn, err := net.Dial("tcp", r.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
 		fmt.Fprint(conn, "POST /memory HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks)
 		var out bytes.Buffer
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -33,10 +35,10 @@ var streamers = []struct {
 	silence            time.Duration // for how long the backend may send nothing
 	says               bool          // what is not whole ends in an event that says so, and is not torn
 }{
-	{name: "public", method: "GET", path: "/health", adapter: toy{}, silence: quietFor},
-	{name: "passed", method: "POST", path: "/stream", adapter: toy{}, silence: quietFor},
-	{name: "unfiltered", method: "POST", path: "/run", adapter: pruning{}, shadow: true, silence: quietFor},
-	{name: "filtered", method: "POST", path: "/run", adapter: pruning{}, filters: true, silence: quietFor},
+	{name: "public", method: "GET", path: "/health", adapter: facetest.Toy{}, silence: quietFor},
+	{name: "passed", method: "POST", path: "/stream", adapter: facetest.Toy{}, silence: quietFor},
+	{name: "unfiltered", method: "POST", path: "/run", adapter: facetest.Pruning{}, shadow: true, silence: quietFor},
+	{name: "filtered", method: "POST", path: "/run", adapter: facetest.Pruning{}, filters: true, silence: quietFor},
 	{name: "agent's run", method: "POST", path: "/run", adapter: running{}, filters: true, silence: quietRun, says: true},
 	{name: "compensated run", method: "POST", path: "/run", adapter: compensating{}, filters: true, silence: quietRun},
 }
@@ -148,14 +150,8 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, method, "http://memproxy"+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := b.client.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(ctx, method, "http://memproxy"+path, http.NoBody))(t)
+	resp := must.Get(b.client.Do(q))(t)
 	defer resp.Body.Close()
 	first := make([]byte, len(firstEvent))
 	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != firstEvent {
@@ -172,7 +168,7 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 	t.Helper()
 	n := 0
-	for _, ev := range b.parts.recorded() {
+	for _, ev := range b.parts.Recorded() {
 		if ev.Type != memproxy.EventOutcome || len(ev.Reasons) > 0 && ev.Reasons[0].Code == memproxy.RunUngated {
 			continue // which says that a run is let through
 		}
@@ -261,7 +257,7 @@ func TestSlowReadersAreNoSilence(t *testing.T) {
 // Proves EDGE-14: over HTTP/2 a stream that breaks off is reset.
 func TestBrokenStreamsAreReset(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.opt.Adapter, r.opt.Passthrough = pruning{}, []string{"POST /custom/*"}
+		r.opt.Adapter, r.opt.Passthrough = facetest.Pruning{}, []string{"POST /custom/*"}
 		r.answer = func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, firstEvent)
@@ -271,20 +267,14 @@ func TestBrokenStreamsAreReset(t *testing.T) {
 			}
 		}
 	})
-	p, err := proxy.New(r.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.New(r.opt))(t)
 	front := httptest.NewUnstartedServer(p)
 	front.EnableHTTP2 = true
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	for _, path := range []string{"/custom/stream", "/run"} {
 		for query, whole := range map[string]bool{"": false, "?whole": true} {
-			resp, err := front.Client().Post(front.URL+path+query, "application/octet-stream", strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must.Get(front.Client().Post(front.URL+path+query, "application/octet-stream", strings.NewReader("x")))(t)
 			said, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.ProtoMajor != 2 || string(said) != firstEvent || (err == nil) != whole {

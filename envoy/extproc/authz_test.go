@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 func check(method, path, body string, headers ...string) *authv3.CheckRequest {
@@ -49,10 +50,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c.change)
-			got, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), c.in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), c.in))(t)
 			if (got.GetStatus().GetCode() == int32(codes.OK)) != (c.status == 0) || int(got.GetDeniedResponse().GetStatus().GetCode()) != c.status {
 				t.Errorf("%v", got)
 			}
@@ -66,10 +64,7 @@ func TestCheckChangesHeadersOnly(t *testing.T) {
 		r.opt.Backends[0].Credential = &face.Credential{Header: "Authorization", Value: "Token own"}
 	})
 	in := check("POST", "/memory", "tea", "authorization", "Token theirs", "x-api-key", "k", "x-memproxy-token", "t", "content-md5", "x", "content-length", "3")
-	got, err := authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(authv3.NewAuthorizationClient(r.conn).Check(t.Context(), in))(t)
 	ok := got.GetOkResponse()
 	removed := slices.Clone(ok.GetHeadersToRemove())
 	slices.Sort(removed)

@@ -1,39 +1,34 @@
-package extproc
+package extproc_test
 
 import (
+	"context"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/internal/must"
 )
+
+// deaf are parts that keep nothing.
+type deaf struct{ *facetest.Parts }
+
+func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
+	return memproxy.Receipt{}, nil
+}
+func (deaf) Note(memproxy.Event) error { return nil }
 
 // BenchmarkProcess is the face alone: a gate whose collaborators do nothing,
 // and no wire. What it allocates comes on top of what the gate does.
 func BenchmarkProcess(b *testing.B) {
-	g, err := gate.New(gate.Options{
-		Identifier: silent{}, Ledger: gate.NoLedger{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
-		Clock: time.Now, NewID: func() string { return "d" },
-	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: access.Visible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := New(Options{Gate: g, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}}}}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	head := start("/m", false)
+	p := processor(b, deaf{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
+	head := start("/memory", false)
 	h := head.GetRequestHeaders().GetHeaders()
 	for _, name := range strings.Fields("user-agent accept content-type x-api-key x-request-id x-forwarded-proto x-envoy-expected-rq-timeout-ms content-length") {
 		h.Headers = append(h.Headers, &corev3.HeaderValue{Key: name, RawValue: []byte("a value of ordinary length")})
@@ -44,8 +39,6 @@ func BenchmarkProcess(b *testing.B) {
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.MD{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := p.Process(&script{ctx: ctx, in: in}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.Process(&script{ctx: ctx, in: in}))
 	}
 }

@@ -32,17 +32,6 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.b.String(), what)
 }
 
-func (q *quiet) decisions(code memproxy.ReasonCode) (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, ev := range q.events {
-		if ev.Type == memproxy.EventDecision && len(ev.Reasons) > 0 && ev.Reasons[0].Code == code {
-			n++
-		}
-	}
-	return n
-}
-
 // Proves EDGE-14: a flood of rejections from one address is answered, and
 // neither recorded nor logged one by one; another address, and a caller that is
 // known, are not touched by it.
@@ -61,7 +50,7 @@ func TestFloodsOfRejections(t *testing.T) {
 			t.Fatalf("rejection %d: %d", i, resp.StatusCode)
 		}
 	}
-	if n := r.parts.decisions(memproxy.IdentityInvalid); n != limit {
+	if n := r.parts.Decisions(memproxy.IdentityInvalid); n != limit {
 		t.Errorf("%d rejections are recorded", n)
 	}
 	if n := log.count("identity.invalid"); n != limit || log.count("limit.rejections") > 0 {
@@ -71,7 +60,7 @@ func TestFloodsOfRejections(t *testing.T) {
 		t.Error("a known caller at the same address:", resp.StatusCode)
 	}
 	from("10.1.1.2:5000")
-	if resp, _ := r.do("GET", "/memory", "", "X-Key", "bad"); resp.StatusCode != http.StatusUnauthorized || r.parts.decisions(memproxy.IdentityInvalid) != limit+1 {
+	if resp, _ := r.do("GET", "/memory", "", "X-Key", "bad"); resp.StatusCode != http.StatusUnauthorized || r.parts.Decisions(memproxy.IdentityInvalid) != limit+1 {
 		t.Error("another address is taken for the flood's:", resp.StatusCode)
 	}
 }
@@ -100,7 +89,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if resp, _ := r.do("POST", "/memory", body); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || len(r.arrived()) > 0 {
 		t.Error("a body for which there is no room:", resp.StatusCode, resp.Header)
 	}
-	if n := r.parts.decisions(memproxy.LimitInFlight); n != 1 {
+	if n := r.parts.Decisions(memproxy.LimitInFlight); n != 1 {
 		t.Errorf("%d refusals are recorded", n)
 	}
 	if resp, _ := r.do("GET", "/memory?large", ""); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {

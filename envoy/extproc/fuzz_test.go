@@ -1,4 +1,4 @@
-package extproc
+package extproc_test
 
 import (
 	"bufio"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -20,28 +19,46 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/internal/must"
 )
+
+// seen is Toy that keeps the request it was asked about last.
+type seen struct {
+	facetest.Toy
+	req *memproxy.Request
+}
+
+func (s seen) Route(q memproxy.Request) (memproxy.Route, bool) {
+	*s.req = q
+	return memproxy.Route{ID: "toy.list", Kind: memproxy.Recall}, true
+}
 
 // FuzzDescribe holds the reading of a path to net/http's, which is what the
 // HTTP face rules on and what backends behind it see.
 func FuzzDescribe(f *testing.F) {
 	for _, s := range []string{"/", "/v1/memories/?a=b", "//x", "/a%2Fb", "/a%zz", "/a b", "*", "http://x/y", "/a#b", "/a?", "/ä", "/a\"b", "/%2e%2e/x", "/a;b", "/a\\b", "?x", ""} {
-		f.Add("GET", s)
+		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, method, target string) {
-		r := describe(map[string]string{":method": method, ":path": target, ":authority": "mem.example"}, memproxy.Header{}, nil)
-		if r.flaw != nil {
+	var r memproxy.Request
+	p := processor(f, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: seen{req: &r}}})
+	f.Fuzz(func(t *testing.T, target string) {
+		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{start(target, true)}}
+		_ = p.Process(s) // ends with an error: no answer came
+		if len(s.out) == 0 || s.out[0].GetImmediateResponse() != nil {
 			return
 		}
-		if target == "*" {
-			return
+		forwarded := target
+		for _, h := range s.out[0].GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
+			if h.GetHeader().GetKey() == ":path" {
+				forwarded = string(h.GetHeader().GetRawValue())
+			}
 		}
-		u, err := url.ParseRequestURI(r.forwarded)
+		u, err := url.ParseRequestURI(forwarded)
 		if err != nil || u.Path != r.Path || u.RawQuery != r.Query || u.Host != "" {
-			t.Fatalf("%q is forwarded as %q, which reads %+v (%v), ruled on as %q ? %q", target, r.forwarded, u, err, r.Path, r.Query)
+			t.Fatalf("%q is forwarded as %q, which reads %+v (%v), ruled on as %q ? %q", target, forwarded, u, err, r.Path, r.Query)
 		}
 		if strings.ContainsAny(target, " \r\n\t") || strings.ContainsFunc(target, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return // no such request line
@@ -56,54 +73,11 @@ func FuzzDescribe(f *testing.F) {
 	})
 }
 
-// silent is every collaborator, saying as little as can be.
-type silent struct{}
-
-func (silent) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
-	return memproxy.Principal{ID: "a", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, Users: memproxy.Limit{All: true}, ActsAs: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true}}, nil
-}
-
-func (silent) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
-	return memproxy.Allowance{Granted: true, Refused: -1}, nil
-}
-func (silent) Release(context.Context, memproxy.Charge) error { return nil }
-func (silent) Sign(s memproxy.Stamp) memproxy.Stamp           { return s }
-func (silent) Verify(memproxy.Stamp) bool                     { return false }
-func (silent) Rule(context.Context, memproxy.Question) (memproxy.Ruling, error) {
-	return memproxy.Ruling{}, nil
-}
-
-func (silent) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
-	return memproxy.Receipt{}, nil
-}
-func (silent) Note(memproxy.Event) error { return nil }
-
-func (silent) Name() string { return "silent" }
-func (silent) Route(q memproxy.Request) (memproxy.Route, bool) {
-	return memproxy.Route{ID: "r", Kind: memproxy.Recall, Pass: q.Path == "/pass" || q.Path == "/open", Public: q.Path == "/open"}, q.Path != "/unknown"
-}
-
-func (silent) Decode(r memproxy.Route, _ memproxy.Request, b []byte) (*memproxy.Operation, error) {
-	if len(b) > 8 {
-		return nil, &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400}
-	}
-	return &memproxy.Operation{Kind: r.Kind}, nil
-}
-
-func (silent) Encode(_ memproxy.Route, q memproxy.Request, b []byte, _ *memproxy.Operation) ([]byte, string, error) {
-	return b, q.Query, nil
-}
-
-func (silent) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
-	return memproxy.Reply{Status: d.Status}
-}
-
-func (silent) Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error) {
-	return &memproxy.Reading{}, nil
-}
-
-func (silent) Rewrite(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply, _ *memproxy.Reading) ([]byte, error) {
-	return r.Body, nil
+// processor is one for a backend, with a gate of the parts.
+func processor(t testing.TB, parts facetest.Party, b extproc.Backend) *extproc.Processor {
+	t.Helper()
+	rules := facetest.Rules(parts)
+	return must.Get(extproc.New(extproc.Options{Gate: facetest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []extproc.Backend{b}}))(t)
 }
 
 // script is a stream that sends what it is given and keeps the answers.
@@ -179,29 +153,15 @@ func unpack(b []byte) []*procv3.ProcessingRequest {
 // FuzzProcess sends any messages in any order: the processor neither panics
 // nor ends a stream as if all were well while an answer is waited for.
 func FuzzProcess(f *testing.F) {
-	f.Add(pack(start("/m", false), body("tea"), answered("200", true)))
-	f.Add(pack(start("/m", true), answered("204", true)))
-	f.Add(pack(start("/m", true), answered("200", false), body("x")))
-	f.Add(pack(start("/pass", false), body("tea")))
+	f.Add(pack(start("/memory", false), body("tea"), answered("200", true)))
+	f.Add(pack(start("/memory", true), answered("204", true)))
+	f.Add(pack(start("/memory", true), answered("200", false), body("x")))
+	f.Add(pack(start("/ping", false), body("tea")))
 	f.Add(pack(start("/unknown", false), body("tea")))
 	f.Add(pack(answered("400", true)))
-	f.Add(pack(body("tea"), start("/m", true)))
-	f.Add(pack(start("/m", false), answered("413", false)))
-	g, err := gate.New(gate.Options{
-		Identifier: silent{}, Ledger: gate.NoLedger{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
-		Clock: time.Now, NewID: func() string { return "d" },
-	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-		Unattributed: access.Visible,
-		Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
-	p, err := New(Options{Gate: g, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.Add(pack(body("tea"), start("/memory", true)))
+	f.Add(pack(start("/memory", false), answered("413", false)))
+	p := processor(f, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: unpack(raw)}
 		watched := slices.ContainsFunc(s.in, (*procv3.ProcessingRequest).GetObservabilityMode) // no answer is waited for

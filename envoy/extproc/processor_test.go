@@ -18,7 +18,9 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -131,7 +133,7 @@ func TestPeer(t *testing.T) {
 // new rules.
 func TestWatching(t *testing.T) {
 	r := newRig(t, func(r *rig) {
-		r.parts.wrote = make(chan memproxy.Event, 4)
+		r.parts.Wrote = make(chan memproxy.Event, 4)
 		r.envoy.Observe = true
 		mode(func(m *modev3.ProcessingMode) {
 			m.RequestBodyMode, m.ResponseBodyMode = modev3.ProcessingMode_STREAMED, modev3.ProcessingMode_NONE
@@ -140,14 +142,12 @@ func TestWatching(t *testing.T) {
 	for _, version := range []string{"v", "w"} {
 		rules := r.rules
 		rules.Version = version
-		if err := r.opt.Gate.Use(&rules); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.opt.Gate.Use(&rules))
 		resp, _ := r.do("POST", "/memory", "malformed")
 		if resp.StatusCode != 200 || resp.Header.Get("X-Memproxy-Decision") != "" {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
-		ev := <-r.parts.wrote
+		ev := <-r.parts.Wrote
 		if ev.Verdict != memproxy.Allow || ev.Would != memproxy.Deny || ev.Policy != version {
 			t.Errorf("recorded %v, would %v, by %s", ev.Verdict, ev.Would, ev.Policy)
 		}
@@ -163,7 +163,7 @@ func TestHangingUp(t *testing.T) {
 	ring.Slow(t, "races a hang-up with an answer on a socket")
 	came, gone := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(r *rig) {
-		r.parts.wrote = make(chan memproxy.Event, 1)
+		r.parts.Wrote = make(chan memproxy.Event, 1)
 		r.answer = func(_ http.ResponseWriter, q *http.Request) {
 			close(came)
 			<-q.Context().Done()
@@ -171,10 +171,7 @@ func TestHangingUp(t *testing.T) {
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	q, err := http.NewRequestWithContext(ctx, "POST", r.URL+"/memory", strings.NewReader("tea"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(ctx, "POST", r.URL+"/memory", strings.NewReader("tea")))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -185,7 +182,7 @@ func TestHangingUp(t *testing.T) {
 	<-came
 	cancel()
 	<-gone
-	if ev := <-r.parts.wrote; !ev.Cancelled {
+	if ev := <-r.parts.Wrote; !ev.Cancelled {
 		t.Errorf("recorded %+v", ev)
 	}
 	<-done
@@ -205,10 +202,7 @@ func TestStopping(t *testing.T) {
 	health := healthv1.NewHealthClient(r.conn)
 	watching, unwatch := context.WithCancel(t.Context())
 	defer unwatch()
-	watch, err := health.Watch(watching, &healthv1.HealthCheckRequest{Service: procv3.ExternalProcessor_ServiceDesc.ServiceName})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must.Get(health.Watch(watching, &healthv1.HealthCheckRequest{Service: procv3.ExternalProcessor_ServiceDesc.ServiceName}))(t)
 	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_SERVING {
 		t.Fatal(got, err)
 	}
@@ -245,14 +239,14 @@ func TestStopping(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	r := newRig(t, nil)
-	toyBackend := extproc.Backend{Backend: face.Backend{Name: "toy", Adapter: toy{}}}
+	toyBackend := extproc.Backend{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}}}
 	for name, o := range map[string]extproc.Options{
 		"no gate":     {Backends: []extproc.Backend{toyBackend}},
 		"no backend":  {Gate: r.opt.Gate},
-		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Adapter: toy{}}}}},
+		"no name":     {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Adapter: facetest.Toy{}}}}},
 		"no adapter":  {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy"}}}},
 		"twice":       {Gate: r.opt.Gate, Backends: []extproc.Backend{toyBackend, toyBackend}},
-		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: toy{}, Passthrough: []string{"custom"}}}}},
+		"bad pattern": {Gate: r.opt.Gate, Backends: []extproc.Backend{{Backend: face.Backend{Name: "toy", Adapter: facetest.Toy{}, Passthrough: []string{"custom"}}}}},
 	} {
 		if _, err := extproc.New(o); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-14: a stream that ends otherwise than at its end is torn for the
@@ -37,7 +38,7 @@ func TestHowStreamsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(r *rig) {
-				r.opt.Backends[0].MaxAnswer, r.parts.wrote = 16<<10, make(chan memproxy.Event, 4)
+				r.opt.Backends[0].MaxAnswer, r.parts.Wrote = 16<<10, make(chan memproxy.Event, 4)
 				r.answer = func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "text/event-stream")
 					if tc.encoding != "" {
@@ -48,10 +49,7 @@ func TestHowStreamsEnd(t *testing.T) {
 					tc.rest(w)
 				}
 			})
-			resp, err := (&http.Client{Transport: &http.Transport{DisableCompression: true}}).Post(r.URL+"/run", "text/plain", strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must.Get((&http.Client{Transport: &http.Transport{DisableCompression: true}}).Post(r.URL+"/run", "text/plain", strings.NewReader("x")))(t)
 			if tc.hangUp {
 				resp.Body.Close()
 			}
@@ -60,7 +58,7 @@ func TestHowStreamsEnd(t *testing.T) {
 			if whole := err == nil && resp.StatusCode == 200; whole != (tc.want == memproxy.StreamWhole) {
 				t.Errorf("%d %.60q, %v", resp.StatusCode, said, err)
 			}
-			if ev := <-r.parts.wrote; ev.Ended != tc.want || ev.Cancelled != tc.want.Cancelled() {
+			if ev := <-r.parts.Wrote; ev.Ended != tc.want || ev.Cancelled != tc.want.Cancelled() {
 				t.Errorf("the outcome says %q, cancelled: %v; want %q", ev.Ended, ev.Cancelled, tc.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package extproc
+package extproc_test
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/face"
-	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/face/facetest"
 )
 
 // byKey identifies callers by a header.
-type byKey struct{ silent }
+type byKey struct{ *facetest.Parts }
 
-func (byKey) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
-	p, err := silent{}.Identify(ctx, c)
+func (k byKey) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
+	p, err := k.Parts.Identify(ctx, c)
 	p.ID = c.Header.Get("X-Key")
 	p.Tenant = "of " + p.ID
 	return p, err
@@ -46,24 +46,9 @@ func (s *slowly) Recv() (*procv3.ProcessingRequest, error) {
 // let through at once.
 func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	const slow, many = 25 * time.Second, 600
-	for _, path := range []string{"/m", "/pass", "/open"} {
+	for _, path := range []string{"/memory", "/ping", "/health"} {
 		synctest.Test(t, func(t *testing.T) {
-			g, err := gate.New(gate.Options{
-				Identifier: byKey{}, Ledger: gate.NoLedger{}, Budget: silent{}, Recorder: silent{}, Signer: silent{},
-				Clock: time.Now, NewID: func() string { return "d" },
-			}, &gate.Rules{
-				Version: "v", Profile: gate.Production, Policy: silent{}, Ceilings: memproxy.DefaultCeilings(), Enforce: true,
-				Unattributed: access.Visible,
-				Lines:        func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			held := face.NewInFlight(0, 0)
-			p, err := New(Options{Gate: g, Exchanges: 2 * many, Backends: []Backend{{Backend: face.Backend{Name: "b", Adapter: silent{}, InFlight: held}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := processor(t, byKey{&facetest.Parts{}}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}, InFlight: face.NewInFlight(0, 0)}})
 			ask := func(path, key string) (code int32, retry string, took time.Duration) {
 				head := start(path, true)
 				h := head.GetRequestHeaders().GetHeaders()
@@ -100,7 +85,7 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Second)
-			if code, _, took := ask("/m", "ann"); code != 0 || took != slow {
+			if code, _, took := ask("/memory", "ann"); code != 0 || took != slow {
 				t.Errorf("%s: another tenant's request is answered %d after %v", path, code, took)
 			}
 			all.Wait()
