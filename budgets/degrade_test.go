@@ -150,8 +150,7 @@ func (r *rig) arrived(n int) []string {
 // Proves CARD-4: with the shared store well, the guard is that store.
 func TestDegradingKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
-		d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now}))(t)
-		return d
+		return must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now}))(t)
 	})
 }
 

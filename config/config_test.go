@@ -25,14 +25,12 @@ func env(string) string { return "redis://:" + canary + "@127.0.0.1:6379/0" }
 
 func parse(t testing.TB, text string) *config.Config {
 	t.Helper()
-	c := must.Get(config.Parse("x.yaml", []byte(text), env))(t)
-	return c
+	return must.Get(config.Parse("x.yaml", []byte(text), env))(t)
 }
 
 func valid(t testing.TB, name string) []byte {
 	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join("testdata", "valid", name+".yaml")))(t)
-	return b
+	return must.Get(os.ReadFile(filepath.Join("testdata", "valid", name+".yaml")))(t)
 }
 
 // Proves CARD-3, TRL-6

@@ -323,8 +323,7 @@ func TestLooserEdits(t *testing.T) {
 // says otherwise, and production has what nobody answers for wait.
 func TestDefaultsOfMemories(t *testing.T) {
 	parse := func(memories string) *config.Config {
-		c := must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)
-		return c
+		return must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)
 	}
 	days := func(c *config.Config, field string) int { return int(c.Memories.FieldTTL(field).Hours() / 24) }
 	c := parse("profile: production")

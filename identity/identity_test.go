@@ -188,8 +188,7 @@ func TestAnonymousSessions(t *testing.T) {
 			t.Errorf("a key is taken for an anonymous session: %+v", p)
 		}
 		return func(peer, session string) memproxy.Principal {
-			p := must.Get(id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)}))(t)
-			return p
+			return must.Get(id.Identify(t.Context(), memproxy.Credentials{Peer: peer, Session: memproxy.NameSession(session)}))(t)
 		}
 	}
 	who := open(memproxy.KindAnonymous, "k")
@@ -228,12 +227,10 @@ func TestAnonymousSessions(t *testing.T) {
 func TestKnows(t *testing.T) {
 	dev := memproxy.Principal{ID: "agent:dev", Tenant: "acme"}
 	oidc := func(rules ...identity.Rule) *identity.OIDC {
-		o := must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now}))(t)
-		return o
+		return must.Get(identity.NewOIDC(identity.OIDCOptions{Issuer: "https://issuer.example", Audience: "memproxy", Prefix: "oidc:", Rules: rules, Clock: time.Now}))(t)
 	}
 	spiffe := func(rules ...identity.Rule) *identity.SPIFFE {
-		s := must.Get(identity.NewSPIFFE("example.org", rules))(t)
-		return s
+		return must.Get(identity.NewSPIFFE("example.org", rules))(t)
 	}
 	keyed := identity.Options{Keys: []identity.Key{{SHA256: hash("secret"), Principal: dev}}}
 	ruled, open, served := keyed, keyed, keyed

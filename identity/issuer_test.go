@@ -119,8 +119,7 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithType("JWT")))(t)
 	body := must.Get(json.Marshal(claims))(t)
 	jws := must.Get(s.Sign(body))(t)
-	out := must.Get(jws.CompactSerialize())(t)
-	return out
+	return must.Get(jws.CompactSerialize())(t)
 }
 
 // clock stands until it is moved.

@@ -1,9 +1,10 @@
-package inject
+package inject_test
 
 import (
 	"os"
 	"testing"
 
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -14,11 +15,11 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("template: {sidecar: {name: a, image: b, restartPolicy: Always, env: [{name: x}]}, mounts: [{name: y, mountPath: /}]}"))
 	f.Add([]byte("listen: &a [*a]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ParseConfig(text)
+		c, err := inject.ParseConfig(text)
 		if err != nil {
 			return
 		}
-		if _, err := New(c.Options()); err != nil {
+		if _, err := inject.New(c.Options()); err != nil {
 			t.Errorf("parsed, and refused: %v", err)
 		}
 	})

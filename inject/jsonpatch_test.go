@@ -1,4 +1,4 @@
-package inject
+package inject_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -20,7 +21,7 @@ func patched(t testing.TB, doc any, patch []byte) any {
 	if len(patch) == 0 {
 		return out
 	}
-	var ops []Patch
+	var ops []inject.Patch
 	must.Do(t, json.Unmarshal(patch, &ops))
 	for _, op := range ops {
 		var v any

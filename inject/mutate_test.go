@@ -1,47 +1,51 @@
-package inject
+package inject_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 var update = flag.Bool("update", false, "write what came out into the cases")
 
-func testConfig(t testing.TB) *Config {
+func testConfig(t testing.TB) *inject.Config {
 	t.Helper()
 	text := must.Get(os.ReadFile("testdata/config.yaml"))(t)
-	c := must.Get(ParseConfig(text))(t)
-	return c
+	return must.Get(inject.ParseConfig(text))(t)
 }
 
-func testInjector(t testing.TB) *Injector {
+func testInjector(t testing.TB) *inject.Injector {
 	t.Helper()
-	i := must.Get(New(testConfig(t).Options()))(t)
-	return i
+	return must.Get(inject.New(testConfig(t).Options()))(t)
+}
+
+// verdict is the answer of an AdmissionReview.
+type verdict struct {
+	UID      string
+	Allowed  bool
+	Status   struct{ Message string }
+	Patch    []byte
+	Warnings []string
 }
 
 // ask puts a pod to a webhook as an API server would.
-func ask(t testing.TB, i *Injector, w Webhook, object any) *response {
+func ask(t testing.TB, i *inject.Injector, w inject.Webhook, object any) verdict {
 	t.Helper()
-	o := must.Get(encode(object))(t)
-	q := review{APIVersion: reviewVersion, Kind: "AdmissionReview", Request: &request{
-		UID: "u1", Kind: kind{Version: "v1", Kind: "Pod"}, Operation: "CREATE", Object: o,
-	}}
-	body := must.Get(json.Marshal(q))(t)
-	out := must.Get(i.Review(w, body))(t)
-	var got review
+	out := must.Get(i.Review(w, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":%s}}`, text(t, object))))(t)
+	var got struct{ Response verdict }
 	must.Do(t, json.Unmarshal(out, &got))
-	if got.Response == nil || got.Response.UID != "u1" {
+	if got.Response.UID != "u1" {
 		t.Fatalf("not an answer to u1: %s", out)
 	}
 	return got.Response
@@ -61,7 +65,7 @@ func TestMutate(t *testing.T) {
 	for name, a := range cases(t, "mutate") {
 		t.Run(name, func(t *testing.T) {
 			pod := yamlDoc(t, file(a, "pod"))
-			got := ask(t, i, Mutate, pod)
+			got := ask(t, i, inject.Mutate, pod)
 			var out bytes.Buffer
 			if !got.Allowed {
 				out.WriteString("refused: " + got.Status.Message + "\n")
@@ -72,14 +76,14 @@ func TestMutate(t *testing.T) {
 			if got.Allowed {
 				after := patched(t, pod, got.Patch)
 				must.Do(t, yaml.NewEncoder(&out).Encode(after))
-				again := ask(t, i, Mutate, after)
+				again := ask(t, i, inject.Mutate, after)
 				if len(again.Patch) > 0 {
 					twice, once := patched(t, after, again.Patch), after
 					if a, b := text(t, once), text(t, twice); a != b {
 						t.Errorf("injected twice is not injected once:\n%s\n%s", a, b)
 					}
 				}
-				if v := ask(t, i, Validate, after); !v.Allowed {
+				if v := ask(t, i, inject.Validate, after); !v.Allowed {
 					t.Errorf("the validating webhook refuses what the mutating one made: %s", v.Status.Message)
 				}
 			}
@@ -90,7 +94,7 @@ func TestMutate(t *testing.T) {
 
 func text(t testing.TB, v any) string {
 	t.Helper()
-	b := must.Get(encode(v))(t)
+	b := must.Get(json.Marshal(v))(t)
 	return string(b)
 }
 
@@ -155,7 +159,7 @@ func TestTemplates(t *testing.T) {
 		if !strings.Contains(string(whole), c.old) {
 			t.Fatalf("%q is not in the file", c.old)
 		}
-		_, err := ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))
+		_, err := inject.ParseConfig([]byte(strings.Replace(string(whole), c.old, c.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.new, err, c.want)
 		}

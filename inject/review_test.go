@@ -1,4 +1,4 @@
-package inject
+package inject_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -20,7 +21,7 @@ func TestReviewsThatAreNot(t *testing.T) {
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":""}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`,
 	} {
-		if out, err := i.Review(Mutate, []byte(body)); err == nil {
+		if out, err := i.Review(inject.Mutate, []byte(body)); err == nil {
 			t.Errorf("%s: answered %s", body, out)
 		}
 	}
@@ -30,7 +31,7 @@ func TestReviewsThatAreNot(t *testing.T) {
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":null,"subResource":"status"}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","kind":{"version":"v1","kind":"Pod"},"object":{"spec":{"containers":{}}}}}`,
 	} {
-		out, err := i.Review(Mutate, []byte(body))
+		out, err := i.Review(inject.Mutate, []byte(body))
 		if err != nil || !strings.Contains(string(out), `"allowed":false`) {
 			t.Errorf("%s: %s, %v", body, out, err)
 		}
@@ -41,15 +42,15 @@ func TestReviewsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o := testConfig(t).Options()
 	o.Metrics = reg
-	i := must.Get(New(o))(t)
+	i := must.Get(inject.New(o))(t)
 	pod := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}}}}
-	ask(t, i, Mutate, pod)
-	ask(t, i, Validate, pod)
+	ask(t, i, inject.Mutate, pod)
+	ask(t, i, inject.Validate, pod)
 	families, err := reg.Gather()
-	if err != nil || len(families) != 1 || families[0].GetName() != MetricReviews || len(families[0].GetMetric()) != 2 {
+	if err != nil || len(families) != 1 || families[0].GetName() != inject.MetricReviews || len(families[0].GetMetric()) != 2 {
 		t.Errorf("%v, %v", families, err)
 	}
-	if _, err := New(o); err == nil {
+	if _, err := inject.New(o); err == nil {
 		t.Error("two injectors count in one place")
 	}
 }
@@ -76,7 +77,7 @@ func FuzzReview(f *testing.F) {
 		if !metadata || !spec {
 			return // an API server's pods have both
 		}
-		got := ask(t, i, Mutate, pod)
+		got := ask(t, i, inject.Mutate, pod)
 		if !got.Allowed {
 			return
 		}
@@ -84,7 +85,7 @@ func FuzzReview(f *testing.F) {
 			return // null where a list or an object is expected: the API server sends none
 		}
 		after := patched(t, pod, got.Patch)
-		again := ask(t, i, Mutate, after)
+		again := ask(t, i, inject.Mutate, after)
 		if !again.Allowed {
 			t.Fatalf("the second time: %s", again.Status.Message)
 		}

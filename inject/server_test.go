@@ -1,4 +1,4 @@
-package inject
+package inject_test
 
 import (
 	"crypto/ecdsa"
@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
@@ -48,7 +49,7 @@ func writePair(t *testing.T, dir string, serial int64, until time.Time) (cert, k
 func TestServe(t *testing.T) {
 	now := time.Now()
 	cert, key := writePair(t, t.TempDir(), 1, now.Add(time.Hour))
-	c := must.Get(LoadCertificate(cert, key, time.Now))(t)
+	c := must.Get(inject.LoadCertificate(cert, key, time.Now))(t)
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: testInjector(t).Handler(slog.New(slog.DiscardHandler)), TLS: c.TLS()})
 	pair := must.Get(c.TLS().GetCertificate(nil))(t)
@@ -71,7 +72,7 @@ func TestServe(t *testing.T) {
 	if code, _ := post("/mutate", "{"); code != http.StatusBadRequest {
 		t.Errorf("not a review: %d", code)
 	}
-	if code, _ := post("/mutate", `"`+strings.Repeat("x", maxReview)+`"`); code != http.StatusRequestEntityTooLarge {
+	if code, _ := post("/mutate", `"`+strings.Repeat("x", 8<<20)+`"`); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("too large: %d", code)
 	}
 	if code, _ := post("/", review); code != http.StatusNotFound {
@@ -89,7 +90,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
 	cert, key := writePair(t, dir, 1, now.Add(time.Hour))
 	clock := now
-	c := must.Get(LoadCertificate(cert, key, func() time.Time { return clock }))(t)
+	c := must.Get(inject.LoadCertificate(cert, key, func() time.Time { return clock }))(t)
 	serial := func() int64 {
 		pair := must.Get(c.TLS().GetCertificate(nil))(t)
 		return pair.Leaf.SerialNumber.Int64()
@@ -117,14 +118,14 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if err := c.Ready(); err == nil {
 		t.Error("ready with an expired certificate")
 	}
-	if _, err := LoadCertificate(cert, key, time.Now); err == nil {
+	if _, err := inject.LoadCertificate(cert, key, time.Now); err == nil {
 		t.Error("started without a certificate")
 	}
 }
 
 func TestAdminHandler(t *testing.T) {
 	var broken error
-	h := AdminHandler(func() error { return broken }, promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
+	h := inject.AdminHandler(func() error { return broken }, promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
 	get := func(path string) int {

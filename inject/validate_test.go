@@ -1,8 +1,10 @@
-package inject
+package inject_test
 
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/memproxy/memproxy/inject"
 )
 
 // Each case of testdata/validate is a pod as it would be stored, and whether
@@ -11,7 +13,7 @@ func TestValidate(t *testing.T) {
 	i := testInjector(t)
 	for name, a := range cases(t, "validate") {
 		t.Run(name, func(t *testing.T) {
-			got := ask(t, i, Validate, yamlDoc(t, file(a, "pod")))
+			got := ask(t, i, inject.Validate, yamlDoc(t, file(a, "pod")))
 			out := "allowed\n"
 			if !got.Allowed {
 				out = "refused: " + got.Status.Message + "\n"

@@ -32,8 +32,7 @@ func put(t testing.TB, path, text string) {
 
 func load(t testing.TB, d string) policy.Bundle {
 	t.Helper()
-	b := must.Get(policy.Load(d))(t)
-	return b
+	return must.Get(policy.Load(d))(t)
 }
 
 func names(b policy.Bundle) string {

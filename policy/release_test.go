@@ -33,8 +33,7 @@ func small() policy.Bundle {
 
 func seal(t testing.TB, s policy.Statement) *policy.Release {
 	t.Helper()
-	r := must.Get(policy.Seal(small(), s, fleetKey(1)))(t)
-	return r
+	return must.Get(policy.Seal(small(), s, fleetKey(1)))(t)
 }
 
 var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, For: policy.Selector{Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Note: "a <note>"}

@@ -12,8 +12,7 @@ import (
 
 func screener(t testing.TB, o screen.Options) *screen.Screener {
 	t.Helper()
-	s := must.Get(screen.New(o))(t)
-	return s
+	return must.Get(screen.New(o))(t)
 }
 
 // Poison that is hidden is still found, and what is found is the hiding's

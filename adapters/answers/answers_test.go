@@ -42,8 +42,7 @@ event stream Part|Picture
 
 func parse(t testing.TB) *answers.Table {
 	t.Helper()
-	out := must.Get(answers.Parse(table))(t)
-	return out
+	return must.Get(answers.Parse(table))(t)
 }
 
 // Proves EDGE-13, CARD-1: what no line claims is cut out at any depth, and

@@ -14,8 +14,7 @@ import (
 
 func adapter(t testing.TB) *letta.Adapter {
 	t.Helper()
-	a := must.Get(letta.New(letta.Options{}))(t)
-	return a
+	return must.Get(letta.New(letta.Options{}))(t)
 }
 
 // Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each

@@ -19,8 +19,7 @@ const (
 
 func lettaAdapter(t *testing.T) *letta.Adapter {
 	t.Helper()
-	a := must.Get(letta.New(letta.Options{}))(t)
-	return a
+	return must.Get(letta.New(letta.Options{}))(t)
 }
 
 // rewritten is an answer after change was made to each of its memories.

@@ -11,8 +11,7 @@ import (
 
 func newAdapter(t *testing.T) *Adapter {
 	t.Helper()
-	a := must.Get(New(Options{}))(t)
-	return a
+	return must.Get(New(Options{}))(t)
 }
 
 const waitingAgent = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[{"name":"memory_insert","json_schema":{"name":"memory_insert"}}],RULES

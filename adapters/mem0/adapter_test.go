@@ -42,8 +42,7 @@ func decode(t *testing.T, a *mem0.Adapter, method, path, body string) *memproxy.
 	if !ok {
 		t.Fatalf("%s %s: no route", method, path)
 	}
-	op := must.Get(a.Decode(rt, req, []byte(body)))(t)
-	return op
+	return must.Get(a.Decode(rt, req, []byte(body)))(t)
 }
 
 // Proves TRL-3: every number from 0 to 1 is read exactly, to the per mille that

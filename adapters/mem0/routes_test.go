@@ -11,8 +11,7 @@ import (
 
 func adapter(t testing.TB) *mem0.Adapter {
 	t.Helper()
-	a := must.Get(mem0.New(mem0.Options{}))(t)
-	return a
+	return must.Get(mem0.New(mem0.Options{}))(t)
 }
 
 // class puts a route in the words of the formats' documentation.

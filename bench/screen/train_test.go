@@ -20,8 +20,7 @@ func numbered(words ...uint32) ([]classify.Feature, int) {
 // model is what is fitted to examples.
 func model(t *testing.T, examples []example, o training) *classify.Model {
 	t.Helper()
-	m := must.Get(classify.Decode(fitted(examples, o)))(t)
-	return m
+	return must.Get(classify.Decode(fitted(examples, o)))(t)
 }
 
 func examples() []example {

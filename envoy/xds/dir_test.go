@@ -18,8 +18,7 @@ import (
 
 func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release {
 	t.Helper()
-	r := must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
-	return r
+	return must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
 }
 
 // Proves CARD-9: what cannot be offered is a fault with its file's name, and

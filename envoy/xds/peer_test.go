@@ -62,8 +62,7 @@ func TestAuthorise(t *testing.T) {
 
 func TestIdentityOfACertificate(t *testing.T) {
 	uri := func(s string) *url.URL {
-		u := must.Get(url.Parse(s))(t)
-		return u
+		return must.Get(url.Parse(s))(t)
 	}
 	for _, tc := range []struct {
 		name string

@@ -19,8 +19,7 @@ func contentOf(t *testing.T, path string) string {
 
 func filesIn(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
-	files := must.Get(os.ReadDir(dir))(t)
-	return files
+	return must.Get(os.ReadDir(dir))(t)
 }
 
 func TestReplace(t *testing.T) {

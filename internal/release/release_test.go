@@ -68,8 +68,7 @@ func untar(t *testing.T, b []byte) (out []entry) {
 func unzip(t *testing.T, b []byte) []byte {
 	t.Helper()
 	r := must.Get(gzip.NewReader(bytes.NewReader(b)))(t)
-	out := must.Get(io.ReadAll(r))(t)
-	return out
+	return must.Get(io.ReadAll(r))(t)
 }
 
 // The same files in another order give the same release, byte for byte; the

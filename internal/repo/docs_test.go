@@ -24,8 +24,7 @@ func read(t *testing.T, name string) string {
 
 func markdown(t *testing.T) []string {
 	t.Helper()
-	out := must.Get(proofs.Documents(root))(t)
-	return out
+	return must.Get(proofs.Documents(root))(t)
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)

@@ -65,8 +65,7 @@ var everything = sync.OnceValues(func() (pkgs []listed, err error) {
 
 func packages(t *testing.T) []listed {
 	t.Helper()
-	pkgs := must.Get(everything())(t)
-	return pkgs
+	return must.Get(everything())(t)
 }
 
 // internalName is a package's path inside the module; "" is the root package.

@@ -64,14 +64,12 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 
 func testKey(t testing.TB, fill byte) keys.Key {
 	t.Helper()
-	k := must.Get(keys.New(bytes.Repeat([]byte{fill}, keys.Size)))(t)
-	return k
+	return must.Get(keys.New(bytes.Repeat([]byte{fill}, keys.Size)))(t)
 }
 
 func signer(t testing.TB, signing keys.Key, old ...keys.Key) *keys.Signer {
 	t.Helper()
-	s := must.Get(keys.NewSigner(keys.Set{Signing: signing, Verifying: old}))(t)
-	return s
+	return must.Get(keys.NewSigner(keys.Set{Signing: signing, Verifying: old}))(t)
 }
 
 // Proves TRL-2: the time in a stamp is the proxy's, and signed.
@@ -219,8 +217,7 @@ func TestLoadOrCreateKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys[1]*")
 	load := func() keys.Set {
 		t.Helper()
-		k := must.Get(keys.LoadOrCreate(dir, rand.Reader))(t)
-		return k
+		return must.Get(keys.LoadOrCreate(dir, rand.Reader))(t)
 	}
 	first := load()
 	path := filepath.Join(dir, "stamp.key")

@@ -18,8 +18,7 @@ func compile(t testing.TB, change func(*policy.Bundle)) *cedar.Policy {
 	if change != nil {
 		change(&b)
 	}
-	p := must.Get(cedar.Compile(b))(t)
-	return p
+	return must.Get(cedar.Compile(b))(t)
 }
 
 // ask is a question with defaults: an authenticated agent's plain add in production.

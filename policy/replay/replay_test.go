@@ -30,8 +30,7 @@ func run(t *testing.T, to policy.Bundle, lines ...string) replay.Report {
 	opt := replay.Options{Ceilings: memproxy.DefaultCeilings(), Profile: "production"}
 	opt.From = must.Get(cedar.Compile(from))(t)
 	opt.To = must.Get(cedar.Compile(to))(t)
-	rep := must.Get(replay.Run(context.Background(), opt, cases))(t)
-	return rep
+	return must.Get(replay.Run(context.Background(), opt, cases))(t)
 }
 
 func without(ids ...string) policy.Bundle {

@@ -24,8 +24,7 @@ TELL: tell*
 
 func vocabulary(t testing.TB) *Vocabulary {
 	t.Helper()
-	v := must.Get(ParseVocabulary(Source{"v.txt", small}))(t)
-	return v
+	return must.Get(ParseVocabulary(Source{"v.txt", small}))(t)
 }
 
 func names(v *Vocabulary, set uint64) string {

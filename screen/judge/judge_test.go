@@ -74,8 +74,7 @@ func newJudge(t *testing.T, h http.Handler, o Options) *Judge {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1", "m", "sesame"
-	j := must.Get(New(o))(t)
-	return j
+	return must.Get(New(o))(t)
 }
 
 // Proves MFW-5: the three words, for the borderline only, once a text.

@@ -16,8 +16,7 @@ import (
 
 func parse(t testing.TB, src string) *Lexicon {
 	t.Helper()
-	l := must.Get(Parse("l.txt", src))(t)
-	return l
+	return must.Get(Parse("l.txt", src))(t)
 }
 
 const two = `# two rules

@@ -15,8 +15,7 @@ import (
 
 func index(t testing.TB) *likeness.Index {
 	t.Helper()
-	x := must.Get(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()}))(t)
-	return x
+	return must.Get(likeness.New(likeness.Options{Exemplars: panel.Exemplars(), Harmless: panel.Harmless()}))(t)
 }
 
 // A known attack is known from whatever source, alone and among harmless

@@ -29,8 +29,7 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 	}
 	with := func(size int) *Panel {
 		base := must.Get(screen.New(screen.Options{}))(t)
-		p := must.Get(New(Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size}))(t)
-		return p
+		return must.Get(New(Options{Base: base, Secrets: true, Clock: time.Now, CacheSize: size}))(t)
 	}
 	want := judge(with(-1))
 	if len(want[0]) == 0 || len(want[1]) == 0 {

@@ -32,8 +32,7 @@ func options(t *testing.T) (panel.Options, *time.Time) {
 
 func newPanel(t *testing.T, o panel.Options) *panel.Panel {
 	t.Helper()
-	p := must.Get(panel.New(o))(t)
-	return p
+	return must.Get(panel.New(o))(t)
 }
 
 var writes int
@@ -53,8 +52,7 @@ func write(user string, source memproxy.Source, texts ...string) memproxy.Screen
 
 func screened(t *testing.T, p *panel.Panel, s memproxy.Screening) []memproxy.Finding {
 	t.Helper()
-	f := must.Get(p.Screen(t.Context(), s))(t)
-	return f
+	return must.Get(p.Screen(t.Context(), s))(t)
 }
 
 func risk(findings []memproxy.Finding) (top memproxy.PerMille) {

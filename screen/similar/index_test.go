@@ -38,8 +38,7 @@ func newIndex(t *testing.T, o Options) *Index {
 		o.Embedder = bag{}
 	}
 	o.Exemplars = exemplars
-	x := must.Get(New(t.Context(), o))(t)
-	return x
+	return must.Get(New(t.Context(), o))(t)
 }
 
 // Proves MFW-4: the nearest exemplar, and thresholds by trust.

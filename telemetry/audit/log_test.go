@@ -42,8 +42,7 @@ func verifierOf(t testing.TB, opt Options) note.Verifier {
 
 func open(t testing.TB, opt Options) *Log {
 	t.Helper()
-	l := must.Get(Open(opt))(t)
-	return l
+	return must.Get(Open(opt))(t)
 }
 
 func closeLog(t testing.TB, l *Log) {
@@ -137,8 +136,7 @@ func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
 		hs := must.Get(tlog.StoredHashesForRecordHash(int64(i), leaf, reader))(t)
 		stored = append(stored, hs...)
 	}
-	root := must.Get(tlog.TreeHash(int64(len(leaves)), reader))(t)
-	return root
+	return must.Get(tlog.TreeHash(int64(len(leaves)), reader))(t)
 }
 
 func TestReceipt(t *testing.T) {

@@ -1,6 +1,7 @@
-package compensate
+package compensate_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +12,14 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/compensate"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // server answers the requests of looks from a table of paths.
 type server map[string]string
 
-func (s server) look(t *testing.T, w *Watch) (asked []string, err error) {
+func (s server) look(t *testing.T, w *compensate.Watch) (asked []string, err error) {
 	t.Helper()
 	w.Look()
 	for range 500 {
@@ -49,17 +51,16 @@ func (s server) look(t *testing.T, w *Watch) (asked []string, err error) {
 	return nil, nil
 }
 
-func tools() Tools {
-	return Tools{Now: func() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }}
+func tools() compensate.Tools {
+	return compensate.Tools{Now: func() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }}
 }
 
-func fresh(t *testing.T, opt Options) *Watch {
+func fresh(t *testing.T, opt compensate.Options) *compensate.Watch {
 	t.Helper()
 	if opt.Prefix == "" {
 		opt.Prefix = "/v1"
 	}
-	w := must.Get(New(opt, tools()))(t)
-	return w
+	return must.Get(compensate.New(opt, tools()))(t)
 }
 
 // with is an agent with blocks, "id label value" each.
@@ -125,14 +126,14 @@ func TestChangesAreFound(t *testing.T) {
 		"an agent that is gone":                  {server{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := fresh(t, Options{Agent: "agent-1"})
+			w := fresh(t, compensate.Options{Agent: "agent-1"})
 			if _, err := base.look(t, w); err != nil || inShort(w.Changes()) != "" {
 				t.Fatalf("%v %s", err, inShort(w.Changes()))
 			}
 			// A watch that is taken up by its picture finds the same.
 			raw := must.Get(w.Picture())(t)
-			again := must.Get(Open(raw, tools()))(t)
-			for _, w := range []*Watch{w, again} {
+			again := must.Get(compensate.Open(raw, tools()))(t)
+			for _, w := range []*compensate.Watch{w, again} {
 				must.Get(tc.now.look(t, w))(t)
 				if got := inShort(w.Changes()); got != tc.want {
 					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
@@ -156,7 +157,7 @@ func TestChangesAreFound(t *testing.T) {
 func TestPassagesAreFollowedBack(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	base := server{a: with("agent-1", ""), archive: passages(20, 11)}
-	w := fresh(t, Options{Agent: "agent-1"})
+	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get(base.look(t, w))(t)
 	now := server{a: base[a], archive: passages(45, 36), archive + "?before=passage-36": passages(35, 26), archive + "?before=passage-26": passages(25, 16), archive + "?before=passage-16": passages(15, 6)}
 	must.Get(now.look(t, w))(t)
@@ -169,9 +170,10 @@ func TestPassagesAreFollowedBack(t *testing.T) {
 // silence.
 func TestALookThatIsCutSaysSo(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
-	w := fresh(t, Options{Agent: "agent-1"})
+	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get((server{a: with("agent-1", "")}).look(t, w))(t)
 	now := server{a: with("agent-1", ""), archive: `[]`}
+	const pageSize, maxPages = 10, 100 // passages that are asked for at once, and how far back
 	for page, at := 0, archive; page <= maxPages+2; page++ {
 		var list []string
 		for i := range pageSize {
@@ -194,7 +196,7 @@ func TestWhoTakesPart(t *testing.T) {
 		"/v1/agents/agent-1":       with("agent-1", `,"managed_group":{"agent_ids":["agent-0","agent-1"]},"multi_agent_group":{"agent_ids":["agent-0"]}`, "block-1 human Ann"),
 		"/v1/agents/agent-0":       with("agent-0", "", "block-1 human Ann", "block-2 notes n"),
 	}
-	w := fresh(t, Options{Conversation: "conv-1"})
+	w := fresh(t, compensate.Options{Conversation: "conv-1"})
 	if w.Agents() != nil {
 		t.Error("agents are known before they are asked for")
 	}
@@ -212,7 +214,7 @@ func TestWhoTakesPart(t *testing.T) {
 // An agent that writes to others cannot be compensated, nor can a run of
 // nobody; and what cannot be read is no empty memory.
 func TestWhatCannotBeWatched(t *testing.T) {
-	if _, err := New(Options{Conversation: "default"}, tools()); !errors.Is(err, memproxy.ErrUngated) {
+	if _, err := compensate.New(compensate.Options{Conversation: "default"}, tools()); !errors.Is(err, memproxy.ErrUngated) {
 		t.Error(err)
 	}
 	for name, tc := range map[string]struct {
@@ -227,7 +229,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 		"something else than JSON":   {`<html>`, false},
 		"a list instead of an agent": {`[]`, false},
 	} {
-		w := fresh(t, Options{Agent: "agent-1"})
+		w := fresh(t, compensate.Options{Agent: "agent-1"})
 		_, err := server{"/v1/agents/agent-1": tc.agent}.look(t, w)
 		if err == nil || errors.Is(err, memproxy.ErrUngated) != tc.ungated {
 			t.Errorf("%s: %v", name, err)
@@ -241,10 +243,10 @@ func TestWhatCannotBeWatched(t *testing.T) {
 func TestRunsUnderWay(t *testing.T) {
 	const stale = `[{"id":"run-0","status":"running"}]`
 	s := server{"/v1/agents/agent-1": with("agent-1", ""), "/v1/runs/": stale}
-	w := fresh(t, Options{Agent: "agent-1"})
+	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get(s.look(t, w))(t)
 	raw := must.Get(w.Picture())(t)
-	later := must.Get(Open(raw, tools()))(t)
+	later := must.Get(compensate.Open(raw, tools()))(t)
 	for list, want := range map[string][2]bool{
 		`[]`:                                    {false, false},
 		stale:                                   {false, false},
@@ -255,7 +257,7 @@ func TestRunsUnderWay(t *testing.T) {
 		`[{"id":"run-1","status":"created","created_at":"2026-01-01T11:00:00","metadata":{"run_type":"send_conversation_message"}}]`:          {false, false},
 		`[{"id":"run-1","status":"created","conversation_id":"conv-1","metadata":{"run_type":"send_conversation_message"},"created_at":"x"}]`: {true, true},
 	} {
-		for i, w := range []*Watch{w, later} {
+		for i, w := range []*compensate.Watch{w, later} {
 			if busy, err := w.Runs(memproxy.Reply{Status: 200, Body: []byte(list)}); err != nil || busy != want[i] {
 				t.Errorf("%s, reopened %v: %v %v", list, i == 1, busy, err)
 			}
@@ -274,14 +276,14 @@ func TestStampsComeAlong(t *testing.T) {
 	lent.Stamp = func(meta *jsondoc.Value, _ *jsondoc.Doc) *memproxy.Stamp {
 		return &memproxy.Stamp{ID: meta.Get("memproxy_id").Text()}
 	}
-	w := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1"}, lent))(t)
+	w := must.Get(compensate.New(compensate.Options{Prefix: "/v1", Agent: "agent-1"}, lent))(t)
 	block := func(value string) server {
 		return server{"/v1/agents/agent-1": `{"id":"agent-1","tools":[],"blocks":[{"id":"block-1","label":"human","value":"` + value + `","metadata":{"memproxy_id":"d-1"}}]}`}
 	}
 	for _, s := range []server{block("Ann"), block("Bob")} {
 		must.Get(s.look(t, w))(t)
 	}
-	if c := w.Changes(); len(c) != 1 || c[0].Stamp == nil || c[0].Stamp.ID != "d-1" || c[0].After != hash("Bob") {
+	if c := w.Changes(); len(c) != 1 || c[0].Stamp == nil || c[0].Stamp.ID != "d-1" || c[0].After != fmt.Sprintf("%x", sha256.Sum256([]byte("Bob"))) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -291,7 +293,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(`{"id":"agent-1","blocks":null,"memory":{"blocks":[]}}`, `[{"id":"p","tags":["x"]}]`, `[]`)
 	f.Add(`{"id":"agent-1","blocks":[{"id":"b","description":null}]}`, `{}`, `{}`)
 	f.Fuzz(func(t *testing.T, agent, archive, runs string) {
-		w := fresh(t, Options{Agent: "agent-1"})
+		w := fresh(t, compensate.Options{Agent: "agent-1"})
 		s := server{"/v1/agents/agent-1": with("agent-1", "", "block-1 human Ann"), "/v1/agents/agent-1/archival-memory": passages(3, 1)}
 		must.Get(s.look(t, w))(t)
 		s = server{"/v1/agents/agent-1": agent, "/v1/agents/agent-1/archival-memory": archive, "/v1/runs/": runs}
@@ -316,7 +318,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"options":{"prefix":"/v1"},"base":{"agents":[null],"blocks":{}}}`))
 	f.Add([]byte(`{"options":{"prefix":"/v1","agent":"agent-1"},"base":{"agents":[],"blocks":{"b":null}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		w, err := Open(raw, tools())
+		w, err := compensate.Open(raw, tools())
 		if err != nil {
 			return
 		}

@@ -18,8 +18,7 @@ import (
 
 func newBackend(t testing.TB, opt embedded.Options) *embedded.Backend {
 	t.Helper()
-	b := must.Get(embedded.New(opt))(t)
-	return b
+	return must.Get(embedded.New(opt))(t)
 }
 
 // do asks a backend without a network, and decodes the answer.

@@ -57,8 +57,7 @@ func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) 
 	if s.Fleet == "" {
 		s.Fleet = "north"
 	}
-	r := must.Get(policy.Seal(bundle(text), s, by))(t)
-	return r
+	return must.Get(policy.Seal(bundle(text), s, by))(t)
 }
 
 // A sidecar checks for itself. Each release is offered by a control plane that

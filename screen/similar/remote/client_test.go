@@ -46,8 +46,7 @@ func client(t *testing.T, h http.Handler, o Options) *Client {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	o.URL, o.Model, o.Key = s.URL+"/v1/", "m", "sesame"
-	c := must.Get(New(o))(t)
-	return c
+	return must.Get(New(o))(t)
 }
 
 // Proves MFW-4, by API: batches, order, cache.

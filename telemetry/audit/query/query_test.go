@@ -25,12 +25,11 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func openLog(t testing.TB, dir string) *audit.Log {
 	t.Helper()
 	at := begin.Add(-2 * time.Second) // opening asks for the time once
-	l := must.Get(audit.Open(audit.Options{
+	return must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", Retention: -1, CheckpointEvery: time.Hour,
 		Sync:  func(*os.File) error { return nil },
 		Clock: func() time.Time { at = at.Add(time.Second); return at },
 	}))(t)
-	return l
 }
 
 // add records events i = from..to-1 that differ in every field by i.

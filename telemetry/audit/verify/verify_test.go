@@ -27,8 +27,7 @@ func key(n byte) ed25519.PrivateKey {
 
 func vkey(t testing.TB, n byte) string {
 	t.Helper()
-	k := must.Get(audit.VerifierKey(origin, key(n).Public().(ed25519.PublicKey)))(t)
-	return k
+	return must.Get(audit.VerifierKey(origin, key(n).Public().(ed25519.PublicKey)))(t)
 }
 
 // writeLog adds n records to the log in dir and closes it.
@@ -70,8 +69,7 @@ func add(t testing.TB, l *audit.Log, n int) {
 func check(t testing.TB, opt verify.Options) *verify.Report {
 	t.Helper()
 	opt.Settle = -1
-	r := must.Get(verify.Verify(context.Background(), opt))(t)
-	return r
+	return must.Get(verify.Verify(context.Background(), opt))(t)
 }
 
 func mustBeGood(t testing.TB, dir string) *verify.Report {
@@ -98,8 +96,7 @@ func files(t testing.TB, dir string) []string {
 
 func read(t testing.TB, dir, name string) []byte {
 	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
-	return b
+	return must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 }
 
 func write(t testing.TB, dir, name string, b []byte) {
