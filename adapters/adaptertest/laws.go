@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -338,5 +340,28 @@ func left(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request, reply
 		if whole && !holds && !bytes.Equal(was.Raw(was.At(m.Pointer)), is.Raw(is.At(k.Pointer))) {
 			t.Errorf("without memory %d, %s became %s", i, m.Pointer, is.Raw(is.At(k.Pointer)))
 		}
+	}
+}
+
+// Passing holds that the rows which pass are those with a reason, that they govern
+// nothing, and that only such a row is public.
+func Passing(t *testing.T, a interface {
+	Table() iter.Seq2[string, memproxy.Route]
+}, reasons map[string]string,
+) {
+	t.Helper()
+	left := maps.Clone(reasons)
+	for _, rt := range a.Table() {
+		why, said := reasons[rt.ID]
+		delete(left, rt.ID)
+		if rt.Pass != said || said && len(why) < 10 {
+			t.Errorf("%s passes: %v, and the reason is %q", rt.ID, rt.Pass, why)
+		}
+		if rt.Pass && rt.Kind != memproxy.Other || rt.Public && !rt.Pass {
+			t.Errorf("%s passes: %v, is public: %v, and is %s", rt.ID, rt.Pass, rt.Public, rt.Kind)
+		}
+	}
+	for id := range left {
+		t.Errorf("%s is no row", id)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/routetable"
+	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 )
 
 // What is decoded is decoded the same every time, and a write or a run leaves
@@ -91,6 +93,11 @@ func FuzzRead(f *testing.F) {
 		}
 		adaptertest.Thins(t, a, rt, req, memproxy.Reply{Status: 200, Body: answer})
 	})
+}
+
+// Proves EDGE-3: the index answers what the table says.
+func FuzzRoute(f *testing.F) {
+	routetabletest.Fuzz(f, adapter(f), routetable.Options{Alias: map[string]string{"latest": "v1"}})
 }
 
 // What is located is what was asked for, or nobody's.

@@ -99,18 +99,6 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 	return r.Reply()
 }
 
-// passing gives the reason for every row that passes: it touches no memory, shows
-// nobody's keys and changes no setting of the installation. A row without a reason
-// fails the tests.
-var passing = [...]struct{ id, why string }{
-	{"mem0.ping", "public: a probe, which clients make when they are set up; the key's own account"},
-	{"mem0.v1.stats", "numbers: derived, so all of what they are made of must be the caller's to see"},
-	{"mem0.server.root", "public: leads to the documentation"},
-	{"mem0.server.docs", "public: documentation"},
-	{"mem0.server.redoc", "public: documentation"},
-	{"mem0.server.openapi", "public: documentation"},
-}
-
 //go:embed answers.txt
 var answerTable string
 

@@ -1,10 +1,11 @@
-package mem0
+package mem0_test
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -15,7 +16,7 @@ import (
 // like it passes.
 func TestWhatHasNoRowIsFoundOrTakenOff(t *testing.T) {
 	const id = "11111111-2222-4333-8444-555555555555"
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for name, tc := range map[string]struct {
 		method, path, query, body, header string
 		found                             bool

@@ -1,4 +1,4 @@
-package mem0
+package mem0_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -13,7 +14,7 @@ import (
 // whether it has some, has none, or was asked for without; a copy that somebody
 // else put there is replaced. Everything else stays.
 func TestProvenanceIsTold(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
 		`"attestation":"self-reported","state":"validated","contested":false,"decision":"d1","written":"2026-03-14T12:00:00Z"}`
 	p := &memproxy.Provenance{
@@ -46,7 +47,7 @@ func TestProvenanceIsTold(t *testing.T) {
 // write's receipt either, and what is shown in part is not told next to it. The
 // receipt of another write stays as it is.
 func TestNothingIsToldBeside(t *testing.T) {
-	a := must.Get(New(Options{}))(t)
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
 		t.Helper()
 		req := memproxy.Request{Method: "GET", Path: path, EscapedPath: path}
@@ -85,12 +86,17 @@ func TestNothingIsToldBeside(t *testing.T) {
 
 // Proves MFW-8: a link to the next page carries on what the reader asks for.
 func TestLinksCarryWishes(t *testing.T) {
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for link, want := range map[string]string{
 		"https://up/v3/memories/?page=2": `"http://p/v3/memories/?page=2&memproxy_min_trust=0.7"`,
 		"https://up/v3/memories/":        `"http://p/v3/memories/?memproxy_min_trust=0.7"`,
 		"https://up/%zz":                 `null`,
 	} {
-		if got := ledBack(link, memproxy.Request{Base: "http://p", Own: "memproxy_min_trust=0.7"}); string(got) != want {
+		req := memproxy.Request{Method: "POST", EscapedPath: "/v3/memories/", Base: "http://p", Own: "memproxy_min_trust=0.7"}
+		rt, _ := a.Route(req)
+		reply := memproxy.Reply{Status: 200, Body: []byte(`{"next":"` + link + `","results":[]}`)}
+		rd := must.Get(a.Read(rt, req, reply))(t)
+		if got := must.Get(a.Rewrite(rt, req, reply, rd))(t); string(got) != `{"next":`+want+`,"results":[]}` {
 			t.Errorf("%s leads to %s, want %s", link, got, want)
 		}
 	}

@@ -1,0 +1,168 @@
+// Package routetabletest finds rows of a route table as one would write it down, for
+// tests to compare with.
+package routetabletest
+
+import (
+	"iter"
+	"maps"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/routetable"
+)
+
+// Row is a row of a table.
+type Row struct{ Method, Path, ID string }
+
+// Table is one that an adapter has, and finds a request's route in.
+type Table interface {
+	Table() iter.Seq2[string, memproxy.Route]
+	Route(memproxy.Request) (memproxy.Route, bool)
+}
+
+// Fuzz holds that a table finds what the matcher that tries every row finds.
+func Fuzz(f *testing.F, table Table, opt routetable.Options) {
+	var rows []Row
+	for at, rt := range table.Table() {
+		method, path, _ := strings.Cut(at, " ")
+		rows = append(rows, Row{method, path, rt.ID})
+		p := strings.NewReplacer("{", "", "}", "", "...", "/a/b").Replace(path)
+		f.Add(method, p)
+		f.Add("DELETE", strings.Replace(p, "id", "x%2Fhistory", 1))
+		f.Add("PUT", strings.Replace(p, "m", "%6d", 1))
+	}
+	f.Add("GET", "/auth/%252e%252e/a")
+	f.Add("GET", "/memories/50%25")
+	f.Fuzz(func(t *testing.T, method, path string) {
+		want, params := Slow(rows, opt, method, path)
+		got, ok := table.Route(memproxy.Request{Method: method, EscapedPath: path})
+		if ok != (want != nil) || ok && (got.ID != want.ID || !maps.Equal(got.Params, params)) {
+			t.Errorf("%s %q: %s %q, want %v %q", method, path, got.ID, got.Params, want, params)
+		}
+	})
+}
+
+// Slow is the matcher as one would write it down: every row is tried, the one
+// with the most literal segments wins, then the one that names the method, then
+// the earlier.
+func Slow(rows []Row, opt routetable.Options, method, escaped string) (best *Row, params map[string]string) {
+	if method == "HEAD" {
+		method = "GET"
+	}
+	parts, ok := split(rows, opt, escaped)
+	if !ok {
+		return nil, nil
+	}
+	best, params = find(rows, opt, method, parts)
+	if best == nil || !strings.Contains(strings.Join(parts, ""), "/") {
+		return best, params
+	}
+	flat := strings.Split(strings.Join(parts, "/"), "/")
+	for i, s := range flat {
+		if s == "." || s == ".." || s == "" && (i < len(flat)-1 || parts[len(parts)-1] != "") {
+			return nil, nil
+		}
+	}
+	other, _ := find(rows, opt, method, flat)
+	if other != nil && other != best || strings.Contains(best.Path, "...") || len(flat) > routetable.MaxSegments {
+		return nil, nil
+	}
+	return best, params
+}
+
+func find(rows []Row, opt routetable.Options, method string, parts []string) (best *Row, params map[string]string) {
+	score := -1
+	for i := range rows {
+		r := &rows[i]
+		if r.Method != method && r.Method != "*" {
+			continue
+		}
+		n, ps := fits(words(opt, r.Path), parts)
+		if n = 2 * n; n >= 0 && r.Method == method {
+			n++
+		}
+		if n > score {
+			best, params, score = r, ps, n
+		}
+	}
+	return best, params
+}
+
+func words(opt routetable.Options, path string) []string {
+	if path = path[1:]; !opt.LastSlash {
+		path = strings.TrimSuffix(path, "/")
+		if path == "" {
+			return nil
+		}
+	}
+	return strings.Split(path, "/")
+}
+
+func fits(want, parts []string) (int, map[string]string) {
+	n, ps := 0, map[string]string{}
+	for i, w := range want {
+		switch {
+		case i >= len(parts):
+			return -1, nil
+		case strings.HasSuffix(w, "...}"):
+			return n, ps
+		case strings.HasPrefix(w, "{"):
+			if parts[i] == "" {
+				return -1, nil
+			}
+			ps[strings.Trim(w, "{}")] = parts[i]
+		case w != parts[i]:
+			return -1, nil
+		default:
+			n++
+		}
+	}
+	if len(parts) != len(want) {
+		return -1, nil
+	}
+	return n, ps
+}
+
+func split(rows []Row, opt routetable.Options, escaped string) ([]string, bool) {
+	literals := map[string]bool{}
+	for name := range opt.Alias {
+		literals[name] = true
+	}
+	for _, r := range rows {
+		for _, w := range strings.Split(r.Path, "/") {
+			if w != "" && w[0] != '{' {
+				literals[w] = true
+			}
+		}
+	}
+	if !strings.HasPrefix(escaped, "/") || strings.ContainsAny(escaped, `\;`) {
+		return nil, false
+	}
+	parts := words(opt, escaped)
+	if len(parts) > routetable.MaxSegments || parts == nil && escaped != "/" {
+		return nil, false
+	}
+	for i, p := range parts {
+		text, err := url.PathUnescape(p)
+		again, unreadable := url.PathUnescape(text)
+		switch {
+		case err != nil, text == ".", text == "..", !utf8.ValidString(text), text != p && literals[text]:
+			return nil, false
+		case text == "" && (i < len(parts)-1 || !opt.LastSlash):
+			return nil, false
+		case strings.Contains(p, "%") && unreadable == nil && again != text && (again == "." || again == ".." || strings.ContainsAny(again, `/\%`) || literals[again]):
+			return nil, false
+		}
+		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }) {
+			return nil, false
+		}
+		parts[i] = text
+	}
+	if len(parts) > 0 && opt.Alias[parts[0]] != "" {
+		parts[0] = opt.Alias[parts[0]]
+	}
+	return parts, true
+}
