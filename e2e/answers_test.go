@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // claimedConfig serves one tenant, and one who administers it.
@@ -36,15 +37,9 @@ log: {level: warn}
 // counted is how much the sidecar left out as unclaimed.
 func counted(t *testing.T, s *sidecar) int {
 	t.Helper()
-	resp, err := http.Get(s.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(s.admin + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(resp.Body))(t)
 	n := 0
 	for _, m := range regexp.MustCompile(`(?m)^memproxy_unclaimed_total\{[^}]*\} (\d+)$`).FindAllSubmatch(text, -1) {
 		k, _ := strconv.Atoi(string(m[1]))
@@ -173,10 +168,7 @@ func TestAnswersOfLettaAreClaimed(t *testing.T) {
 	if n := counted(t, car); n > 0 {
 		t.Errorf("%d members or headers of the answers of writes and runs are claimed by no row", n)
 	}
-	routes, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := must.Get(letta.New(letta.Options{}))(t)
 	read := readAll(t, car, real, routes.Table(), ids, func(string) string { return "" })
 	if read < 50 {
 		t.Errorf("only %d routes were read", read)
@@ -206,10 +198,7 @@ func TestAnswersOfMem0AreClaimed(t *testing.T) {
 	if n := counted(t, car); n > 0 {
 		t.Errorf("%d members or headers of the answers of writes are claimed by no row", n)
 	}
-	routes, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := must.Get(mem0.New(mem0.Options{}))(t)
 	read := readAll(t, car, eng.base, routes.Table(), map[string]string{"memory_id": m, "id": m}, func(path string) string {
 		if strings.Contains(path, m) {
 			return ""

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var updateApproved = flag.Bool("update-approved", false, "write the texts that are shipped approved anew")
@@ -89,10 +90,7 @@ func (in *instructed) listening(t *testing.T, to string) string {
 		fmt.Fprint(w, `{"status":"ok","results":[{"id":"1","memory":"I like oolong tea of openclaw"}]}`)
 	})
 	if to != "" {
-		u, err := url.Parse(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(to))(t)
 		next = httputil.NewSingleHostReverseProxy(u)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,10 +136,7 @@ func TestClientsTextsAreApproved(t *testing.T) {
 	if *updateApproved {
 		writeFile(t, approvedTexts, []byte(text))
 	}
-	b, err := os.ReadFile(approvedTexts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(approvedTexts))(t)
 	if string(b) != text {
 		t.Errorf("the installed clients tell a model other texts than %s lists: look at them, and write the list with -update-approved", approvedTexts)
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // authorityConfig has a person, an agent and a reviewing agent in front of one
@@ -50,10 +52,7 @@ func TestAuthorityOnLetta(t *testing.T) {
 	if a := call(t, http.MethodPatch, car.base+"/v1/agents/"+agent+"/core-memory/blocks/attach/"+made.ID, "", "", bearer("e2e-human")...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	said, err := json.Marshal("CALL memory_replace {\"label\":\"notes\",\"old_string\":\"green tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done")
-	if err != nil {
-		t.Fatal(err)
-	}
+	said := must.Get(json.Marshal("CALL memory_replace {\"label\":\"notes\",\"old_string\":\"green tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"))(t)
 	turn := `{"input":` + string(said) + `}`
 	for path, body := range map[string]string{
 		"/v1/agents/" + agent + "/messages":                 turn,

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const clientKey = "m0-e2e" // a real Mem0 knows it
@@ -27,10 +28,7 @@ func starter(t *testing.T, backend, upstream string, opens ...string) *sidecar {
 	if out, code := run(t, []string{key + "=" + clientKey}, memproxyBinary(t), "init", "--backend", backend, "--upstream", upstream, "--out", path); code != 0 {
 		t.Fatal(out)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	listen, file := freeport.Addr(t), string(b)
 	for address, want := range map[string]string{`admin: {listen: "`: freeport.Addr(t), `  listen: "`: listen, `state: `: filepath.Join(s.dir, "state")} {
 		file = regexp.MustCompile(regexp.QuoteMeta(address)+`[^"} ]*`).ReplaceAllLiteralString(file, address+want)
@@ -153,8 +151,6 @@ func TestLettaCode(t *testing.T) {
 
 func listOf(t *testing.T, url string) (all []struct{ ID string }) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(call(t, http.MethodGet, url, "", "").body), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(call(t, http.MethodGet, url, "", "").body), &all))
 	return all
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 )
 
@@ -38,22 +39,13 @@ func newFleet(t *testing.T, binary string) *fleet {
 	if _, f.key, err = ed25519.GenerateKey(nil); err != nil {
 		t.Fatal(err)
 	}
-	ca, err := xdstest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(xdstest.NewCA())(t)
 	for name, uri := range map[string]string{"control": "spiffe://example.org/control", "web": "spiffe://example.org/ns/acme/sa/web"} {
-		if err := ca.Write(f.dir, name, uri); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ca.Write(f.dir, name, uri))
 	}
 	releases := filepath.Join(f.dir, "releases")
-	if err := os.Mkdir(releases, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if f.store, err = xds.NewDir(releases, releases, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(releases, 0o700))
+	f.store = must.Get(xds.NewDir(releases, releases, nil))(t)
 	f.run()
 	return f
 }
@@ -76,9 +68,7 @@ poll: 10ms
 sidecars: [{spiffe: "spiffe://example.org/ns/acme/sa/*", tenant: acme}]
 rollout: {stages: []}
 `, f.addr, f.admin, f.dir, f.public())
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, os.WriteFile(path, []byte(conf), 0o600))
 	f.process = start(f.t, f.binary, "control", "--config", path)
 	waitFor(f.t, "the control plane listening", accepts(f.admin))
 }
@@ -101,13 +91,8 @@ func (f *fleet) publish(number uint64) {
 	}
 	b := policy.Builtin()
 	b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: fmt.Appendf(nil, "// %d\n%s\n", number, text)})
-	r, err := policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: number}, f.key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.store.Publish(r); err != nil {
-		f.t.Fatal(err)
-	}
+	r := must.Get(policy.Seal(b, policy.Statement{Fleet: "north", Number: number, Floor: number}, f.key))(f.t)
+	must.Do(f.t, f.store.Publish(r))
 	if number > 10 { // nobody can go back there any more
 		for _, kind := range [...]string{"release", "done"} {
 			_ = os.Remove(filepath.Join(f.dir, "releases", fmt.Sprintf("%06d.%s", number-10, kind))) // may not have been marked
@@ -123,9 +108,7 @@ func (f *fleet) running() (number uint64) {
 		return 0
 	}
 	var list []xds.SidecarStatus
-	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, json.Unmarshal([]byte(a.body), &list))
 	for _, s := range list {
 		_, _ = fmt.Sscanf(s.Running, "%06d-", &number)
 	}
@@ -138,9 +121,7 @@ func serveWith(t *testing.T, binary, dir, config string) *sidecar {
 	s := &sidecar{dir: dir}
 	listen, admin := freeport.Addr(t), freeport.Addr(t)
 	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600))
 	s.base, s.admin = "http://"+listen, "http://"+admin
 	s.process = start(t, binary, "serve", "--config", path)
 	waitFor(t, "memproxy listening", accepts(listen))

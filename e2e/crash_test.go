@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-7, SYN-6: serve is killed under load, again and again; every
@@ -47,9 +49,7 @@ func TestKilledUnderLoad(t *testing.T) {
 			})
 		}
 		waitFor(t, "load", func() bool { return n.Load() > 300 })
-		if err := car.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, car.cmd.Process.Kill())
 		stop.Store(true)
 		wg.Wait()
 		_ = car.cmd.Wait() // killed

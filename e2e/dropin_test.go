@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // The configuration of the drop-in runs: one caller that may do everything
@@ -161,9 +163,7 @@ telemetry: {otlp: "%s"}
 	var found struct {
 		Metadata map[string]any `json:"metadata"`
 	}
-	if err := json.Unmarshal([]byte(lines(out)[len(lines(out))-1]), &found); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines(out)[len(lines(out))-1]), &found))
 	if c := found.Metadata["confidence"]; c != 0.7 {
 		t.Errorf("confidence %v came back, want 0.7: an authenticated agent's ceiling", c)
 	}

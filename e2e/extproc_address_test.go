@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // processed is a running memproxy that serves a backend itself and next to the
@@ -32,9 +34,7 @@ func serveProcessor(t *testing.T, kind string, backend http.Handler, config stri
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, b.admin, filepath.Join(dir, "state")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, config, listen, b.admin, filepath.Join(dir, "state")), 0o600))
 	s := &sidecar{base: "http://" + listen, admin: "http://" + b.admin, dir: dir}
 	s.process = start(t, memproxyBinary(t), "extproc", "--config", path, "--listen", b.processor, "--grace", "300ms")
 	b.awaits(listen)
@@ -62,18 +62,12 @@ log: {level: error}
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
 			return d.DialContext(ctx, network, to)
 		}}}
-		q, err := http.NewRequest(http.MethodGet, s.envoy+"/memories?user_id=ann", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequest(http.MethodGet, s.envoy+"/memories?user_id=ann", nil))(t)
 		q.Header.Set("X-API-Key", "m0-wrong")
 		for i := 0; i < len(header); i += 2 {
 			q.Header.Set(header[i], header[i+1])
 		}
-		resp, err := client.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(client.Do(q))(t)
 		defer resp.Body.Close()
 		_, _ = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode

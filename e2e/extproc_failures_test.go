@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-9: without a processor nothing passes, memory or not; with it
@@ -112,9 +114,7 @@ func TestEnvoyProcessorDrains(t *testing.T) {
 		done <- a
 	}()
 	<-asked
-	if err := b.memproxy.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.memproxy.cmd.Process.Signal(syscall.SIGTERM))
 	waitFor(t, "the processor refusing new streams", func() bool {
 		a, err := tryCall("GET", "http://"+b.mem0+"/v1/ping/", "m0sk_dev", "")
 		return err == nil && a.status == 503
@@ -159,16 +159,10 @@ func TestEnvoyBodyOverTheLimit(t *testing.T) {
 			b.answers(rec)
 			b.start(settings(t, "body", c.limit))
 			for _, body := range []io.Reader{strings.NewReader(large), chunked{strings.NewReader(large)}} {
-				req, err := http.NewRequest("POST", "http://"+b.mem0+"/memories", body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequest("POST", "http://"+b.mem0+"/memories", body))(t)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("X-API-Key", "m0sk_dev")
-				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := must.Get(http.DefaultClient.Do(req))(t)
 				got, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if resp.StatusCode != 413 || !strings.Contains(string(got), `"code":"payload.too_large"`) || !strings.HasPrefix(resp.Header.Get("X-Memproxy-Decision"), "deny; id=") {

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // authority issues certificates for one test.
@@ -45,10 +47,7 @@ func newAuthority(t *testing.T) *authority {
 // issue writes name.pem and name-key.pem.
 func (a *authority) issue(name string, uri *url.URL, change func(*x509.Certificate)) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	a.n++
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(a.n), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -65,25 +64,14 @@ func (a *authority) issue(name string, uri *url.URL, change func(*x509.Certifica
 	if parent == nil {
 		parent, signer = c, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(a.t)
+	raw := must.Get(x509.MarshalPKCS8PrivateKey(key))(a.t)
 	for path, block := range map[string]*pem.Block{
 		a.path(name): {Type: "CERTIFICATE", Bytes: der}, a.path(name + "-key"): {Type: "PRIVATE KEY", Bytes: raw},
 	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	made := must.Get(x509.ParseCertificate(der))(a.t)
 	return made, key
 }
 
@@ -96,10 +84,7 @@ func (a *authority) client(name string) *http.Client {
 	pool.AddCert(a.cert)
 	conf := &tls.Config{RootCAs: pool}
 	if name != "" {
-		pair, err := tls.LoadX509KeyPair(a.path(name), a.path(name+"-key"))
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(a.path(name), a.path(name+"-key")))(a.t)
 		conf.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Client{Timeout: soon, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
@@ -137,18 +122,12 @@ func TestEnvoyPeerCertificate(t *testing.T) {
 		{"", nil, 401, `identity.missing`},
 		{"", []string{"X-Forwarded-Client-Cert", "URI=spiffe://example.org/agent/dev"}, 401, `identity.missing`},
 	} {
-		req, err := http.NewRequest("POST", "https://"+b.mem0+"/memories", strings.NewReader(addBody))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest("POST", "https://"+b.mem0+"/memories", strings.NewReader(addBody)))(t)
 		req.Header.Set("Content-Type", "application/json")
 		for i := 0; i+1 < len(c.header); i += 2 {
 			req.Header.Set(c.header[i], c.header[i+1])
 		}
-		resp, err := ca.client(c.cert).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(ca.client(c.cert).Do(req))(t)
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != c.status {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-10, CARD-9: in observability mode everything passes as it came,
@@ -69,11 +71,7 @@ func TestEnvoyLettaRuns(t *testing.T) {
 	}
 	call := func(t *testing.T, b *behindEnvoy, method, path, body string) answer {
 		t.Helper()
-		got, err := tryCall(method, "http://"+b.letta+path, "", body, "Authorization", "Bearer m0sk_eve")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+		return must.Get(tryCall(method, "http://"+b.letta+path, "", body, "Authorization", "Bearer m0sk_eve"))(t)
 	}
 	t.Run("as shipped", func(t *testing.T) {
 		b := startEnvoy(t)

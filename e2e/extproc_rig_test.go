@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
@@ -77,10 +78,7 @@ func startEnvoy(t *testing.T, edits ...string) *behindEnvoy {
 	if len(edits) > 0 && edits[0] == "authz" {
 		example, edits = "authz.yaml", edits[1:]
 	}
-	raw, err := os.ReadFile(filepath.Join("..", "examples", "envoy", example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join("..", "examples", "envoy", example)))(t)
 	conf := string(raw)
 	for i := 0; i+1 < len(edits); i += 2 {
 		if !strings.Contains(conf, edits[i]) {
@@ -96,9 +94,7 @@ func startEnvoy(t *testing.T, edits ...string) *behindEnvoy {
 	}
 	conf = strings.ReplaceAll(conf, "interval: 1s", "interval: 0.1s")
 	path := filepath.Join(b.dir, "envoy.yaml")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(conf), 0o600))
 	start(t, envoyBinary(t), "-c", path, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--drain-time-s", "1", "--parent-shutdown-time-s", "2")
 	waitFor(t, "Envoy listening", accepts(b.mem0))
 	return b
@@ -127,10 +123,7 @@ func envoyBinary(t *testing.T) string {
 // is there already.
 func (b *behindEnvoy) start(s extproctest.Settings, flags ...string) {
 	b.t.Helper()
-	state, err := os.MkdirTemp(b.dir, "state-")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	state := must.Get(os.MkdirTemp(b.dir, "state-"))(b.t)
 	b.state = state
 	b.restart(s, flags...)
 }
@@ -143,9 +136,7 @@ func (b *behindEnvoy) restart(s extproctest.Settings, flags ...string) {
 		listen = b.httpLetta
 	}
 	path := filepath.Join(b.dir, "memproxy.yaml")
-	if err := os.WriteFile(path, []byte(s.Config(listen, b.admin, "http://"+b.upstream, b.state)), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, os.WriteFile(path, []byte(s.Config(listen, b.admin, "http://"+b.upstream, b.state)), 0o600))
 	args := append([]string{"extproc", "--config", path, "--listen", b.processor, "--grace", "300ms"}, flags...)
 	b.memproxy = start(b.t, memproxyBinary(b.t), args...)
 	b.awaits(listen)
@@ -183,10 +174,7 @@ func (b *behindEnvoy) face(addr string, backend *extproctest.Backend) extproctes
 // audit are the records so far, one JSON object a line.
 func (b *behindEnvoy) audit() string {
 	b.t.Helper()
-	out, err := b.face("", nil).Audit()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	out := must.Get(b.face("", nil).Audit())(b.t)
 	return string(out)
 }
 
@@ -235,10 +223,7 @@ func (r *recorder) arrived() []string {
 // settings are a case's defaults with changes.
 func settings(t *testing.T, kv ...string) extproctest.Settings {
 	t.Helper()
-	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	for i := 0; i+1 < len(kv); i += 2 {
 		c.Settings[kv[i]] = kv[i+1]
 	}

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // pingEvent is an event that agents' streams have.
@@ -45,16 +47,10 @@ func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 	if method == http.MethodGet {
 		body = ""
 	}
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, url, strings.NewReader(body)))(t)
 	req.Header.Set("Authorization", "Bearer m0sk_eve")
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Timeout: soon}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get((&http.Client{Timeout: soon}).Do(req))(t)
 	defer resp.Body.Close()
 	if resp.StatusCode != 200 {
 		body, _ := io.ReadAll(resp.Body)
@@ -66,9 +62,7 @@ func readEvents(t *testing.T, method, url string, next chan<- struct{}) {
 		if err != nil || line != fmt.Sprintf("data: "+pingEvent+"\n", i) {
 			t.Fatalf("event %d: %q, %v", i, line, err)
 		}
-		if _, err := in.ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(in.ReadString('\n'))(t)
 		next <- struct{}{}
 	}
 }
@@ -188,18 +182,12 @@ func TestEnvoyHTTP2(t *testing.T) {
 		w.Header().Set("X-After", "all")
 	}))
 	b.start(settings(t))
-	req, err := http.NewRequest("POST", "http://"+b.mem0+"/memories", chunked{strings.NewReader(addBody)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest("POST", "http://"+b.mem0+"/memories", chunked{strings.NewReader(addBody)}))(t)
 	req.Header["X-Twice"] = []string{"one", "two"}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Api-Key", "m0sk_dev")
 	req.Trailer = http.Header{"X-Trailer": {"late"}}
-	resp, err := h2c().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(h2c().Do(req))(t)
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != 200 || string(got) != `{"results":[]}` {
@@ -247,40 +235,26 @@ func TestEnvoyTrailersWithoutBody(t *testing.T) {
 // client does, and returns the status.
 func trailersOnly(t *testing.T, addr, method, path string) int {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", addr))(t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(soon))
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, http2.ClientPreface))(t)
 	fr := http2.NewFramer(conn, conn)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := fr.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fr.WriteSettings())
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	write := func(end bool, fields ...string) {
 		block.Reset()
 		for i := 0; i+1 < len(fields); i += 2 {
-			if err := enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
 		}
-		if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end}))
 	}
 	write(false, ":method", method, ":scheme", "http", ":authority", "mem.example", ":path", path, "x-api-key", "m0sk_dev")
 	write(true, "x-trailer", "late")
 	for {
-		f, err := fr.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(fr.ReadFrame())(t)
 		switch f := f.(type) {
 		case *http2.SettingsFrame:
 			if !f.IsAck() {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-9, CARD-10, TRL-10: the real Envoy with the shipped
@@ -63,10 +64,7 @@ func grouped(t *testing.T, paths []string) [][]namedCase {
 	var order []string
 	by := map[string][]namedCase{}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
 		c, err := extproctest.ParseCase(data)
 		if err != nil {
 			t.Fatal(path, err)

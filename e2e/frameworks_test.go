@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // client is a row of the table of addresses in docs/clients.md: released packages,
@@ -159,10 +161,7 @@ func TestClientsWithTheStarterFile(t *testing.T) {
 		return
 	}
 	const file = "../docs/clients.md"
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(file))(t)
 	before, rest, ok := strings.Cut(string(page), "<!-- clients -->\n")
 	is, after, end := strings.Cut(rest, "<!-- end -->")
 	if !ok || !end || is != table {

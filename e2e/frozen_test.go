@@ -13,16 +13,14 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // family is a process and all that it has begun.
 func family(t *testing.T, root int) []int {
 	t.Helper()
 	out := []int{root}
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(t)
 	parents := map[int][]int{}
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
@@ -47,14 +45,8 @@ func family(t *testing.T, root int) []int {
 // backends.
 func signalPostgres(t *testing.T, dir string, sig syscall.Signal) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "pg", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.SplitN(string(raw), "\n", 2)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join(dir, "pg", "postmaster.pid")))(t)
+	pid := must.Get(strconv.Atoi(strings.SplitN(string(raw), "\n", 2)[0]))(t)
 	for _, p := range family(t, pid) {
 		_ = syscall.Kill(p, sig) // one may have ended
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // volume is a small disk of its own, on which a test takes up all room.
@@ -21,9 +22,7 @@ type volume struct{ dir string }
 
 func mount(t *testing.T, dir string) volume {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=12m,mode=700")
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("a disk of one's own can be mounted by root only")
@@ -52,9 +51,7 @@ func (v volume) fill(t *testing.T) {
 
 func (v volume) free(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(v.dir, "filler")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(v.dir, "filler")))
 }
 
 // The disk of each thing that memproxy writes is full, one at a time: from the first

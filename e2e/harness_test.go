@@ -26,6 +26,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -61,11 +62,7 @@ func memproxyBinary(t *testing.T) string {
 func part(t *testing.T, elem ...string) string {
 	t.Helper()
 	home := cmp.Or(os.Getenv("E2E_HOME"), filepath.Join("..", ".e2e"))
-	path, err := filepath.Abs(filepath.Join(append([]string{home}, elem...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must.Get(filepath.Abs(filepath.Join(append([]string{home}, elem...)...)))(t)
 }
 
 func TestMain(m *testing.M) {
@@ -114,9 +111,7 @@ func launch(t *testing.T, name string, args ...string) *process {
 	p := &process{cmd: exec.Command(name, args...), log: &syncBuffer{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.Env = append(os.Environ(), allowing(args)...)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cmd.Start())
 	return p
 }
 
@@ -227,17 +222,12 @@ type arrived struct {
 
 func (e engine) requests(t *testing.T) []arrived {
 	t.Helper()
-	resp, err := http.Get(e.base + "/_e2e/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(e.base + "/_e2e/log"))(t)
 	defer resp.Body.Close()
 	var log struct {
 		Requests []arrived `json:"requests"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&log); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(resp.Body).Decode(&log))
 	return slices.DeleteFunc(log.Requests, func(a arrived) bool { // a first start seals the backend
 		return slices.Contains(a.Headers, [2]string{"user-agent", memproxy.UserAgent})
 	})
@@ -246,10 +236,7 @@ func (e engine) requests(t *testing.T) []arrived {
 func (e engine) forget(t *testing.T) {
 	t.Helper()
 	req, _ := http.NewRequest(http.MethodDelete, e.base+"/_e2e/log", nil)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	resp.Body.Close()
 }
 
@@ -269,9 +256,7 @@ func serve(t *testing.T, dir, config string) *sidecar {
 		config += "\nsessions: {principal_strikes: 100}\n"
 	}
 	path := filepath.Join(dir, "memproxy.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, config, listen, admin, filepath.Join(dir, "state")), 0o600))
 	s.base, s.admin = "http://"+listen, "http://"+admin
 	s.process = start(t, memproxyBinary(t), "serve", "--config", path)
 	waitFor(t, "memproxy listening", accepts(listen))
@@ -301,12 +286,8 @@ func run(t *testing.T, env []string, name string, args ...string) (stdout string
 
 func writeFile(t *testing.T, path string, b []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, b, 0o644))
 }
 
 // answer is a response read whole.
@@ -318,11 +299,7 @@ type answer struct {
 
 func call(t *testing.T, method, url, key, body string, header ...string) answer {
 	t.Helper()
-	a, err := tryCall(method, url, key, body, header...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must.Get(tryCall(method, url, key, body, header...))(t)
 }
 
 func tryCall(method, url, key, body string, header ...string) (answer, error) {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const (
@@ -21,9 +23,7 @@ forbid (principal, action == Action::"learn", resource) when { context.user == "
 func holdsPart(t *testing.T, answer string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "own.cedar"), []byte(holdsPolicy), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "own.cedar"), []byte(holdsPolicy), 0o644))
 	return fmt.Sprintf("policy: {dir: %q}\nreview: {answer: %s, reviewers: [{id: eve, sha256: %q, tenants: \"*\"}]}\n", dir, answer, sha(holdsToken))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -72,13 +73,8 @@ func underAttack(t *testing.T, args ...string) (results []attacked) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	raw, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &results); err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(report))(t)
+	must.Do(t, json.Unmarshal(raw, &results))
 	return results
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -29,15 +30,9 @@ log: {level: warn}
 // lettaDatabase is the database that a server keeps in a directory.
 func lettaDatabase(t *testing.T, data string) *sql.DB {
 	t.Helper()
-	pid, err := os.ReadFile(filepath.Join(data, "pg", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := must.Get(os.ReadFile(filepath.Join(data, "pg", "postmaster.pid")))(t)
 	port := strings.Split(string(pid), "\n")[3]
-	db, err := sql.Open("pgx", "postgresql://letta:letta@127.0.0.1:"+port+"/letta?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("pgx", "postgresql://letta:letta@127.0.0.1:"+port+"/letta?sslmode=disable"))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -85,10 +80,7 @@ func TestIntegrityOnLetta(t *testing.T) {
 	if a := call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	script, err := json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"))(t)
 	if a := call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...); a.status != 200 {
 		t.Fatalf("%d %s", a.status, tail(a.body, 800))
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -65,10 +66,7 @@ func swept(t *testing.T, dir string, args ...string) map[string]string {
 func breakChains(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	file := filepath.Join(dir, "state", "ledger.db")
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(file))(t)
 	for class, do := range map[string][]string{
 		"tamper":   {`UPDATE version SET actor = 'human:boss' WHERE place = 3`},
 		"truncate": {`DELETE FROM version WHERE place > 3`},
@@ -76,24 +74,17 @@ func breakChains(t *testing.T, dir string, args ...string) {
 		"reorder":  {`UPDATE version SET place = -1 WHERE place = 3`, `UPDATE version SET place = 3 WHERE place = 4`, `UPDATE version SET place = 4 WHERE place = -1`},
 		"forge":    {`UPDATE version SET mac = (SELECT mac FROM version WHERE place = 1) WHERE place = 3`},
 	} {
-		db, err := sql.Open("sqlite", file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(sql.Open("sqlite", file))(t)
 		for _, q := range do {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(q, err)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Close())
 		if got := swept(t, dir, args...)["chain"]; !strings.Contains(got, class) {
 			t.Errorf("chain: %q, want %s", got, class)
 		}
-		if err := os.WriteFile(file, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, whole, 0o600))
 	}
 	breaks, _ := run(t, nil, memproxyBinary(t), "audit", "query", "--dir", filepath.Join(dir, "state", "audit"), "--type", "chain_break", "--json")
 	for _, class := range []string{"tamper", "truncate", "delete", "reorder", "forge"} {

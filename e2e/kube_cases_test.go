@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // refused: what would open a way around the gate is refused by the API server,
@@ -82,9 +84,7 @@ func (in *installation) runs(t *testing.T, accepted map[string]any) {
 	k := &kubelet{c: in.cluster, namespace: "agents", pod: in.get("Pod", "agents", "agent"), root: t.TempDir()}
 	for dir := k.root; dir != "/"; dir = filepath.Dir(dir) { // the sidecar's user must get through
 		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
-			if err := os.Chmod(dir, st.Mode().Perm()|0o011); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(dir, st.Mode().Perm()|0o011))
 		}
 	}
 	container := itemsOf(accepted, "spec", "initContainers")[0]

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // clusterCA is a CA of the test's, for the API server and the webhook.
@@ -37,22 +38,14 @@ type clusterCA struct {
 func newClusterCA(t *testing.T) *clusterCA {
 	t.Helper()
 	a := &clusterCA{dir: t.TempDir()}
-	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	a.key = must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, a.key.Public(), a.key))(t)
+	a.cert = must.Get(x509.ParseCertificate(der))(t)
 	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return a
 }
@@ -60,23 +53,14 @@ func newClusterCA(t *testing.T) *clusterCA {
 // issue writes a server's certificate for the loopback address, and its key.
 func (a *clusterCA) issue(t *testing.T, name string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, private.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, a.cert, private.Public(), a.key))(t)
+	text := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 	writeFile(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	writeFile(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
@@ -131,10 +115,7 @@ func startCluster(t *testing.T) *cluster {
 		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
 	}}
 	waitFor(t, "the API server is ready", func() bool {
-		q, err := http.NewRequest(http.MethodGet, c.url+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequest(http.MethodGet, c.url+"/readyz", nil))(t)
 		resp, err := c.client.Do(q)
 		if err != nil {
 			return false
@@ -151,27 +132,16 @@ func (c *cluster) do(method, path, contentType string, body any) (int, map[strin
 	c.t.Helper()
 	var r io.Reader
 	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(body))(c.t)
 		r = bytes.NewReader(b)
 	}
-	q, err := http.NewRequest(method, c.url+path+"?fieldValidation=Strict", r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(method, c.url+path+"?fieldValidation=Strict", r))(c.t)
 	q.Header.Set("Authorization", "Bearer "+adminToken)
 	q.Header.Set("Content-Type", contentType)
-	resp, err := c.client.Do(q)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	resp := must.Get(c.client.Do(q))(c.t)
 	defer resp.Body.Close()
 	var out map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, json.NewDecoder(resp.Body).Decode(&out))
 	return resp.StatusCode, out, resp.Header.Values("Warning")
 }
 

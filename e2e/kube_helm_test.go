@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What the operators bring whose objects the values ask for. They are not installed,
@@ -22,10 +24,7 @@ var operators = [][2]string{
 // by a real API server, again as an upgrade, and uninstall leaves nothing.
 func TestKubeHelmInstallsTheDocumentedValues(t *testing.T) {
 	c := startCluster(t)
-	page, err := os.ReadFile("../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/kubernetes.md"))(t)
 	_, rest, ok := strings.Cut(string(page), "```yaml\n# values.yaml\n")
 	text, _, end := strings.Cut(rest, "```")
 	if !ok || !end {

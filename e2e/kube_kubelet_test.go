@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // kubelet does for one container of one pod what a kubelet would: volumes from
@@ -71,9 +73,7 @@ func (k *kubelet) run(t *testing.T, container map[string]any, binary string) *pr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: k.root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: false}}
 	p := &process{cmd: cmd, log: &syncBuffer{}}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
@@ -86,17 +86,10 @@ func (k *kubelet) run(t *testing.T, container map[string]any, binary string) *pr
 // image lays out what the Dockerfile copies: the binary, and no shell.
 func (k *kubelet) image(t *testing.T, binary string) {
 	t.Helper()
-	b, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(k.root, "memproxy"), b, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(binary))(t)
+	must.Do(t, os.WriteFile(filepath.Join(k.root, "memproxy"), b, 0o755))
 	for _, dir := range []string{"etc/ssl/certs", "tmp"} {
-		if err := os.MkdirAll(filepath.Join(k.root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(k.root, dir), 0o755))
 	}
 	writeFile(t, filepath.Join(k.root, "etc/resolv.conf"), nil)
 }
@@ -105,9 +98,7 @@ func (k *kubelet) image(t *testing.T, binary string) {
 func putFile(t *testing.T, path string, b []byte, mode os.FileMode) {
 	t.Helper()
 	writeFile(t, path, b)
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, mode))
 }
 
 func modeOf(v map[string]any) os.FileMode {
@@ -120,11 +111,7 @@ func modeOf(v map[string]any) os.FileMode {
 // secret is the data of a Secret.
 func (k *kubelet) secret(t *testing.T, name, key string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(textOf(k.c.get("Secret", k.namespace, name), "data", key))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(base64.StdEncoding.DecodeString(textOf(k.c.get("Secret", k.namespace, name), "data", key)))(t)
 }
 
 func (k *kubelet) mount(t *testing.T, m map[string]any) {
@@ -133,9 +120,7 @@ func (k *kubelet) mount(t *testing.T, m map[string]any) {
 	v := byName(itemsOf(k.pod, "spec", "volumes"), textOf(m, "name"))
 	switch {
 	case v["emptyDir"] != nil:
-		if err := os.MkdirAll(at, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(at, 0o777))
 		if err := os.Chmod(at, 0o777); err != nil { // as a kubelet makes it
 			t.Fatal(err)
 		}

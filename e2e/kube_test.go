@@ -21,6 +21,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 var updatePods = flag.Bool("update-kube", false, "write the accepted pod anew")
@@ -104,10 +105,7 @@ func install(t *testing.T) *installation {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	engine, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(embedded.New(embedded.Options{}))(t)
 	in.backend = &keyedBackend{Handler: engine}
 	up := httptest.NewServer(in.backend)
 	t.Cleanup(up.Close)
@@ -139,10 +137,7 @@ func install(t *testing.T) *installation {
 	if out, code := run(t, nil, in.binary, "keygen", "--out", filepath.Join(keys, "k")); code != 0 {
 		t.Fatal(out)
 	}
-	stamp, err := os.ReadFile(filepath.Join(keys, "k", "stamp.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stamp := must.Get(os.ReadFile(filepath.Join(keys, "k", "stamp.key")))(t)
 	in.secret("memproxy-keys", "stamp.key", stamp)
 	in.startWebhook(hook)
 	return in
@@ -158,10 +153,7 @@ func (in *installation) secret(name, key string, value []byte) {
 // render is helm template, by the chart's own test module.
 func (in *installation) render(values map[string]any) (docs []map[string]any) {
 	in.t.Helper()
-	b, err := yaml.Marshal(values)
-	if err != nil {
-		in.t.Fatal(err)
-	}
+	b := must.Get(yaml.Marshal(values))(in.t)
 	path := filepath.Join(in.t.TempDir(), "values.yaml")
 	writeFile(in.t, path, b)
 	cmd := exec.Command("go", "run", "./cmd/render", "-values", path)
@@ -234,10 +226,7 @@ func (in *installation) compare(p map[string]any, path string) {
 	for _, k := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
 		delete(meta, k)
 	}
-	b, err := yaml.Marshal(map[string]any{"metadata": meta, "spec": p["spec"]})
-	if err != nil {
-		in.t.Fatal(err)
-	}
+	b := must.Get(yaml.Marshal(map[string]any{"metadata": meta, "spec": p["spec"]}))(in.t)
 	got := string(b)
 	for _, v := range itemsOf(p, "spec", "volumes") {
 		if name := textOf(v, "name"); strings.HasPrefix(name, "kube-api-access-") {
@@ -251,10 +240,7 @@ func (in *installation) compare(p map[string]any, path string) {
 	if *updatePods {
 		writeFile(in.t, path, []byte(got))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		in.t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(in.t)
 	if got != string(want) {
 		in.t.Errorf("the API server accepted\n%s\nreviewed was\n%s", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -72,9 +73,7 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 		_, _, err := l.Holds.Content(t.Context(), id)
 		return err
 	}
-	if err := works("before"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, works("before"))
 	for name, away := range map[string]struct{ begin, end func() }{
 		"slow":      {line.stall, line.flow},
 		"restarted": {server.stop, func() { startPostgres(t, dir, addr) }},
@@ -106,10 +105,7 @@ type relay struct {
 
 func startRelay(t *testing.T, to string) *relay {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	r := &relay{addr: ln.Addr().String(), open: make(chan struct{})}
 	close(r.open)

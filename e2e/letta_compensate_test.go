@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // serveLettaWith starts memproxy in front of a server, with more to say of the
@@ -18,12 +20,8 @@ import (
 func serveLettaWith(t *testing.T, upstream, dir, backend string) *sidecar {
 	t.Helper()
 	policies := filepath.Join(dir, "policies")
-	if err := os.MkdirAll(policies, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(policies, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
 	conf := fmt.Sprintf(lettaConfig, upstream, policies)
 	return serve(t, dir, strings.Replace(conf, `kind: letta,`, `kind: letta, `+backend+`,`, 1))
 }
@@ -40,20 +38,14 @@ func makeAgent(t *testing.T, base, spec string) (id string) {
 
 func said(t *testing.T, text, more string) string {
 	t.Helper()
-	b, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(text))(t)
 	return `{"input":` + string(b) + more + `}`
 }
 
 // journalled reports whether runs wait to be settled.
 func (s *sidecar) journalled(t *testing.T) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.dir, "state", "runs", "*", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(s.dir, "state", "runs", "*", "*.json")))(t)
 	return len(files) > 0
 }
 
@@ -155,10 +147,7 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 	real := lettaServer(t)
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := newLettaAgent(t, real, "chat")
-	b, err := json.Marshal(selfEdits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(selfEdits))(t)
 	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", `{"model":"`+agent+`","stream":true,"messages":[{"role":"user","content":`+string(b)+`}]}`, sdk...)
 	if got.status != 200 {
 		t.Fatalf("%d %s", got.status, tail(got.body, 1500))

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-16: generated calls, others for each EDITS_SEED, are run by the server's own code,
@@ -20,14 +22,9 @@ func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
 	t.Logf("EDITS_SEED=%s makes the same calls", seed)
 	made := exec.Command(python, "selfedits.py", seed, "4000")
 	made.Dir = "letta"
-	lines, err := made.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(made.Output())(t)
 	calls := filepath.Join(t.TempDir(), "calls.jsonl")
-	if err := os.WriteFile(calls, lines, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(calls, lines, 0o600))
 	for _, pkg := range []string{"selfedit", "turn"} {
 		read := exec.Command("go", "test", "-count=1", "-run", "TestMemoryBecomesWhatTheServerMakesOfIt|TestNothingIsInMemoryThatTheGateDidNotSee", ".", "-calls", calls)
 		read.Dir = filepath.Join("..", "adapters", "letta", pkg)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // spare are real Letta servers that a test has done with. A start costs nine
@@ -38,10 +39,7 @@ func lettaServer(t *testing.T) string {
 	}
 	spare.Unlock()
 	if l == nil {
-		dir, err := os.MkdirTemp("", "memproxy-e2e-letta-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := must.Get(os.MkdirTemp("", "memproxy-e2e-letta-"))(t)
 		l = &spareLetta{dir: dir}
 		l.base, l.process = launchLetta(t, dir)
 	}

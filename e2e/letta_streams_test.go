@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-3, EDGE-13, TRL-1: on the real server, which finds a stream by
@@ -72,10 +74,7 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 	direct := lettaServer(t)
 	tool := func(source string) (id string) {
 		t.Helper()
-		body, err := json.Marshal(map[string]any{"source_code": source, "source_type": "python"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]any{"source_code": source, "source_type": "python"}))(t)
 		a := call(t, http.MethodPost, direct+"/v1/tools/", "", string(body), sdk...)
 		if id = firstOf(a.body, "id"); id == "" {
 			t.Fatalf("%d %s", a.status, tail(a.body, 800))

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const lettaConfig = `profile: production
@@ -34,12 +36,8 @@ func serveLetta(t *testing.T, upstream string) *sidecar {
 	t.Helper()
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
-	if err := os.MkdirAll(policies, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(policies, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
 	return serve(t, dir, fmt.Sprintf(lettaConfig, upstream, policies))
 }
 
@@ -172,10 +170,7 @@ func TestLettaSelfEdits(t *testing.T) {
 	carReal, carSmall := serveLetta(t, real), serveLetta(t, small.URL)
 	for name, more := range map[string]string{"whole": ``, "steps": `,"streaming":true`, "tokens": `,"streaming":true,"stream_tokens":true`} {
 		t.Run(name, func(t *testing.T) {
-			said, err := json.Marshal(selfEdits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			said := must.Get(json.Marshal(selfEdits))(t)
 			body := `{"input":` + string(said) + more + `}`
 			onReal, onSmall := newLettaAgent(t, real, "real-"+name), newLettaAgent(t, small.URL, "small-"+name)
 			got := call(t, http.MethodPost, carReal.base+"/v1/agents/"+onReal+"/messages", "", body, sdk...)
@@ -233,10 +228,7 @@ func TestLettaConversations(t *testing.T) {
 	}
 	send := func(base, said, more string) answer {
 		t.Helper()
-		text, err := json.Marshal(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(said))(t)
 		return call(t, http.MethodPost, base+"/v1/conversations/"+conv.ID+"/messages", "", `{"input":`+string(text)+`,"streaming":false`+more+`}`, sdk...)
 	}
 	if got := send(car.base, selfEdits, ""); got.status != 200 || !strings.Contains(got.body, "done") {

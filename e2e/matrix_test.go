@@ -22,6 +22,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // matrixConfig has two tenants, and keys without any limit but the tenant's.
@@ -138,9 +139,7 @@ func playMatrix(t *testing.T, s processed, w *contract.World, f *contract.Format
 		before = after
 	}
 	begin := time.Now()
-	if err := p.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Run())
 	if p.Cases == 0 || p.Forwarded == 0 {
 		t.Fatalf("%d cases were played, and %d reached the server", p.Cases, p.Forwarded)
 	}
@@ -174,10 +173,7 @@ type tapped struct {
 
 func tap(t *testing.T, server string) tapped {
 	t.Helper()
-	tap, err := contract.NewTap(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tap := must.Get(contract.NewTap(server))(t)
 	srv := httptest.NewServer(tap)
 	t.Cleanup(srv.Close)
 	return tapped{server, srv.URL, tap}
@@ -217,10 +213,7 @@ func TestMatrixOnLetta(t *testing.T) {
 		}
 		lettaObjects(maker{t, s.base, matrixKey(who)}, o)
 	}
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	id := w.Owners[0].Objects
 	agent := "/v1/agents/" + id["agent"]
 	playMatrix(t, s, w, contract.Letta(), tableOf(a.Table()), 80, upstream, []string{
@@ -267,10 +260,7 @@ func lettaObjects(m maker, o *contract.Owner) {
 // platform's API and by the self-hosted server's.
 func TestMatrixOnMem0(t *testing.T) {
 	t.Parallel()
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	hosted := func(r contract.Route) bool { return strings.HasPrefix(r.Path, "/v") }
 	for name, tc := range map[string]struct {
 		credential, add, list string

@@ -14,15 +14,13 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // startBackend is the embedded backend, for tests of what happens around it.
 func startBackend(t *testing.T) string {
 	t.Helper()
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{}))(t)
 	srv := httptest.NewServer(b)
 	t.Cleanup(srv.Close)
 	return srv.URL

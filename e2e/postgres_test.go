@@ -18,6 +18,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // mem0Backend is the embedded Mem0 with what was written to it.
@@ -30,10 +31,7 @@ type mem0Backend struct {
 
 func startMem0(t *testing.T) *mem0Backend {
 	t.Helper()
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{}))(t)
 	m := &mem0Backend{Handler: b}
 	srv := httptest.NewServer(m)
 	t.Cleanup(srv.Close)
@@ -60,26 +58,16 @@ func (m *mem0Backend) sent(text string) int {
 func writeIn(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // copyIn gives one installation the keys of another.
 func copyIn(t *testing.T, from, to string) {
 	t.Helper()
-	files, err := os.ReadDir(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(from))(t)
 	for _, f := range files {
-		raw, err := os.ReadFile(filepath.Join(from, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(filepath.Join(from, f.Name())))(t)
 		writeIn(t, to, f.Name(), string(raw))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/freeport"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // redisServer is a real redis-server on a free port.
@@ -43,21 +44,11 @@ func (r *redisServer) start(t *testing.T) {
 // keys asks DBSIZE in the plain protocol.
 func (r *redisServer) keys(t *testing.T) int {
 	t.Helper()
-	c, err := net.Dial("tcp", r.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", r.addr))(t)
 	defer c.Close()
 	fmt.Fprint(c, "DBSIZE\r\n")
-	line, err := bufio.NewReader(c).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, ":")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	line := must.Get(bufio.NewReader(c).ReadString('\n'))(t)
+	return must.Get(strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, ":"))))(t)
 }
 
 const sharedConfig = `profile: production

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Two builds of one source in two places are the same, byte for byte, static,
@@ -21,14 +23,8 @@ func TestBuildsAreReproducible(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "a", "copy")
 	copySource(t, "..", elsewhere)
 	first, second := buildIn(t, ".."), buildIn(t, elsewhere)
-	a, err := os.ReadFile(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(os.ReadFile(first))(t)
+	b := must.Get(os.ReadFile(second))(t)
 	if !bytes.Equal(a, b) {
 		t.Errorf("two builds differ: %x and %x", sha256.Sum256(a), sha256.Sum256(b))
 	}
@@ -60,7 +56,7 @@ func buildIn(t *testing.T, dir string) string {
 
 func copySource(t *testing.T, from, to string) {
 	t.Helper()
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -82,8 +78,5 @@ func copySource(t *testing.T, from, to string) {
 			return err
 		}
 		return os.WriteFile(filepath.Join(to, rel), b, 0o644)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

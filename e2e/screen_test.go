@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // attack is what nobody should have let in.
@@ -33,17 +35,12 @@ func hunted(t *testing.T, kind, upstream, key, as string, args ...string) map[st
 	t.Helper()
 	dir := t.TempDir()
 	conf, report := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "report.jsonl")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, huntConfig, filepath.Join(dir, "state"), kind, upstream, key, as), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(conf, fmt.Appendf(nil, huntConfig, filepath.Join(dir, "state"), kind, upstream, key, as), 0o600))
 	args = append([]string{"screen", "--config", conf, "--backend", "store", "--rate", "50", "--out", report, "--state", filepath.Join(dir, "walk.json")}, args...)
 	if out, code := run(t, nil, memproxyBinary(t), args...); code != 0 || out != "" {
 		t.Fatalf("exit %d %s", code, out)
 	}
-	b, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(report))(t)
 	if strings.Contains(string(b), "invoices") {
 		t.Errorf("the report quotes content: %s", b)
 	}
@@ -69,10 +66,7 @@ func TestHuntInMem0(t *testing.T) {
 		if i == 3 || i == 6 {
 			text = attack
 		}
-		body, err := json.Marshal(map[string]any{"user_id": fmt.Sprintf("u%d", i%2), "infer": false, "messages": []map[string]string{{"role": "user", "content": text}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]any{"user_id": fmt.Sprintf("u%d", i%2), "infer": false, "messages": []map[string]string{{"role": "user", "content": text}}}))(t)
 		a := call(t, http.MethodPost, e.base+"/memories", "m0sk_hunt", string(body))
 		var made struct{ Results []struct{ ID string } }
 		if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Results) != 1 {
@@ -99,10 +93,7 @@ func TestHuntInLetta(t *testing.T) {
 	t.Parallel()
 	base := startLetta(t) // all that it holds is counted
 	agent := newLettaAgent(t, base, "hunted")
-	quoted, err := json.Marshal(attack)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := must.Get(json.Marshal(attack))(t)
 	want := map[string]bool{}
 	make := func(path, body string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -51,12 +52,8 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 	letta := lettaServer(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
-	if err := os.MkdirAll(policies, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(policies, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
 	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
 	agent := newLettaAgent(t, letta, "versions")
 	var blocks []struct{ ID, Label string }
@@ -157,12 +154,8 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 	letta := lettaServer(t)
 	dir := t.TempDir()
 	policies := filepath.Join(dir, "policies")
-	if err := os.MkdirAll(policies, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(policies, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(policies, "own.cedar"), []byte(noPersona), 0o600))
 	car := serve(t, dir, reviewedBy(fmt.Sprintf(lettaConfig, letta, policies)))
 	agent := newLettaAgent(t, letta, "objects")
 	patch := func(path, body string) {
