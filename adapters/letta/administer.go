@@ -45,8 +45,10 @@ func outputSchema(name string) bool { return name == "response_format" || name =
 // installation's to set.
 func administers(m jsondoc.Member) bool {
 	switch {
-	case m.Value.Kind == jsondoc.Null || m.Value.Kind == jsondoc.Array && len(m.Value.Elems) == 0: // in an agent file
+	case m.Value.Kind == jsondoc.Null || (m.Value.Kind == jsondoc.Array || m.Value.Kind == jsondoc.Object) && len(m.Value.Elems)+len(m.Value.Members) == 0: // in an agent file
 		return false
+	case m.Name == "tools": // by its name, the server changes the tool that there is, whoever made it
+		return slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
 	case modelHome(m.Name):
 		return extraordinary(m.Value)
 	}

@@ -46,7 +46,9 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	switch m.Name {
 	case "metadata", "metadata_":
 		return d.draft.metadata(m.Value, ptr)
-	case "text", "value", "summary", "properties", "args":
+	case "args":
+		d.draft.arguments(m.Value, ptr)
+	case "text", "value", "summary", "properties":
 		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
 	case "content":
 		d.draft.content(m.Value, ptr, "")

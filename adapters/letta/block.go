@@ -150,8 +150,9 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 		return
 	}
 	if dim, ok := dimOf(m.Name); ok {
-		switch m.Name {
-		case "agent_ids", "manager_agent_id", "other_agent_id":
+		switch {
+		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
+			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key of the identity that the path names
 			d.beside(dim, m.Value, ptr)
 		default:
 			d.claim(dim, m.Value, ptr)

@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/letta/turn"
+	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
 // chat reads a request that runs an agent.
@@ -69,6 +70,11 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		case "created_at", "date":
 			d.draft.backdated(m.Value, p)
+		case "agent_id", "conversation_id": // in a file they are the file's own; ids of objects are found by their form
+			if d.row.shape != file {
+				return d.member(m, p)
+			}
+			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		default:
 			return d.member(m, p)
 		}
@@ -169,7 +175,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 				d.draft.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}
-		wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemContent))
+		d.draft.arguments(m.Value, p)
 		return nil
 	})
 	if err != nil {
@@ -212,6 +218,26 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		}
 	}
 	return nil
+}
+
+// arguments reads what a tool is run with. An address among it is one that the
+// server asks.
+func (d *draft) arguments(v *jsondoc.Value, ptr string) {
+	for i, e := range v.Elems {
+		d.arguments(e, jsondoc.Index(ptr, i))
+	}
+	for _, m := range v.Members {
+		p := jsondoc.Child(ptr, m.Name)
+		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemContent))
+		if withheld.Asks(m) {
+			wire.Add(d.op, p, m.Value.Text(), d.as(memproxy.ItemURL))
+		} else {
+			d.arguments(m.Value, p)
+		}
+	}
+	if v.Kind == jsondoc.String {
+		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemContent))
+	}
 }
 
 // otherTool reads a call of a tool that writes elsewhere than into a block, a

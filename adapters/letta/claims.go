@@ -262,6 +262,8 @@ func (d *decoding) query() error {
 					return err
 				}
 			}
+		case "duplicate_handling": // which file of that name the server deletes, nobody can tell beforehand
+			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
 		case "name":
 			if d.row.shape == upload {
 				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.draft.as(memproxy.ItemMetadata))

@@ -30,6 +30,8 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	}
 	switch row.id {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
+	case "letta.generate_completion": // asks the agent's model, without its memory and tools
+		return nil, nil
 	default:
 		if row.shape == chat || row.shape == batch || row.shape == gateway {
 			return nil, memproxy.ErrUngated

@@ -44,6 +44,19 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 	}
 }
 
+// Proves EDGE-1: what asks an agent's model without its memory and tools is no
+// run that would have to be ruled on.
+func TestGenerationsAreNoRuns(t *testing.T) {
+	a := newAdapter(t)
+	for path, want := range map[string]error{"/v1/agents/agent-1/generate": nil, "/v1/agents/agent-1/messages/async": memproxy.ErrUngated} {
+		req := memproxy.Request{Method: "POST", Path: path, EscapedPath: path}
+		rt, _ := a.Route(req)
+		if turn, err := a.Turn(rt, req, []byte(`{"prompt":"tea?"}`)); turn != nil || !errors.Is(err, want) {
+			t.Errorf("%s: %v %v", path, turn, err)
+		}
+	}
+}
+
 // Proves EDGE-1: which ungated runs can be watched.
 func TestWhichRunsAreWatched(t *testing.T) {
 	a := newAdapter(t)
