@@ -80,6 +80,9 @@ type HoldContent struct {
 	Body   []byte `json:"body,omitempty"`
 	// Reserved is how many memories were charged when the write was held.
 	Reserved int64 `json:"reserved,omitempty"`
+	// Objects are the ids of what the write changes, by the names that it has for
+	// them: a block's label. An approval is for those.
+	Objects map[string]string `json:"objects,omitempty"`
 	// Author is the author, as known at the time of the write.
 	Author *Principal `json:"author,omitempty"`
 	// Texts are the operation's items, in their order: Finding.Item and its

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -65,6 +66,50 @@ func TestAmendedSelfEdits(t *testing.T) {
 		l.blocks("Ann\nlikes tea\nplays go", "helper")
 		if direct != 1 {
 			t.Errorf("%s: %d calls were made from outside", more, direct)
+		}
+	}
+}
+
+// Proves MFW-7, EDGE-5: a reviewer approves a change of the block that had the
+// label when it was held, and not of one that the agent has under it since.
+func TestApprovalsAreForTheObject(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"PATCH", "/core-memory/blocks/human", `{"value":"Ann likes coffee"}`},
+		{"POST", "/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"Ann likes coffee"}}`},
+	} {
+		for _, swapped := range []bool{false, true} {
+			l, block := lettaPeople(t, "human", "Ann likes green tea")
+			if a := l.do(c[0], "/v1/agents/"+l.agent+c[1], c[2]); a.status != 403 || !strings.Contains(a.body, "memproxy_held") {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			ctx := context.Background()
+			page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
+			if err != nil || len(page.Holds) != 1 {
+				t.Fatalf("%+v %v", page, err)
+			}
+			want, state := "Ann likes coffee", memproxy.HoldDone
+			if swapped {
+				want, state = "never to be sold", memproxy.HoldFailed
+				var another struct{ ID string }
+				if err := json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"`+want+`"}`, as("human")...).body), &another); err != nil {
+					t.Fatal(err)
+				}
+				for _, at := range []string{"detach/" + block, "attach/" + another.ID} {
+					if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, ""); a.status != 200 {
+						t.Fatalf("%s: %d %s", at, a.status, a.body)
+					}
+				}
+			}
+			l.review(page.Holds[0].ID, true)
+			var h memproxy.HeldWrite
+			ring.Until(l.t, "the end of the hold", func() bool {
+				h, err = l.car.ledger.Holds.Get(ctx, page.Holds[0].ID)
+				return err == nil && (h.State == memproxy.HoldDone || h.State == memproxy.HoldFailed)
+			})
+			if got := l.letta.Value(l.agent, "human"); got != want || h.State != state {
+				t.Errorf("%s, swapped %v: %s, %q, want %q", c[1], swapped, h.State, got, want)
+			}
 		}
 	}
 }

@@ -320,6 +320,8 @@ type Admission struct {
 	aside memproxy.MemoryState
 	// waited is the held write that is being sent.
 	waited *memproxy.HeldWrite
+	// objects are what it changed by other names than their ids when it was held.
+	objects map[string]string
 	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.

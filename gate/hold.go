@@ -114,7 +114,15 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 		h.Score = max(h.Score, a.findings[i].Score)
 	}
 	author := a.Principal
-	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author}
+	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author, Objects: map[string]string{}}
+	for name, m := range a.op.Current {
+		if m.Missing {
+			m.ID = ""
+		}
+		if m.ID != name {
+			said.Objects[name] = m.ID
+		}
+	}
 	if a.bill != nil {
 		said.Reserved = a.bill.charge.Cost
 	}

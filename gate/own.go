@@ -52,8 +52,15 @@ func own(ctx context.Context, r *run) error {
 }
 
 // recognise looks up the owners of targets that the request names differently from
-// the ledger: a block by its label.
+// the ledger: a block by its label. An approved write changes only what the name
+// stood for when it was held.
 func recognise(ctx context.Context, r *run) {
+	for name, id := range r.objects {
+		if m, asked := r.op.Current[name]; asked && !m.Missing && m.ID != id {
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "what it changes by its name is another object than the one for which it was approved"})
+			return
+		}
+	}
 	ids := map[string]string{} // the target's name by its id
 	for name, m := range r.op.Current {
 		if _, known := r.owners[name]; !known && m.ID != "" && m.ID != name {
