@@ -44,13 +44,13 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 	for _, l := range s.listeners {
 		s.log.Info("listening", "name", l.name, "address", l.ln.Addr().String())
 	}
-	// Starting leaves tens of megabytes of garbage, which would stay resident until
-	// as much again was allocated.
-	s.group.Go("memory", func(context.Context) { debug.FreeOSMemory() })
 	s.edits.warn(cfg)
 	for _, b := range cfg.Backends {
 		s.group.Go("upstream", func(ctx context.Context) { sayReachable(ctx, b, s.log) })
 	}
+	// Starting leaves tens of megabytes of garbage, which would stay resident until
+	// as much again was allocated. Requests are served meanwhile.
+	debug.FreeOSMemory()
 	return s.group.Run(ctx)
 }
 
