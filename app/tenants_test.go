@@ -190,3 +190,40 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-3, GOV-5: names cost what writes cost. A write that the backend refuses,
+// or that writes nothing, binds its names and is charged; none binds a list of them,
+// wherever it names them.
+func TestNamesAreNotTakenInStockOrForNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t, tenantsConf+"budgets: {default: {writes_per_hour: 4}, together: 1}\n", "RIVAL", sha("rival-key"))
+	add := func(user, more string, key ...string) got {
+		return r.do("POST", "/memories", fmt.Sprintf(`{"messages":[{"role":"user","content":"likes tea"}],"user_id":%q%s}`, user, more), key...)
+	}
+	const list = `["ann-1","ann-2","ann-3"]`
+	rival := []string{"X-API-Key", "rival-key"}
+	for _, more := range []string{
+		`,"metadata":{"user_id":` + list + `}`, `,"filters":{"user_id":{"in":` + list + `}}`,
+		`,"filters":{"AND":[{"metadata":{"user_id":"ann-1"}},{"metadata":{"user_id":"ann-2"}},{"metadata":{"user_id":"ann-3"}}]}`,
+	} {
+		if a := add("zoe", more, rival...); a.status != 403 || !strings.Contains(a.body, "identity.broad") {
+			t.Errorf("%s: %d %s", more, a.status, a.body)
+		}
+	}
+	for i, tc := range []struct {
+		body string
+		want int
+	}{
+		{`"messages":[],"expiration_date":"soon"`, 400}, {`"messages":[],"expiration_date":"soon"`, 400},
+		{`"messages":[]`, 200}, {`"messages":[]`, 200}, {`"messages":[]`, 429},
+	} {
+		if a := r.do("POST", "/memories", fmt.Sprintf(`{%s,"user_id":"bob-%d","infer":false}`, tc.body, i), rival...); a.status != tc.want {
+			t.Errorf("write %d of nothing: %d %s, want %d", i, a.status, a.body, tc.want)
+		}
+	}
+	for _, user := range []string{"ann-1", "ann-2", "ann-3", "bob-4"} {
+		if a := add(user, ""); a.status != 200 {
+			t.Errorf("%s, which the rival has not written for: %d %s", user, a.status, a.body)
+		}
+	}
+}

@@ -2,15 +2,14 @@ package gate
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/content"
+	"github.com/memproxy/memproxy/gate/limits"
 )
 
 // charge draws on the write budgets. A write that is held is charged too, because a
@@ -82,7 +81,7 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
 		l := &allowance.Lines[i]
-		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, usedUp(&r.Principal, l, r.op.Cost)
+		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, limits.UsedUp(&r.Principal, l, r.op.Cost)
 	}
 	r.verdict.Refuse(memproxy.StatusTooMany, reason)
 	if allowance.Degraded {
@@ -90,33 +89,15 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 	}
 }
 
-// usedUp names the exhausted budget: its limit, when there is room again, and the
-// setting.
-func usedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
-	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
-	switch kind, name, _ := strings.Cut(l.Key, "/"); {
-	case kind == "tenant":
-		whose, table = "of this tenant", "budgets.tenants"
-	case kind == "namespace":
-		whose, table = "in this field", "budgets.namespaces for "+name
-	case p.Trust == memproxy.TrustAnonymous:
-		table = "budgets.anonymous"
-	case kind == "user":
-		whose = "for this end user"
-	}
-	within, room, setting := "in all", "deletions make room", "writes_total"
-	if l.Window == memproxy.WindowHour {
-		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
-	}
-	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
-		l.Used, l.Limit, whose, within, cost, room, setting, table)
-}
-
 // bill is an operation's reservation on the write budgets until the number of
 // memories that it wrote is known. Copies of an admission share it.
 type bill struct {
 	charge memproxy.Charge
 	paid   *memproxy.Charge // the charge made when the write was held, or nil
+
+	// bound is set if the write bound owners to its tenant, which they stay whatever
+	// comes of it: it then counts as one of the hour at least.
+	bound bool
 
 	mu      sync.Mutex
 	closed  bool // settled or released: a bill is settled once
@@ -244,6 +225,10 @@ type accounts struct {
 
 // release gives back the charge of a write that made nothing.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
+	if a.bill != nil && a.bill.bound {
+		acc.settleTo(ctx, a, 0, 0)
+		return
+	}
 	if a.bill == nil || !a.bill.close() || len(a.bill.charge.Lines) == 0 {
 		return
 	}
@@ -321,6 +306,9 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 	b := a.bill
 	if !b.close() {
 		return
+	}
+	if b.bound {
+		window = max(window, 1)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.timeout)
 	defer cancel()

@@ -278,6 +278,8 @@ func bind(ctx context.Context, r *run) error {
 	for _, row := range bound {
 		if row.Scope.Tenant != r.Principal.Tenant {
 			r.verdict.Missing("")
+		} else if r.bill != nil && !r.alone() {
+			r.bill.bound = true
 		}
 	}
 	if r.verdict.Worst.Stops() {

@@ -48,6 +48,9 @@ func (n *Names) Bond(d memproxy.Dimension, name string) Bond {
 // tenant; in a read, an unused name is treated like another tenant's, so that the
 // two cannot be told apart.
 func (n *Names) Claims() (out Ruling) {
+	if c := n.tooMany(); c != nil {
+		return Ruling{Refused: []memproxy.Reason{broad(c)}}
+	}
 	for i := range n.Op.Claims {
 		c := &n.Op.Claims[i]
 		switch {
@@ -61,13 +64,43 @@ func (n *Names) Claims() (out Ruling) {
 				n.exclude(&out, c, name)
 			}
 		case n.Op.Kind == memproxy.Learn && !n.Alone:
-			out.Refused = append(out.Refused, memproxy.Reason{
-				Code: memproxy.IdentityBroad, Pointer: c.Pointer,
-				Detail: "what is written belongs to one " + string(c.Dim) + ", by name",
-			})
+			out.Refused = append(out.Refused, broad(c))
 		}
 	}
 	return out
+}
+
+// broad is the reason for refusing a write for owners that are not one.
+func broad(c *memproxy.Claim) memproxy.Reason {
+	return memproxy.Reason{
+		Code: memproxy.IdentityBroad, Pointer: c.Pointer,
+		Detail: "what is written belongs to one " + string(c.Dim) + ", by name",
+	}
+}
+
+// tooMany returns the claim with which a write names more owners of a dimension than
+// it can have (for each memory one, and another in its metadata) that are not the
+// tenant's yet: it would bind them all. Foreign and unused names count alike, so that
+// the refusal tells nothing of them.
+func (n *Names) tooMany() *memproxy.Claim {
+	if n.Alone || n.Op.Kind != memproxy.Learn && n.Op.Kind != memproxy.Correct {
+		return nil
+	}
+	seen, fresh := map[string]bool{}, map[memproxy.Dimension]int{}
+	for i := range n.Op.Claims {
+		c := &n.Op.Claims[i]
+		for _, name := range c.Values {
+			id := memproxy.OwnerID(c.Dim, name)
+			if c.Dim == memproxy.DimActor || c.Op != memproxy.ClaimIs || seen[id] || n.Bond(c.Dim, name) == Ours || Exists(n.Op, c.Dim, name) {
+				continue
+			}
+			seen[id] = true
+			if fresh[c.Dim]++; fresh[c.Dim] > 2*max(1, len(n.Op.Targets)) {
+				return c
+			}
+		}
+	}
+	return nil
 }
 
 // claim rules on one name.

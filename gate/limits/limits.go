@@ -1,10 +1,12 @@
 // Package limits bounds what one request may name, and how much of it records,
-// answers and log lines repeat. It is pure.
+// answers and log lines repeat, and words the refusal over a budget. It is pure.
 package limits
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -175,4 +177,26 @@ func Clip(s string, n int) string {
 		size += w
 	}
 	return s
+}
+
+// UsedUp names the exhausted budget: its limit, when there is room again, and the
+// setting.
+func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
+	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
+	switch kind, name, _ := strings.Cut(l.Key, "/"); {
+	case kind == "tenant":
+		whose, table = "of this tenant", "budgets.tenants"
+	case kind == "namespace":
+		whose, table = "in this field", "budgets.namespaces for "+name
+	case p.Trust == memproxy.TrustAnonymous:
+		table = "budgets.anonymous"
+	case kind == "user":
+		whose = "for this end user"
+	}
+	within, room, setting := "in all", "deletions make room", "writes_total"
+	if l.Window == memproxy.WindowHour {
+		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
+	}
+	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
+		l.Used, l.Limit, whose, within, cost, room, setting, table)
 }
