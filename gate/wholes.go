@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
@@ -149,7 +150,7 @@ func oneOwner(ret *answer) bool {
 	pinned := false
 	for i := range ret.op.Claims {
 		c := &ret.op.Claims[i]
-		if !c.Pins || c.Op != memproxy.ClaimIs || c.Dim == memproxy.DimActor {
+		if !access.Narrows(ret.op, c) {
 			continue
 		}
 		for _, name := range c.Values {

@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -26,23 +27,30 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 // narrows reports whether the backend uses an owner at the place of a claim. It
 // ignores places that a route does not have: a request that derives from many
 // memories, or changes many, is narrowed only by places that its route is known to
-// support, because its result cannot be filtered afterwards.
+// support, because its result cannot be filtered afterwards; nor can what a read
+// counts, or draws as relations.
 func (r *row) narrows(c *memproxy.Claim) bool {
-	if r.flags&(derived|bulk) == 0 {
+	if r.flags&(derived|bulk) == 0 && r.kind != memproxy.Recall {
 		return true
 	}
+	own := string(c.Dim) + "_id"
 	known := c.Dim != memproxy.DimApp || r.dialect == hosted // the server has no apps
 	switch r.shape {
+	case search:
+		older := r.id == "mem0.v1.search" // it has no owners in filters
+		return known && ((older || r.dialect == server) && c.Pointer == "/"+own || !older && inFilters(c.Pointer))
 	case list:
 		return inFilters(c.Pointer)
 	case entity:
 		return known && c.Pointer == "path:entity_id"
 	case query:
-		deletes := r.id == "mem0.v1.delete.all" || r.id == "mem0.server.delete.all"
-		return known && deletes && c.Pointer == queryPrefix+string(c.Dim)+"_id"
+		return known && slices.Contains(narrowed[:], r.id) && c.Pointer == queryPrefix+own
 	}
 	return false
 }
+
+// narrowed are the routes that look for owners in the query.
+var narrowed = [...]string{"mem0.v1.list", "mem0.server.list", "mem0.v1.delete.all", "mem0.server.delete.all"}
 
 // inFilters reports whether the platform is documented to use an owner at a place
 // of the payload: a member of the filters or of the list in its AND, in that

@@ -11,8 +11,7 @@ import (
 
 // Proves EDGE-3, EDGE-13: what is made of many memories, or changes many, is
 // narrowed only from the place where its route is known to look for an owner;
-// the backend passes over every other. A list, whose entries are judged one by
-// one, is narrowed from any.
+// the backend passes over every other. So are what a list counts, and relations.
 func TestPlacesThatNarrow(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct {
@@ -45,7 +44,21 @@ func TestPlacesThatNarrow(t *testing.T) {
 		{"DELETE /v2/entities/app/shop/", "", true},
 		{"DELETE /v1/entities/user/7/?user_id=ann", "", false},
 		{"POST /reset", `{"user_id":"ann"}`, false},
-		{"POST /v3/memories/", `{"user_id":"ann"}`, true},
+		{"POST /v3/memories/", `{"user_id":"ann"}`, false},
+		{"POST /v3/memories/?user_id=ann", `{}`, false},
+		{"POST /v2/memories/", `{"filters":{"AND":[{"user_id":"ann"}]}}`, true},
+		{"POST /v2/memories/search/", `{"query":"tea","user_id":"ann"}`, false},
+		{"POST /v2/memories/search/", `{"query":"tea","filters":{"user_id":"ann"}}`, true},
+		{"POST /v1/memories/search/", `{"query":"tea","user_id":"ann"}`, true},
+		{"POST /v1/memories/search/", `{"query":"tea","filters":{"user_id":"ann"}}`, false},
+		{"POST /search", `{"query":"tea","user_id":"ann"}`, true},
+		{"POST /search", `{"query":"tea","filters":{"user_id":"ann"}}`, true},
+		{"POST /search", `{"query":"tea","app_id":"shop"}`, false},
+		{"GET /v1/memories/events/?user_id=ann", "", false},
+		{"GET /v1/events/?user_id=ann", "", false},
+		{"GET /v1/entities/?user_id=ann", "", false},
+		{"GET /v1/memories/user/ann/", "", true},
+		{"GET /memories?user_id=ann", "", true},
 		{"GET /v1/memories/?user_id=ann", "", true},
 	} {
 		method, target, _ := strings.Cut(tc.target, " ")

@@ -154,6 +154,14 @@ func Missing(pointer string) memproxy.Reason {
 	return memproxy.Reason{Code: memproxy.OwnerUnknown, Pointer: pointer, Detail: "this names what is not there for this caller's tenant"}
 }
 
+// Narrows reports whether a claim narrows the whole operation to its owners. If another
+// claim names everybody in the dimension, or all but some, the backend decides which
+// of the two applies.
+func Narrows(op *memproxy.Operation, c *memproxy.Claim) bool {
+	return c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 &&
+		!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs })
+}
+
 // Whole refuses operations that derive from many memories, or change many, unless
 // they are narrowed to an owner of the tenant.
 func (n *Names) Whole() []memproxy.Reason {
@@ -165,11 +173,7 @@ func (n *Names) Whole() []memproxy.Reason {
 		return nil // each target is ruled on by id
 	}
 	for i := range op.Claims {
-		c := &op.Claims[i]
-		// If another claim names everybody in the dimension, or all but some, the
-		// backend decides which of the two applies.
-		if c.Pins && c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && len(c.Values) > 0 &&
-			!slices.ContainsFunc(op.Claims, func(other memproxy.Claim) bool { return other.Dim == c.Dim && other.Op != memproxy.ClaimIs }) {
+		if Narrows(op, &op.Claims[i]) {
 			return nil // Claims ruled on all names
 		}
 	}
