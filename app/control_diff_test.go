@@ -52,7 +52,7 @@ func TestControlDiff(t *testing.T) {
 		// The records were made under the built-in rules, so the older version
 		// here does not explain them, and nothing is claimed.
 		t.Errorf("%d\n%s%s", code, out, errs)
-	} else if !strings.Contains(out, "2 refused by something else") {
+	} else if !strings.Contains(out, "2 decided by something else") {
 		t.Errorf("%s", out)
 	}
 	if code, out, _ := invoke(t, "control", "diff", "--decisions", decisions, "--json"); code != cli.OK || !strings.Contains(out, `"Changes": null`) {
@@ -97,7 +97,7 @@ func TestControlDiffIsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := invoke(t, "control", "diff", "--to", newer, "--decisions", decisions)
-	if code != cli.Failed || !strings.Contains(out, "6 decision(s): 6 replayed, 0 refused by something else than policies, 0 unexplained") {
+	if code != cli.Failed || !strings.Contains(out, "6 decision(s): 6 replayed, 0 decided by something else than policies, 0 unexplained") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	for _, want := range []string{

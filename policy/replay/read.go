@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -26,6 +27,7 @@ type Case struct {
 	Items     int
 	Claimed   memproxy.PerMille // -1: not recorded
 	Given     memproxy.PerMille // -1: not recorded
+	Findings  []string          // rules of screening, sorted
 	// Facts are recorded or stated, or nil where the record lacks them.
 	Facts *Facts
 }
@@ -60,7 +62,8 @@ type record struct {
 		Claimed *memproxy.PerMille `json:"claimed"`
 		Given   *memproxy.PerMille `json:"given"`
 	} `json:"confidence"`
-	Facts *Facts `json:"facts"`
+	Findings []memproxy.Finding `json:"findings"`
+	Facts    *Facts             `json:"facts"`
 }
 
 // maxLine bounds one record.
@@ -109,6 +112,11 @@ func (r *record) caseOf(line int) Case {
 	if p := r.Confidence.Given; p != nil {
 		c.Given = *p
 	}
+	for _, f := range r.Findings {
+		c.Findings = append(c.Findings, f.Rule)
+	}
+	slices.Sort(c.Findings)
+	c.Findings = slices.Compact(c.Findings)
 	for _, reason := range r.Reasons {
 		c.Codes = append(c.Codes, reason.Code)
 		if reason.Rule != "" {

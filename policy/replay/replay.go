@@ -60,7 +60,7 @@ func (c Change) String() string {
 type Report struct {
 	Decisions int // that were read
 	Policies  int // of them: ruled on by the policies, and explained
-	Others    int // refused by something other than the policies
+	Others    int // decided by a person, or refused by something other than the policies
 	// Unexplained were answered in a way that the older rules do not give: they
 	// were ruled on by others, or by other settings, or what policies saw of them
 	// is not recorded.
@@ -143,7 +143,7 @@ func (c *Case) key() string {
 // one replays a case.
 func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	ours := opt.From.IDs()
-	if c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
+	if slices.Contains(c.Codes, memproxy.ReviewApproved) || c.Verdict.Stops() && !slices.ContainsFunc(c.Rules, func(r string) bool { return slices.Contains(ours, r) }) &&
 		!slices.Contains(c.Codes, memproxy.PolicyNoPermit) && !slices.Contains(c.Codes, memproxy.PolicyError) {
 		return outcome{others: true}, nil
 	}
@@ -278,6 +278,9 @@ func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	q.Principal.Roles = f.Roles
 	if q.Claimed = c.Claimed; c.Claimed < 0 {
 		q.Claimed = q.Confidence
+	}
+	for _, rule := range c.Findings {
+		q.Findings = append(q.Findings, memproxy.Finding{Rule: rule})
 	}
 	if f.Risk > 0 {
 		q.Findings = append(q.Findings, memproxy.Finding{Rule: "replay.risk", Score: f.Risk})

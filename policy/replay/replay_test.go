@@ -23,6 +23,11 @@ func line(id, verdict, kind, fields, rule, principal, facts string) string {
 		id, verdict, reasons, principal, kind, fields, facts)
 }
 
+// found is a line with what screening found.
+func found(line, rule string) string {
+	return strings.Replace(line, `"facts"`, `"findings":[{"rule":"`+rule+`","score":0}],"facts"`, 1)
+}
+
 func run(t *testing.T, to policy.Bundle, lines ...string) replay.Report {
 	t.Helper()
 	from := policy.Builtin()
@@ -95,6 +100,14 @@ func TestChanges(t *testing.T) {
 			[]string{"mem0.add: learn by agent:dev at mem0: deny, was allow (own.no); 1 decision(s), first 2"},
 		},
 		{
+			"what screening found is known", without("synapse.heuristic"),
+			[]string{
+				found(line("1", "hold", "learn", `"learnings"`, "synapse.heuristic", "agent:dev", ""), "synapse.imperative"),
+				found(line("2", "allow", "learn", `"billing"`, "", "agent:dev", ""), "synapse.imperative"),
+			},
+			[]string{"mem0.add: learn by agent:dev at mem0 to learnings: allow, was hold (synapse.heuristic); 1 decision(s), first 1"},
+		},
+		{
 			"a deny becomes a hold", func() policy.Bundle {
 				b := without("field.protected")
 				b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.hold") @verdict("hold") forbid (principal, action in Action::"write", resource) when { context.field == "constitution" };`)})
@@ -128,8 +141,9 @@ func TestOthersAndUnexplained(t *testing.T) {
 	undecoded := `{"type":"decision","decision":"2","verdict":"deny"}` + "\n"
 	odd := line("3", "allow", "learn", `"constitution"`, "", "agent:dev", "")
 	bare := strings.Replace(line("4", "deny", "learn", `"constitution"`, "field.protected", "agent:dev", ""), `,"facts":{}`, "", 1)
-	rep := run(t, without("field.protected"), budget, outcome, undecoded, odd, bare)
-	if rep.Decisions != 3 || rep.Others != 1 || rep.Unexplained != 2 || len(rep.Changes) != 0 {
+	approved := strings.Replace(line("5", "allow", "learn", `"constitution"`, "", "agent:dev", ""), `"principal"`, `"reasons":[{"code":"review.approved"}],"principal"`, 1)
+	rep := run(t, without("field.protected"), budget, outcome, undecoded, odd, bare, approved)
+	if rep.Decisions != 4 || rep.Others != 2 || rep.Unexplained != 2 || len(rep.Changes) != 0 {
 		t.Errorf("%+v", rep)
 	}
 }

@@ -115,5 +115,5 @@ func printDiff(w io.Writer, d *fleet.Diff) {
 	for _, r := range d.Raised {
 		cli.Printf(w, "tables: %s\n", r)
 	}
-	cli.Printf(w, "%d decision(s): %d replayed, %d refused by something else than policies, %d unexplained\n", d.Replay.Decisions, d.Replay.Policies, d.Replay.Others, d.Replay.Unexplained)
+	cli.Printf(w, "%d decision(s): %d replayed, %d decided by something else than policies, %d unexplained\n", d.Replay.Decisions, d.Replay.Policies, d.Replay.Others, d.Replay.Unexplained)
 }
