@@ -166,11 +166,12 @@ func (r *reader) firstTime(n int64) (time.Time, bool) {
 	return at, err == nil
 }
 
-// since finds the bundle to start with by halves: times of append never fall.
+// since finds the bundle to start with by halves: times of append never fall. One
+// without a readable record counts as later: the last may be laid out and not begun.
 func (r *reader) since(from, to int64) int64 {
 	k := sort.Search(int(to-from), func(k int) bool {
 		at, ok := r.firstTime(from + int64(k))
-		return ok && !at.Before(r.f.Since)
+		return !ok || !at.Before(r.f.Since)
 	})
 	return max(from, from+int64(k)-1)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -63,6 +64,10 @@ func TestQuery(t *testing.T) {
 	l := openLog(t, dir)
 	const size = 700
 	add(t, l, 0, size)
+	// The journal of the next bundle, as a log that runs lays it out ahead.
+	if err := os.WriteFile(filepath.Join(dir, "journal", "000000000003"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	at := func(i int) time.Time { return begin.Add(time.Duration(i) * time.Second) }
 	for name, c := range map[string]struct {
 		f    query.Filter
@@ -80,6 +85,8 @@ func TestQuery(t *testing.T) {
 		"none":      {query.Filter{Type: "reload"}, func(int) bool { return false }},
 		"time":      {query.Filter{Since: at(250), Until: at(520)}, func(i int) bool { return i >= 250 && i < 520 }},
 		"since":     {query.Filter{Since: at(512)}, func(i int) bool { return i >= 512 }},
+		"the end":   {query.Filter{Since: at(600)}, func(i int) bool { return i >= 600 }},
+		"before":    {query.Filter{Since: at(-9)}, func(i int) bool { return true }},
 		"until":     {query.Filter{Until: at(256)}, func(i int) bool { return i < 256 }},
 		"last":      {query.Filter{Last: 300}, func(i int) bool { return i >= size-300 }},
 		"last deny": {query.Filter{Last: 2, Verdict: "deny"}, func(i int) bool { return i == 699 || i == 695 }},
