@@ -228,9 +228,11 @@ func BenchmarkRequestSpans(b *testing.B) {
 // What an alert is for at its first occurrence is exported as zero from the
 // start. Proves CARD-10.
 func TestRareCountersBeginAtZero(t *testing.T) {
-	got := scrape(t, start(t, telemetry.Options{Version: "v1"}), "")
+	tel := start(t, telemetry.Options{Version: "v1"})
+	tel.Instruments().Observer("mem0")
+	got := scrape(t, tel, "")
 	for _, want := range []string{
-		`memproxy_audit_records_total{type="repair"} 0`, `memproxy_audit_records_total{type="chain_break"} 0`,
+		`memproxy_budget_degraded_total{backend="mem0"} 0`, `memproxy_audit_records_total{type="repair"} 0`, `memproxy_audit_records_total{type="chain_break"} 0`,
 		`memproxy_audit_records_total{type="integrity"} 0`, `memproxy_reloads_total{result="refused"} 0`, `memproxy_ledger_errors_total 0`,
 	} {
 		if !regexp.MustCompile("(?m)^" + regexp.QuoteMeta(want) + `(\.0)?$`).MatchString(strings.ReplaceAll(got, `otel_scope_name="memproxy",`, "")) {

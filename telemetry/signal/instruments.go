@@ -186,8 +186,10 @@ func (in *Instruments) Request(ctx context.Context, backend, kind, verdict strin
 }
 
 // Observer is Request for one backend, in the form that proxy.Options.Observe
-// takes. The route is not a label: there are many, and spans have it.
+// takes. The route is not a label: there are many, and spans have it. It exports the
+// zero of the backend's rare event, as begin does for those of the process.
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
+	in.degraded.Add(context.Background(), 0, in.byBackend.of(backend).add...)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
 		in.Request(ctx, backend, kind, verdict, status, d)
 	}
