@@ -41,15 +41,13 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) newKey() *ecdsa.PrivateKey {
 	a.t.Helper()
-	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
-	return k
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 }
 
 func (a *authority) make(tmpl, parent *x509.Certificate, pub *ecdsa.PublicKey) *x509.Certificate {
 	a.t.Helper()
 	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, parent, pub, a.key))(a.t)
-	c := must.Get(x509.ParseCertificate(der))(a.t)
-	return c
+	return must.Get(x509.ParseCertificate(der))(a.t)
 }
 
 // issue makes a certificate that names uris.

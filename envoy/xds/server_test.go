@@ -46,8 +46,7 @@ func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryReque
 
 func (f *fleet) client(name string, uris ...string) *tls.Config {
 	f.t.Helper()
-	conf := must.Get(f.ca.Client(name, uris...))(f.t)
-	return conf
+	return must.Get(f.ca.Client(name, uris...))(f.t)
 }
 
 func assignment(n fleetpb.Node, names ...string) *discovery.DeltaDiscoveryRequest {
