@@ -174,14 +174,18 @@ type Party interface {
 	gate.Policy
 }
 
-// NewGate is a gate of the parts, without a ledger.
-func NewGate(t testing.TB, parts Party, rules *gate.Rules) *gate.Gate {
+// NewGate is a gate of the parts, without a ledger unless one is set.
+func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Options)) *gate.Gate {
 	t.Helper()
 	var n atomic.Int64
-	g, err := gate.New(gate.Options{
+	opt := gate.Options{
 		Identifier: parts, Ledger: gate.NoLedger{}, Budget: parts, Recorder: parts, Signer: parts,
 		Clock: time.Now, NewID: func() string { return fmt.Sprint("d", n.Add(1)) },
-	}, rules)
+	}
+	for _, set := range set {
+		set(&opt)
+	}
+	g, err := gate.New(opt, rules)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/must"
@@ -30,7 +31,7 @@ import (
 
 // speaker is whoever the next request is from.
 type speaker struct {
-	plain
+	facetest.Parts
 	who memproxy.Principal
 }
 
@@ -240,14 +241,9 @@ func namesStay(t *testing.T) {
 	adapter := must.Get(mem0.New(mem0.Options{}))(t)
 	callers, listed := nameCallers()
 	caller := &speaker{}
-	n := 0
-	g := must.Get(gate.New(gate.Options{
-		Identifier: caller, Ledger: l, Budget: plain{}, Recorder: plain{}, Signer: plain{}, Clock: time.Now,
-		NewID: func() string { n++; return fmt.Sprint("d", n) },
-	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, Unattributed: access.Named,
-		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	}))(t)
+	rules := facetest.Rules(caller)
+	rules.Unattributed = access.Named
+	g := facetest.NewGate(t, caller, &rules, func(o *gate.Options) { o.Ledger = l })
 	admitted := 0
 	for seed := range uint64(sequences / ring.Share(48, 96)) {
 		r := mathrand.New(mathrand.NewPCG(seed, 20))

@@ -2,39 +2,23 @@ package contract_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
 // plain is every collaborator of a gate in its simplest form.
-type plain struct{}
+type plain struct{ facetest.Parts }
 
-func (plain) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
+func (*plain) Identify(context.Context, memproxy.Credentials) (memproxy.Principal, error) {
 	all := memproxy.Limit{All: true}
 	return memproxy.Principal{ID: "service:x", Kind: memproxy.KindService, Tenant: "acme", ActsAs: all, Users: all, Apps: all, Runs: all}, nil
-}
-
-func (plain) Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error) {
-	return memproxy.Allowance{Granted: true, Refused: -1}, nil
-}
-func (plain) Release(context.Context, memproxy.Charge) error { return nil }
-func (plain) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
-	return memproxy.Receipt{}, nil
-}
-func (plain) Note(memproxy.Event) error            { return nil }
-func (plain) Sign(s memproxy.Stamp) memproxy.Stamp { return s }
-func (plain) Verify(memproxy.Stamp) bool           { return false }
-func (plain) Rule(context.Context, memproxy.Question) (memproxy.Ruling, error) {
-	return memproxy.Ruling{}, nil
 }
 
 // The adapters, with requests that are always understood: this is about answers.
@@ -69,15 +53,11 @@ func TestEveryRouteIsFiltered(t *testing.T) {
 		}
 	}
 	var passed []string
-	n := 0
-	g := must.Get(gate.New(gate.Options{
-		Identifier: plain{}, Ledger: gate.NoLedger{}, Budget: plain{}, Recorder: plain{}, Signer: plain{},
-		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
-		Filtered: func(_ memproxy.Route, name string) { passed = append(passed, name) },
-	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
-		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	}))(t)
+	rules := facetest.Rules(&plain{})
+	rules.OneTenant = true
+	g := facetest.NewGate(t, &plain{}, &rules, func(o *gate.Options) {
+		o.Filtered = func(_ memproxy.Route, name string) { passed = append(passed, name) }
+	})
 	ctx := context.Background()
 	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){mem0Answers{m}: m.Table(), lettaAnswers{l}: l.Table()} {
 		for at, rt := range table {

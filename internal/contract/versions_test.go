@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
-	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -116,14 +115,9 @@ var versionless = map[string]string{
 func TestEveryChangeIsAVersion(t *testing.T) {
 	m := must.Get(mem0.New(mem0.Options{}))(t)
 	l := must.Get(letta.New(letta.Options{}))(t)
-	ledger, n := &chronicler{}, 0
-	g := must.Get(gate.New(gate.Options{
-		Identifier: plain{}, Ledger: ledger, Budget: plain{}, Recorder: plain{}, Signer: plain{},
-		Clock: time.Now, NewID: func() string { n++; return fmt.Sprint(n) },
-	}, &gate.Rules{
-		Version: "v", Profile: gate.Production, Policy: plain{}, Enforce: true, OneTenant: true, Unattributed: access.Visible,
-		Ceilings: memproxy.DefaultCeilings(), Lines: func(memproxy.Principal, memproxy.Kind, string, []string) []memproxy.Line { return nil },
-	}))(t)
+	ledger, rules := &chronicler{}, facetest.Rules(&plain{})
+	rules.OneTenant = true
+	g := facetest.NewGate(t, &plain{}, &rules, func(o *gate.Options) { o.Ledger = ledger })
 	checked := 0
 	for adapter, table := range map[gate.Adapter]func(func(string, memproxy.Route) bool){m: m.Table(), l: l.Table()} {
 		for at, rt := range table {
