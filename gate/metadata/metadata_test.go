@@ -1,4 +1,4 @@
-package metadata
+package metadata_test
 
 import (
 	"encoding/json"
@@ -7,8 +7,12 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/metadata"
 	"github.com/memproxy/memproxy/internal/must"
 )
+
+// A stamp has 64 bits of hash for each of so many members.
+const hashLen, mostMembers = 11, 24
 
 func none(string) bool { return false }
 
@@ -18,9 +22,9 @@ func none(string) bool { return false }
 func TestStampsSpeakForMetadata(t *testing.T) {
 	const written = `{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":"x"},"nil":null,"memproxy_id":"d","role":"user"}`
 	mixed := func(name string) bool { return name == "role" }
-	s := memproxy.Stamp{ID: "d", Metadata: Hashes("d", []byte(written), mixed)}
-	if len(s.Metadata) != 3*hashSize {
-		t.Fatalf("%q speaks for %d members", s.Metadata, len(s.Metadata)/hashSize)
+	s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", []byte(written), mixed)}
+	if len(s.Metadata) != 3*hashLen {
+		t.Fatalf("%q speaks for %d members", s.Metadata, len(s.Metadata)/hashLen)
 	}
 	for _, tc := range []struct {
 		there  string
@@ -37,22 +41,22 @@ func TestStampsSpeakForMetadata(t *testing.T) {
 		{`{"n":"tea","about":0.7,"deep":{"b":[1,2],"a":"x"}}`, true},
 		{``, true}, {`{}`, true}, {`null`, true}, {`[]`, true}, {`{"about":"tea","about":"tea"`, true},
 	} {
-		if got := Differs(&s, []byte(tc.there)); got != tc.unlike {
+		if got := metadata.Differs(&s, []byte(tc.there)); got != tc.unlike {
 			t.Errorf("%s is unlike: %v", tc.there, got)
 		}
 	}
-	if s.ID = "e"; !Differs(&s, []byte(written)) {
+	if s.ID = "e"; !metadata.Differs(&s, []byte(written)) {
 		t.Error("hashes of one write speak for another")
 	}
-	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", hashSize)} {
-		if !Differs(&memproxy.Stamp{ID: "d", Metadata: list}, []byte(written)) {
+	for _, list := range []string{"x", s.Metadata[1:], strings.Repeat("A", hashLen)} {
+		if !metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: list}, []byte(written)) {
 			t.Errorf("%q is no list of hashes", list)
 		}
 	}
-	if Differs(&memproxy.Stamp{ID: "d"}, []byte(`{"about":"Eve"}`)) {
+	if metadata.Differs(&memproxy.Stamp{ID: "d"}, []byte(`{"about":"Eve"}`)) {
 		t.Error("a stamp that says nothing of metadata accuses")
 	}
-	if Hashes("d", []byte(`[1]`), none)+Hashes("d", nil, none)+Hashes("d", []byte(`{"a":1`), none) != "" {
+	if metadata.Hashes("d", []byte(`[1]`), none)+metadata.Hashes("d", nil, none)+metadata.Hashes("d", []byte(`{"a":1`), none) != "" {
 		t.Error("what is no object is sealed")
 	}
 	many := map[string]int{}
@@ -60,8 +64,8 @@ func TestStampsSpeakForMetadata(t *testing.T) {
 		many[fmt.Sprintf("k%03d", i)] = i
 	}
 	raw := must.Get(json.Marshal(many))(t)
-	full := Hashes("d", raw, none)
-	if len(full) != maxMembers*hashSize || Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
+	full := metadata.Hashes("d", raw, none)
+	if len(full) != mostMembers*hashLen || metadata.Differs(&memproxy.Stamp{ID: "d", Metadata: full}, raw) {
 		t.Errorf("%d bytes of hashes", len(full))
 	}
 }
@@ -72,15 +76,15 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"about":"tea","n":0.70,"deep":{"b":[1,2]}}`), []byte(`{"about":"Eve"}`))
 	f.Add([]byte(`{"a":1,"a":2}`), []byte("{\"\xff\":1}"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		s := memproxy.Stamp{ID: "d", Metadata: Hashes("d", a, none)}
-		if len(s.Metadata)%hashSize != 0 || len(s.Metadata) > maxMembers*hashSize {
+		s := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", a, none)}
+		if len(s.Metadata)%hashLen != 0 || len(s.Metadata) > mostMembers*hashLen {
 			t.Fatalf("%q", s.Metadata)
 		}
-		if Differs(&s, a) {
+		if metadata.Differs(&s, a) {
 			t.Fatalf("%q is not like itself", a)
 		}
-		o := memproxy.Stamp{ID: "d", Metadata: Hashes("d", b, none)}
-		if !Differs(&s, b) && !Differs(&o, a) && s.Metadata != o.Metadata && len(s.Metadata) < maxMembers*hashSize && len(o.Metadata) < maxMembers*hashSize {
+		o := memproxy.Stamp{ID: "d", Metadata: metadata.Hashes("d", b, none)}
+		if !metadata.Differs(&s, b) && !metadata.Differs(&o, a) && s.Metadata != o.Metadata && len(s.Metadata) < mostMembers*hashLen && len(o.Metadata) < mostMembers*hashLen {
 			t.Fatalf("%q and %q speak for each other", a, b)
 		}
 	})

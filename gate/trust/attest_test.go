@@ -1,4 +1,4 @@
-package trust
+package trust_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 func content(texts ...string) []memproxy.Item {
@@ -23,48 +24,48 @@ func metadata(pointer, text string) memproxy.Item {
 // Proves TRL-4: what a session was shown says how well the source of a write is
 // known; what the write says of its own source can only lower that.
 func TestAttest(t *testing.T) {
-	tea := Seen{ID: "m1", SHA256: "abc", Text: Plain("Ann likes tea. Ann lives in Oslo.")}
-	asks := Seen{ID: "m2", SHA256: "def", Text: Plain("Does Ann like tea?")}
+	tea := trust.Seen{ID: "m1", SHA256: "abc", Text: trust.Plain("Ann likes tea. Ann lives in Oslo.")}
+	asks := trust.Seen{ID: "m2", SHA256: "def", Text: trust.Plain("Does Ann like tea?")}
 	concluded := content("Ann likes tea")
 	concluded[0].Inferred = true
 	const id, hash = "/metadata/source_id", "/metadata/source_sha256"
 	for name, tc := range map[string]struct {
 		items []memproxy.Item
-		shown []Seen
+		shown []trust.Seen
 		want  memproxy.Attestation
 	}{
 		"nothing was shown":           {content("Ann likes tea"), nil, memproxy.SelfReported},
-		"nothing is written":          {nil, []Seen{tea}, memproxy.SelfReported},
-		"no word is written":          {content("..."), []Seen{tea}, memproxy.SelfReported},
-		"a copy":                      {content("ann LIKES tea"), []Seen{asks, tea}, memproxy.ToolObserved},
-		"copies of two":               {content("Ann likes tea", "Does Ann like tea?"), []Seen{asks, tea}, memproxy.ToolObserved},
-		"a copy and another text":     {content("Ann likes tea", "Ann is rich"), []Seen{tea}, memproxy.SelfReported},
-		"a part of a sentence":        {content("likes tea"), []Seen{tea}, memproxy.SelfReported},
-		"a question without its mark": {content("Does Ann like tea"), []Seen{asks}, memproxy.SelfReported},
-		"in other words":              {content("Ann like tea"), []Seen{tea}, memproxy.SelfReported},
+		"nothing is written":          {nil, []trust.Seen{tea}, memproxy.SelfReported},
+		"no word is written":          {content("..."), []trust.Seen{tea}, memproxy.SelfReported},
+		"a copy":                      {content("ann LIKES tea"), []trust.Seen{asks, tea}, memproxy.ToolObserved},
+		"copies of two":               {content("Ann likes tea", "Does Ann like tea?"), []trust.Seen{asks, tea}, memproxy.ToolObserved},
+		"a copy and another text":     {content("Ann likes tea", "Ann is rich"), []trust.Seen{tea}, memproxy.SelfReported},
+		"a part of a sentence":        {content("likes tea"), []trust.Seen{tea}, memproxy.SelfReported},
+		"a question without its mark": {content("Does Ann like tea"), []trust.Seen{asks}, memproxy.SelfReported},
+		"in other words":              {content("Ann like tea"), []trust.Seen{tea}, memproxy.SelfReported},
 
-		"a source by its id":            {append(content("Ann like tea"), metadata(id, "m1")), []Seen{tea}, memproxy.ToolObserved},
-		"by one of several ids":         {append(content("Ann like tea"), metadata("/metadata/source_ids/1", "m1")), []Seen{tea}, memproxy.ToolObserved},
-		"by the id of a memory":         {append(content("Ann like tea"), metadata("/a/metadata/source_memory_ids/0", "m1")), []Seen{tea}, memproxy.ToolObserved},
-		"a source by its hash":          {append(content("Ann like tea"), metadata(hash, "ABC")), []Seen{tea}, memproxy.ContentHashed},
-		"by hash and id":                {append(content("Ann like tea"), metadata(hash, "abc"), metadata(id, "m1")), []Seen{tea}, memproxy.ContentHashed},
-		"a source that was not shown":   {append(content("Ann like tea"), metadata(id, "m9"), metadata(hash, "9")), []Seen{tea}, memproxy.SelfReported},
-		"a source that says less":       {append(content("Ann like tea", "Ann is rich"), metadata(hash, "abc")), []Seen{tea}, memproxy.SelfReported},
-		"a source that only asks":       {append(content("Does Ann like tea"), metadata(hash, "def")), []Seen{asks}, memproxy.SelfReported},
-		"a source of a conclusion":      {append(slices.Clone(concluded), metadata(hash, "abc")), []Seen{tea}, memproxy.ToolObserved}, // it is a copy
-		"a source of other words":       {append([]memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann like tea", Inferred: true}}, metadata(hash, "abc")), []Seen{tea}, memproxy.SelfReported},
-		"a source of no text":           {[]memproxy.Item{metadata(hash, "abc")}, []Seen{tea}, memproxy.SelfReported},
-		"a source outside of metadata":  {append(content("Ann like tea"), metadata("/source_id", "m1")), []Seen{tea}, memproxy.SelfReported},
-		"a source deeper in metadata":   {append(content("Ann like tea"), metadata("/metadata/a/source_id", "m1")), []Seen{tea}, memproxy.SelfReported},
-		"a source in the content":       {append(content("Ann like tea"), memproxy.Item{Kind: memproxy.ItemSteering, Pointer: id, Text: "m1"}), []Seen{tea}, memproxy.SelfReported},
+		"a source by its id":            {append(content("Ann like tea"), metadata(id, "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
+		"by one of several ids":         {append(content("Ann like tea"), metadata("/metadata/source_ids/1", "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
+		"by the id of a memory":         {append(content("Ann like tea"), metadata("/a/metadata/source_memory_ids/0", "m1")), []trust.Seen{tea}, memproxy.ToolObserved},
+		"a source by its hash":          {append(content("Ann like tea"), metadata(hash, "ABC")), []trust.Seen{tea}, memproxy.ContentHashed},
+		"by hash and id":                {append(content("Ann like tea"), metadata(hash, "abc"), metadata(id, "m1")), []trust.Seen{tea}, memproxy.ContentHashed},
+		"a source that was not shown":   {append(content("Ann like tea"), metadata(id, "m9"), metadata(hash, "9")), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source that says less":       {append(content("Ann like tea", "Ann is rich"), metadata(hash, "abc")), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source that only asks":       {append(content("Does Ann like tea"), metadata(hash, "def")), []trust.Seen{asks}, memproxy.SelfReported},
+		"a source of a conclusion":      {append(slices.Clone(concluded), metadata(hash, "abc")), []trust.Seen{tea}, memproxy.ToolObserved}, // it is a copy
+		"a source of other words":       {append([]memproxy.Item{{Kind: memproxy.ItemContent, Text: "Ann like tea", Inferred: true}}, metadata(hash, "abc")), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source of no text":           {[]memproxy.Item{metadata(hash, "abc")}, []trust.Seen{tea}, memproxy.SelfReported},
+		"a source outside of metadata":  {append(content("Ann like tea"), metadata("/source_id", "m1")), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source deeper in metadata":   {append(content("Ann like tea"), metadata("/metadata/a/source_id", "m1")), []trust.Seen{tea}, memproxy.SelfReported},
+		"a source in the content":       {append(content("Ann like tea"), memproxy.Item{Kind: memproxy.ItemSteering, Pointer: id, Text: "m1"}), []trust.Seen{tea}, memproxy.SelfReported},
 		"a claim to be better":          {append(content("Ann likes tea"), metadata("/metadata/attestation", "human-confirmed")), nil, memproxy.SelfReported},
-		"a claim to be worse":           {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred")), []Seen{tea}, memproxy.Inferred},
-		"a claim to be unknown":         {append(content("Ann likes tea"), metadata("/metadata/attestation", "unknown")), []Seen{tea}, memproxy.AttestationUnknown},
-		"of two claims the lower":       {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred"), metadata("/metadata/attestation", "self-reported")), []Seen{tea}, memproxy.Inferred},
-		"a claim in words of no list":   {append(content("Ann likes tea"), metadata("/metadata/attestation", "notarised")), []Seen{tea}, memproxy.ToolObserved},
-		"a lower claim beside its hash": {append(content("Ann like tea"), metadata(hash, "abc"), metadata("/metadata/attestation", "tool-observed")), []Seen{tea}, memproxy.ToolObserved},
+		"a claim to be worse":           {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred")), []trust.Seen{tea}, memproxy.Inferred},
+		"a claim to be unknown":         {append(content("Ann likes tea"), metadata("/metadata/attestation", "unknown")), []trust.Seen{tea}, memproxy.AttestationUnknown},
+		"of two claims the lower":       {append(content("Ann likes tea"), metadata("/metadata/attestation", "inferred"), metadata("/metadata/attestation", "self-reported")), []trust.Seen{tea}, memproxy.Inferred},
+		"a claim in words of no list":   {append(content("Ann likes tea"), metadata("/metadata/attestation", "notarised")), []trust.Seen{tea}, memproxy.ToolObserved},
+		"a lower claim beside its hash": {append(content("Ann like tea"), metadata(hash, "abc"), metadata("/metadata/attestation", "tool-observed")), []trust.Seen{tea}, memproxy.ToolObserved},
 	} {
-		if got := Attest(&memproxy.Operation{Items: tc.items}, tc.shown); got != tc.want {
+		if got := trust.Attest(&memproxy.Operation{Items: tc.items}, tc.shown); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -72,7 +73,7 @@ func TestAttest(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	items := append(content("a", "", "b"), metadata("/metadata/x", "c"), memproxy.Item{Kind: memproxy.ItemSteering, Text: "d"})
-	if got := Texts(&memproxy.Operation{Items: items}); !slices.Equal(got, []string{"a", "b"}) {
+	if got := trust.Texts(&memproxy.Operation{Items: items}); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -96,8 +97,8 @@ func TestPlain(t *testing.T) {
 		"\x00":           false,
 		"She plays go?":  false, // the text does not ask
 	} {
-		form := Plain(text)
-		if got := form != "" && strings.Contains(Plain(shown), form); got != want {
+		form := trust.Plain(text)
+		if got := form != "" && strings.Contains(trust.Plain(shown), form); got != want {
 			t.Errorf("%q (%q): %v", text, form, got)
 		}
 	}
@@ -110,18 +111,19 @@ func FuzzPlain(f *testing.F) {
 		f.Add(seed, "x")
 	}
 	f.Fuzz(func(t *testing.T, text, more string) {
-		form := Plain(text)
+		form := trust.Plain(text)
 		if form == "" {
 			return
 		}
-		if !strings.HasPrefix(form, sentenceEnd) || !strings.HasSuffix(form, sentenceEnd) || strings.Contains(form, sentenceEnd+sentenceEnd) {
+		const end = "\x00" // of each sentence, and before the first
+		if !strings.HasPrefix(form, end) || !strings.HasSuffix(form, end) || strings.Contains(form, end+end) {
 			t.Fatalf("%q: %q", text, form)
 		}
 		// Letters may grow in lower case, and no text grows by more than that.
 		if len(form) > 4*len(text)+2 {
 			t.Fatalf("%d bytes of %d", len(form), len(text))
 		}
-		if whole := Plain(text + "\n" + more); !strings.Contains(whole, form) {
+		if whole := trust.Plain(text + "\n" + more); !strings.Contains(whole, form) {
 			t.Fatalf("%q is not in %q", form, whole)
 		}
 	})
@@ -144,9 +146,9 @@ func TestWithout(t *testing.T) {
 	} {
 		var said []string
 		for _, text := range tc.said {
-			said = append(said, Plain(text))
+			said = append(said, trust.Plain(text))
 		}
-		if got := Without(Plain(tc.text), said); got != Plain(tc.want) {
+		if got := trust.Without(trust.Plain(tc.text), said); got != trust.Plain(tc.want) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -1,9 +1,10 @@
-package trust
+package trust_test
 
 import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 // Proves TRL-5, EDGE-5: whose text it is, how far the others are trusted who have a
@@ -24,50 +25,50 @@ func TestAuthority(t *testing.T) {
 		stamp    memproxy.Stamp
 		recorded memproxy.Attestation
 		by       []memproxy.Correction
-		want     Authority
+		want     trust.Authority
 		author   string
 	}{
 		"an unknown author":        {},
-		"one's own":                {row: row("agent:dev", auth, 700), want: Authority{Own: true}, author: "agent:dev"},
-		"another's":                {row: row("agent:ci", established, 800), want: Authority{Others: 800}, author: "agent:ci"},
-		"another's, given no more": {row: row("agent:ci", auth, 900), want: Authority{Others: 700}, author: "agent:ci"},
-		"another's, given nothing": {row: row("agent:ci", auth, 0), want: Authority{Others: 700}, author: "agent:ci"},
-		"another's, of a source":   {row: hostile, want: Authority{Others: 300}, author: "agent:ci"},
+		"one's own":                {row: row("agent:dev", auth, 700), want: trust.Authority{Own: true}, author: "agent:dev"},
+		"another's":                {row: row("agent:ci", established, 800), want: trust.Authority{Others: 800}, author: "agent:ci"},
+		"another's, given no more": {row: row("agent:ci", auth, 900), want: trust.Authority{Others: 700}, author: "agent:ci"},
+		"another's, given nothing": {row: row("agent:ci", auth, 0), want: trust.Authority{Others: 700}, author: "agent:ci"},
+		"another's, of a source":   {row: hostile, want: trust.Authority{Others: 300}, author: "agent:ci"},
 		"another's by its stamp": {
 			stamp: stamp("agent:ci", established, 850),
-			want:  Authority{Others: 850, Attestation: memproxy.ToolObserved}, author: "agent:ci",
+			want:  trust.Authority{Others: 850, Attestation: memproxy.ToolObserved}, author: "agent:ci",
 		},
 		"one's own by its stamp": {
 			stamp: stamp("agent:dev", auth, 700),
-			want:  Authority{Own: true, Attestation: memproxy.ToolObserved}, author: "agent:dev",
+			want:  trust.Authority{Own: true, Attestation: memproxy.ToolObserved}, author: "agent:dev",
 		},
 		"one's own, another wrote last": {
 			row: row("agent:dev", auth, 700), stamp: stamp("human:ann", human, 900),
-			want: Authority{Own: true, Others: 900, Attestation: memproxy.ToolObserved}, author: "agent:dev",
+			want: trust.Authority{Own: true, Others: 900, Attestation: memproxy.ToolObserved}, author: "agent:dev",
 		},
 		"the better of two others": {
 			row: row("human:ann", human, 900), stamp: stamp("agent:ci", auth, 700),
-			want: Authority{Others: 900, Attestation: memproxy.ToolObserved}, author: "human:ann",
+			want: trust.Authority{Others: 900, Attestation: memproxy.ToolObserved}, author: "human:ann",
 		},
 		"one's own, corrected since": {
 			row: row("agent:dev", auth, 700), by: []memproxy.Correction{{Corrector: "agent:dev", Trust: memproxy.TrustSystem}, {Corrector: "agent:ci", Trust: auth}},
-			want: Authority{Own: true, Others: 700}, author: "agent:dev",
+			want: trust.Authority{Own: true, Others: 700}, author: "agent:dev",
 		},
 		"corrected by one who is trusted less": {
 			row: row("human:ann", human, 900), by: []memproxy.Correction{{Corrector: "agent:ci", Trust: auth}},
-			want: Authority{Others: 900}, author: "human:ann",
+			want: trust.Authority{Others: 900}, author: "human:ann",
 		},
 		"better attested by the record": {
 			stamp: stamp("agent:dev", auth, 700), recorded: memproxy.LogAnchored,
-			want: Authority{Own: true, Attestation: memproxy.LogAnchored}, author: "agent:dev",
+			want: trust.Authority{Own: true, Attestation: memproxy.LogAnchored}, author: "agent:dev",
 		},
 		"better attested by the stamp": {
 			stamp: stamp("agent:dev", auth, 700), recorded: memproxy.Inferred,
-			want: Authority{Own: true, Attestation: memproxy.ToolObserved}, author: "agent:dev",
+			want: trust.Authority{Own: true, Attestation: memproxy.ToolObserved}, author: "agent:dev",
 		},
 	} {
 		c := memproxy.DefaultCeilings()
-		got := AuthorityOf(c, "agent:dev", &tc.row, &tc.stamp)
+		got := trust.AuthorityOf(c, "agent:dev", &tc.row, &tc.stamp)
 		got.Attested(tc.recorded)
 		got.Corrected(c, "agent:dev", tc.by)
 		if got != tc.want || tc.row.Actor != tc.author {
@@ -113,7 +114,7 @@ func TestMayAttribute(t *testing.T) {
 	} {
 		p := &memproxy.Principal{ID: "agent:dev", Trust: tc.trust, ActsAs: memproxy.Limit{Values: []string{"helper"}}, Users: memproxy.Limit{Values: []string{"bob"}}}
 		s := &memproxy.Scope{User: "ann", Agent: "a1", App: "shop"}
-		if got := MayAttribute(memproxy.DefaultCeilings(), p, s, &tc.at); got != tc.want {
+		if got := trust.MayAttribute(memproxy.DefaultCeilings(), p, s, &tc.at); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,10 +1,11 @@
-package trust
+package trust_test
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 // Proves TRL-3: tier, source and track record bound what a caller may claim, and
@@ -24,21 +25,21 @@ func TestLimitOf(t *testing.T) {
 	}{
 		"over the ceiling":           {auth, "", good, false, []memproxy.PerMille{900}, 700, []string{""}},
 		"at the ceiling":             {auth, "", good, false, []memproxy.PerMille{700}, 700, nil},
-		"over what a record leaves":  {auth, "", worse, false, []memproxy.PerMille{700}, 560, []string{ruleTrack}},
-		"over the worst record":      {auth, "", bad, false, []memproxy.PerMille{700}, 350, []string{ruleTrack}},
-		"a person's worst record":    {human, "", bad, false, []memproxy.PerMille{1000}, 500, []string{ruleTrack}},
+		"over what a record leaves":  {auth, "", worse, false, []memproxy.PerMille{700}, 560, []string{"trust.track"}},
+		"over the worst record":      {auth, "", bad, false, []memproxy.PerMille{700}, 350, []string{"trust.track"}},
+		"a person's worst record":    {human, "", bad, false, []memproxy.PerMille{1000}, 500, []string{"trust.track"}},
 		"under what a record leaves": {auth, "", bad, false, []memproxy.PerMille{300}, 300, nil},
-		"no claim, a bad record":     {auth, "", bad, false, nil, 350, []string{ruleTrack}},
+		"no claim, a bad record":     {auth, "", bad, false, nil, 350, []string{"trust.track"}},
 		"no claim, enough is left":   {human, "", worse, false, nil, 800, nil}, // 800 of 1000
 		"no claim, by the ceiling":   {auth, "", good, false, nil, 700, nil},
 		"a hostile source":           {auth, memproxy.SourceHostile, worse, false, []memproxy.PerMille{900}, 300, []string{""}},
 		"a source cannot raise":      {auth, memproxy.SourceTrusted, good, false, []memproxy.PerMille{900}, 700, []string{""}},
-		"an unknown record":          {auth, "", good, true, []memproxy.PerMille{700}, 350, []string{ruleTrack}},
+		"an unknown record":          {auth, "", good, true, []memproxy.PerMille{700}, 350, []string{"trust.track"}},
 		"a tier of no table":         {"royal", "", good, false, []memproxy.PerMille{900}, 300, []string{""}},
 		"the lower of two":           {auth, "", good, false, []memproxy.PerMille{600, 300}, 300, nil},
 		"the lower of two, first":    {auth, "", good, false, []memproxy.PerMille{300, 600}, 300, nil},
 		"one of two is lowered":      {auth, "", good, false, []memproxy.PerMille{300, 900}, 300, []string{""}},
-		"both are lowered":           {auth, "", worse, false, []memproxy.PerMille{1000, 900}, 560, []string{ruleTrack, ruleTrack}},
+		"both are lowered":           {auth, "", worse, false, []memproxy.PerMille{1000, 900}, 560, []string{"trust.track", "trust.track"}},
 		"a claim that is no number":  {auth, "", good, false, []memproxy.PerMille{none}, 700, []string{""}},
 		"of a person, and no number": {human, "", good, false, []memproxy.PerMille{none}, 1000, []string{""}},
 		"a claim of nothing":         {auth, "", good, false, []memproxy.PerMille{0}, 0, nil},
@@ -55,7 +56,7 @@ func TestLimitOf(t *testing.T) {
 		if len(hints) == 0 {
 			highest = tc.want
 		}
-		limit := LimitOf(memproxy.DefaultCeilings(), tc.trust, tc.source, Factor(tc.track, !tc.unknown), !tc.unknown)
+		limit := trust.LimitOf(memproxy.DefaultCeilings(), tc.trust, tc.source, trust.Factor(tc.track, !tc.unknown), !tc.unknown)
 		got, claimed, why := limit.Clamp(hints)
 		var rules []string
 		for _, r := range why {
@@ -87,7 +88,7 @@ func TestFactor(t *testing.T) {
 		{memproxy.Track{}, false, memproxy.TrackFloor},
 		{memproxy.Track{Facts: 1e6}, false, memproxy.TrackFloor},
 	} {
-		if got := Factor(tc.track, tc.known); got != tc.want {
+		if got := trust.Factor(tc.track, tc.known); got != tc.want {
 			t.Errorf("%+v: %d, want %d", tc, got, tc.want)
 		}
 	}
@@ -118,12 +119,12 @@ func TestRepeats(t *testing.T) {
 		"of two the lower, last":  {[]said{{300, ""}, {200, ""}}, memproxy.SelfReported, 200},
 		"the lower one outranked": {[]said{{200, memproxy.Inferred}, {300, ""}}, memproxy.SelfReported, 300},
 	} {
-		limit := LimitOf(memproxy.DefaultCeilings(), memproxy.TrustAuthenticated, "", memproxy.Full, true)
+		limit := trust.LimitOf(memproxy.DefaultCeilings(), memproxy.TrustAuthenticated, "", memproxy.Full, true)
 		for _, s := range tc.before {
 			limit.Repeats(s.given, s.then, tc.now)
 		}
 		got, _, why := limit.Clamp([]memproxy.Hint{{Claimed: 700, Legible: true}})
-		if bound := len(why) == 1 && why[0].Rule == ruleLaundering; got != tc.want || bound != (tc.want < 700) {
+		if bound := len(why) == 1 && why[0].Rule == "trust.laundering"; got != tc.want || bound != (tc.want < 700) {
 			t.Errorf("%s: %d, %+v", name, got, why)
 		}
 	}

@@ -1,13 +1,14 @@
-package trust
+package trust_test
 
 import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/trust"
 )
 
 func states(said, fact string) bool {
-	return SaidBy(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "user", Text: said}}}).States(fact)
+	return trust.SaidBy(&memproxy.Operation{Items: []memproxy.Item{{Kind: memproxy.ItemContent, Role: "user", Text: said}}}).States(fact)
 }
 
 // Proves GOV-3: a fact is stated if the user said it as a whole sentence, in
@@ -84,11 +85,11 @@ func TestSaidBy(t *testing.T) {
 	} {
 		it := text
 		tc.change(&it)
-		if got := SaidBy(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
+		if got := trust.SaidBy(&memproxy.Operation{Items: []memproxy.Item{it}}).States("User likes tea"); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if SaidBy(nil).States("User likes tea") {
+	if trust.SaidBy(nil).States("User likes tea") {
 		t.Error("no operation states something")
 	}
 }
