@@ -46,6 +46,8 @@ func hold(ctx context.Context, r *run) error {
 	if inside(r) {
 		if a, w = direct(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
+			r.Decision.Status = memproxy.StatusForbidden
+			unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and the call cannot be made later: the block is the conversation's own"})
 			return nil
 		}
 	}

@@ -116,6 +116,17 @@ func TestHoldsThatAreRefusals(t *testing.T) {
 	}
 }
 
+// Proves MFW-7: a tool call that cannot be made later does not wait.
+func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
+	r, _, k := holdRig(t, nil)
+	op := learn("x")
+	run := r.gate.Admit(context.Background(), r.call(memproxy.Operation{Kind: memproxy.Run}))
+	a := r.gate.Agents().Ask(context.Background(), run, memproxy.ToolCall{ID: "c-1", Tool: "note", Operation: &op})
+	if _, kept := k.kept[a.Decision.ID]; kept || a.Decision.Verdict != memproxy.Deny || a.Decision.Reasons[0].Code != memproxy.HoldReviewer {
+		t.Errorf("%+v, kept %v", a.Decision, kept)
+	}
+}
+
 // Who asks for the receipt of a held write is told how it stands; who could
 // not have written it is told what the backend tells of a receipt that is not
 // there. Proves EDGE-3.

@@ -34,6 +34,7 @@ type view struct {
 	looks   []look // what is to be asked for before the calls are ruled on
 	blocks  []selfedit.Block
 	there   []memproxy.Memory // the blocks, as the gate knows them
+	own     map[string]string // ids of those that the conversation has in place of the agent's, by label
 	looked  bool              // the blocks are known
 	looking bool              // they are asked for
 }
@@ -42,6 +43,7 @@ type view struct {
 // place of them.
 func (v *view) look(o *Options, agent string) {
 	v.opt, v.agent, v.blocks, v.there, v.looked, v.looking = o, agent, nil, nil, false, true
+	v.own = map[string]string{}
 	v.looks = []look{{get(o.Prefix+"/agents/"+agent, "include=agent.blocks"), v.agentBlocks}}
 	if c := o.Conversation; c != "" && c != "default" {
 		v.looks = append(v.looks, look{get(o.Prefix+"/conversations/"+c, ""), v.isolated})
@@ -108,9 +110,25 @@ func (v *view) agentBlocks(doc *jsondoc.Doc) {
 func (v *view) isolated(doc *jsondoc.Doc) {
 	for _, e := range elems(doc.Root.Get("isolated_block_ids")) {
 		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
-			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) { v.block(doc, doc.Root) }})
+			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
+				v.block(doc, doc.Root)
+				v.own[doc.Root.Get("label").Text()] = id
+			}})
 		}
 	}
+}
+
+// place has a call change the blocks that the conversation has of its own, where it
+// has them, and reports whether it does.
+func (v *view) place(op *memproxy.Operation) (own bool) {
+	for i := range op.Items {
+		it := &op.Items[i]
+		id, here := v.own[it.Field]
+		if own = own || here; here && it.Target != "" {
+			it.Target = id
+		}
+	}
+	return own
 }
 
 // block takes a block. A later one of the same label stands in the place of

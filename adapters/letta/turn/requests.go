@@ -36,6 +36,10 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 			asked.Flaw = flawOf(err)
 		case t.tools.memory[c.name].search:
 			asked.Search = c.direct(t.opt.Prefix, t.agent)
+		case t.view.place(op): // a call from outside would be made in the agent's block
+			if asked.Operation = op; len(op.Reserved) > 0 {
+				asked.Operation, asked.Flaw = nil, malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
+			}
 		default:
 			asked.Operation, asked.Direct = op, c.direct(t.opt.Prefix, t.agent)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -250,5 +251,38 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	}
 	if want := []string{`learn human="x"`, `learn human="y"`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Proves EDGE-5, EDGE-16: what a call changes in a conversation is the block that
+// the conversation has in place of the agent's: that block's author counts, and
+// no call is made from outside, which would change the agent's.
+func TestBlocksOfAConversationsOwn(t *testing.T) {
+	for _, tc := range []struct{ arguments, target, flaw string }{
+		{`{"label":"human","new_memory":"x"}`, "block-9", ""},
+		{`{"label":"persona","new_memory":"x"}`, "agent-1/persona", ""},
+		{`{"label":"human","new_memory":"x","memproxy_trust":"system"}`, "", "/memproxy_trust"},
+	} {
+		v := view{looked: true, own: map[string]string{"human": "block-9"}, blocks: []selfedit.Block{{Label: "human", Value: "a"}, {Label: "persona", Value: "a"}}}
+		turn := &Turn{agent: "agent-1", view: v, pause: pause{calls: []*call{{id: "c-1", name: "memory_rethink", arguments: tc.arguments, mine: true}}}}
+		c := turn.Waiting()[0]
+		switch {
+		case tc.flaw != "":
+			if c.Flaw == nil || c.Flaw.Pointer != tc.flaw {
+				t.Errorf("%s: %+v", tc.arguments, c.Flaw)
+			}
+		case c.Flaw != nil || c.Operation.Items[0].Target != tc.target || (c.Direct == nil) != (tc.target == "block-9"):
+			t.Errorf("%s: %+v %+v %v", tc.arguments, c.Flaw, c.Operation, c.Direct)
+		}
+	}
+	v := view{}
+	v.look(&Options{Prefix: "/v1", Conversation: "conv-1"}, "agent-1")
+	for _, body := range []string{`{"blocks":[{"label":"human","value":"a"}]}`, `{"isolated_block_ids":["block-9"]}`, `{"label":"human","value":"b"}`} {
+		if err := v.seen(memproxy.Reply{Status: 200, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !v.looked || v.own["human"] != "block-9" || len(v.blocks) != 1 || v.blocks[0].Value != "b" {
+		t.Errorf("%+v", v)
 	}
 }
