@@ -2,9 +2,6 @@ package auditcmd
 
 import (
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -33,7 +30,7 @@ func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 			return form.Print(a.stdout, jsontext.Value(r.Raw), nil)
 		}
 	case ocsfForm:
-		opt := ocsf.Options{Origin: origin(dir)}
+		opt := ocsf.Options{Origin: verify.Dir(dir).Origin()}
 		return func(r *verify.Record) error {
 			b, err := ocsf.Event(r, opt)
 			if err != nil {
@@ -46,14 +43,4 @@ func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 		_, err := io.WriteString(a.stdout, line(r)+"\n")
 		return err
 	}
-}
-
-// origin is the log's name from its checkpoint; "" if there is none.
-func origin(dir string) string {
-	b, err := os.ReadFile(filepath.Join(dir, verify.CheckpointFile))
-	if err != nil {
-		return ""
-	}
-	name, _, _ := strings.Cut(string(b), "\n")
-	return name
 }

@@ -19,6 +19,9 @@ type reader struct {
 	dir   verify.Dir
 	f     Filter
 	hints [][]byte
+	// seen is set once a bundle had records; empty is one after it that had none.
+	seen  bool
+	empty *int64
 }
 
 // Query gives the selected records to each, in order. It stops at the first
@@ -98,6 +101,14 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint6
 	raws, err := r.dir.Records(n)
 	if err != nil {
 		return nil, 0, err
+	}
+	switch {
+	case len(raws) > 0 && r.empty != nil && *r.empty != n: // the last bundle may be empty and be filled
+		return nil, 0, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
+	case len(raws) > 0:
+		r.seen = true
+	case r.seen:
+		r.empty = &n
 	}
 	first := uint64(n) * 256
 	for i, raw := range raws {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,5 +189,63 @@ func TestTailFollows(t *testing.T) {
 	stop := errors.New("enough")
 	if err := query.Tail(context.Background(), dir, query.Filter{}, 5, false, nil, func(*verify.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the caller's error is lost: %v", err)
+	}
+}
+
+// What is missing in the middle, or at an end that the checkpoint names, is an error
+// and no shorter answer; a journal of a number far away is passed over.
+func TestGapsAreErrors(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	add(t, l, 0, 1800)
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/journal/000999999999", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := run(t, dir, query.Filter{})
+	checkpoint, err := os.ReadFile(dir + "/checkpoint")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cut := range map[string]func(dir string) error{
+		"one in the middle":  func(dir string) error { return os.Remove(dir + "/tile/entries/003") },
+		"one near the begin": func(dir string) error { return os.Remove(dir + "/tile/entries/001") },
+		"one near the end":   func(dir string) error { return os.Remove(dir + "/tile/entries/006") },
+		"an end far away": func(dir string) error {
+			lines := bytes.SplitN(checkpoint, []byte("\n"), 3)
+			lines[1] = []byte("9007199254740991")
+			return os.WriteFile(dir+"/checkpoint", bytes.Join(lines, []byte("\n")), 0o600)
+		},
+	} {
+		at := t.TempDir()
+		if err := errors.Join(os.CopyFS(at, os.DirFS(dir)), cut(at)); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []query.Filter{{}, {Last: len(all)}} {
+			if err := query.Query(t.Context(), at, f, func(*verify.Record) error { return nil }); !errors.Is(err, verify.ErrGap) {
+				t.Errorf("%s, last %d: %v", name, f.Last, err)
+			}
+		}
+	}
+	if len(all) < 1800 {
+		t.Errorf("%d records of the whole log", len(all))
+	}
+}
+
+// A pipe or a device in a file's place would be waited for, or read, without end.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	l := openLog(t, dir)
+	add(t, l, 0, 10)
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(os.DevNull, dir+"/tile/entries/000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := query.Query(t.Context(), dir, query.Filter{}, func(*verify.Record) error { return nil }); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a device in a bundle's place: %v", err)
 	}
 }

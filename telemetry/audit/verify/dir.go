@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // Dir is a log's directory. Its methods verify only what they need.
@@ -19,7 +21,10 @@ type Dir string
 // longest records, with a frame each.
 const maxFile = width * (1<<16 + 64)
 
-var errTooLarge = errors.New("larger than any file of a log")
+var (
+	errTooLarge = errors.New("larger than any file of a log")
+	errKind     = errors.New("not a regular file") // a pipe never answers, a device never ends
+)
 
 // read returns a file; one that is not there is nil without error.
 func (d Dir) read(name string) ([]byte, error) {
@@ -27,6 +32,8 @@ func (d Dir) read(name string) ([]byte, error) {
 	st, err := os.Stat(path)
 	var b []byte
 	switch {
+	case err == nil && !st.Mode().IsRegular():
+		err = &fs.PathError{Op: "read", Path: path, Err: errKind}
 	case err == nil && st.Size() > maxFile:
 		err = &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
 	case err == nil:
@@ -153,9 +160,20 @@ func (d Dir) Records(n int64) ([][]byte, error) {
 	return records, err
 }
 
+// Origin is the log's name from its checkpoint, unchecked; "" if there is none.
+func (d Dir) Origin() string {
+	msg, _ := d.read(CheckpointFile) // whoever needs more than the name learns why
+	name, _, _ := strings.Cut(string(msg), "\n")
+	return name
+}
+
+// ErrGap says that records are missing between others, or before the end that the
+// checkpoint names: what is read would look like all there is.
+var ErrGap = errors.New("records are missing; memproxy audit verify names them")
+
 // Bundles returns the range of bundles that may hold records: from the first
 // that was not pruned to behind the last. It goes by the checkpoint without
-// checking it.
+// checking it, but for its end, which has to be there.
 func (d Dir) Bundles() (from, to int64, err error) {
 	msg, err := d.read(CheckpointFile)
 	if err != nil {
@@ -168,18 +186,28 @@ func (d Dir) Bundles() (from, to int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	to = (c.Size + width - 1) / width
-	js, err := d.names(journalDir)
+	if to = (c.Size + width - 1) / width; to > 0 {
+		if last, err := d.Records(to - 1); err != nil || len(last) == 0 {
+			return 0, 0, cmp.Or(err, ErrGap)
+		}
+	}
+	js, err := d.names(journalDir) // in order
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, j := range js {
-		to = max(to, j+1)
+		if j == to { // a file of another number is no journal that was begun
+			to++
+		}
 	}
 	// Pruning removes bundles from the front, so the first is found by halves.
-	from = int64(sort.Search(int(to), func(i int) bool {
+	there := func(i int) bool {
 		_, err := os.Stat(filepath.Join(string(d), filepath.FromSlash(tileName(entryLevel, int64(i)))))
-		return err == nil || int64(i) >= c.Size/width
-	}))
+		return err == nil
+	}
+	from = int64(sort.Search(int(to), func(i int) bool { return there(i) || int64(i) >= c.Size/width }))
+	if from > 0 && there(0) {
+		return 0, 0, ErrGap
+	}
 	return from, to, nil
 }
