@@ -208,6 +208,18 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	return keys, jwks, nil
 }
 
+// secureRedirects follows redirects, but none from https to http: keys would be
+// believed, and the token for the issuer sent, in the clear.
+func secureRedirects(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) >= 10:
+		return errors.New("too many redirects")
+	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
+		return errors.New("a redirect from https to http")
+	}
+	return nil
+}
+
 // get reads one JSON document. Its errors quote nothing of the answer.
 func (s *issuer) get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

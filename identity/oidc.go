@@ -121,6 +121,7 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 		client = *opt.Client
 	}
 	client.Timeout = opt.Timeout
+	client.CheckRedirect = secureRedirects
 	return &OIDC{
 		opt: opt, issuer: newIssuer(opt.Issuer, &client, opt.Timeout, opt.Clock, opt.Bearer), cache: cache.New[[sha256.Size]byte, cached](DefaultOIDCCache),
 		config: oidc.Config{ClientID: opt.Audience, SupportedSigningAlgs: algorithms, Now: opt.Clock},

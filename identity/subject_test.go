@@ -92,3 +92,31 @@ func TestTokenForTheIssuer(t *testing.T) {
 		t.Error("a token goes to the issuer in the clear")
 	}
 }
+
+// Keys of an https issuer do not come in the clear by a redirect, and neither does
+// the token for the issuer go there.
+func TestRedirectsStayOnHTTPS(t *testing.T) {
+	d := newDesk(t, nil)
+	plain := d.server
+	tls := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			http.Redirect(w, r, plain.URL+"/keys", http.StatusFound)
+			return
+		}
+		d.serve(w, r)
+	}))
+	defer tls.Close()
+	d.server = tls
+	defer func() { d.server = plain }()
+	o, err := identity.NewOIDC(identity.OIDCOptions{Issuer: tls.URL, Audience: "memproxy", Clock: d.Now, Timeout: 20 * time.Second, Client: tls.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.id, err = identity.New(identity.Options{OIDC: o}); err != nil {
+		t.Fatal(err)
+	}
+	d.breakage(d.token())
+	if n := d.requests("/keys"); n != 0 {
+		t.Errorf("%d requests for keys in the clear", n)
+	}
+}

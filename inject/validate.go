@@ -3,7 +3,9 @@ package inject
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 )
@@ -67,12 +69,43 @@ func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 			return k, false
 		}
 	}
-	for _, k := range []string{"args", "command", "env", "envFrom", "lifecycle", "workingDir"} {
+	for _, k := range []string{
+		"args", "command", "env", "envFrom", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "volumeDevices", "workingDir",
+	} {
 		if _, ours := t.object[k]; !ours && have[k] != nil {
 			return k, false
 		}
 	}
+	if !t.mayMount(have["volumeMounts"]) {
+		return "volumeMounts", false
+	}
 	return "", true
+}
+
+// tokens is where admission mounts the tokens of service accounts and clouds. A mount
+// elsewhere could put other roots, another configuration or program in the place of
+// the sidecar's.
+const tokens = "/var/run/secrets/"
+
+// mayMount reports whether mounts, other than the template's, are of tokens, and in
+// the way of none of the template's.
+func (t *template) mayMount(have any) bool {
+	list, _ := have.([]any)
+	want, _ := t.object["volumeMounts"].([]any)
+	return !slices.ContainsFunc(list, func(m any) bool {
+		if slices.ContainsFunc(want, func(w any) bool { return covers(m, w) }) {
+			return false
+		}
+		member, _ := m.(map[string]any)
+		at, _ := member["mountPath"].(string)
+		at = path.Clean(at) + "/"
+		return !strings.HasPrefix(at, tokens) || at == tokens || slices.ContainsFunc(want, func(w any) bool {
+			ours, _ := w.(map[string]any)
+			is, _ := ours["mountPath"].(string)
+			is = path.Clean(is) + "/"
+			return strings.HasPrefix(at, is) || strings.HasPrefix(is, at)
+		})
+	})
 }
 
 // covers reports whether have says everything that want says: objects may have
