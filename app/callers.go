@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/identity"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/internal/tlsfile"
 )
 
@@ -116,7 +116,7 @@ func bearerIn(path string) func() (string, error) {
 		return nil
 	}
 	return func() (string, error) {
-		f, err := os.Open(path)
+		f, err := durable.Regular(path)
 		if err != nil {
 			return "", err
 		}

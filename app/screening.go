@@ -15,6 +15,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/screen"
 	"github.com/memproxy/memproxy/screen/assembly"
 	"github.com/memproxy/memproxy/screen/baseline"
@@ -87,7 +88,7 @@ const maxExemplars = 4 << 20
 
 // exemplarsOf reads an operator's own known attacks.
 func exemplarsOf(file string) ([]similar.Exemplar, error) {
-	f, err := os.Open(file)
+	f, err := durable.Regular(file)
 	if err != nil {
 		return nil, fmt.Errorf("exemplars: %w", err)
 	}

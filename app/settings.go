@@ -95,9 +95,9 @@ type edits struct {
 // in reads the file.
 func (s *edits) in(ctx context.Context, file string) func() (string, func() error, error) {
 	return func() (string, func() error, error) {
-		text, err := os.ReadFile(file)
+		text, err := config.Read(file)
 		if err != nil {
-			return "", nil, fmt.Errorf("config: %w", err)
+			return "", nil, err
 		}
 		return version(sha256.Sum256(text)), func() error {
 			next, err := config.Parse(file, text, s.getenv)

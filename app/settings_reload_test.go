@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,6 +81,12 @@ func TestConfigurationReloads(t *testing.T) {
 		}
 		edit(keys, "the edit taken back", func() bool { return !says("not in force")() })
 	}
+
+	if err := errors.Join(syscall.Mkfifo(r.file+".pipe", 0o600), os.Rename(r.file+".pipe", r.file)); err != nil {
+		t.Fatal(err)
+	}
+	r.within(p, time.Second, "a pipe in its place", says("memproxy.yaml is not a file"))
+	edit(keys, "the file back in its place", func() bool { return !says("not in force")() })
 
 	narrow := strings.Replace(keys, "log: {level: info}", "log: {level: warn}\nbudgets: {default: {writes_per_hour: 1}}", 1)
 	edit(narrow, "a limit", func() bool { return write(second, "bob", "globex") == 429 })

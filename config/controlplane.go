@@ -68,7 +68,7 @@ type Replay struct {
 
 // LoadControlPlane reads the file of memproxy control, as Load does.
 func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, error) {
-	b, err := read(path)
+	b, err := Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // maxConfig bounds a configuration file.
@@ -24,16 +25,16 @@ const maxConfig = 4 << 20
 // Load reads a file. References are looked up with getenv. Faults in the file
 // come as Faults; another error means that it could not be read.
 func Load(path string, getenv func(string) string) (*Config, error) {
-	b, err := read(path)
+	b, err := Read(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, b, getenv)
 }
 
-// read reads as much of a file as shows that it is too large.
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+// Read reads as much of a configuration's file as shows that it is too large.
+func Read(path string) ([]byte, error) {
+	f, err := durable.Regular(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

@@ -3,13 +3,14 @@ package config
 import (
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // maxSecret bounds a file that holds a value.
@@ -97,12 +98,7 @@ func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")
 	}
-	if info, err := os.Stat(path); err != nil {
-		return "", err
-	} else if !info.Mode().IsRegular() {
-		return "", errors.New(path + " is not a file") // a pipe would be waited for
-	}
-	f, err := os.Open(path)
+	f, err := durable.Regular(path)
 	if err != nil {
 		return "", err
 	}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // The bounds of a directory.
@@ -209,12 +211,7 @@ func read(path string) ([]byte, error) {
 
 // readFile reads a plain file, whole.
 func readFile(path string, bound int64) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("policy: %s is not a file", path) // a pipe would be waited for
-	}
-	f, err := os.Open(path)
+	f, err := durable.Regular(path)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}

@@ -168,6 +168,13 @@ func read(fsys fs.FS, file func(name string, b []byte)) (digest string, err erro
 	}
 	sum := sha256.New()
 	for _, name := range append(slices.Clone(packFiles[:]), spoken...) {
+		info, err := fs.Stat(fsys, name)
+		if err != nil {
+			return "", fmt.Errorf("screen: %w", err)
+		}
+		if !info.Mode().IsRegular() {
+			return "", fmt.Errorf("screen: %s is not a file", name) // a pipe would be waited for
+		}
 		b, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return "", fmt.Errorf("screen: %w", err)

@@ -103,7 +103,7 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 }
 
 func (d *Dir) open(name, number string) (*policy.Release, error) {
-	f, err := os.Open(filepath.Join(d.path, name))
+	f, err := durable.Regular(filepath.Join(d.path, name))
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/durable"
@@ -61,5 +62,27 @@ func TestReplace(t *testing.T) {
 	}
 	if err := durable.Write(filepath.Join(dir, "missing", "a"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
+	}
+}
+
+// What is no regular file is refused and not waited for: a pipe that nobody writes
+// to, a device, a directory, and a link to one of them.
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		os.WriteFile(at("file"), []byte("text"), 0o600), os.Symlink(at("file"), at("link")),
+		syscall.Mkfifo(at("pipe"), 0o600), os.Symlink(at("pipe"), at("link-to-pipe")), os.Symlink(os.DevNull, at("device")), os.Mkdir(at("dir"), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"file": true, "link": true, "pipe": false, "link-to-pipe": false, "device": false, "dir": false, "none": false} {
+		f, err := Regular(at(name))
+		if (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = f.Close()
+		}
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // Dir is a log's directory. Its methods verify only what they need.
@@ -21,26 +24,21 @@ type Dir string
 // longest records, with a frame each.
 const maxFile = width * (1<<16 + 64)
 
-var (
-	errTooLarge = errors.New("larger than any file of a log")
-	errKind     = errors.New("not a regular file") // a pipe never answers, a device never ends
-)
+var errTooLarge = errors.New("larger than any file of a log")
 
 // read returns a file; one that is not there is nil without error.
 func (d Dir) read(name string) ([]byte, error) {
-	path := filepath.Join(string(d), filepath.FromSlash(name))
-	st, err := os.Stat(path)
-	var b []byte
-	switch {
-	case err == nil && !st.Mode().IsRegular():
-		err = &fs.PathError{Op: "read", Path: path, Err: errKind}
-	case err == nil && st.Size() > maxFile:
-		err = &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
-	case err == nil:
-		b, err = os.ReadFile(path)
-	}
+	f, err := durable.Regular(filepath.Join(string(d), filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(b) > maxFile {
+		err = &fs.PathError{Op: "read", Path: f.Name(), Err: errTooLarge}
 	}
 	return b, err
 }
