@@ -57,6 +57,12 @@ type Status struct {
 	CurrentRules MemoryState `json:"current_rules,omitempty"`
 }
 
+// Overdue reports whether the memory's time is over, whether or not that is marked
+// yet. Quarantined ones stay quarantined.
+func (s *Status) Overdue(now time.Time) bool {
+	return !s.Expires.IsZero() && !s.Expires.After(now) && !s.Pinned && s.State != StateExpired && s.State != StateQuarantined
+}
+
 // AnyText stands for the hash of an unknown text.
 const AnyText = "*"
 
@@ -92,6 +98,9 @@ type StatusFilter struct {
 	NotRules string
 	// Unverified excludes memories without an integrity finding.
 	Unverified bool
+	// Overdue excludes memories whose time is not over, and those that are marked as
+	// expired or quarantined.
+	Overdue bool
 	// QuietSince excludes memories that were changed or corrected at or after it.
 	QuietSince time.Time
 	// After is the last key of the page before; the zero key begins.

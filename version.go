@@ -80,10 +80,12 @@ type Entry struct {
 	Queued bool
 }
 
-// Renewal is a new time of expiry.
+// Renewal is a new time of expiry. Sooner is for a memory that was moved and not
+// written again: a time that is over earlier stays.
 type Renewal struct {
 	MemoryKey
 	Expires time.Time
+	Sooner  bool `json:",omitempty"`
 }
 
 // Empty reports whether nothing is changed.

@@ -167,3 +167,39 @@ func TestExtractionsAreSettled(t *testing.T) {
 		t.Errorf("somebody else: %d %s", a.status, a.body)
 	}
 }
+
+// Proves TRL-6: a memory lowers its author's total once, however often a deletion
+// names it.
+func TestOneDeletionIsOneRefund(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "writes_total: 100", "writes_total: 3")
+	var list struct{ Results []struct{ ID string } }
+	if a := r.do("POST", "/memories", many(3, false)); json.Unmarshal([]byte(a.body), &list) != nil || len(list.Results) != 3 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	one := `{"memory_id":"` + list.Results[0].ID + `"}`
+	if a := r.do("DELETE", "/v1/batch/", `{"memories":[`+strings.Repeat(one+",", 4)+one+`]}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for i, want := range []int{200, 429} {
+		if a := r.do("POST", "/memories", many(1, false)); a.status != want {
+			t.Errorf("write %d: %d %s", i, a.status, a.body)
+		}
+	}
+}
+
+// Proves TRL-6: a field has one budget, however its name is spelled.
+func TestFieldsHaveOneBudget(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "rapid_per_minute: 0", "rapid_per_minute: 0, namespaces: {Format: {writes_total: 2}}")
+	for i, field := range []string{`"field":"format"`, `"category":"FORMAT"`, `"categories":["tone"," Format "]`} {
+		want := 200
+		if i == 2 {
+			want = 429
+		}
+		body := strings.TrimSuffix(many(1, false), "}") + `,"metadata":{` + field + `}}`
+		if a := r.do("POST", "/memories", body); a.status != want {
+			t.Errorf("%s: %d %s", field, a.status, a.body)
+		}
+	}
+}

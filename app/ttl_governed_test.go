@@ -58,3 +58,68 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	clock.Pass(2 * day)
 	shown("green tea")
 }
+
+// A field's time to live counts however its name is spelled, whichever member files
+// a memory under it, and from the moment on when the memory is moved there.
+//
+// Proves SYN-9
+func TestEveryFilingEnds(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {ttl: {Format: 10d, tone: 20d}}`)
+	ends := func(what, id string, at time.Time) {
+		t.Helper()
+		ring.Until(r.t, what, func() bool { return r.stands(id).Expires.Sub(at).Abs() < time.Hour })
+	}
+	for name, tc := range map[string]struct {
+		filed string
+		days  time.Duration
+	}{
+		"another case":                  {`{"field":" FORMAT "}`, 10},
+		"the second of two members":     {`{"field":"project","category":"format"}`, 10},
+		"one of a list":                 {`{"categories":["project","tone"]}`, 20},
+		"of two times the shorter":      {`{"field":"tone","categories":["format"]}`, 10},
+		"the field of the built-in set": {`{"field":"project","category":"Learnings"}`, 30},
+	} {
+		id := r.written("The "+name+" is a note.", `,"metadata":`+tc.filed)
+		ends(name, id, clock.Now().Add(tc.days*day))
+	}
+	moved := r.written("The valve sticks.", `,"metadata":{"field":"project"}`)
+	begun := clock.Now()
+	move := func(field string, want time.Duration) {
+		t.Helper()
+		clock.Pass(day)
+		if a := r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"`+field+`"}}`); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		ends("moved to "+field, moved, begun.Add(want*day))
+	}
+	move("tone", 21)
+	move("format", 12)
+	move("tone", 12)
+	move("project", 12)
+}
+
+// A memory whose time is over is left out by the clock, on reads of one, of many and
+// of what is made of many, before the background job has marked it.
+//
+// Proves SYN-9
+func TestExpiryWaitsForNoJob(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {format: 1h}}`)
+	id := r.written("The drill hums.", `,"metadata":{"field":"format"}`)
+	ring.Until(r.t, "its end", func() bool { return !r.stands(id).Expires.IsZero() })
+	for _, over := range []bool{false, true} {
+		for _, q := range [][3]string{
+			{"GET", "/memories/" + id}, {"GET", "/memories?user_id=ann"}, {"GET", "/memories/" + id + "/history"},
+			{"POST", "/search", `{"query":"drill","filters":{"user_id":"ann"}}`}, {"POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`},
+		} {
+			if a := r.do(q[0], q[1], q[2]); strings.Contains(a.body, "hums") == over {
+				t.Errorf("over: %v, %s: %d %s", over, q[1], a.status, a.body)
+			}
+		}
+		clock.Pass(time.Hour)
+	}
+}

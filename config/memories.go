@@ -89,6 +89,7 @@ const (
 // FieldTTL is how long memories of a field are kept at most, 0 where nothing is
 // said of it.
 func (m *Memories) FieldTTL(field string) time.Duration {
+	field = memproxy.Key(field)
 	if d, ok := m.TTL[ttlField+field]; ok {
 		return d.Time()
 	}
@@ -112,14 +113,14 @@ func (m *Memories) SourceTTL(s memproxy.Source) time.Duration {
 const governedTTL = Duration(30 * 24 * time.Hour)
 
 func (m *Memories) ttlDefaults() {
-	if _, all := m.TTL[ttlDefault]; all {
-		return
-	}
 	ttl := map[string]Duration{}
-	for _, field := range memproxy.GovernedFields() {
-		ttl[ttlField+field] = governedTTL
+	if _, all := m.TTL[ttlDefault]; !all {
+		for _, field := range memproxy.GovernedFields() {
+			ttl[ttlField+field] = governedTTL
+		}
 	}
 	for key, d := range m.TTL {
+		key = memproxy.Key(key)
 		delete(ttl, ttlField+key)
 		ttl[key] = d
 	}

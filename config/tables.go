@@ -15,9 +15,13 @@ func (b Budgets) Limits() memproxy.Limits {
 		}
 		return out
 	}
+	namespaces := map[string]memproxy.WriteLimit{}
+	for field, w := range rows(b.Namespaces) {
+		namespaces[memproxy.Key(field)] = w
+	}
 	return memproxy.Limits{
 		Default: memproxy.WriteLimit(b.Default), Anonymous: memproxy.WriteLimit(b.Anonymous), Overrides: rows(b.Overrides),
-		Tenants: rows(b.Tenants), Namespaces: rows(b.Namespaces), Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
+		Tenants: rows(b.Tenants), Namespaces: namespaces, Together: b.Together, RapidPerMinute: *b.RapidPerMinute,
 	}
 }
 

@@ -237,11 +237,12 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	}
 }
 
-// repay credits the total lines of the authors of deleted memories.
+// repay credits the total lines of the authors of deleted memories, once for each.
 func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
-	counts := map[memproxy.Tally]int64{}
+	counts, paid := map[memproxy.Tally]int64{}, map[string]bool{}
 	for _, row := range deleted {
-		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted {
+		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted && !paid[row.ID] {
+			paid[row.ID] = true
 			counts[memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}]++
 		}
 	}
@@ -253,8 +254,7 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy
 
 // lower reduces one author's totals.
 func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
-	p := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
-	lines := slices.DeleteFunc(a.rules.Lines(p, memproxy.Learn, who.User, nil), func(l memproxy.Line) bool {
+	lines := slices.DeleteFunc(a.rules.Lines(memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}, memproxy.Learn, who.User, nil), func(l memproxy.Line) bool {
 		return l.Window != memproxy.WindowTotal
 	})
 	if len(lines) == 0 {

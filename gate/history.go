@@ -81,32 +81,32 @@ func boundVersion(backend string, m *memproxy.Memory, s *memproxy.Stamp) memprox
 }
 
 // renewed returns existing memories that were written again, including those whose
-// text the backend reports as unchanged.
+// text the backend reports as unchanged, and those that were moved to other fields.
 func (ret *effects) renewed() (all []memproxy.Renewal) {
 	if ret.rules.TTL == nil {
 		return nil
 	}
-	note := func(kind memproxy.TargetKind, id, field string) {
-		if ttl := lifetime(ret.Admission, &memproxy.Memory{Field: field}); ttl > 0 && id != "" {
-			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl)})
+	note := func(kind memproxy.TargetKind, id string, fields []string, moved bool) {
+		if ttl := lifetime(ret.Admission, fields); ttl > 0 && id != "" {
+			all = append(all, memproxy.Renewal{MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Expires: ret.begun.Add(ttl), Sooner: moved})
 		}
 	}
 	switch {
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {
-				note(m.TargetKind(), m.ID, fieldOf(ret.op, m))
+				note(m.TargetKind(), m.ID, filedUnder(ret.op, m), false)
 			}
 		}
 	case ret.op.Kind == memproxy.Correct:
 		for i := range ret.op.Items {
-			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && it.Text != "" {
+			if it := &ret.op.Items[i]; it.Kind == memproxy.ItemContent && it.Target != "" && (it.Text != "" || it.Moved) {
 				id, before := ret.before(it.Target)
-				field := it.Field
-				if field == "" {
-					field = before.Field
+				fields := it.Written()
+				if fields[0] == "" {
+					fields = (&memproxy.Item{Field: before.Field, Filed: before.Filed}).Written()
 				}
-				note(ret.op.TargetKind, id, field)
+				note(ret.op.TargetKind, id, fields, it.Text == "")
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 		} else {
 			c.Attestation, c.Text = ret.attested(ret.marksOf(m.ID)), tamper.Hash(m.Text)
 		}
-		if ttl := lifetime(ret.Admission, m); ttl > 0 {
+		if ttl := lifetime(ret.Admission, filedUnder(ret.op, m)); ttl > 0 {
 			c.Expires = ret.begun.Add(ttl)
 		}
 		changes = append(changes, c)
@@ -83,20 +83,36 @@ func fieldOf(op *memproxy.Operation, m *memproxy.Memory) string {
 // zero is for ever.
 type Lifetime func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration
 
-// lifetime is how long a new memory is kept. A claim of another layer can only
-// shorten it.
-func lifetime(a *Admission, m *memproxy.Memory) time.Duration {
+// lifetime is how long a memory in some fields is kept: the shortest of theirs. A
+// claim of another layer can only shorten it.
+func lifetime(a *Admission, fields []string) (ttl time.Duration) {
 	if a.rules.TTL == nil {
 		return 0
 	}
-	field := fieldOf(a.op, m)
-	ttl := a.rules.TTL(field, layerOf(a, field), a.op.SourceClaim)
-	for _, claimed := range a.op.LayerClaims {
-		if d := a.rules.TTL(field, claimed, a.op.SourceClaim); d > 0 && (ttl == 0 || d < ttl) {
-			ttl = d
+	for _, field := range fields {
+		ttl = shorter(ttl, a.rules.TTL(field, layerOf(a, field), a.op.SourceClaim))
+		for _, claimed := range a.op.LayerClaims {
+			ttl = shorter(ttl, a.rules.TTL(field, claimed, a.op.SourceClaim))
 		}
 	}
 	return ttl
+}
+
+// shorter is the shorter of two times to live, of which zero is for ever.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// filedUnder are all governed fields of a new memory: from the answer, else from the
+// write.
+func filedUnder(op *memproxy.Operation, m *memproxy.Memory) []string {
+	if named := content.Fields(op); m.Field == "" && len(named) > 0 {
+		return named
+	}
+	return (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written()
 }
 
 // ending sets the expiry of a memory that was made after its write was answered,
@@ -105,7 +121,10 @@ func ending(ret *answer, m *memproxy.Memory, s *memproxy.Stamp) []memproxy.State
 	if ret.rules.TTL == nil {
 		return nil
 	}
-	ttl := ret.rules.TTL(m.Field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: m.Field}), s.Source)
+	var ttl time.Duration
+	for _, field := range (&memproxy.Item{Field: m.Field, Filed: m.Filed}).Written() {
+		ttl = shorter(ttl, ret.rules.TTL(field, ret.rules.Governance.LayerOf(&memproxy.Item{Kind: memproxy.ItemContent, Field: field}), s.Source))
+	}
 	if ttl <= 0 {
 		return nil
 	}
@@ -214,7 +233,7 @@ func hides(ctx context.Context, g *Gate, a *Admission) bool {
 	if a.rules.WithholdUntrusted {
 		states = append(states, memproxy.StateUntrusted)
 	}
-	filters := make([]memproxy.StatusFilter, 0, len(states)+1)
+	filters := []memproxy.StatusFilter{{Overdue: true}}
 	for _, state := range states {
 		filters = append(filters, memproxy.StatusFilter{State: state})
 	}

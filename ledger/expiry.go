@@ -21,10 +21,9 @@ type Upkeep struct{ *store }
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
 		now := micros(t.store.opt.Clock())
-		gone, err := rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?1
-			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing
-				WHERE expires > 0 AND expires <= ?1 AND pinned = 0 AND state NOT IN ('expired', 'quarantined') LIMIT ?2)
-			RETURNING `+statusColumns, now, expireStep)
+		gone, err := rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
+			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing WHERE `+overdue+` LIMIT ?)
+			RETURNING `+statusColumns, now, now, expireStep)
 		for i := range gone {
 			t.changes.rate(gone[i].MemoryKey, gone[i])
 		}
@@ -43,7 +42,11 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) err
 }
 
 func renew(t *transaction, r *memproxy.Renewal) error {
-	return live(t, r.MemoryKey, func(st *memproxy.Status) { st.Expires = r.Expires })
+	return live(t, r.MemoryKey, func(st *memproxy.Status) {
+		if !r.Sooner || st.Expires.IsZero() || r.Expires.Before(st.Expires) {
+			st.Expires = r.Expires
+		}
+	})
 }
 
 // live changes how long a memory lives. An expired one that lives on comes back

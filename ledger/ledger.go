@@ -92,7 +92,22 @@ type store struct {
 // recorded is absent, unless its backend was sealed without it; tombstones are
 // there, with Owner.Deleted set. Any number of objects may be asked for. What
 // was put before is found. An error means that nothing is known.
+//
+// A memory whose time is over is expired from that moment, and not only once Expire
+// has marked it.
 func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
+	found, err := l.lookup(ctx, keys)
+	now := l.opt.Clock()
+	for k, rec := range found {
+		if rec.Status.Overdue(now) {
+			rec.Status.State = memproxy.StateExpired
+			found[k] = rec
+		}
+	}
+	return found, err
+}
+
+func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
 		return text
 	}
-	text = strings.Replace(text, viaUnverified, "", 1)
+	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
 	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
 	var b strings.Builder
 	next := 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/memproxy/memproxy"
 )
@@ -60,7 +61,7 @@ type spans struct {
 
 // ListStatuses returns a page of statuses, in the order of their keys.
 func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
-	query, args, err := statusQuery(&f)
+	query, args, err := statusQuery(&f, l.opt.Clock())
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +70,15 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 
 // viaUnverified has SQLite use the index, which is small: without statistics it takes
 // the primary key to be as good. Postgres has statistics.
-const viaUnverified = " INDEXED BY standing_unverified"
+const (
+	viaUnverified = " INDEXED BY standing_unverified"
+	viaExpires    = " INDEXED BY standing_expires" // likewise
+)
 
-func statusQuery(f *memproxy.StatusFilter) (query string, args []any, err error) {
+// overdue is memproxy.Status.Overdue as a condition.
+const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('expired', 'quarantined')`
+
+func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
 	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
 	for _, c := range [...]struct{ clause, value string }{
 		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"rules <> ?", f.NotRules},
@@ -92,6 +99,9 @@ func statusQuery(f *memproxy.StatusFilter) (query string, args []any, err error)
 	from := "standing"
 	if f.Unverified {
 		from, where = from+viaUnverified, append(where, "unverified <> ''")
+	}
+	if f.Overdue {
+		from, where, args = from+viaExpires, append(where, overdue), append(args, micros(now))
 	}
 	if !f.QuietSince.IsZero() {
 		where = append(where, `changed < ? AND NOT EXISTS (SELECT 1 FROM correction c

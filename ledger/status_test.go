@@ -23,8 +23,9 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 	for index, f := range map[string]memproxy.StatusFilter{
 		"standing_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
 		"standing_unverified": {Backend: "mem0", Tenant: new("acme"), Unverified: true},
+		"standing_expires":    {Backend: "mem0", Tenant: new("acme"), Overdue: true},
 	} {
-		query, args, err := statusQuery(&f)
+		query, args, err := statusQuery(&f, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

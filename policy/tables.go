@@ -71,7 +71,10 @@ func (t budgetTable) limits() (memproxy.Limits, error) {
 	limit("default", t.Default)
 	limit("anonymous", t.Anonymous)
 	l.Default, l.Anonymous = t.Default.Or(l.Default), t.Anonymous.Or(l.Anonymous)
-	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), rows("namespaces", t.Namespaces)
+	l.Overrides, l.Tenants, l.Namespaces = rows("overrides", t.Overrides), rows("tenants", t.Tenants), map[string]memproxy.WriteLimit{}
+	for field, w := range rows("namespaces", t.Namespaces) {
+		l.Namespaces[memproxy.Key(field)] = w
+	}
 	if t.Together != nil {
 		if l.Together = *t.Together; l.Together < 1 {
 			faults = append(faults, errors.New("budgets.together is less than 1"))

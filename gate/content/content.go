@@ -10,13 +10,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Fields returns the governed fields that an operation writes, sorted and without
-// duplicates.
+// Fields returns the governed fields that an operation writes, as keys are compared,
+// sorted and without duplicates.
 func Fields(op *memproxy.Operation) []string {
 	var out []string
 	for i := range op.Items {
 		for _, f := range op.Items[i].Written() {
-			if f != "" && (len(out) == 0 || out[len(out)-1] != f) {
+			if f = memproxy.Key(f); f != "" && (len(out) == 0 || out[len(out)-1] != f) {
 				out = append(out, f)
 			}
 		}

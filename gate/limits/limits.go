@@ -182,18 +182,18 @@ func Clip(s string, n int) string {
 // UsedUp names the exhausted budget: its limit, when there is room again, and the
 // setting.
 func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
-	whose, table := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named())
+	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
 	case kind == "tenant":
 		whose, table = "of this tenant", "budgets.tenants"
 	case kind == "namespace":
-		whose, table = "in this field", "budgets.namespaces for "+name
+		whose, table, room = "in this field", "budgets.namespaces for "+name, "deletions make no room"
 	case p.Trust == memproxy.TrustAnonymous:
 		table = "budgets.anonymous"
 	case kind == "user":
 		whose = "for this end user"
 	}
-	within, room, setting := "in all", "deletions make room", "writes_total"
+	within, setting := "in all", "writes_total"
 	if l.Window == memproxy.WindowHour {
 		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
 	}
