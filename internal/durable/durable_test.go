@@ -77,7 +77,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"file": true, "link": true, "pipe": false, "link-to-pipe": false, "device": false, "dir": false, "none": false} {
-		f, err := Regular(at(name))
+		f, err := durable.Regular(at(name))
 		if (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
