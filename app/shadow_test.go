@@ -26,3 +26,22 @@ forbid (principal, action == Action::"learn", resource) when { context.size + 92
 		t.Errorf("the log: %s", log)
 	}
 }
+
+// With enforce: false what cannot be read is forwarded as well, under the profile in
+// which memories of newcomers wait: nothing of a decision relies on a decoded request.
+//
+// Proves TRL-10, CARD-1.
+func TestShadowModeForwardsWhatIsNotRead(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain, "profile: production", "profile: production\nenforce: false")
+	for _, c := range [][3]string{
+		{"POST", "/nosuch", `{"a":1}`}, {"GET", "/nosuch", ""}, {"PATCH", "/memories", `{}`},
+		{"POST", "/memories", `{"user_id":"ann","user_id":"bob"}`}, {"POST", "/memories", "{"}, {"POST", "/v3/memories/add/", "[]"},
+	} {
+		before := r.back.count()
+		a := r.do(c[0], c[1], c[2])
+		if got := a.header.Get("X-Memproxy-Decision"); !strings.HasPrefix(got, "allow; ") || !strings.HasSuffix(got, "; would=deny") || r.back.count() != before+1 {
+			t.Errorf("%s: %d %q, %d requests at the backend", c, a.status, got, r.back.count()-before)
+		}
+	}
+}

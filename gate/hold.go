@@ -216,7 +216,7 @@ func unfiltered(r *run) {
 
 // ordinary: the write makes ordinary memories, or none.
 func ordinary(r *run) bool {
-	return r.Decision.Verdict.Stops() || !r.confirmed && r.aside == "" && !r.waits() || !r.traceable()
+	return r.Decision.Verdict.Stops() || !r.traceable() || !r.confirmed && r.aside == "" && !r.waits()
 }
 
 // putAside stores the status that the new memories will have under the write's
