@@ -120,23 +120,31 @@ SAY done`, "")
 }
 
 // Proves DOL-5, DOL-7: what no reader is shown for its state is not loaded into
-// an agent either, on any way of attaching, until somebody has promoted it.
+// an agent either, on any way of attaching, nor copied into a conversation, where it
+// would be another memory, until somebody has promoted it.
 func TestWithheldBlocksAreNotAttached(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	bearer := []string{"Authorization", "Bearer " + devToken}
+	another := l.made("/v1/agents/", someAgent)
 	for _, state := range memproxy.MemoryStates {
 		id := l.made("/v1/blocks/", `{"label":"`+string(state)+`","value":"Ann lives in Lyon."}`)
 		ways := [][3]string{
 			{"PATCH", "/v1/agents/" + l.agent + "/core-memory/blocks/attach/" + id, ""},
 			{"PATCH", "/v1/agents/" + l.agent, fmt.Sprintf(`{"block_ids":[%q]}`, id)},
 		}
-		if _, err := l.car.ledger.SetState(t.Context(), memproxy.StateChange{
-			MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, State: state, Decision: "d",
-		}); err != nil {
-			t.Fatal(err)
+		for _, id := range []string{id, l.letta.BlockID(another, "human")} {
+			if _, err := l.car.ledger.SetState(t.Context(), memproxy.StateChange{
+				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, State: state, Decision: "d",
+			}); err != nil {
+				t.Fatal(err)
+			}
 		}
+		copied := l.do("POST", "/v1/conversations/?agent_id="+another, `{"isolated_block_labels":["human"]}`, append(bearer, "X-Memproxy-Session", string(state))...)
 		shown := state == memproxy.StateValidated || state == memproxy.StateUntrusted
+		if refused := copied.status == 403 && strings.Contains(copied.body, `"state.withheld"`); refused == shown || shown && copied.status != 200 {
+			t.Errorf("%s: copied into a conversation: %d %s", state, copied.status, copied.body)
+		}
 		for _, way := range ways {
 			a := l.do(way[0], way[1], way[2], append(bearer, "X-Memproxy-Session", string(state)+way[1])...)
 			if refused := a.status == 403 && strings.Contains(a.body, `"state.withheld"`); refused == shown || shown && a.status != 200 {

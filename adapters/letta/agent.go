@@ -54,6 +54,17 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 		d.draft.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
 		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemQuery))
+	case "isolated_block_labels": // the server copies them
+		for i := range d.op.Claims {
+			if c := &d.op.Claims[i]; c.Dim == memproxy.DimAgent && len(c.Values) == 1 {
+				for _, e := range elems(m.Value) {
+					if e.Text() != "" {
+						d.draft.target(c.Values[0] + "/" + e.Text())
+					}
+				}
+			}
+		}
+		d.draft.other(m, ptr)
 	case "callback_url":
 		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemURL))
 	case "created_at":

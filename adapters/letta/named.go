@@ -145,7 +145,7 @@ func builtIn(tool string) bool {
 }
 
 // Brings implements the gate's bringer: the blocks that are attached, one by
-// one or named in an agent or a group. Archives and folders are not: what comes
+// one or named in an agent or a group, or copied into a conversation by their labels. Archives and folders are not: what comes
 // out of them is judged when an agent searches.
 func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
 	switch op.Kind {
@@ -157,7 +157,8 @@ func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
 	var out []string
 	for _, id := range op.Targets {
 		// A block in the path is what the request is about: changed, or taken away.
-		if KindOf(id) == TargetBlock && (named || id != rt.Params["block_id"]) && !slices.Contains(out, id) {
+		copied := KindOf(id) == TargetLabel && rt.ID == "letta.create_conversation"
+		if (copied || KindOf(id) == TargetBlock && (named || id != rt.Params["block_id"])) && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
