@@ -57,7 +57,8 @@ func TestSourcesHaveTiers(t *testing.T) {
 
 // Proves MFW-2, TRL-9: content of a lower tier is screened more strictly, when it
 // is written and when it is looked at again, and what comes from a hostile
-// source waits for review, whoever writes it.
+// source waits for review, whoever writes it, as a new memory or in the place of
+// what was shown.
 func TestLowSourcesAreWatched(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "")
@@ -79,6 +80,13 @@ func TestLowSourcesAreWatched(t *testing.T) {
 		if want := map[bool]memproxy.MemoryState{true: memproxy.StateUntrusted, false: memproxy.StatePending}[seen]; r.stands(id).State != want {
 			t.Errorf("%s: %s", source, r.stands(id).State)
 		}
+	}
+	id := r.written("Ann rows.", "")
+	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann rows no more.","metadata":{"source":"moltbook:x"}}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), "no more") || r.stands(id).State != memproxy.StatePending {
+		t.Errorf("changed from a hostile source: another reads %d %s, %s", a.status, a.body, r.stands(id).State)
 	}
 }
 

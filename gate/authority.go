@@ -278,8 +278,11 @@ func (ret *effects) restated() []memproxy.StateChange {
 			// A decision about the old text does not apply to the new one.
 			Text: w.replacement(ret.op),
 		}
-		if ret.confirmed {
+		switch {
+		case ret.confirmed:
 			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
+		case ret.waits():
+			c.State, c.Reason = memproxy.StatePending, reasonWaits
 		}
 		changes = append(changes, c)
 	}

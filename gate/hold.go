@@ -46,8 +46,8 @@ func hold(ctx context.Context, r *run) error {
 	if inside(r) {
 		if a, w = direct(r), nil; a == nil {
 			g.accounts.release(ctx, r.Admission)
-			r.Decision.Status = memproxy.StatusForbidden
-			unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and the call cannot be made later: the block is the conversation's own"})
+			why := memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it does not wait, because the call cannot be made later"}
+			r.Decision.Reasons = append([]memproxy.Reason{why}, r.Decision.Reasons...)
 			return nil
 		}
 	}

@@ -122,7 +122,7 @@ func TestCallsThatCannotBeMadeLaterDoNotWait(t *testing.T) {
 	op := learn("x")
 	run := r.gate.Admit(context.Background(), r.call(memproxy.Operation{Kind: memproxy.Run}))
 	a := r.gate.Agents().Ask(context.Background(), run, memproxy.ToolCall{ID: "c-1", Tool: "note", Operation: &op})
-	if _, kept := k.kept[a.Decision.ID]; kept || a.Decision.Verdict != memproxy.Deny || a.Decision.Reasons[0].Code != memproxy.HoldReviewer {
+	if _, kept := k.kept[a.Decision.ID]; kept || a.Decision.Verdict != memproxy.Hold || a.Decision.Reasons[0].Code != memproxy.HoldReviewer {
 		t.Errorf("%+v, kept %v", a.Decision, kept)
 	}
 }
