@@ -8,6 +8,8 @@ var (
 	ErrUnknown = errors.New("unknown")
 	// ErrState: the thing is in a state in which that cannot be done.
 	ErrState = errors.New("not in this state")
+	// ErrForged: a hold's row is not as it was approved. It waits for review again.
+	ErrForged = errors.New("the row is not as it was approved, and waits for review again")
 	// ErrOwnReview: authors do not review their own.
 	ErrOwnReview = errors.New("authors do not review their own")
 	// ErrGone: the content was destroyed, or given up for newer ones.

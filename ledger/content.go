@@ -13,10 +13,11 @@ import (
 
 // What a content belongs to begins its ref.
 const (
-	refHold    = "hold/"
-	refVersion = "version/"
-	refDissent = "dissent/"
-	refSimilar = "similar"
+	refHold     = "hold/"
+	refApproval = "approval/"
+	refVersion  = "version/"
+	refDissent  = "dissent/"
+	refSimilar  = "similar"
 )
 
 // ref names a content by the lengths and parts of what it belongs to, so that

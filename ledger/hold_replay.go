@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -33,6 +34,9 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
+	if err := hs.approved(ctx, &h); err != nil {
+		return memproxy.Replay{Hold: h}, err
+	}
 	random, err := hs.opt.Vault.Random(16)
 	if err != nil {
 		return memproxy.Replay{}, err
@@ -52,6 +56,39 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	}
 	h.State = memproxy.HoldReplaying
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
+}
+
+// approved checks that a hold is as it was approved. One that is not, because its row
+// was edited, waits for a person again, and the votes for it count no more.
+func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
+	if h.State != memproxy.HoldApproved {
+		return nil // Claim says so
+	}
+	said, err := hs.decrypt(ctx, ref(refApproval, h.ID), h.Tenant)
+	switch {
+	case err == nil && bytes.Equal(said, approvalOf(h)):
+		return nil
+	case err != nil && !errors.Is(err, ErrShredded) && !errors.Is(err, ErrSealed):
+		return err
+	}
+	err = hs.change(ctx, func(t *transaction) error {
+		_, back := t.run(`UPDATE hold SET state = 'pending', reviewer = '', reviewed = 0, note = '' WHERE id = ? AND state = 'approved'`, h.ID)
+		_, votes := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, h.ID))
+		return errors.Join(back, votes)
+	})
+	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
+}
+
+// approvalOf is what an approval approves: everything of a hold that is sent or
+// recorded, and who approved it. It is kept encrypted under the installation's key,
+// so that an edit of the hold's row is no approval, and none of something else.
+func approvalOf(h *memproxy.HeldWrite) []byte {
+	text := asJSON([...]any{
+		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
+		h.Reviewer, h.Note, micros(h.Reviewed),
+	})
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
 }
 
 // notIn says why a hold could not be moved on from a state.
@@ -182,7 +219,7 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
 		for _, id := range ids {
-			_, body := t.run(`DELETE FROM content WHERE ref = ?`, ref(refHold, id))
+			_, body := t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))
 			_, votes := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 			err = errors.Join(err, body, votes)
 		}

@@ -55,10 +55,22 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) error {
 	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
-	if err != nil || state != memproxy.HoldRejected {
+	switch {
+	case err != nil:
+		return err
+	case state == memproxy.HoldRejected:
+		return settleDissents(t, id)
+	case state != memproxy.HoldApproved:
+		return nil
+	}
+	h, err := getHold(t, id)
+	if err != nil {
 		return err
 	}
-	return settleDissents(t, id)
+	if _, err := t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id)); err != nil {
+		return err
+	}
+	return t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
 }
 
 // Approve adds a reviewer's yes. The hold is approved once Need distinct

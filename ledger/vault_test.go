@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/ledger"
@@ -191,5 +192,50 @@ func TestWithoutVault(t *testing.T) {
 	}
 	if _, err := l.Append(t.Context(), ledgertest.Version("m", "text")); !errors.Is(err, ledger.ErrNoVault) {
 		t.Errorf("Append: %v", err)
+	}
+}
+
+// A hold whose row was edited to be approved, or after it was, is not given out to be
+// sent: it waits for review again, and no vote for it counts.
+func TestEditsOfHoldsAreNoApprovals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
+	approve := func(id string) {
+		if _, err := l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: "human:ann", Need: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const edited = `UPDATE hold SET state = 'approved', reviewer = 'human:ann', reviewed = 1 WHERE id = 'h'`
+	for name, c := range map[string]struct {
+		approved bool
+		edit     []string
+	}{
+		"never approved":         {false, []string{edited}},
+		"another's approval":     {false, []string{edited, `INSERT INTO content SELECT 'approval/1:h/', tenant, vault, wrapped, body FROM content WHERE ref = 'approval/5:other/'`}},
+		"another path":           {true, []string{`UPDATE hold SET path = '/v1/elsewhere/' WHERE id = 'h'`}},
+		"another author":         {true, []string{`UPDATE hold SET principal = 'human:boss' WHERE id = 'h'`}},
+		"another reviewer":       {true, []string{`UPDATE hold SET reviewer = 'human:boss' WHERE id = 'h'`}},
+		"the approval was taken": {true, []string{`DELETE FROM content WHERE ref = 'approval/1:h/'`}},
+		"as it was approved":     {true, nil},
+	} {
+		vandalise(t, path, `DELETE FROM hold`, `DELETE FROM content WHERE ref LIKE 'hold/%' OR ref LIKE 'approval/%'`, `DELETE FROM vote`)
+		for _, id := range []string{"h", "other"} {
+			h, content := ledgertest.Held(id, "text")
+			if _, err := l.Holds.Put(t.Context(), h, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		approve("other")
+		if c.approved {
+			approve("h")
+		}
+		vandalise(t, path, c.edit...)
+		_, err := l.Holds.Claim(t.Context(), "h", time.Minute)
+		if forged := errors.Is(err, memproxy.ErrForged); forged != (c.edit != nil) || !forged && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if h, err := l.Holds.Get(t.Context(), "h"); c.edit != nil && (err != nil || h.State != memproxy.HoldPending) {
+			t.Errorf("%s: it is %s, %v", name, h.State, err)
+		}
 	}
 }

@@ -66,6 +66,9 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if errors.Is(err, memproxy.ErrState) {
 		return r.opt.Store.Get(ctx, id)
 	}
+	if errors.Is(err, memproxy.ErrForged) {
+		r.told(ctx, &claim.Hold, memproxy.Act{Stage: memproxy.ActRefused, Rule: "forged"}, memproxy.HoldResult{})
+	}
 	if err != nil {
 		return memproxy.HeldWrite{}, err
 	}
