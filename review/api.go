@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -147,7 +148,11 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		}
 		var answer any
 		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role())})
-		if c.has(rt.role()) {
+		switch {
+		case !c.has(rt.role()):
+		case !plain(r.URL.RawQuery):
+			err = badRequest("the query can be read in two ways, or not at all")
+		default:
 			answer, err = rt.handle(c)
 		}
 		c.decided(answer, err)
@@ -157,6 +162,18 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		}
 		write(w, http.StatusOK, answer)
 	})
+}
+
+// plain reports whether a query has one meaning: a filter that is given twice, or that
+// cannot be read, must not be one that was not given.
+func plain(query string) bool {
+	values, err := url.ParseQuery(query)
+	for _, v := range values {
+		if len(v) > 1 {
+			return false
+		}
+	}
+	return err == nil
 }
 
 func write(w http.ResponseWriter, status int, v any) {

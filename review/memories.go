@@ -126,8 +126,8 @@ func memoryVersion(c *call) (VersionView, error) {
 	if err != nil {
 		return VersionView{}, err
 	}
-	var number int64
-	if _, err := fmt.Sscanf(c.req.PathValue("version"), "%d", &number); err != nil {
+	number, err := strconv.ParseInt(c.req.PathValue("version"), 10, 64)
+	if err != nil {
 		return VersionView{}, notFound()
 	}
 	v, err := c.api.opt.Memories.Version(c.ctx(), k, number)
