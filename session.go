@@ -136,7 +136,7 @@ type SessionFilter struct {
 	Principal string  // "" is every one
 	// All includes records that are not locked.
 	All bool
-	// After is the id of the last record of the page before.
+	// After is Next of the page before.
 	After string
 	// Limit is the size of a page; 0 is 50, at most 500.
 	Limit int

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -226,22 +228,37 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 		return memproxy.SessionPage{}, refused("a part of the filter %v", err)
 	}
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
+	id, tenant, err := splitCursor(f.After)
+	if err != nil {
+		return memproxy.SessionPage{}, err
+	}
 	where := ``
 	if !f.All {
 		where = ` AND ` + ss.opt.inForce()
 	}
 	found, err := glance(ctx, ss.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
-		WHERE `+of+` AND id > ?2 AND ?3 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?4`, whose, f.After, f.Principal, n+1)
+		WHERE `+of+` AND (id, tenant) > (?2, ?3) AND ?4 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?5`, whose, id, tenant, f.Principal, n+1)
 	for i := range found {
 		ss.opt.lock(&found[i])
 	}
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
 	}
-	for n > 1 && found[n-1].ID == found[n].ID { // records of several tenants with one id are on one page
-		n--
+	last := &found[n-1]
+	return memproxy.SessionPage{Sessions: found[:n], Next: strconv.Itoa(len(last.ID)) + "." + last.ID + last.Tenant}, nil
+}
+
+// splitCursor returns the id and the tenant of the last record of a page.
+func splitCursor(text string) (id, tenant string, err error) {
+	length, rest, _ := strings.Cut(text, ".")
+	n, err := strconv.Atoi(length)
+	switch {
+	case text == "":
+		return "", "", nil
+	case err != nil || n < 0 || n > len(rest):
+		return "", "", refused("not a cursor")
 	}
-	return memproxy.SessionPage{Sessions: found[:n], Next: found[n-1].ID}, nil
+	return rest[:n], rest[n:], nil
 }
 
 // Unlock lets a record's writes through again, with no rejection against it.

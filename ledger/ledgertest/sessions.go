@@ -218,6 +218,23 @@ func sessionLists(t *testing.T, l Life) {
 	if !seen["acme "+odd.ID()] || !seen["beta "+odd.ID()] {
 		t.Errorf("of every tenant: %v", seen)
 	}
+	both := 0 // of one id, of two tenants, in pages of one
+	for f := (memproxy.SessionFilter{All: true, Limit: 1}); ; f.After = page.Next {
+		if page, err = l.Sessions.List(t.Context(), f); err != nil || len(page.Sessions) != 1 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if page.Sessions[0].ID == odd.ID() {
+			both++
+		}
+		if page.Next == "" {
+			break
+		}
+	}
+	if both != 2 {
+		t.Errorf("page by page %d of two tenants' records", both)
+	}
+	_, err = l.Sessions.List(t.Context(), memproxy.SessionFilter{After: "nonsense"})
+	wantErr(t, "a cursor that is none", err, memproxy.ErrRefused)
 	var all []string
 	f := memproxy.SessionFilter{Tenant: new("acme"), All: true, Limit: 2}
 	for {
