@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,7 +105,9 @@ func (s *App) listenLocal() error {
 func reviewersAre(c *config.Config, socket string) string {
 	var who []string
 	for _, r := range c.Review.Reviewers {
-		who = append(who, r.ID)
+		if slices.Contains(r.Roles, string(review.RoleReview)) {
+			who = append(who, r.ID)
+		}
 	}
 	if socket != "" {
 		who = append(who, "the user that memproxy runs as ("+socket+")")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -168,5 +169,16 @@ func TestTheOperatorsSocketOfALongPath(t *testing.T) {
 	}
 	if _, err := socketPath(long, func(string) string { return "/" + strings.Repeat("x", 120) }); err == nil || !strings.Contains(err.Error(), "107 bytes") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Whoever may only look is not named as one who reviews.
+func TestOnlyThoseWhoDecideAreNamed(t *testing.T) {
+	c := &config.Config{Review: config.Review{Reviewers: []config.Reviewer{{ID: "looks", Roles: []string{"view", "content"}}, {ID: "decides", Roles: []string{"view", "review"}}}}}
+	if who := reviewersAre(c, ""); who != "decides" {
+		t.Errorf("named: %s", who)
+	}
+	if c.Review.Reviewers = c.Review.Reviewers[:1]; reviewersAre(c, "") != "nobody" {
+		t.Error("who may only look is named")
 	}
 }
