@@ -97,9 +97,8 @@ type store struct {
 // has marked it.
 func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	found, err := l.lookup(ctx, keys)
-	now := l.opt.Clock()
 	for k, rec := range found {
-		if rec.Status.Overdue(now) {
+		if !rec.Status.Expires.IsZero() && rec.Status.Overdue(l.opt.Clock()) {
 			rec.Status.State = memproxy.StateExpired
 			found[k] = rec
 		}

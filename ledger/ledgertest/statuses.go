@@ -145,8 +145,19 @@ func expiry(t *testing.T, l Life) {
 	if gone, err := l.Upkeep.Expire(ctx); err != nil || len(gone) != 0 {
 		t.Errorf("before their time: %v, %v", gone, err)
 	}
+	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
+	must(t, "Move", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{later}}))
+	if st := status(t, l, "goes"); !st.Expires.Equal(soon.Truncate(time.Microsecond)) {
+		t.Errorf("moved, it ends %v, want %v", st.Expires, soon)
+	}
 	l.Clock.Pass(2 * time.Hour)
 	must(t, "Confirm", l.Commit(ctx, memproxy.Entry{Renewed: []memproxy.Renewal{{MemoryKey: mem("confirmed"), Expires: l.Clock.Now().Add(time.Hour)}}}))
+	if st := status(t, l, "goes"); st.State != memproxy.StateExpired {
+		t.Errorf("over and not marked, it is %s", st.State)
+	}
+	if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Overdue: true}); err != nil || len(list) != 1 || list[0].ID != "goes" {
+		t.Errorf("overdue: %v, %v", list, err)
+	}
 	gone, err := l.Upkeep.Expire(ctx)
 	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
 		t.Fatalf("expired: %v, %v", gone, err)

@@ -98,8 +98,8 @@ func (f *Filter) Match(r *verify.Record) bool {
 }
 
 func (f *Filter) field(r *verify.Record, op *verify.Operation) bool {
-	name := memproxy.Inert(f.Field)
-	return slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Field == name })
+	name, key := memproxy.Inert(f.Field), memproxy.Inert(memproxy.Key(f.Field))
+	return slices.Contains(op.Fields, key) || slices.Contains(op.Fields, name) || slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Field == key || v.Field == name })
 }
 
 func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
@@ -112,7 +112,7 @@ func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
 // records the decoding.
 func (f *Filter) hints() (out [][]byte) {
 	for _, s := range []string{
-		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory), memproxy.Inert(f.Field),
+		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory),
 		f.Backend, f.Source, f.Action, f.Verdict, f.Would, f.Type, f.Decision, f.Reason, f.Stage,
 	} {
 		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // no character in it is escaped
