@@ -85,6 +85,9 @@ type HoldContent struct {
 	Objects map[string]string `json:"objects,omitempty"`
 	// Author is the author, as known at the time of the write.
 	Author *Principal `json:"author,omitempty"`
+	// Before are the hashes of the texts that the write replaces or deletes, as they
+	// were when it was held, by the memories' ids.
+	Before map[string]string `json:"before,omitempty"`
 	// Texts are the operation's items, in their order: Finding.Item and its
 	// span point into them.
 	Texts []HeldText `json:"texts,omitempty"`

@@ -44,6 +44,15 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	if err := recorded(ctx, r.Admission, r.known, r.words); err != nil {
 		ledgerFailed(ctx, r, err, noAuthors)
 	}
+	for i := range r.words {
+		// An author's own later text is no other's word.
+		if w := &r.words[i]; r.before[w.row.ID] != "" && r.before[w.row.ID] != w.row.SHA256 && (!w.Own || w.Others > 0) {
+			r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
+				Code: memproxy.TrustAuthority, Pointer: "target:" + w.target,
+				Detail: "the memory was changed after the write was held, so it is not the text that the reviewer let it replace",
+			})
+		}
+	}
 }
 
 // wordOf combines the ledger's row of a target with the stamp on the memory.

@@ -322,6 +322,8 @@ type Admission struct {
 	waited *memproxy.HeldWrite
 	// objects are what it changed by other names than their ids when it was held.
 	objects map[string]string
+	// before are hashes of the texts that it was to replace, see HoldContent.
+	before map[string]string
 	// confirmed is set if a person approved the write.
 	confirmed bool
 	// paid is what the write was charged when it was held, or nil.

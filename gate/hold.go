@@ -136,6 +136,14 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	for _, it := range content.Screened(a.op, brings(a.call, a.op)) {
 		said.Texts = append(said.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
 	}
+	for i := range a.words {
+		if row := &a.words[i].row; row.SHA256 != "" {
+			if said.Before == nil {
+				said.Before = map[string]string{}
+			}
+			said.Before[row.ID] = row.SHA256
+		}
+	}
 	w.into(&said)
 	return h, said
 }

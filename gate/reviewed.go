@@ -49,7 +49,7 @@ func (g Reviewed) Replay(ctx context.Context, b Backend, h memproxy.HeldWrite, c
 	}
 	r.Principal = unlimited(h)
 	r.confirmed, r.Inspect = !h.ByRules(), true
-	r.waited, r.objects = &h, content.Objects
+	r.waited, r.objects, r.before = &h, content.Objects, content.Before
 	if content.Reserved > 0 {
 		r.paid = &memproxy.Charge{ID: h.ID, Tenant: h.Tenant, Cost: int64(content.Reserved), Time: h.Created}
 	}
