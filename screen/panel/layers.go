@@ -15,22 +15,31 @@ import (
 	"github.com/memproxy/memproxy/screen/synapse"
 )
 
-// keyOf says whose earlier writes count: the session's, or those to the same
-// memory where the caller names no session, or is whoever it says in each.
-func keyOf(s memproxy.Screening) assembly.Key {
-	k := assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.Account(), Session: s.Session}
-	if k.Session == "" || k.Principal != s.Principal.ID {
-		sc := s.Operation.Scope
-		k.Session = "\x00" + sc.User + "\x00" + sc.Agent + "\x00" + sc.App
+// keysOf says whose earlier writes count: the caller's to the same memory, and those
+// of its session, unless it is whoever it says in each. A session is the caller's to
+// name, and so it may name another for each piece.
+func keysOf(s memproxy.Screening) []assembly.Key {
+	sc, k := s.Operation.Scope, assembly.Key{Tenant: s.Principal.Tenant, Principal: s.Principal.Account(), Session: s.Session}
+	memory := "\x00" + sc.User + "\x00" + sc.Agent + "\x00" + sc.App
+	if sc.User+sc.Agent+sc.App == "" {
+		memory += "\x00" + sc.Run // else a run is a session in the same memory
 	}
-	return k
+	keys := []assembly.Key{{Tenant: k.Tenant, Principal: k.Principal, Session: memory}}
+	if k.Session != "" && k.Principal == s.Principal.ID {
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 // assembled screens what the write makes together with its session's earlier
 // ones. What was found in the one text already, or lies in earlier ones alone,
 // is not held against it.
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
-	for _, j := range p.opt.Assembly.Assemble(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock()) {
+	var all []assembly.Joined
+	for _, key := range keysOf(s) {
+		all = append(all, p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock())...)
+	}
+	for _, j := range all {
 		if j.Kind == assembly.Credential && p.opt.Secrets {
 			for _, hit := range secrets.Scan(j.Text) {
 				if hit.Class.Secret() && j.Crosses(hit.Start, hit.End) {

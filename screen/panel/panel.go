@@ -181,7 +181,9 @@ func (p *Panel) Wrote(s memproxy.Screening) {
 		return
 	}
 	if p.opt.Assembly != nil {
-		p.opt.Assembly.Commit(keyOf(s), s.Decision, texts(s.Operation), p.opt.Clock())
+		for _, key := range keysOf(s) {
+			p.opt.Assembly.Commit(key, s.Decision, texts(s.Operation), p.opt.Clock())
+		}
 	}
 	if p.opt.Recipes != nil {
 		p.opt.Recipes.Commit(memoryOf(s), s.Decision, texts(s.Operation), suspect(s.Operation), p.opt.Clock())
