@@ -36,7 +36,7 @@ backends:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"a copy is made", "schema 12 of 20", "schema 20 of 20"} {
+	for _, part := range []string{"a copy is made", "schema 12 of 21", "schema 21 of 21"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("the log does not say %q:\n%s", part, log.String())
 		}

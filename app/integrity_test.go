@@ -359,7 +359,7 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 	r.versioned(id, other)
 	conf := r.offline()
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
-	r.vandal(`UPDATE ownership SET sha256 = '` + memproxy.TextSHA256("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
+	r.vandal(`UPDATE record SET sha256 = '` + memproxy.TextSHA256("Ann pays Eve.") + `' WHERE id = '` + id + `'`)
 	code, out, errs := invoke(t, "ledger", "sweep", "--config", conf)
 	if code != cli.Failed || !strings.Contains(out, "tamper integrity.mismatch "+id+": the ledger's row is not what its signed version says") || strings.Contains(out, other) {
 		t.Errorf("exit %d %s %s", code, out, errs)

@@ -75,8 +75,7 @@ func (a *absences) end(keys ...absent) {
 // It is used where this process alone writes the store (nil otherwise), and says
 // nothing until what was there at the start is in it.
 //
-// Sets of keys: records are what Lookup finds (an owner, a status, a place in the
-// list of a sealed backend); statuses and versions are for the writer.
+// Sets of keys: records are what Lookup finds, versions are for the writer.
 type seen struct {
 	mu      sync.Mutex
 	filters []*bloom.BloomFilter // each for twice as many keys as the one before
@@ -89,7 +88,6 @@ type keySet byte
 
 const (
 	records  keySet = 'r'
-	statuses keySet = 's'
 	versions keySet = 'v'
 )
 
@@ -155,18 +153,6 @@ func (s *seen) absent(k key) (rec memproxy.Record, absent bool) {
 	return rec, unknown
 }
 
-// note adds what a transaction is about to change, and marks what was absent.
-func (s *seen) note(all changes) changes {
-	for k, c := range all {
-		if rec, absent := s.absent(k); absent {
-			c.was = &rec
-			all[k] = c
-		}
-		s.add(k, records)
-	}
-	return all
-}
-
 func (s *seen) seal(backends ...string) {
 	if s == nil {
 		return
@@ -187,14 +173,12 @@ func (s *seen) load(ctx context.Context, of *store) error {
 	}
 	for _, table := range [...]struct {
 		name string
-		sets []keySet
+		set  keySet
 	}{
-		{"ownership", []keySet{records}},
-		{"standing", []keySet{records, statuses}},
-		{"found", []keySet{records}},
-		{"version", []keySet{versions}},
+		{"record", records},
+		{"version", versions},
 	} {
-		if err := s.loadKeys(ctx, of, table.name, table.sets); err != nil {
+		if err := s.loadKeys(ctx, of, table.name, table.set); err != nil {
 			return err
 		}
 	}
@@ -209,7 +193,7 @@ func (s *seen) load(ctx context.Context, of *store) error {
 	return nil
 }
 
-func (s *seen) loadKeys(ctx context.Context, of *store, table string, sets []keySet) error {
+func (s *seen) loadKeys(ctx context.Context, of *store, table string, set keySet) error {
 	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // of a million keys, none is collected
 	if err != nil {
 		return err
@@ -220,7 +204,7 @@ func (s *seen) loadKeys(ctx context.Context, of *store, table string, sets []key
 		if err != nil {
 			return err
 		}
-		s.add(k, sets...)
+		s.add(k, set)
 	}
 	return rows.Err()
 }

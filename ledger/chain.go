@@ -222,7 +222,7 @@ func rebase(t *transaction, tenant string) (head, error) {
 	if err != nil {
 		return h, err
 	}
-	// A head that was put back, or whose row is gone, may stand before records
+	// A head that was put back, or whose row is gone, may be before records
 	// that are there. Writing on must not meet them.
 	last, err := rows(t, scanRecord, lastRecord, tenant)
 	if err != nil {
@@ -267,12 +267,15 @@ func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error 
 
 // acquit takes the marks of a broken chain off a tenant's memories.
 func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) (int, error) {
+	if err := t.save(); err != nil {
+		return 0, err
+	}
 	free, err := rows(t, scanKey,
-		`UPDATE standing SET unverified = '' WHERE tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
+		`UPDATE record SET unverified = '' WHERE status_tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
 	if err != nil {
 		return 0, err
 	}
-	t.changes.reread(free...)
+	t.reread(free...)
 	n := len(free)
 	for i := range faults {
 		if faults[i].Class != memproxy.FaultText {
@@ -306,9 +309,12 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		if err != nil || n == 0 {
 			return false, err
 		}
+		if err := t.save(); err != nil {
+			return false, err
+		}
 		behind, err := rows(t, scanKey,
 			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
-				(SELECT 1 FROM standing s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
+				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
 			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
 		if err != nil {
 			return false, err

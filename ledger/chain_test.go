@@ -12,7 +12,7 @@ import (
 )
 
 // What is done to the chain behind the ledger's back is detected and named.
-// Ten versions of three memories stand in places 1 to 10.
+// Ten versions of three memories are in places 1 to 10.
 //
 // Proves TRL-7, EDGE-4.
 func TestChainFaults(t *testing.T) {

@@ -40,7 +40,7 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, changes: changes{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}}
 	defer s.makeReady(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
@@ -51,21 +51,17 @@ func (s *store) commit(group []*job) (err error) {
 			return err
 		}
 	}
-	if err := t.putHeads(); err != nil {
-		return err
+	for _, put := range [...]func() error{t.save, t.putHeads, func() error { return putNumber(t, group) }, func() error { return putCounts(t) }} {
+		if err := put(); err != nil {
+			return err
+		}
 	}
-	if err := putNumber(t, group); err != nil {
-		return err
-	}
-	if err := putCounts(t); err != nil {
-		return err
-	}
-	s.recent.begin(s.seen.note(t.changes))
+	s.recent.begin(t.records)
 	if err := tx.Commit(); err != nil {
 		s.recent.end(nil)
 		return err
 	}
-	s.recent.end(t.changes)
+	s.recent.end(t.records)
 	s.seen.seal(t.sealed...)
 	if len(t.steps) > 0 {
 		s.opt.Told(t.steps)

@@ -150,7 +150,7 @@ func scanRollback(s scanner) (r memproxy.Rollback, err error) {
 // killed leaves none half done.
 type Rollbacks struct{ *store }
 
-// KeepFound keeps what stands in the backend and no version has, before it is
+// KeepFound keeps what the backend holds and no version has, before it is
 // overwritten: it is in the history when this returns.
 func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
 	if rs.opt.Vault == nil {

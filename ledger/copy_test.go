@@ -43,7 +43,7 @@ func namesOf(files map[string]string) []string {
 }
 
 // Proves EDGE-3, SYN-5: a backup of a ledger that a process has open, whose writer
-// stands still in a transaction, is one file with every entry that was committed,
+// waits in a transaction, is one file with every entry that was committed,
 // and is put in the place of a ledger without what that one has in its log.
 func TestBackupHasWhatIsQueued(t *testing.T) {
 	dir := t.TempDir()

@@ -80,12 +80,13 @@ func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) erro
 }
 
 func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested bool) error {
-	st, prior, err := t.status(k)
+	r, st, err := t.status(k)
 	if err != nil {
 		return err
 	}
 	st.Tenant, st.Contested = cmp.Or(st.Tenant, tenant), contested
-	return t.putStatus(st, prior)
+	t.putStatus(r, st, r.prior)
+	return nil
 }
 
 // settleDissents closes what one decision contested, once somebody has given
@@ -158,7 +159,7 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 // give way. It is ten hours' worth of an ordinary write budget.
 const maxRetracted = 1024
 
-// wordsOf is the keyed hash of a text's words, whatever their case and what stands
+// wordsOf is the keyed hash of a text's words, whatever their case and what is
 // between them; "" where it has none. Without the key, texts cannot be guessed from
 // the database.
 func wordsOf(secret []byte, text string) string {

@@ -177,11 +177,10 @@ func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
 	return nil
 }
 
-// stillThere locks the row of an owner, and is an error where it is another's by now.
+// stillThere is an error where an owner is another by now.
 func stillThere(t *transaction, row *memproxy.Ownership) error {
-	n, err := t.run(`UPDATE ownership SET decision = decision WHERE backend = ? AND kind = ? AND id = ? AND decision = ? AND (deleted > 0) = (? > 0)`,
-		row.Backend, string(row.Kind), row.ID, row.Decision, count(row.Deleted))
-	if err == nil && n == 0 {
+	r, err := t.record(keyOf(row))
+	if err == nil && (!r.Owned() || r.Owner.Decision != row.Decision || r.Owner.Deleted != row.Deleted) {
 		err = memproxy.ErrStale
 	}
 	return err

@@ -20,12 +20,15 @@ type Upkeep struct{ *store }
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
+		if err := t.save(); err != nil {
+			return nil, err
+		}
 		now := micros(t.store.opt.Clock())
-		gone, err := rows(t, scanStatus, `UPDATE standing SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
-			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM standing WHERE `+overdue+` LIMIT ?)
-			RETURNING `+statusColumns, now, now, expireStep)
+		gone, err := rows(t, scanStatus, `UPDATE record SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
+			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM record WHERE `+overdue+` LIMIT ?)
+			RETURNING `+recordColumns, now, now, expireStep)
 		for i := range gone {
-			t.changes.rate(gone[i].MemoryKey, gone[i])
+			t.reread(gone[i].MemoryKey)
 		}
 		return gone, err
 	})
@@ -53,10 +56,11 @@ func renew(t *transaction, r *memproxy.Renewal) error {
 // in the state that it had.
 func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) error {
 	now := t.store.opt.Clock()
-	st, prior, err := t.status(k)
+	r, st, err := t.status(k)
 	if err != nil {
 		return err
 	}
+	prior := r.prior
 	change(&st)
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
 	if st.State == memproxy.StateExpired && alive {
@@ -66,13 +70,14 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) e
 		}
 		prior = ""
 	}
-	return t.putStatus(st, prior)
+	t.putStatus(r, st, prior)
+	return nil
 }
 
 // Purgeable returns memories that expired before a time, at most limit. Who
 // purges deletes them in the backend first, then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
-	return look(ctx, u.store, "list expired memories", scanStatus, `SELECT `+statusColumns+` FROM standing
+	return look(ctx, u.store, "list expired memories", scanStatus, `SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
@@ -81,9 +86,9 @@ func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]m
 func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
 	return look(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
-		UNION SELECT backend, kind, id FROM ownership o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
+		UNION SELECT backend, kind, id FROM record o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
-		UNION SELECT o.backend, 'object', o.id FROM ownership o WHERE o.kind = 'memory' AND deleted > 0 AND deleted < ?1 AND EXISTS
+		UNION SELECT o.backend, 'object', o.id FROM record o WHERE o.kind = 'memory' AND deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = 'object' AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
 		LIMIT ?2`, micros(before), min(limit, 1000))
 }
@@ -122,49 +127,29 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 // forget removes what is kept of a memory besides its versions, and leaves a
 // tombstone of its owner.
 func forget(t *transaction, k memproxy.MemoryKey) error {
-	if err := forgetStatus(t, k); err != nil {
-		return err
-	}
-	t.changes.reread(k)
-	_, err := t.run(`UPDATE ownership SET deleted = ? WHERE backend = ? AND kind = ? AND id = ? AND deleted = 0`,
-		t.now(), k.Backend, string(k.Kind), k.ID)
-	return err
-}
-
-// forgetStatuses does forgetStatus for those of the memories that have one;
-// most deleted ones do not.
-func forgetStatuses(t *transaction, gone []key) error {
-	for g, ids := range byKind(gone) {
-		found, err := rows(t, scanOne[string], `SELECT id FROM standing WHERE backend = ? AND kind = ? AND id IN (SELECT value FROM json_each(?))`,
-			g.Backend, string(g.Kind), asJSON(ids))
-		if err != nil {
-			return err
-		}
-		for _, id := range found {
-			if err := forgetStatus(t, key{Backend: g.Backend, Kind: g.Kind, ID: id}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// forgetStatus removes a memory's status, dissent and votes.
-func forgetStatus(t *transaction, k memproxy.MemoryKey) error {
-	args := []any{k.Backend, string(k.Kind), k.ID}
-	const where = ` WHERE backend = ? AND kind = ? AND id = ?`
-	t.changes.rate(k, memproxy.Status{})
-	if _, err := t.run(`DELETE FROM standing`+where, args...); err != nil {
-		return err
-	}
-	if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, k.Backend, string(k.Kind), k.ID)); err != nil {
-		return err
-	}
-	gone, err := rows(t, scanOne[string], `DELETE FROM dissent`+where+` RETURNING decision`, args...)
+	r, err := t.record(k)
 	if err != nil {
 		return err
 	}
-	return dropDissents(t, k, gone)
+	if r.Owned() && !r.Owner.Deleted {
+		row := r.Owner
+		row.Deleted = true
+		r.own(&row, t.now())
+	}
+	return forgetStatus(t, r)
+}
+
+// forgetStatus removes a memory's status, dissent and votes.
+func forgetStatus(t *transaction, r *recordRow) error {
+	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
+	if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID)); err != nil {
+		return err
+	}
+	gone, err := rows(t, scanOne[string], `DELETE FROM dissent WHERE backend = ? AND kind = ? AND id = ? RETURNING decision`, r.Backend, string(r.Kind), r.ID)
+	if err != nil {
+		return err
+	}
+	return dropDissents(t, r.key, gone)
 }
 
 // deletedSince reports whether somebody deleted a memory through the proxy after
@@ -175,7 +160,7 @@ func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number i
 	key := []any{k.Backend, string(k.Kind), k.ID}
 	found, err := look(ctx, of, "look up a deletion", scanOne[int64],
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
-		UNION ALL SELECT 1 FROM ownership WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
+		UNION ALL SELECT 1 FROM record WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
 	return len(found) > 0, err
 }
 
@@ -184,35 +169,44 @@ func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number i
 const pruneStep = 500
 
 // Prune removes the tombstones of memories that were deleted before a time,
-// with their standings, dissent and votes, what was retracted before, and the notes by which corrections
-// of before are counted once only. It
-// returns how many tombstones it removed, also along with an error. A memory
+// with their statuses, dissent and votes, what was retracted before, and the notes by
+// which corrections of before are counted once only. It returns how many tombstones it removed, also along with an error. A memory
 // whose tombstone is gone is unknown: its owner is asked upstream, which says
 // that there is none.
 func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
 	}
-	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := pruneOnce(t, before)
-		t.changes.reread(gone...)
-		return len(gone), err
-	})
+	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) { return pruneOnce(t, before) })
 }
 
-func pruneOnce(t *transaction, before time.Time) ([]key, error) {
+func pruneOnce(t *transaction, before time.Time) (int, error) {
+	if err := t.save(); err != nil {
+		return 0, err
+	}
 	for _, table := range [...]string{"correction", "retraction", "vote"} { // also agreement that led to nothing for so long
 		if _, err := t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro()); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	gone, err := rows(t, scanKey, `DELETE FROM ownership WHERE (backend, kind, id) IN
-		(SELECT backend, kind, id FROM ownership WHERE deleted > 0 AND deleted < ? LIMIT ?)
-		RETURNING backend, kind, id`, before.UnixMicro(), pruneStep)
+	gone, err := rows(t, scanKey, `SELECT backend, kind, id FROM record WHERE deleted > 0 AND deleted < ? LIMIT ?`, before.UnixMicro(), pruneStep)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return gone, forgetStatuses(t, gone)
+	for _, k := range gone {
+		r, err := t.record(k)
+		if err == nil && r.deleted == 0 {
+			continue // another proxy wrote it meanwhile
+		}
+		if err == nil && r.Rated() {
+			err = forgetStatus(t, r)
+		}
+		if err != nil {
+			return 0, err
+		}
+		r.Owner, r.deleted, r.validated, r.sure, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
+	}
+	return len(gone), nil
 }
 
 const day = 24 * time.Hour
@@ -266,4 +260,106 @@ func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 		}
 	}
 	return gone, errors.Join(errs...)
+}
+
+// DeleteScope leaves tombstones for the memories of a backend within a scope, of
+// whatever tenant, and returns whose they were, by author, also along with an
+// error. An empty field of the scope matches everything; a scope without any owner
+// is refused with ErrRow, because it would match every memory there is.
+//
+// Histories that are in the scope and do not end yet get a version like v, which
+// says who deleted them and by which decision; none where it has no operation.
+func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
+	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
+	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
+		return nil, err
+	}
+	if backend == "" || !scope.Owned() {
+		return nil, refused("a backend and an owner are required")
+	}
+	tallies, err := result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Tally, error) {
+		if err := t.save(); err != nil {
+			return nil, err
+		}
+		gone, by, err := sweepScope(t, args)
+		t.reread(gone...)
+		return by, err
+	})
+	if err != nil || v.Op == "" {
+		return tallies, err
+	}
+	return tallies, endHistories(ctx, l.store, backend, scope, v)
+}
+
+func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
+	type swept struct {
+		key
+		by memproxy.Tally
+	}
+	found, err := rows(t, func(s scanner) (row swept, err error) {
+		row.Kind = memproxy.TargetMemory
+		err = s.Scan(&row.Backend, &row.ID, &row.by.Tenant, &row.by.Actor, &row.by.Trust, &row.by.User)
+		return row, err
+	}, `UPDATE record SET deleted = ?1
+		WHERE backend = ?2 AND kind = 'memory' AND owned = 1 AND deleted = 0
+		AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
+		RETURNING backend, id, tenant, actor, trust, "user"`, args...)
+	at := map[memproxy.Tally]int{}
+	for _, row := range found {
+		who := row.by
+		gone = append(gone, row.key)
+		if who.Actor == "" {
+			continue
+		}
+		i, seen := at[who]
+		if !seen {
+			i = len(by)
+			at[who] = i
+			by = append(by, who)
+		}
+		by[i].Memories++
+	}
+	return gone, by, err
+}
+
+// endHistories appends a version like v to each memory within a scope that is
+// deleted and whose history does not end yet.
+func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
+	if s.opt.Vault == nil {
+		return ErrNoVault
+	}
+	after := ""
+	for {
+		ids, err := look(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
+			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
+				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
+				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
+			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		after = ids[len(ids)-1]
+		err = s.do(ctx, &job{also: func(t *transaction) error {
+			for _, id := range ids {
+				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
+				last, known, err := t.lastVersion(k)
+				if err != nil {
+					return err
+				}
+				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
+					continue
+				}
+				gone := v
+				gone.MemoryKey, gone.Tenant, gone.Field, gone.Op = k, last.Tenant, last.Field, memproxy.OpDelete
+				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
+				if _, err := t.append(gone); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+	}
 }

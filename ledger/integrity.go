@@ -14,8 +14,8 @@ import (
 type Backends struct{ *store }
 
 // Cast notes what speaks against memories, or that nothing does any more, and
-// returns how many it changed. It says nothing of their states. What stands
-// behind a breach stays doubted.
+// returns how many it changed. It says nothing of their states. What is recorded
+// after a breach stays doubted.
 func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
 	for i := range doubts {
 		d := &doubts[i]
@@ -33,7 +33,7 @@ func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, err
 }
 
 func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
-	st, prior, err := t.status(d.MemoryKey)
+	r, st, err := t.status(d.MemoryKey)
 	if err != nil || st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false, err
 	}
@@ -41,7 +41,8 @@ func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
 		st.Rules = "" // no rules have seen the text that is there now
 	}
 	st.Tenant = cmp.Or(st.Tenant, d.Tenant)
-	return true, t.putStatus(st, prior)
+	t.putStatus(r, st, r.prior)
+	return true, nil
 }
 
 // settleDoubt settles what a new record means for the doubts about its memory: what
@@ -57,10 +58,10 @@ func settleDoubt(t *transaction, r *record) error {
 	if r.Number == 1 || r.textless() {
 		return nil // nothing was known of it, or nothing is left
 	}
-	n, err := t.run(`UPDATE standing SET unverified = '' WHERE backend = ? AND kind = ? AND id = ? AND unverified <> '' AND unverified <> 'integrity.chain'`,
-		r.Backend, string(r.Kind), r.ID)
-	if n > 0 {
-		t.changes.reread(r.MemoryKey)
+	row, st, err := t.status(r.MemoryKey)
+	if err == nil && st.Unverified != "" && st.Unverified != memproxy.IntegrityChain {
+		st.Unverified = ""
+		t.putStatus(row, st, row.prior)
 	}
 	return err
 }
@@ -74,8 +75,8 @@ func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.
 		return nil, ctx.Err()
 	}
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return look(ctx, bs.store, "list memories", scan, `SELECT `+columns+` FROM ownership
-		WHERE backend = ? AND kind = ? AND id > ? AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
+	return look(ctx, bs.store, "list memories", scanOwner, `SELECT `+recordColumns+` FROM record
+		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
 // Sealed reports whether everything that a backend holds was known once, so
@@ -98,7 +99,7 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 			return err
 		}
 		t.sealed = append(t.sealed, backend)
-		t.changes.reread(everything) // what has no record there is now known to be new
+		t.reread(everything) // what has no record there is now known to be new
 		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 		return err
 	})
@@ -151,14 +152,18 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 	own := slices.Clone(found)
 	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
+		if err := t.save(); err != nil {
+			return next, err
+		}
 		for i := range own {
 			f := &own[i]
-			n, err := t.run(`INSERT INTO found (backend, kind, id, sha256) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			n, err := t.run(`INSERT INTO record (backend, kind, id, listed, first_seen) VALUES (?, ?, ?, 1, ?)
+				ON CONFLICT (backend, kind, id) DO UPDATE SET listed = 1, first_seen = excluded.first_seen WHERE record.listed = 0`,
 				f.Backend, string(f.Kind), f.ID, f.SHA256)
 			if err != nil {
 				return next, err
 			}
-			t.changes.reread(f.MemoryKey)
+			t.reread(f.MemoryKey)
 			next.Fresh, next.Found = next.Fresh+int(n), next.Found+int(n)
 		}
 		_, err := t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)

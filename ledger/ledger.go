@@ -19,7 +19,7 @@
 //     each under a key of its own, bound to its item and tenant. To shred one
 //     destroys that key. No content is anywhere else in the store, but for
 //     milliseconds in the log, encrypted, where it is overwritten.
-//   - Every version of a memory stands in two signed chains, the memory's and
+//   - Every version of a memory is in two signed chains, the memory's and
 //     the tenant's. Chains.Verify names what was done to them from outside. A broken
 //     chain goes on and stays broken.
 //   - Deleted memories stay as tombstones until Upkeep.Prune removes them. Everything
@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,17 +171,10 @@ func ByID(ctx context.Context, l interface {
 	return records, err
 }
 
-// recordQuery asks for all that is known of objects of one kind, each table in
-// rows of its own with texts first: a join costs twice as much, and four times as
-// much where nothing is found.
-const (
-	recordQuery = `SELECT 0, backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256, confidence, written, deleted, 0 FROM ownership WHERE ` + thoseOf +
-		` UNION ALL SELECT 1, backend, kind, id, tenant, state, reason, decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires FROM standing WHERE ` + thoseOf +
-		` UNION ALL SELECT 2, backend, kind, id, sha256` + padding + ` FROM found WHERE ` + thoseOf +
-		` UNION ALL SELECT 3, backend, '', '', ''` + padding + ` FROM sealed WHERE backend = ?1`
-	thoseOf = `backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))`
-	padding = `, '', '', '', '', '', '', '', '', '', 0, 0, 0, 0`
-)
+// recordQuery asks for all that is known of objects of one kind, and, in a row
+// without a kind, whether their backend is sealed.
+var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))
+	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + ` FROM sealed WHERE backend = ?1`
 
 // byKind are the ids of objects, by backend and kind.
 func byKind(keys []key) map[key][]string {
@@ -208,62 +202,24 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 
 func readRecords(rows *sql.Rows, had map[memproxy.MemoryKey]memproxy.Record, group key, ids []string) error {
 	defer rows.Close()
-	var table int
-	var s [13]string
-	var n [4]int64
-	to := []any{&table}
-	for i := range s {
-		to = append(to, &s[i])
-	}
-	for i := range n {
-		to = append(to, &n[i])
-	}
-	first, sealed := map[string]string{}, false
+	scan, sealed := rowScanner(), false
 	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
+		r, err := scan(rows)
+		if err != nil {
 			return err
 		}
-		k := key{Backend: s[0], Kind: memproxy.TargetKind(s[1]), ID: s[2]}
-		rec := had[k]
-		switch table {
-		case 0:
-			rec.Owner = memproxy.Ownership{
-				Backend: s[0], Kind: k.Kind, ID: s[2], Scope: memproxy.Scope{Tenant: s[3], User: s[4], Agent: s[5], App: s[6], Run: s[7]},
-				Actor: s[8], Trust: memproxy.Trust(s[9]), Source: memproxy.Source(s[10]), Decision: s[11], SHA256: s[12],
-				Confidence: memproxy.PerMille(n[0]), Written: moment(n[1]), Deleted: n[2] > 0,
-			}
-		case 1:
-			row := statusRow{Status: memproxy.Status{
-				MemoryKey: k, Tenant: s[3], State: memproxy.MemoryState(s[4]), Reason: s[5], Decision: s[6], Attestation: memproxy.Attestation(s[7]), Rules: s[8],
-				Unverified: memproxy.ReasonCode(s[10]), Reviewed: s[11], CurrentRules: memproxy.MemoryState(s[12]),
-				Changed: moment(n[0]), Contested: n[1] > 0, Pinned: n[2] > 0, Expires: moment(n[3]),
-			}, findings: []byte(s[9])}
-			var err error
-			if rec.Status, err = row.status(); err != nil {
-				return err
-			}
-		case 2:
-			first[s[2]] = s[3]
-			continue
-		default:
+		if r.Kind == "" {
 			sealed = true
-			continue
+		} else {
+			had[r.key] = r.Record
 		}
-		had[k] = rec
 	}
 	for _, id := range ids {
 		k := key{Backend: group.Backend, Kind: group.Kind, ID: id}
-		rec := had[k]
-		if hash, listed := first[id]; rec.Owned() {
-			continue
-		} else if listed {
-			rec.Listing, rec.FirstSeen = memproxy.Listed, hash
-		} else if sealed {
+		if rec := had[k]; sealed && !rec.Owned() && rec.Listing == memproxy.NotSealed {
 			rec.Listing = memproxy.Unlisted
-		} else {
-			continue
+			had[k] = rec
 		}
-		had[k] = rec
 	}
 	return rows.Err()
 }
@@ -275,9 +231,9 @@ func (l *Ledger) Decision(ctx context.Context, backend, decision string) (mempro
 	if storable(decision) != nil {
 		return memproxy.Ownership{}, false, ctx.Err()
 	}
-	// A receipt stands for the whole write, so it comes first; then what
+	// A receipt is of the whole write, so it comes first; then what
 	// is still there; then a fixed order.
-	return first(look(ctx, l.store, "look up a decision", scan, `SELECT `+columns+` FROM ownership
+	return first(look(ctx, l.store, "look up a decision", scanOwner, `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }

@@ -234,7 +234,7 @@ func TestQueueIsBounded(t *testing.T) {
 	l := open(t, ledger.Options{Path: path, Queue: 2, Clock: func() time.Time {
 		if still.Load() {
 			inside <- struct{}{}
-			<-release // the writer stands still in its transaction
+			<-release // the writer waits in its transaction
 		}
 		return time.Unix(1, 0)
 	}})

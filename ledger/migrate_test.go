@@ -112,7 +112,11 @@ func TestMigrations(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			db, err := ofSchema(t, path, n)
 			if err == nil {
-				_, err = db.Exec(`INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted) VALUES ('mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
+				columns, values := `ownership (`, `(`
+				if n > 20 {
+					columns, values = `record (owned, `, `(1, `
+				}
+				_, err = db.Exec(`INSERT INTO ` + columns + `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted) VALUES ` + values + `'mem0','memory','m','acme','ann','','','','agent:dev','authenticated',700,'','d1','',1,0);
 					INSERT INTO correction (backend, id, decision, at) VALUES ('mem0', 'm', 'd0', 1)`)
 			}
 			if err != nil {

@@ -21,7 +21,7 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	release := make(chan struct{})
 	l := open(t, ledger.Options{Path: path, CacheSize: -1, Clock: func() time.Time {
 		if still.Load() {
-			<-release // the writer stands still in its transaction
+			<-release // the writer waits in its transaction
 		}
 		return time.Unix(1, 0)
 	}})

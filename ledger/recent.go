@@ -19,8 +19,6 @@ type recent struct {
 	mu    sync.Mutex
 	rows  lru.LRUCache[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
 	clock uint64                              // counts begins and ends of commits; odd during one
-	// aside are the records that the commit under way changes, as they were.
-	aside map[key]*memproxy.Record
 
 	// waiting are owners that were put and are not in the store yet. They come
 	// before everything else.
@@ -118,52 +116,37 @@ func (r *recent) idle() bool {
 }
 
 // begin takes what a commit is about to change out of memory.
-func (r *recent) begin(all changes) {
+func (r *recent) begin(all map[key]*recordRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock++
 	if r.rows == nil {
 		return
 	}
-	r.aside = make(map[key]*memproxy.Record, len(all))
-	for k, c := range all {
-		if rec, ok := r.rows.Peek(k); ok && !c.reread {
-			r.aside[k] = rec
-		} else if c.was != nil && !c.reread {
-			r.aside[k] = c.was
+	for k, row := range all {
+		if row == nil || row.touched {
+			r.rows.Remove(k)
 		}
-		r.rows.Remove(k)
 	}
 	if _, ok := all[everything]; ok {
 		r.rows.Purge()
-		clear(r.aside)
 	}
 }
 
 // end keeps the records that a commit changed, as far as all of each is known;
 // nil if it is not known whether it succeeded.
-func (r *recent) end(all changes) {
+func (r *recent) end(all map[key]*recordRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock++
-	for k, c := range all {
-		was, known := r.aside[k]
-		if r.rows == nil || !known && (c.owner == nil || c.status == nil) {
-			continue
-		}
-		var rec memproxy.Record
-		if was != nil {
-			rec = *was
-		}
-		if c.owner != nil {
-			rec = owned(rec, c.owner)
-		}
-		if c.status != nil {
-			rec.Status = *c.status
-		}
-		r.keep(k, rec)
+	if _, ok := all[everything]; ok || r.rows == nil {
+		return
 	}
-	r.aside = nil
+	for k, row := range all {
+		if row != nil && row.touched && (row.Owned() || row.sure) {
+			r.keep(k, row.Record)
+		}
+	}
 }
 
 func (r *recent) keep(k key, rec memproxy.Record) {
@@ -185,36 +168,5 @@ func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	return rec
 }
 
-// changes are the objects whose records a transaction changes.
-type changes map[key]change
-
-// everything stands for all objects.
+// everything is all objects among those to be read anew.
 var everything key
-
-// change is what becomes of one record: nil is that it stays. After reread the
-// store alone knows the rest of it. Was is what it was, if nothing was stored.
-type change struct {
-	was    *memproxy.Record
-	owner  *memproxy.Ownership
-	status *memproxy.Status
-	reread bool
-}
-
-func (all changes) own(row memproxy.Ownership) {
-	k := keyOf(&row)
-	c := all[k]
-	c.owner = &row
-	all[k] = c
-}
-
-func (all changes) rate(k key, st memproxy.Status) {
-	c := all[k]
-	c.status = &st
-	all[k] = c
-}
-
-func (all changes) reread(keys ...key) {
-	for _, k := range keys {
-		all[k] = change{reread: true}
-	}
-}

@@ -53,7 +53,7 @@ func queued(t *testing.T, n int, f func(path string)) {
 	l, err := Open(Options{Path: path, Vault: testVault(t), Clock: func() time.Time {
 		if still.Load() {
 			inside <- struct{}{}
-			<-release // the writer stands still in its transaction
+			<-release // the writer waits in its transaction
 		}
 		return time.Unix(1, 0)
 	}})

@@ -25,19 +25,136 @@ import (
 // short slugs; a longer one is somebody trying something.
 const maxText = 1024
 
+type key = memproxy.MemoryKey
+
+// recordColumns are texts and then numbers, as rowScanner reads them.
+const recordColumns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256,
+	state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, first_seen,
+	owned, confidence, written, deleted, validated, changed, contested, pinned, expires, listed`
+
+const recordTexts, recordNumbers = 25, 10
+
+// part is the owner of a record, or its status, or both. Its listing is never changed.
+type part int
+
 const (
-	columns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted`
-
-	insertRow = `INSERT INTO ownership (` + columns + `) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`
-
-	// A tombstone keeps the time of the first deletion.
-	updateRow = `UPDATE ownership SET tenant=?4, "user"=?5, agent=?6, app=?7, run=?8, actor=?9, trust=?10, confidence=?11,
-		source=?12, decision=?13, sha256=?14, written=?15,
-		deleted = CASE WHEN CAST(?16 AS BIGINT) > 0 AND deleted > 0 THEN deleted ELSE CAST(?16 AS BIGINT) END
-		WHERE backend=?1 AND kind=?2 AND id=?3`
+	ownerPart part = 1 << iota
+	statusPart
 )
 
-type key = memproxy.MemoryKey
+// upserts write parts of a record, by part: an index of which no column is set is left
+// as it is.
+var upserts = [...]string{
+	ownerPart:  upsert(`tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated`),
+	statusPart: upsert(`state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`),
+	ownerPart | statusPart: upsert(`tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated,
+		state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`),
+}
+
+func upsert(columns string) string {
+	var set []string
+	for name := range strings.SplitSeq(columns, ",") {
+		set = append(set, name+" = excluded."+strings.TrimSpace(name))
+	}
+	return `INSERT INTO record (` + recordColumns + `) VALUES (?` + strings.Repeat(", ?", recordTexts+recordNumbers-1) +
+		`) ON CONFLICT (backend, kind, id) DO UPDATE SET ` + strings.Join(set, ",")
+}
+
+const (
+	oneRecord = `SELECT ` + recordColumns + ` FROM record WHERE backend = ? AND kind = ? AND id = ?`
+	// lockRecord keeps other proxies away from a record until the transaction is over,
+	// also from one that is not there yet; save removes what stays empty.
+	lockRecord = `INSERT INTO record (backend, kind, id) VALUES (?, ?, ?) ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns
+)
+
+// recordRow is a record as it is stored.
+type recordRow struct {
+	key
+	memproxy.Record
+	deleted   int64                // when it was deleted
+	validated bool                 // it counts for its author
+	prior     memproxy.MemoryState // before it expired
+	listed    bool                 // also where an owner ends what that says
+
+	// stored: there is a row. Sure: the listing is known of one without an owner.
+	stored, sure bool
+	dirty        part // what save has to write
+	touched      bool // something was changed in this transaction
+}
+
+// rowScanner reads records, without an allocation for each.
+func rowScanner() func(scanner) (recordRow, error) {
+	var s [recordTexts]string
+	var n [recordNumbers]int64
+	to := make([]any, 0, len(s)+len(n))
+	for i := range s {
+		to = append(to, &s[i])
+	}
+	for i := range n {
+		to = append(to, &n[i])
+	}
+	return func(from scanner) (r recordRow, err error) {
+		if err := from.Scan(to...); err != nil {
+			return r, err
+		}
+		r.key, r.stored = key{Backend: s[0], Kind: memproxy.TargetKind(s[1]), ID: s[2]}, true
+		if n[0] > 0 {
+			r.Owner = memproxy.Ownership{
+				Backend: r.Backend, Kind: r.Kind, ID: r.ID, Scope: memproxy.Scope{Tenant: s[3], User: s[4], Agent: s[5], App: s[6], Run: s[7]},
+				Actor: s[8], Trust: memproxy.Trust(s[9]), Source: memproxy.Source(s[10]), Decision: s[11], SHA256: s[12],
+				Confidence: memproxy.PerMille(n[1]), Written: moment(n[2]), Deleted: n[3] > 0,
+			}
+			r.deleted, r.validated = n[3], n[4] > 0
+		}
+		if s[13] != "" {
+			r.Status = memproxy.Status{
+				MemoryKey: r.key, State: memproxy.MemoryState(s[13]), Tenant: s[14], Reason: s[16], Decision: s[17], Attestation: memproxy.Attestation(s[18]), Rules: s[19],
+				Unverified: memproxy.ReasonCode(s[21]), Reviewed: s[22], CurrentRules: memproxy.MemoryState(s[23]),
+				Changed: moment(n[5]), Contested: n[6] > 0, Pinned: n[7] > 0, Expires: moment(n[8]),
+			}
+			r.prior = memproxy.MemoryState(s[15])
+			err = readFindings(&r.Status, s[20])
+		}
+		if r.listed = n[9] > 0; r.listed && !r.Owned() {
+			r.Listing, r.FirstSeen = memproxy.Listed, s[24]
+		}
+		r.sure = r.listed || r.Owned()
+		return r, err
+	}
+}
+
+func (r *recordRow) arguments() []any {
+	o, st, findings := &r.Owner, &r.Status, ""
+	if r.Rated() {
+		findings = asJSON(spans{st.Text, st.Findings})
+	}
+	return []any{r.Backend, string(r.Kind), r.ID,
+		o.Scope.Tenant, o.Scope.User, o.Scope.Agent, o.Scope.App, o.Scope.Run, o.Actor, string(o.Trust), string(o.Source), o.Decision, o.SHA256,
+		string(st.State), st.Tenant, string(r.prior), st.Reason, st.Decision, string(st.Attestation), st.Rules, findings, string(st.Unverified), st.Reviewed, string(st.CurrentRules), "",
+		count(r.Owned()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
+		micros(st.Changed), count(st.Contested), count(st.Pinned), micros(st.Expires), int64(0)}
+}
+
+func scanOwner(s scanner) (memproxy.Ownership, error) {
+	r, err := rowScanner()(s)
+	return r.Owner, err
+}
+
+func scanStatus(s scanner) (memproxy.Status, error) {
+	r, err := rowScanner()(s)
+	return r.Status, err
+}
+
+// own gives a record an owner. A tombstone keeps the time of the first deletion.
+func (r *recordRow) own(row *memproxy.Ownership, now int64) {
+	r.Record = owned(r.Record, row)
+	if !row.Deleted {
+		r.deleted = 0
+	} else if r.deleted == 0 {
+		r.deleted = now
+	}
+	r.dirty |= ownerPart
+}
 
 func keyOf(row *memproxy.Ownership) key {
 	return key{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
@@ -92,24 +209,6 @@ func (p parsed) Scan(column any) error {
 		return json.Unmarshal(text, p.to)
 	}
 	return fmt.Errorf("%T is no JSON", column)
-}
-
-func scan(s scanner) (row memproxy.Ownership, err error) {
-	err = s.Scan(&row.Backend, &row.Kind, &row.ID,
-		&row.Scope.Tenant, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run,
-		&row.Actor, &row.Trust, &row.Confidence, &row.Source, &row.Decision, &row.SHA256, (*when)(&row.Written), (*flag)(&row.Deleted))
-	return row, err
-}
-
-func arguments(row *memproxy.Ownership, now time.Time) []any {
-	var deleted int64
-	if row.Deleted {
-		deleted = max(1, micros(now))
-	}
-	return []any{row.Backend, string(row.Kind), row.ID,
-		row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
-		row.Actor, string(row.Trust), int64(row.Confidence), string(row.Source), row.Decision, row.SHA256,
-		micros(row.Written), deleted}
 }
 
 // stored is the row as it will be read back.
@@ -197,7 +296,7 @@ func canWait(err error) bool {
 }
 
 // Bind inserts rows of which there is none by (Backend, Kind, ID), and returns
-// for each the one that then stands, tombstones too. They are in the file when
+// for each the one that is there then, tombstones too. They are in the file when
 // it returns. Of proxies and callers that bind one id at once, one is the first,
 // and all are told the same.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
@@ -210,8 +309,11 @@ func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]mempr
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
 		dim, name, _ := strings.Cut(row.ID, ":")
+		if err := t.save(); err != nil {
+			return false, err
+		}
 		var n int64
-		carried, err := t.one(`SELECT 1 FROM ownership WHERE backend = ?1 AND kind = 'memory' AND deleted = 0 AND tenant <> ?2
+		carried, err := t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
 			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
 			[]any{row.Backend, row.Scope.Tenant, dim, name}, &n)
 		return err == nil && !carried, err
@@ -229,132 +331,21 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
-			args := arguments(row, t.store.opt.Clock())
-			n, err := t.run(insertRow, args...)
+			r, err := t.record(keyOf(row))
 			if err != nil {
 				return nil, err
 			}
-			if n == 0 {
-				there, err := rows(t, scan, `SELECT `+columns+` FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, row.Backend, string(row.Kind), row.ID)
-				if err != nil {
-					return nil, err
-				}
-				taken := false
-				if len(there) == 1 && there[0].Scope.Tenant != row.Scope.Tenant {
-					if taken, err = free(t, row); err != nil {
-						return nil, err
-					}
-				}
-				if !taken {
-					bound = append(bound, there...)
-					continue
-				}
-				if _, err := t.run(updateRow, args...); err != nil {
+			taken := !r.Owned()
+			if !taken && r.Owner.Scope.Tenant != row.Scope.Tenant {
+				if taken, err = free(t, row); err != nil {
 					return nil, err
 				}
 			}
-			t.changes.own(*row)
-			bound = append(bound, *row)
+			if taken {
+				r.own(row, t.now())
+			}
+			bound = append(bound, r.Owner)
 		}
 		return bound, nil
 	})
-}
-
-// DeleteScope leaves tombstones for the memories of a backend within a scope, of
-// whatever tenant, and returns whose they were, by author, also along with an
-// error. An empty field of the scope matches everything; a scope without any owner
-// is refused with ErrRow, because it would match every memory there is.
-//
-// Histories that are in the scope and do not end yet get a version like v, which
-// says who deleted them and by which decision; none where it has no operation.
-func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
-	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
-	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
-		return nil, err
-	}
-	if backend == "" || !scope.Owned() {
-		return nil, refused("a backend and an owner are required")
-	}
-	tallies, err := result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Tally, error) {
-		gone, by, err := sweepScope(t, args)
-		t.changes.reread(gone...)
-		return by, err
-	})
-	if err != nil || v.Op == "" {
-		return tallies, err
-	}
-	return tallies, endHistories(ctx, l.store, backend, scope, v)
-}
-
-func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
-	type swept struct {
-		key
-		by memproxy.Tally
-	}
-	found, err := rows(t, func(s scanner) (row swept, err error) {
-		row.Kind = memproxy.TargetMemory
-		err = s.Scan(&row.Backend, &row.ID, &row.by.Tenant, &row.by.Actor, &row.by.Trust, &row.by.User)
-		return row, err
-	}, `UPDATE ownership SET deleted = ?1
-		WHERE backend = ?2 AND kind = 'memory' AND deleted = 0
-		AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
-		RETURNING backend, id, tenant, actor, trust, "user"`, args...)
-	at := map[memproxy.Tally]int{}
-	for _, row := range found {
-		who := row.by
-		gone = append(gone, row.key)
-		if who.Actor == "" {
-			continue
-		}
-		i, seen := at[who]
-		if !seen {
-			i = len(by)
-			at[who] = i
-			by = append(by, who)
-		}
-		by[i].Memories++
-	}
-	return gone, by, err
-}
-
-// endHistories appends a version like v to each memory within a scope that is
-// deleted and whose history does not end yet.
-func endHistories(ctx context.Context, s *store, backend string, scope memproxy.Scope, v memproxy.Version) error {
-	if s.opt.Vault == nil {
-		return ErrNoVault
-	}
-	after := ""
-	for {
-		ids, err := look(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM ownership o
-			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
-				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
-				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)
-			ORDER BY o.id LIMIT ?7`, backend, after, scope.User, scope.Agent, scope.App, scope.Run, expireStep)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		after = ids[len(ids)-1]
-		err = s.do(ctx, &job{also: func(t *transaction) error {
-			for _, id := range ids {
-				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
-				last, known, err := t.lastVersion(k)
-				if err != nil {
-					return err
-				}
-				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
-					continue
-				}
-				gone := v
-				gone.MemoryKey, gone.Tenant, gone.Field, gone.Op = k, last.Tenant, last.Field, memproxy.OpDelete
-				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
-				if _, err := t.append(gone); err != nil {
-					return err
-				}
-			}
-			return nil
-		}})
-		if err != nil {
-			return err
-		}
-	}
 }

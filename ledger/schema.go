@@ -30,8 +30,8 @@ func schemaOf(ctx context.Context, q interface {
 	if d == postgresDialect {
 		// Not to_regclass: a session remembers that a table is missing until it next
 		// locks one, so after the wait for migrate's lock it would miss the tables made meanwhile.
-		err = q.QueryRowContext(ctx, `SELECT coalesce(bool_or(relname = 'memproxy_schema'), false), coalesce(bool_and(relname <> 'ownership'), true)
-			FROM pg_class WHERE relname IN ('memproxy_schema', 'ownership') AND pg_table_is_visible(oid)`).Scan(&ours, &empty)
+		err = q.QueryRowContext(ctx, `SELECT coalesce(bool_or(relname = 'memproxy_schema'), false), count(*) = 0
+			FROM pg_class WHERE relname IN ('memproxy_schema', 'ownership', 'record') AND pg_table_is_visible(oid)`).Scan(&ours, &empty)
 	} else {
 		err = q.QueryRowContext(ctx, `SELECT application_id = ? AND tables > 0, application_id IN (0, ?) AND tables = 0
 			FROM pragma_application_id, (SELECT count(*) AS tables FROM sqlite_schema)`, applicationID, applicationID).Scan(&ours, &empty)
@@ -189,7 +189,7 @@ var schema = oldest + len(upgrades())
 // words that dialect.ddl translates. A released one is never edited: later needs are a
 // further entry.
 func upgrades() []string {
-	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables}
+	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables, recordTables}
 }
 
 // actorTables: how many of an author's memories were let out of review, and
@@ -296,4 +296,38 @@ const exactTables = `ALTER TABLE retraction DROP COLUMN likeness;`
 const indexTables = `
 CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE unverified <> '';
 DROP INDEX content_vault;
+`
+
+// recordTables: what is known of an object is one row.
+const recordTables = `
+CREATE TABLE record (
+	backend TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
+	owned INTEGER NOT NULL DEFAULT 0, tenant TEXT NOT NULL DEFAULT '', "user" TEXT NOT NULL DEFAULT '', agent TEXT NOT NULL DEFAULT '',
+	app TEXT NOT NULL DEFAULT '', run TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', trust TEXT NOT NULL DEFAULT '',
+	confidence INTEGER NOT NULL DEFAULT 0, source TEXT NOT NULL DEFAULT '', decision TEXT NOT NULL DEFAULT '', sha256 TEXT NOT NULL DEFAULT '',
+	written INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0, validated INTEGER NOT NULL DEFAULT 0,
+	state TEXT NOT NULL DEFAULT '', status_tenant TEXT NOT NULL DEFAULT '', prior TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
+	status_decision TEXT NOT NULL DEFAULT '', changed INTEGER NOT NULL DEFAULT 0, contested INTEGER NOT NULL DEFAULT 0, pinned INTEGER NOT NULL DEFAULT 0,
+	expires INTEGER NOT NULL DEFAULT 0, attestation TEXT NOT NULL DEFAULT '', rules TEXT NOT NULL DEFAULT '', findings TEXT NOT NULL DEFAULT '',
+	unverified TEXT NOT NULL DEFAULT '', reviewed TEXT NOT NULL DEFAULT '', current TEXT NOT NULL DEFAULT '',
+	listed INTEGER NOT NULL DEFAULT 0, first_seen TEXT NOT NULL DEFAULT '',
+	PRIMARY KEY (backend, kind, id)
+) WITHOUT ROWID;
+INSERT INTO record (owned, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated)
+	SELECT 1, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated FROM ownership;
+INSERT INTO record (backend, kind, id, state, status_tenant, prior, reason, status_decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
+	SELECT backend, kind, id, state, tenant, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current FROM standing WHERE 1 = 1
+	ON CONFLICT (backend, kind, id) DO UPDATE SET state = excluded.state, status_tenant = excluded.status_tenant, prior = excluded.prior, reason = excluded.reason,
+		status_decision = excluded.status_decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned, expires = excluded.expires,
+		attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings, unverified = excluded.unverified, reviewed = excluded.reviewed, current = excluded.current;
+INSERT INTO record (backend, kind, id, listed, first_seen) SELECT backend, kind, id, 1, sha256 FROM found WHERE 1 = 1
+	ON CONFLICT (backend, kind, id) DO UPDATE SET listed = 1, first_seen = excluded.first_seen;
+DROP TABLE ownership;
+DROP TABLE standing;
+DROP TABLE found;
+CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
+CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
+CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
+CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
+CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
 `

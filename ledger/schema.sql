@@ -2,53 +2,49 @@
 -- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
 -- changes a table adds a step to schema.go, too: TestUpgradedIsFresh compares the two.
 
-CREATE TABLE ownership (
-	backend    TEXT    NOT NULL,
-	kind       TEXT    NOT NULL,
-	id         TEXT    NOT NULL,
-	tenant     TEXT    NOT NULL,
-	"user"     TEXT    NOT NULL,
-	agent      TEXT    NOT NULL,
-	app        TEXT    NOT NULL,
-	run        TEXT    NOT NULL,
-	actor      TEXT    NOT NULL,
-	trust      TEXT    NOT NULL,
-	confidence INTEGER NOT NULL,
-	source     TEXT    NOT NULL,
-	decision   TEXT    NOT NULL,
-	sha256     TEXT    NOT NULL,
-	written    INTEGER NOT NULL,
-	deleted    INTEGER NOT NULL, -- when it was deleted
-	validated  INTEGER NOT NULL DEFAULT 0, -- 1 while it counts for its author
+CREATE TABLE record ( -- what is known of an object; each of its three parts may be missing
+	backend         TEXT    NOT NULL,
+	kind            TEXT    NOT NULL,
+	id              TEXT    NOT NULL,
+	owned           INTEGER NOT NULL DEFAULT 0, -- 1 if it has an owner
+	tenant          TEXT    NOT NULL DEFAULT '',
+	"user"          TEXT    NOT NULL DEFAULT '',
+	agent           TEXT    NOT NULL DEFAULT '',
+	app             TEXT    NOT NULL DEFAULT '',
+	run             TEXT    NOT NULL DEFAULT '',
+	actor           TEXT    NOT NULL DEFAULT '',
+	trust           TEXT    NOT NULL DEFAULT '',
+	confidence      INTEGER NOT NULL DEFAULT 0,
+	source          TEXT    NOT NULL DEFAULT '',
+	decision        TEXT    NOT NULL DEFAULT '',
+	sha256          TEXT    NOT NULL DEFAULT '',
+	written         INTEGER NOT NULL DEFAULT 0,
+	deleted         INTEGER NOT NULL DEFAULT 0, -- when it was deleted
+	validated       INTEGER NOT NULL DEFAULT 0, -- 1 while it counts for its author
+	state           TEXT    NOT NULL DEFAULT '', -- '' if it has no status
+	status_tenant   TEXT    NOT NULL DEFAULT '',
+	prior           TEXT    NOT NULL DEFAULT '', -- the state before it expired
+	reason          TEXT    NOT NULL DEFAULT '',
+	status_decision TEXT    NOT NULL DEFAULT '', -- that led to the state
+	changed         INTEGER NOT NULL DEFAULT 0,
+	contested       INTEGER NOT NULL DEFAULT 0,
+	pinned          INTEGER NOT NULL DEFAULT 0,
+	expires         INTEGER NOT NULL DEFAULT 0,
+	attestation     TEXT    NOT NULL DEFAULT '',
+	rules           TEXT    NOT NULL DEFAULT '',
+	findings        TEXT    NOT NULL DEFAULT '', -- JSON
+	unverified      TEXT    NOT NULL DEFAULT '',
+	reviewed        TEXT    NOT NULL DEFAULT '', -- hash of the text of which a person decided the status
+	current         TEXT    NOT NULL DEFAULT '', -- status that the current rules would give it
+	listed          INTEGER NOT NULL DEFAULT 0, -- 1 if its backend held it when that was sealed
+	first_seen      TEXT    NOT NULL DEFAULT '', -- hash of the text that it had then
 	PRIMARY KEY (backend, kind, id)
 ) WITHOUT ROWID;
-CREATE INDEX ownership_decision ON ownership (backend, decision) WHERE decision <> '';
-CREATE INDEX ownership_deleted ON ownership (deleted) WHERE deleted > 0;
-
-CREATE TABLE standing (
-	backend     TEXT    NOT NULL,
-	kind        TEXT    NOT NULL,
-	id          TEXT    NOT NULL,
-	tenant      TEXT    NOT NULL,
-	state       TEXT    NOT NULL,
-	prior       TEXT    NOT NULL, -- the state before it expired
-	reason      TEXT    NOT NULL,
-	decision    TEXT    NOT NULL,
-	changed     INTEGER NOT NULL,
-	contested   INTEGER NOT NULL,
-	pinned      INTEGER NOT NULL,
-	expires     INTEGER NOT NULL,
-	attestation TEXT    NOT NULL,
-	rules       TEXT    NOT NULL,
-	findings    TEXT    NOT NULL, -- JSON
-	unverified  TEXT    NOT NULL DEFAULT '',
-	reviewed    TEXT    NOT NULL DEFAULT '', -- hash of the text of which a person decided the status
-	current     TEXT    NOT NULL DEFAULT '', -- status that the current rules would give it
-	PRIMARY KEY (backend, kind, id)
-) WITHOUT ROWID;
-CREATE INDEX standing_expires ON standing (expires) WHERE expires > 0;
-CREATE INDEX standing_state ON standing (state, backend, kind, id);
-CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE unverified <> '';
+CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
+CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
+CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
+CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
+CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
 
 CREATE TABLE version (
 	backend     TEXT    NOT NULL,
@@ -254,14 +250,6 @@ CREATE TABLE notice ( -- what is still to be told to people outside
 	error    TEXT    NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX notice_due ON notice (due);
-
-CREATE TABLE found ( -- memories without an owner, as hashes
-	backend TEXT NOT NULL,
-	kind    TEXT NOT NULL,
-	id      TEXT NOT NULL,
-	sha256  TEXT NOT NULL, -- of the text
-	PRIMARY KEY (backend, kind, id)
-) WITHOUT ROWID;
 
 CREATE TABLE sealed ( -- backends of which everything is known
 	backend TEXT    NOT NULL PRIMARY KEY,

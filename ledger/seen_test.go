@@ -22,7 +22,7 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	if err := fresh.load(ctx, l.store); err != nil {
 		t.Fatal(err)
 	}
-	for table, set := range map[string]keySet{"ownership": records, "found": records, "standing": statuses, "version": versions} {
+	for table, set := range map[string]keySet{"record": records, "version": versions} {
 		rows, err := l.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table)
 		if err != nil {
 			t.Fatal(err)

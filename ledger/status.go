@@ -12,44 +12,20 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-const statusColumns = `backend, kind, id, tenant, state, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current, prior`
-
-// statusRow is a status as it is read.
-type statusRow struct {
-	memproxy.Status
-	findings []byte
-	prior    memproxy.MemoryState // before it expired
-}
-
-func (r *statusRow) status() (memproxy.Status, error) {
-	st := r.Status
+// readFindings reads what is kept of a status as spans.
+func readFindings(st *memproxy.Status, kept string) error {
 	// Nearly all have no findings, and parsing JSON costs as much as the row.
-	text, _ := strings.CutPrefix(string(r.findings), `{"text":"`)
+	text, _ := strings.CutPrefix(kept, `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
 		st.Text = text
-		return st, nil
+		return nil
 	}
 	var with spans
-	if json.Unmarshal(r.findings, &with) == nil {
+	if json.Unmarshal([]byte(kept), &with) == nil {
 		st.Findings, st.Text = with.Findings, with.Text
-		return st, nil
+		return nil
 	}
-	return st, json.Unmarshal(r.findings, &st.Findings) // as it was kept once
-}
-
-func scanStatusRow(s scanner) (r statusRow, err error) {
-	st := &r.Status
-	err = s.Scan(&st.Backend, &st.Kind, &st.ID, &st.Tenant, &st.State, &st.Reason, &st.Decision, (*when)(&st.Changed),
-		(*flag)(&st.Contested), (*flag)(&st.Pinned), (*when)(&st.Expires), &st.Attestation, &st.Rules, &r.findings, &st.Unverified, &st.Reviewed, &st.CurrentRules, &r.prior)
-	return r, err
-}
-
-func scanStatus(s scanner) (memproxy.Status, error) {
-	r, err := scanStatusRow(s)
-	if err != nil {
-		return r.Status, err
-	}
-	return r.status()
+	return json.Unmarshal([]byte(kept), &st.Findings) // as it was kept once
 }
 
 // spans is how the findings of a state are kept: with the hash of the text
@@ -71,15 +47,15 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 // viaUnverified has SQLite use the index, which is small: without statistics it takes
 // the primary key to be as good. Postgres has statistics.
 const (
-	viaUnverified = " INDEXED BY standing_unverified"
-	viaExpires    = " INDEXED BY standing_expires" // likewise
+	viaUnverified = " INDEXED BY record_unverified"
+	viaExpires    = " INDEXED BY record_expires" // likewise
 )
 
 // overdue is memproxy.Status.Overdue as a condition.
 const overdue = `expires > 0 AND expires <= ? AND pinned = 0 AND state NOT IN ('expired', 'quarantined')`
 
 func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []any, err error) {
-	where, args := []string{"(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
+	where, args := []string{"state <> ''", "(backend, kind, id) > (?, ?, ?)"}, []any{f.After.Backend, string(f.After.Kind), f.After.ID}
 	for _, c := range [...]struct{ clause, value string }{
 		{"state = ?", string(f.State)}, {"backend = ?", f.Backend}, {"rules <> ?", f.NotRules},
 	} {
@@ -94,9 +70,9 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 		if err := storable(*f.Tenant); err != nil {
 			return "", nil, refused("tenant %v", err)
 		}
-		where, args = append(where, "tenant = ?"), append(args, *f.Tenant)
+		where, args = append(where, "status_tenant = ?"), append(args, *f.Tenant)
 	}
-	from := "standing"
+	from := "record"
 	if f.Unverified {
 		from, where = from+viaUnverified, append(where, "unverified <> ''")
 	}
@@ -105,11 +81,11 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 	}
 	if !f.QuietSince.IsZero() {
 		where = append(where, `changed < ? AND NOT EXISTS (SELECT 1 FROM correction c
-			WHERE c.backend = standing.backend AND c.id = standing.id AND c.kind = standing.kind AND c.at >= ?)`)
+			WHERE c.backend = record.backend AND c.id = record.id AND c.kind = record.kind AND c.at >= ?)`)
 		args = append(args, micros(f.QuietSince), micros(f.QuietSince))
 	}
 	n := min(cmp.Or(max(0, f.Limit), 10), 1000)
-	return `SELECT ` + statusColumns + ` FROM ` + from + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY backend, kind, id LIMIT ?`, append(args, n), nil
+	return `SELECT ` + recordColumns + ` FROM ` + from + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY backend, kind, id LIMIT ?`, append(args, n), nil
 }
 
 // SetState changes the states of memories, all in one transaction, and returns
@@ -142,37 +118,24 @@ func validChange(c *memproxy.StateChange) error {
 	return storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation))
 }
 
-// status returns a memory's status, which no other transaction changes
-// until this one is over; the one that is to be written when there is none.
-func (t *transaction) status(k memproxy.MemoryKey) (st memproxy.Status, prior memproxy.MemoryState, err error) {
-	none := memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
-	if unknown, _ := t.store.seen.unknown(statuses, k); unknown {
-		return none, "", nil
+// status returns a memory's record and its status; the one that is to be written
+// when there is none.
+func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status, err error) {
+	if r, err = t.record(k); err != nil {
+		return nil, st, err
 	}
-	row, there, err := first(rows(t, scanStatusRow, `UPDATE standing SET prior = prior WHERE backend = ? AND kind = ? AND id = ? RETURNING `+statusColumns,
-		k.Backend, string(k.Kind), k.ID))
-	if err != nil || !there {
-		return none, "", err
+	if st = r.Status; !r.Rated() {
+		st = memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	}
-	st, err = row.status()
-	return st, row.prior, err
+	return r, st, nil
 }
 
-func (t *transaction) putStatus(st memproxy.Status, prior memproxy.MemoryState) error {
+func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy.MemoryState) {
 	if st.Changed.IsZero() {
 		st.Changed = moment(t.now())
 	}
 	st.Changed, st.Expires, st.Findings = moment(micros(st.Changed)), moment(micros(st.Expires)), slices.Clone(st.Findings)
-	t.changes.rate(st.MemoryKey, st)
-	t.store.seen.add(st.MemoryKey, statuses)
-	_, err := t.run(`INSERT INTO standing (`+statusColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-		ON CONFLICT (backend, kind, id) DO UPDATE SET tenant = excluded.tenant, state = excluded.state, reason = excluded.reason,
-		decision = excluded.decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned,
-		expires = excluded.expires, attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings,
-		unverified = excluded.unverified, reviewed = excluded.reviewed, current = excluded.current, prior = excluded.prior`,
-		st.Backend, string(st.Kind), st.ID, st.Tenant, string(st.State), st.Reason, st.Decision, micros(st.Changed),
-		count(st.Contested), count(st.Pinned), micros(st.Expires), string(st.Attestation), st.Rules, asJSON(spans{st.Text, st.Findings}), string(st.Unverified), st.Reviewed, string(st.CurrentRules), string(prior))
-	return err
+	r.Status, r.prior, r.dirty = st, prior, r.dirty|statusPart
 }
 
 func count(b bool) int64 {
@@ -186,7 +149,7 @@ func count(b bool) int64 {
 // of a text stays until another text is there: what rules would do to it is
 // noted, and told.
 func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
-	st, prior, err := t.status(c.MemoryKey)
+	r, st, err := t.status(c.MemoryKey)
 	if err != nil {
 		return false, err
 	}
@@ -200,12 +163,12 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 		st.Expires = c.Expires
 	}
 	if c.Person || st.Reviewed != "" {
-		text, err := textOf(t, c)
+		text, err := textOf(t, r, c)
 		if err != nil {
 			return false, err
 		}
 		if !c.Person && (text == memproxy.AnyText || st.Reviewed == memproxy.AnyText && c.Text == "" || text == st.Reviewed) {
-			return false, keepDecided(t, c, &st, prior)
+			return false, keepDecided(t, c, r, st)
 		}
 		if st.Reviewed = ""; c.Person {
 			st.Reviewed = text
@@ -218,16 +181,14 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	st.State, st.Reason, st.Decision, st.Rules, st.Findings, st.Text = c.State, c.Reason, c.Decision, c.Rules, c.Findings, c.Text
 	st.CurrentRules = ""
 	st.Changed = moment(t.now())
-	if err := t.putStatus(st, ""); err != nil {
-		return false, err
-	}
+	t.putStatus(r, st, "")
 	if was == st.State || st.Kind == memproxy.TargetDecision {
 		return true, nil
 	}
-	if err := countAccepted(t, c.MemoryKey, was, st.State, c.Person); err != nil {
+	if err := countAccepted(t, r, was, st.State, c.Person); err != nil {
 		return false, err
 	}
-	if err := countValidated(t, c.MemoryKey, st.State); err != nil {
+	if err := countValidated(t, r, st.State); err != nil {
 		return false, err
 	}
 	switch st.State {
@@ -241,8 +202,8 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 
 // keepDecided leaves a state as a person decided it, and notes what the rules
 // would do.
-func keepDecided(t *transaction, c *memproxy.StateChange, st *memproxy.Status, prior memproxy.MemoryState) error {
-	was := st.CurrentRules
+func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st memproxy.Status) error {
+	prior, was := r.prior, st.CurrentRules
 	if c.Rules != "" {
 		st.Rules, st.CurrentRules = c.Rules, ""
 	}
@@ -252,14 +213,14 @@ func keepDecided(t *transaction, c *memproxy.StateChange, st *memproxy.Status, p
 	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.store.opt.Clock()) { // written again, with the same text
 		st.State, prior = prior, ""
 	}
-	if err := t.putStatus(*st, prior); err != nil || st.CurrentRules == "" || st.CurrentRules == was {
-		return err
+	if t.putStatus(r, st, prior); st.CurrentRules == "" || st.CurrentRules == was {
+		return nil
 	}
 	return t.notify(memproxy.NoticeMemoryRuled, st.Tenant, st.ID, st)
 }
 
 // textOf is the hash of the text that a change is about.
-func textOf(t *transaction, c *memproxy.StateChange) (string, error) {
+func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) (string, error) {
 	if c.Text != "" {
 		return c.Text, nil
 	}
@@ -267,12 +228,7 @@ func textOf(t *transaction, c *memproxy.StateChange) (string, error) {
 	if err != nil || known && last.SHA256 != "" {
 		return last.SHA256, err
 	}
-	var sha string
-	_, err = t.one(`SELECT sha256 FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{c.Backend, string(c.Kind), c.ID}, &sha)
-	if sha == "" {
-		sha = memproxy.AnyText
-	}
-	return sha, err
+	return cmp.Or(r.Owner.SHA256, memproxy.AnyText), nil
 }
 
 const refMemory = "memory/"
@@ -281,15 +237,15 @@ const refMemory = "memory/"
 // untrusted, flagged or quarantined. It is validated and attested by humans once Need
 // distinct reviewers, its author not among them, said it. ErrState for a
 // memory in another state, ErrOwnReview for the author.
-func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.Review) (memproxy.Tallied, error) {
+func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
 	if err := validKey(k); err != nil {
 		return memproxy.Tallied{}, err
 	}
-	if err := checkReview(r); err != nil {
+	if err := checkReview(by); err != nil {
 		return memproxy.Tallied{}, err
 	}
 	return changed(ctx, l.store, func(t *transaction) (tally memproxy.Tallied, err error) {
-		st, _, err := t.status(k)
+		r, st, err := t.status(k)
 		if err != nil {
 			return tally, err
 		}
@@ -298,19 +254,15 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, r memproxy.R
 		default:
 			return tally, fmt.Errorf("%w: the memory is %s", ErrState, st.State)
 		}
-		_, author, err := authorOf(t, k)
-		if err != nil {
-			return tally, err
-		}
 		subject := ref(refMemory, k.Backend, string(k.Kind), k.ID)
-		if tally, err = t.vote(subject, author, r); err != nil || !tally.Settled {
+		if tally, err = t.vote(subject, r.Owner.Actor, by); err != nil || !tally.Settled {
 			return tally, err
 		}
 		if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, subject); err != nil {
 			return tally, err
 		}
 		_, err = t.setState(&memproxy.StateChange{
-			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(r.Reviewer), Decision: st.Decision,
+			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(by.Reviewer), Decision: st.Decision,
 			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
 		})
 		return tally, err

@@ -21,9 +21,9 @@ func TestStatusesAreListedFromAnIndex(t *testing.T) {
 	}
 	defer l.Close()
 	for index, f := range map[string]memproxy.StatusFilter{
-		"standing_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
-		"standing_unverified": {Backend: "mem0", Tenant: new("acme"), Unverified: true},
-		"standing_expires":    {Backend: "mem0", Tenant: new("acme"), Overdue: true},
+		"record_state":      {Backend: "mem0", Tenant: new("acme"), State: memproxy.StateFlagged},
+		"record_unverified": {Backend: "mem0", Tenant: new("acme"), Unverified: true},
+		"record_expires":    {Backend: "mem0", Tenant: new("acme"), Overdue: true},
 	} {
 		query, args, err := statusQuery(&f, time.Now())
 		if err != nil {

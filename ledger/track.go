@@ -114,23 +114,19 @@ func scanTrack(s scanner) (t memproxy.Track, err error) {
 
 // countAccepted counts a memory for its author that waited for review and was let
 // out, or that a person vouched for.
-func countAccepted(t *transaction, k memproxy.MemoryKey, was, is memproxy.MemoryState, person bool) error {
+func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) error {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
-	if !out && !(person && is == memproxy.StateValidated) {
+	if !out && !(person && is == memproxy.StateValidated) || r.Owner.Actor == "" {
 		return nil
 	}
-	tenant, actor, err := authorOf(t, k)
-	if err != nil || actor == "" {
-		return err
-	}
-	_, err = t.run(`UPDATE actor SET accepted = accepted + 1 WHERE tenant = ? AND actor = ?`, tenant, memproxy.Account(actor))
+	_, err := t.run(`UPDATE actor SET accepted = accepted + 1 WHERE tenant = ? AND actor = ?`, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
 	return err
 }
 
 // countValidated counts a memory for its author, once, when it was found sound, and
 // no more when it was flagged or quarantined. That it waits, expires or is
 // written anew changes nothing: it is looked at again.
-func countValidated(t *transaction, k memproxy.MemoryKey, is memproxy.MemoryState) error {
+func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) error {
 	var by int64
 	switch is {
 	case memproxy.StateValidated:
@@ -140,21 +136,12 @@ func countValidated(t *transaction, k memproxy.MemoryKey, is memproxy.MemoryStat
 	default:
 		return nil
 	}
-	n, err := t.run(`UPDATE ownership SET validated = ? WHERE backend = ? AND kind = ? AND id = ? AND validated <> ? AND deleted = 0`,
-		max(0, by), k.Backend, string(k.Kind), k.ID, max(0, by))
-	if err != nil || n == 0 || k.Kind != memproxy.TargetMemory {
-		return err
+	if !r.Owned() || r.Owner.Deleted || r.validated == (by > 0) {
+		return nil
 	}
-	tenant, actor, err := authorOf(t, k)
-	if err != nil || actor == "" {
-		return err
+	if r.validated, r.dirty = by > 0, r.dirty|ownerPart; r.Kind != memproxy.TargetMemory || r.Owner.Actor == "" {
+		return nil
 	}
-	_, err = t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, tenant, memproxy.Account(actor))
+	_, err := t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
 	return err
-}
-
-// authorOf is whose memory it is; nobody, where that is not known.
-func authorOf(t *transaction, k memproxy.MemoryKey) (tenant, actor string, err error) {
-	_, err = t.one(`SELECT tenant, actor FROM ownership WHERE backend = ? AND kind = ? AND id = ?`, []any{k.Backend, string(k.Kind), k.ID}, &tenant, &actor)
-	return tenant, actor, err
 }

@@ -167,7 +167,7 @@ func (v *verifier) selfCheck(r *record) bool {
 }
 
 // gap names what is wrong between two records that are sound by themselves:
-// the record that this one followed stands elsewhere, or is gone.
+// the record that this one followed is elsewhere, or gone.
 func (v *verifier) gap(ctx context.Context, r *record) error {
 	elsewhere, err := look(ctx, v.store, "find a record", scanOne[int64],
 		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
@@ -175,7 +175,7 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 		return err
 	}
 	if len(elsewhere) == 1 && elsewhere[0] != r.place-1 || r.behind == "" && r.place > 1 {
-		v.fault(memproxy.FaultReorder, r.place, r, "the record stands in another place than it was written in")
+		v.fault(memproxy.FaultReorder, r.place, r, "the record is in another place than it was written in")
 		return nil
 	}
 	v.fault(memproxy.FaultDelete, r.place-1, r, "the record before this one is missing")

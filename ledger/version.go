@@ -195,12 +195,13 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool, err error) {
 	if err := appendVersion(t, v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
 		return err == nil, err
 	}
-	st, prior, err := t.status(v.MemoryKey)
+	r, st, err := t.status(v.MemoryKey)
 	if err != nil || !st.Changed.IsZero() {
 		return true, err
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
-	return true, t.putStatus(st, prior)
+	t.putStatus(r, st, "")
+	return true, nil
 }
 
 // keepFound notes the text before a change: the beginning of a history, or

@@ -39,11 +39,11 @@ type transaction struct {
 	store   *store
 	ctx     context.Context // bounds the whole group's commit
 	tx      *sql.Tx
-	changes changes
-	fresh   []string // statements that are not prepared yet
-	heads   []head   // of the chains that grew, as they are to be written
-	steps   []Step   // of memories' histories
-	sealed  []string // backends of which everything is known from now on
+	records map[key]*recordRow // that it read or changed; nil: read them anew
+	fresh   []string           // statements that are not prepared yet
+	heads   []head             // of the chains that grew, as they are to be written
+	steps   []Step             // of memories' histories
+	sealed  []string           // backends of which everything is known from now on
 
 	// counted are the memories that authors with a row of their own added, which
 	// is written once for the whole group.
@@ -275,22 +275,71 @@ func (s *store) answer(j *job, err error) {
 	}
 }
 
-// put inserts or replaces an owner.
+// putOwner inserts or replaces an owner.
 func putOwner(t *transaction, row *memproxy.Ownership) error {
-	args := arguments(row, t.store.opt.Clock())
-	n, err := t.run(insertRow, args...)
+	r, err := t.record(keyOf(row))
 	if err != nil {
 		return err
 	}
-	if n == 0 {
-		if _, err := t.run(updateRow, args...); err != nil {
-			return err
+	if !r.Owned() && row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
+		err = countFact(t, account{row.Scope.Tenant, memproxy.Account(row.Actor)})
+	}
+	r.own(row, t.now())
+	return err
+}
+
+// record is what is known of an object, which no other transaction changes until this
+// one is over. Save writes what is changed in it.
+func (t *transaction) record(k key) (*recordRow, error) {
+	if r := t.records[k]; r != nil {
+		return r, nil
+	}
+	r := recordRow{key: k}
+	if r.Record, r.sure = t.store.seen.absent(k); !r.sure {
+		text := oneRecord
+		if t.store.dialect == postgresDialect {
+			text = lockRecord
 		}
-	} else if row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
-		if err := countFact(t, account{row.Scope.Tenant, memproxy.Account(row.Actor)}); err != nil {
-			return err
+		row, there, err := first(rows(t, rowScanner(), text, k.Backend, string(k.Kind), k.ID))
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			r = row
 		}
 	}
-	t.changes.own(*row)
+	t.records[k] = &r
+	return &r, nil
+}
+
+// save writes what was changed in records: before the transaction ends, and before
+// a statement that is about more than one of them.
+func (t *transaction) save() error {
+	for _, r := range t.records {
+		if r == nil {
+			continue
+		}
+		var err error
+		if empty := !r.Owned() && !r.Rated() && !r.listed; empty && r.stored {
+			_, err = t.run(`DELETE FROM record WHERE backend = ? AND kind = ? AND id = ?`, r.Backend, string(r.Kind), r.ID)
+			r.stored = false
+		} else if !empty && r.dirty != 0 {
+			t.store.seen.add(r.key, records)
+			_, err = t.run(upserts[r.dirty], r.arguments()...)
+			r.stored = true
+		}
+		if err != nil {
+			return err
+		}
+		r.touched, r.dirty = r.touched || r.dirty != 0, 0
+	}
 	return nil
+}
+
+// reread is called for records that another statement changed, after save.
+func (t *transaction) reread(keys ...key) {
+	for _, k := range keys {
+		t.store.seen.add(k, records)
+		t.records[k] = nil
+	}
 }

@@ -53,7 +53,7 @@ func doubted(t *testing.T, l Life) {
 	}
 }
 
-// breached: a break is kept, and until a person accepts it doubts what stands behind it and what
+// breached: a break is kept, and until a person accepts it doubts what is behind it and what
 // comes later.
 func breached(t *testing.T, l Life) {
 	for i := range 4 {
@@ -76,7 +76,7 @@ func breached(t *testing.T, l Life) {
 		}
 	}
 	if n := cast(t, l, "m3", ""); n != 0 || status(t, l, "m3").Unverified != memproxy.IntegrityChain {
-		t.Error("the doubt about what stands behind a break was taken back")
+		t.Error("the doubt about what is behind a break was taken back")
 	}
 	elsewhere := Version("elsewhere", "text")
 	elsewhere.Tenant = "other"

@@ -19,7 +19,7 @@ type Clock struct {
 	now time.Time
 }
 
-// NewClock returns a clock that stands at noon of some day.
+// NewClock returns a clock that is at noon of some day.
 func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
 
 // Now is the clock's time. Each call moves it by a microsecond, as time does.
@@ -109,12 +109,12 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"what one operation made is there together", entries},
 		{"a deletion of a scope ends its histories", sweeps},
 		{"a store is sealed", versionsSealed},
-		{"what stood there and no version has is kept", foundTexts},
+		{"what was there and no version has is kept", foundTexts},
 		{"a rollback is begun, claimed and ended once", rollbacks},
 		{"versions from many writers are one chain", versionsAtOnce},
 		{"what is over is removed", maintained},
 		{"the inventory is listed by bytes", inventory},
-		{"doubts stand beside states", doubted},
+		{"doubts are beside states", doubted},
 		{"breaks are kept and doubt what is behind them", breached},
 		{"backends are sealed", backendSealed},
 		{"what a backend held is taken down", takenDown},

@@ -60,7 +60,7 @@ func rollbacks(t *testing.T, l Life) {
 	}
 }
 
-// foundTexts: what stood in the backend and no version has is kept; what one
+// foundTexts: what was in the backend and no version has is kept; what one
 // has is not told again.
 func foundTexts(t *testing.T, l Life) {
 	ctx := t.Context()

@@ -1,5 +1,5 @@
 // Package ledgertest is the contract of a ledger. It promises that a store
-// which passes Run can stand behind the gate: what was put is found, what is
+// which passes Run can be behind the gate: what was put is found, what is
 // not known is absent, one odd id does not spoil a lookup, writers and readers
 // do not see each other's halves, and a closed store says so. RunLife is the
 // contract of everything that comes after: holds, states, versions, sessions.

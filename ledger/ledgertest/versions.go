@@ -157,7 +157,7 @@ func versionsSealed(t *testing.T, l Life) {
 		t.Errorf("sealed %+v, %v", v, err)
 	}
 	if st := status(t, l, "m1"); st.State != memproxy.StateUntrusted || st.Attestation != memproxy.AttestationUnknown {
-		t.Errorf("standing %+v", st)
+		t.Errorf("status %+v", st)
 	}
 	sound(t, l)
 }
