@@ -72,37 +72,28 @@ const lastRecord = `SELECT ` + versionColumns + ` FROM version WHERE tenant = ? 
 
 // head returns the tenant's head, which no other transaction changes until
 // this one is over. A new chain begins here.
-func (t *transaction) head(tenant string) (head, error) {
+func (t *transaction) head(tenant string) head {
 	for _, h := range t.heads {
 		if h.tenant == tenant {
-			return h, nil
+			return h
 		}
 	}
 	for try := 0; ; try++ {
-		found, err := rows(t, scanHead(t.store.opt.Vault), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
-		if err != nil {
-			return head{}, err
-		}
-		if len(found) == 1 {
-			return found[0], nil
+		found, there := row(t, scanHead(t.store.opt.Vault), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
+		if there || t.err != nil {
+			return found
 		}
 		if try > 0 {
-			return head{}, fmt.Errorf("%w: no head of the chain", ErrUnknown)
+			t.err = fmt.Errorf("%w: no head of the chain", ErrUnknown)
+			return found
 		}
 		h := head{tenant: tenant, mac: []byte{}}
-		last, err := rows(t, scanRecord, lastRecord, tenant)
-		if err != nil {
-			return head{}, err
-		}
-		if len(last) == 1 { // somebody took the end away: it goes on, and stays unsigned
-			h.place, h.link = last[0].place, last[0].Link
+		if last, there := row(t, scanRecord, lastRecord, tenant); there { // somebody took the end away: it goes on, and stays unsigned
+			h.place, h.link = last.place, last.Link
 		} else {
 			h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
 		}
-		_, err = t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
-		if err != nil {
-			return head{}, err
-		}
+		t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
 	}
 }
 
@@ -118,19 +109,15 @@ func (t *transaction) setHead(h head) {
 	t.heads = append(t.heads, h)
 }
 
-func (t *transaction) putHeads() error {
+func (t *transaction) putHeads() {
 	for _, h := range t.heads {
 		h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
 		if h.broken {
 			h.key, h.mac = "", []byte{}
 		}
-		_, err := t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
+		t.run(`UPDATE chain SET place = ?, link = ?, base = ?, base_link = ?, vault = ?, mac = ? WHERE tenant = ?`,
 			h.place, h.link, h.base, h.baseLink, h.key, h.mac, h.tenant)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // Chains verifies the tenants' chains of versions, and keeps where they are broken.
@@ -163,23 +150,19 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 		return 0, refused("trim: a tenant and a time are required")
 	}
 	return result(ctx, cs.store, job{}, func(t *transaction) (int, error) {
-		h, err := t.head(tenant)
-		if err != nil {
-			return 0, err
-		}
+		h := t.head(tenant)
 		if h.broken {
 			return 0, fmt.Errorf("%w: the chain of the tenant is broken and is kept as it is", ErrState)
 		}
 		// The last record of before, as long as the one after it is there too.
-		found, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+		last, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version
 			WHERE tenant = ? AND place > ? AND at < ? ORDER BY place DESC LIMIT 1`, tenant, h.base, micros(before))
-		if err != nil || len(found) == 0 {
-			return 0, err
+		if !there {
+			return 0, nil
 		}
-		h.base, h.baseLink = found[0].place, found[0].Link
+		h.base, h.baseLink = last.place, last.Link
 		t.setHead(h)
-		gone, err := t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)
-		return int(gone), err
+		return int(t.run(`DELETE FROM version WHERE tenant = ? AND place <= ? AND compacted = 1`, tenant, h.base)), nil
 	})
 }
 
@@ -202,38 +185,29 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		cleared int
 	}
 	out, err := changed(ctx, cs.store, func(t *transaction) (out accepted, err error) {
-		h, err := rebase(t, tenant)
-		if err != nil {
-			return out, err
-		}
+		h := rebase(t, tenant)
 		out.end = memproxy.ChainHead{Tenant: tenant, Position: h.place, Link: h.link}
 		if err := acceptBreaches(t, h, faults); err != nil {
 			return out, err
 		}
-		out.cleared, err = acquit(t, tenant, faults)
-		return out, err
+		out.cleared = acquit(t, tenant, faults)
+		return out, nil
 	})
 	return out.end, out.cleared, err
 }
 
 // rebase lets a chain begin anew behind its last record, signed.
-func rebase(t *transaction, tenant string) (head, error) {
-	h, err := t.head(tenant)
-	if err != nil {
-		return h, err
-	}
+func rebase(t *transaction, tenant string) head {
+	h := t.head(tenant)
 	// A head that was put back, or whose row is gone, may be before records
 	// that are there. Writing on must not meet them.
-	last, err := rows(t, scanRecord, lastRecord, tenant)
-	if err != nil {
-		return h, err
-	}
-	if len(last) == 1 && (last[0].place > h.place || h.broken && last[0].place == h.place) {
-		h.place, h.link = last[0].place, last[0].Link
+	last, there := row(t, scanRecord, lastRecord, tenant)
+	if there && (last.place > h.place || h.broken && last.place == h.place) {
+		h.place, h.link = last.place, last.Link
 	}
 	h.base, h.baseLink, h.broken = h.place, h.link, false
 	t.setHead(h)
-	return h, nil
+	return h
 }
 
 // acceptBreaches keeps what is wrong up to the new beginning as accepted.
@@ -242,12 +216,8 @@ func rebase(t *transaction, tenant string) (head, error) {
 func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
 	now := t.now()
-	if _, err := t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base); err != nil {
-		return err
-	}
-	if _, err := t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, now, h.tenant); err != nil {
-		return err
-	}
+	t.run(`DELETE FROM breach WHERE tenant = ? AND place > ?`, h.tenant, h.base)
+	t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, now, h.tenant)
 	for i := range faults {
 		f := &faults[i]
 		if f.Class == memproxy.FaultText || f.Position > h.base {
@@ -256,40 +226,25 @@ func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error 
 		if storable(f.Detail) != nil {
 			return refused("a part of the fault cannot be stored")
 		}
-		_, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
+		t.run(`INSERT INTO breach (tenant, place, class, detail, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
 			h.tenant, f.Position, string(f.Class), f.Detail, now)
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
 // acquit takes the marks of a broken chain off a tenant's memories.
-func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) (int, error) {
-	if err := t.save(); err != nil {
-		return 0, err
-	}
-	free, err := rows(t, scanKey,
+func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) int {
+	t.save()
+	free := rows(t, scanKey,
 		`UPDATE record SET unverified = '' WHERE status_tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
-	if err != nil {
-		return 0, err
-	}
 	t.reread(free...)
 	n := len(free)
 	for i := range faults {
-		if faults[i].Class != memproxy.FaultText {
-			continue
-		}
-		again, err := t.cast(&memproxy.Doubt{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain})
-		if err != nil {
-			return 0, err
-		}
-		if again {
+		if faults[i].Class == memproxy.FaultText && t.cast(&memproxy.Doubt{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain}) {
 			n--
 		}
 	}
-	return max(0, n), nil
+	return max(0, n)
 }
 
 // maxDoubted bounds the memories that one transaction marks.
@@ -304,25 +259,17 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 	}
 	return changed(ctx, cs.store, func(t *transaction) (fresh bool, err error) {
 		clear(t.breached)
-		n, err := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		n := t.run(`INSERT INTO breach (tenant, place, class, detail, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			f.Tenant, f.Position, string(f.Class), f.Detail, t.now())
-		if err != nil || n == 0 {
-			return false, err
+		if n == 0 {
+			return false, nil
 		}
-		if err := t.save(); err != nil {
-			return false, err
-		}
-		behind, err := rows(t, scanKey,
+		t.save()
+		for _, k := range rows(t, scanKey,
 			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
 				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
-			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted)
-		if err != nil {
-			return false, err
-		}
-		for _, k := range behind {
-			if _, err := t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain}); err != nil {
-				return false, err
-			}
+			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted) {
+			t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
 		return true, nil
 	})
@@ -341,18 +288,11 @@ func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach
 
 // isBreached reports whether a tenant's chain has a fault that nobody accepted.
 // Whoever changes that in the same transaction clears t.breached.
-func isBreached(t *transaction, tenant string) (bool, error) {
-	if broken, known := t.breached[tenant]; known {
-		return broken, nil
+func isBreached(t *transaction, tenant string) bool {
+	broken, known := t.breached[tenant]
+	if !known {
+		broken = t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, new(int64))
+		t.breached[tenant] = broken
 	}
-	var one int64
-	broken, err := t.one(`SELECT 1 FROM breach WHERE tenant = ? AND accepted = 0 LIMIT 1`, []any{tenant}, &one)
-	if err != nil {
-		return false, err
-	}
-	if t.breached == nil {
-		t.breached = map[string]bool{}
-	}
-	t.breached[tenant] = broken
-	return broken, nil
+	return broken
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -40,21 +41,22 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.makeReady(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
 		if j.ctx.Err() != nil || j.also == nil {
 			continue
 		}
-		if err := j.also(t); err != nil {
-			return err
+		if err := j.also(t); t.err != nil || err != nil {
+			return cmp.Or(t.err, err)
 		}
 	}
-	for _, put := range [...]func() error{t.save, t.putHeads, func() error { return putNumber(t, group) }, func() error { return putCounts(t) }} {
-		if err := put(); err != nil {
-			return err
-		}
+	t.save()
+	t.putHeads()
+	putNumber(t, group)
+	if putCounts(t); t.err != nil {
+		return t.err
 	}
 	s.recent.begin(t.records)
 	if err := tx.Commit(); err != nil {
@@ -76,16 +78,14 @@ func (s *store) commit(group []*job) (err error) {
 }
 
 // putNumber notes which entries of the redo log need not be applied again.
-func putNumber(t *transaction, group []*job) error {
+func putNumber(t *transaction, group []*job) {
 	var last uint64
 	for _, j := range group {
 		last = max(last, j.number)
 	}
-	if last == 0 {
-		return nil
+	if last > 0 {
+		t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
 	}
-	_, err := t.run(`UPDATE redo SET applied = ?1 WHERE applied < ?1`, int64(last))
-	return err
 }
 
 // writing is the context of one transaction. SQLite's is bounded by the busy
@@ -152,40 +152,50 @@ func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
 	return t.tx.StmtContext(t.ctx, stmt), true
 }
 
-// run executes a statement.
-func (t *transaction) run(text string, args ...any) (int64, error) {
+// run executes a statement, and returns how many rows it changed.
+func (t *transaction) run(text string, args ...any) (n int64) {
+	if t.err != nil {
+		return 0
+	}
 	var res sql.Result
-	var err error
 	if stmt, ready := t.stmt(text); ready {
-		res, err = stmt.ExecContext(t.ctx, args...)
+		res, t.err = stmt.ExecContext(t.ctx, args...)
 	} else {
-		res, err = t.tx.ExecContext(t.ctx, t.store.dialect.sql(text), args...)
+		res, t.err = t.tx.ExecContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
-	if err != nil {
-		return 0, err
+	if t.err == nil {
+		n, t.err = res.RowsAffected()
 	}
-	return res.RowsAffected()
+	return n
 }
 
 // one scans the row of a query for one into to, if there is one.
-func (t *transaction) one(text string, args []any, to ...any) (bool, error) {
-	found, err := rows(t, func(s scanner) (struct{}, error) { return struct{}{}, s.Scan(to...) }, text, args...)
-	return err == nil && len(found) > 0, err
+func (t *transaction) one(text string, args []any, to ...any) bool {
+	found := rows(t, func(s scanner) (struct{}, error) { return struct{}{}, s.Scan(to...) }, text, args...)
+	return len(found) > 0
 }
 
 // rows collects rows in a transaction.
-func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+func rows[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (all []T) {
+	if t.err != nil {
+		return nil
+	}
 	var found *sql.Rows
-	var err error
 	if stmt, ready := t.stmt(text); ready {
-		found, err = stmt.QueryContext(t.ctx, args...)
+		found, t.err = stmt.QueryContext(t.ctx, args...)
 	} else {
-		found, err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), args...)
+		found, t.err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
-	if err != nil {
-		return nil, err
+	if t.err == nil {
+		all, t.err = drain(found, scan)
 	}
-	return drain(found, scan)
+	return all
+}
+
+// row is the row of a query for one, if there is one.
+func row[T any](t *transaction, scan func(scanner) (T, error), text string, args ...any) (found T, there bool) {
+	found, there, _ = first(rows(t, scan, text, args...), nil)
+	return found, there
 }
 
 // look collects rows outside of any transaction.
@@ -267,6 +277,11 @@ func (s *store) change(ctx context.Context, f func(*transaction) error) error {
 	return s.do(ctx, &job{durable: true, also: f})
 }
 
+// exec executes one statement as change does.
+func (s *store) exec(ctx context.Context, text string, args ...any) error {
+	return s.change(ctx, func(t *transaction) error { t.run(text, args...); return nil })
+}
+
 // changed is change with a result.
 func changed[T any](ctx context.Context, s *store, f func(*transaction) (T, error)) (T, error) {
 	return result(ctx, s, job{durable: true}, f)
@@ -288,15 +303,13 @@ func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T
 
 // countEach does f for all in one transaction and returns how often f reports
 // that it changed something. The caller may use the slice again.
-func countEach[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) (bool, error)) (int, error) {
+func countEach[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) bool) (int, error) {
 	own := slices.Clone(all)
-	return result(ctx, s, job{}, func(t *transaction) (n int, err error) {
-		err = each(t, own, func(t *transaction, v *T) error {
-			changed, err := f(t, v)
-			n += int(count(changed))
-			return err
-		})
-		return n, err
+	return result(ctx, s, job{}, func(t *transaction) (n int, _ error) {
+		for i := range own {
+			n += int(count(f(t, &own[i])))
+		}
+		return n, nil
 	})
 }
 

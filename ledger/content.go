@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -34,20 +35,11 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 }
 
 // encrypt writes a content in the transaction. One that is there stays.
-func (t *transaction) encrypt(ref, tenant string, plain []byte) error {
+func (t *transaction) encrypt(ref, tenant string, plain []byte) {
 	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
-	if err != nil {
-		return err
-	}
-	_, err = t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	t.err = cmp.Or(t.err, err)
+	t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		ref, tenant, e.Key, e.Wrapped, e.Body)
-	return err
-}
-
-// shred destroys the key of a content, and the content.
-func (t *transaction) shred(ref string) (bool, error) {
-	n, err := t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref)
-	return n > 0, err
 }
 
 // decrypt reads a content. ErrShredded when it is gone.
@@ -71,72 +63,53 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 // compact gives up the oldest texts over the number that is kept, and notes
 // that it did. What somebody tampered with stays, as evidence, and the memory is
 // not verified any more; a verification of the chain names the place.
-func compact(t *transaction, r *record) error {
+func compact(t *transaction, r *record) {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
-		return nil
+		return
 	}
-	old, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
+	old := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND field = ? AND pinned = 0 AND compacted = 0
 		ORDER BY number DESC LIMIT 100 OFFSET ?`, r.Backend, string(r.Kind), r.ID, r.Field, t.store.opt.KeepVersions)
-	if err != nil {
-		return err
-	}
 	for i := range old {
-		if sound, err := isSound(t, &old[i]); err != nil {
-			return err
-		} else if !sound {
+		if !isSound(t, &old[i]) {
 			t.broken = true
-			_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
-			return err
+			t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+			return
 		}
 	}
 	for i := range old {
 		gone := &old[i]
-		if err := giveUp(t, r.MemoryKey, gone.Number); err != nil {
-			return err
-		}
+		giveUp(t, r.MemoryKey, gone.Number)
 		gone.Before, gone.SHA256 = gone.SHA256, ""
 		gone.Actor, gone.Decision, gone.Op = memproxy.SystemActor, r.Decision, memproxy.OpCompact
 		t.step(gone, memproxy.OpCompact, gone.Number, 0)
 	}
-	return nil
 }
 
 // isSound reports whether a version is as it was written, and the one after it
 // follows it.
-func isSound(t *transaction, r *record) (bool, error) {
+func isSound(t *transaction, r *record) bool {
 	link := r.link()
 	if hex.EncodeToString(link) != r.Link || !t.store.opt.Vault.Signed("version", r.key, link, r.mac) {
-		return false, nil
+		return false
 	}
-	next, err := rows(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
+	next, there := row(t, scanRecord, `SELECT `+versionColumns+` FROM version WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
 		r.Backend, string(r.Kind), r.ID, r.Number+1)
-	return len(next) == 1 && next[0].previous == r.Link, err
+	return there && next.previous == r.Link
 }
 
-func giveUp(t *transaction, k memproxy.MemoryKey, number int64) error {
-	_, err := t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
+func giveUp(t *transaction, k memproxy.MemoryKey, number int64) {
+	t.run(`UPDATE version SET compacted = 1, pinned = 0 WHERE backend = ? AND kind = ? AND id = ? AND number = ?`,
 		k.Backend, string(k.Kind), k.ID, number)
-	if err != nil {
-		return err
-	}
-	_, err = t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
-	return err
+	t.run(`DELETE FROM content WHERE ref = ?`, versionRef(k, number))
 }
 
 // shredVersions destroys the texts of all versions of a memory.
-func shredVersions(t *transaction, k memproxy.MemoryKey) error {
-	all, err := rows(t, scanOne[int64],
-		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID)
-	if err != nil {
-		return err
+func shredVersions(t *transaction, k memproxy.MemoryKey) {
+	for _, number := range rows(t, scanOne[int64],
+		`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND compacted = 0`, k.Backend, string(k.Kind), k.ID) {
+		giveUp(t, k, number)
 	}
-	for _, number := range all {
-		if err := giveUp(t, k, number); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 const rollbackColumns = `decision, backend, kind, id, tenant, number, reviewer, reason, preimage, begun`
@@ -160,7 +133,7 @@ func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) er
 	if err != nil {
 		return err
 	}
-	return rs.change(ctx, func(t *transaction) error { return each(t, in, keepFound) })
+	return rs.change(ctx, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
 // Begin notes that a memory is about to be made what it was. It is
@@ -178,12 +151,12 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	}
 	return rs.change(ctx, func(t *transaction) error {
 		now := t.store.opt.Clock()
-		n, err := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
+		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
-		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: another rollback of the memory is not over", ErrState)
+		if n == 0 {
+			return fmt.Errorf("%w: another rollback of the memory is not over", ErrState)
 		}
-		return err
+		return nil
 	})
 }
 
@@ -195,13 +168,10 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	return changed(ctx, rs.store, func(t *transaction) (out []memproxy.Rollback, err error) {
+	return changed(ctx, rs.store, func(t *transaction) (out []memproxy.Rollback, _ error) {
 		for _, decision := range waiting {
-			mine, err := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
+			mine := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
 				micros(now.Add(lease)), decision, micros(now))
-			if err != nil {
-				return nil, err
-			}
 			out = append(out, mine...)
 		}
 		return out, nil
@@ -221,9 +191,9 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		}
 	}
 	return changed(ctx, rs.store, func(t *transaction) (memproxy.Version, error) {
-		if _, err := t.run(`DELETE FROM rollback WHERE decision = ?`, decision); err != nil || made == nil {
-			return memproxy.Version{}, err
+		if t.run(`DELETE FROM rollback WHERE decision = ?`, decision); made == nil {
+			return memproxy.Version{}, nil
 		}
-		return t.append(*made)
+		return t.append(*made), nil
 	})
 }

@@ -40,80 +40,56 @@ func validDissent(d *memproxy.Dissent) error {
 
 // contest records that somebody would have a memory say something else and was
 // not trusted enough to change it, with the text encrypted.
-func contest(t *transaction, d *memproxy.Dissent) error {
+func contest(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
-	now := t.now()
-	n, err := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
+	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,0) ON CONFLICT DO NOTHING`,
-		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, now)
-	if err != nil || n == 0 {
-		return err
+		k.Backend, string(k.Kind), k.ID, d.Decision, d.Tenant, d.Author, d.Corrector, string(d.Trust), d.Reason, d.SHA256, t.now())
+	if n == 0 {
+		return
 	}
-	if err := t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text)); err != nil {
-		return err
-	}
-	if err := thinDissent(t, k); err != nil {
-		return err
-	}
-	return setContested(t, k, d.Tenant, true)
+	t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text))
+	thinDissent(t, k)
+	setContested(t, k, d.Tenant, true)
 }
 
-func thinDissent(t *transaction, k memproxy.MemoryKey) error {
+func thinDissent(t *transaction, k memproxy.MemoryKey) {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
-	gone, err := rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
+	dropDissents(t, k, rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
 		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
-		k.Backend, string(k.Kind), k.ID, maxDissent)
-	if err != nil {
-		return err
-	}
-	return dropDissents(t, k, gone)
+		k.Backend, string(k.Kind), k.ID, maxDissent))
 }
 
 // dropDissents removes the texts of dissents that are gone.
-func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) error {
+func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) {
 	for _, decision := range decisions {
-		if _, err := t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision)); err != nil {
-			return err
-		}
+		t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision))
 	}
-	return nil
 }
 
-func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested bool) error {
-	r, st, err := t.status(k)
-	if err != nil {
-		return err
-	}
+func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested bool) {
+	r, st := t.status(k)
 	st.Tenant, st.Contested = cmp.Or(st.Tenant, tenant), contested
 	t.putStatus(r, st, r.prior)
-	return nil
 }
 
 // settleDissents closes what one decision contested, once somebody has given
 // it the last word.
-func settleDissents(t *transaction, decision string) error {
-	open, err := rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
-		t.now(), decision)
-	if err != nil {
-		return err
+func settleDissents(t *transaction, decision string) {
+	for _, k := range rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
+		t.now(), decision) {
+		endContest(t, k)
 	}
-	for _, k := range open {
-		if err := endContest(t, k); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // endContest ends the contest over a memory against which nothing is said
 // any more.
-func endContest(t *transaction, k memproxy.MemoryKey) error {
-	open, err := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
+func endContest(t *transaction, k memproxy.MemoryKey) {
+	open := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
 		[]any{k.Backend, string(k.Kind), k.ID}, new(int))
-	if err != nil || open {
-		return err
+	if !open {
+		setContested(t, k, "", false)
 	}
-	return setContested(t, k, "", false)
 }
 
 // Dissents returns what was said against a memory, the newest first. With text
@@ -180,26 +156,23 @@ func validRetraction(r *memproxy.Retraction) error {
 
 // retracted notes texts that their authors deleted or replaced, with the
 // confidence that they had: never the texts.
-func retracted(t *transaction, secret []byte, all []memproxy.Retraction) error {
-	if err := each(t, all, func(t *transaction, r *memproxy.Retraction) error { return retract(t, secret, r) }); err != nil {
-		return err
-	}
-	return thinRetractions(t, all)
+func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
+	each(t, all, func(t *transaction, r *memproxy.Retraction) { retract(t, secret, r) })
+	thinRetractions(t, all)
 }
 
-func retract(t *transaction, key []byte, r *memproxy.Retraction) error {
+func retract(t *transaction, key []byte, r *memproxy.Retraction) {
 	words := wordsOf(key, r.Text)
 	if words == "" || r.Author == "" {
-		return nil
+		return
 	}
-	_, err := t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
+	t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
 		ON CONFLICT (tenant, author, words) DO UPDATE SET confidence = excluded.confidence, attestation = excluded.attestation, at = excluded.at`,
 		r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
-	return err
 }
 
 // thinRetractions gives up the oldest of authors who retracted too much.
-func thinRetractions(t *transaction, all []memproxy.Retraction) error {
+func thinRetractions(t *transaction, all []memproxy.Retraction) {
 	done := map[[2]string]bool{}
 	for i := range all {
 		who := [2]string{all[i].Tenant, all[i].Author}
@@ -207,14 +180,10 @@ func thinRetractions(t *transaction, all []memproxy.Retraction) error {
 			continue
 		}
 		done[who] = true
-		_, err := t.run(`DELETE FROM retraction WHERE tenant = ?1 AND author = ?2 AND words IN
+		t.run(`DELETE FROM retraction WHERE tenant = ?1 AND author = ?2 AND words IN
 			(SELECT words FROM retraction WHERE tenant = ?1 AND author = ?2 ORDER BY at DESC, words LIMIT 100000 OFFSET ?3)`,
 			who[0], who[1], maxRetracted)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // Retraction returns the newest retraction by an author, not before a time, of

@@ -84,7 +84,12 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 }
 
 func valid[T any](all []T, check func(*T) error) error {
-	return each(nil, all, func(_ *transaction, v *T) error { return check(v) })
+	for i := range all {
+		if err := check(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // size is how many rows an entry writes, about.
@@ -159,51 +164,31 @@ func histories(e *memproxy.Entry) []key {
 // enter applies an entry. States come before owners: one that a memory is made
 // with says nothing about its author, who is counted from its first review on.
 func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
-	for _, part := range [...]func() error{
-		func() error { return each(t, e.Seen, stillThere) },
-		func() error { return each(t, e.Found, keepFound) },
-		func() error { return each(t, e.Versions, appendVersion) },
-		func() error { return each(t, e.States, putState) },
-		func() error { return each(t, e.Renewed, renew) },
-		func() error { return each(t, e.Owners, putOwner) },
-		func() error { return each(t, e.Dissents, contest) },
-		func() error { return each(t, e.Corrections, correct) },
-		func() error { return retracted(t, secret, e.Retractions) },
-	} {
-		if err := part(); err != nil {
-			return err
+	for i := range e.Seen {
+		seen := &e.Seen[i]
+		if r := t.record(keyOf(seen)); !r.Owned() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {
+			return memproxy.ErrStale
 		}
 	}
+	each(t, e.Found, keepFound)
+	each(t, e.Versions, appendVersion)
+	each(t, e.States, putState)
+	each(t, e.Renewed, renew)
+	each(t, e.Owners, putOwner)
+	each(t, e.Dissents, contest)
+	each(t, e.Corrections, correct)
+	retracted(t, secret, e.Retractions)
 	return nil
 }
 
-// stillThere is an error where an owner is another by now.
-func stillThere(t *transaction, row *memproxy.Ownership) error {
-	r, err := t.record(keyOf(row))
-	if err == nil && (!r.Owned() || r.Owner.Decision != row.Decision || r.Owner.Deleted != row.Deleted) {
-		err = memproxy.ErrStale
-	}
-	return err
-}
+func appendVersion(t *transaction, v *memproxy.Version) { t.append(*v) }
 
-func appendVersion(t *transaction, v *memproxy.Version) error {
-	_, err := t.append(*v)
-	return err
-}
+func putState(t *transaction, c *memproxy.StateChange) { t.setState(c) }
 
-func putState(t *transaction, c *memproxy.StateChange) error {
-	_, err := t.setState(c)
-	return err
-}
-
-// each does f for all, up to the first error.
-func each[T any](t *transaction, all []T, f func(*transaction, *T) error) error {
+func each[T any](t *transaction, all []T, f func(*transaction, *T)) {
 	for i := range all {
-		if err := f(t, &all[i]); err != nil {
-			return err
-		}
+		f(t, &all[i])
 	}
-	return nil
 }
 
 // coming are the memories of which something is on its way.

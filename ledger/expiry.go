@@ -20,17 +20,15 @@ type Upkeep struct{ *store }
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
-		if err := t.save(); err != nil {
-			return nil, err
-		}
+		t.save()
 		now := micros(t.store.opt.Clock())
-		gone, err := rows(t, scanStatus, `UPDATE record SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
+		gone := rows(t, scanStatus, `UPDATE record SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
 			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM record WHERE `+overdue+` LIMIT ?)
 			RETURNING `+recordColumns, now, now, expireStep)
 		for i := range gone {
 			t.reread(gone[i].MemoryKey)
 		}
-		return gone, err
+		return gone, nil
 	})
 }
 
@@ -40,12 +38,13 @@ func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) err
 		return err
 	}
 	return l.do(ctx, &job{also: func(t *transaction) error {
-		return live(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
+		live(t, k, func(st *memproxy.Status) { st.Pinned = pinned })
+		return nil
 	}})
 }
 
-func renew(t *transaction, r *memproxy.Renewal) error {
-	return live(t, r.MemoryKey, func(st *memproxy.Status) {
+func renew(t *transaction, r *memproxy.Renewal) {
+	live(t, r.MemoryKey, func(st *memproxy.Status) {
 		if !r.Sooner || st.Expires.IsZero() || r.Expires.Before(st.Expires) {
 			st.Expires = r.Expires
 		}
@@ -54,12 +53,9 @@ func renew(t *transaction, r *memproxy.Renewal) error {
 
 // live changes how long a memory lives. An expired one that lives on comes back
 // in the state that it had.
-func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) error {
+func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	now := t.store.opt.Clock()
-	r, st, err := t.status(k)
-	if err != nil {
-		return err
-	}
+	r, st := t.status(k)
 	prior := r.prior
 	change(&st)
 	alive := st.Pinned || st.Expires.IsZero() || st.Expires.After(now)
@@ -71,7 +67,6 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) e
 		prior = ""
 	}
 	t.putStatus(r, st, prior)
-	return nil
 }
 
 // Purgeable returns memories that expired before a time, at most limit. Who
@@ -107,49 +102,36 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 		return ErrNoVault
 	}
 	return u.do(ctx, &job{durable: true, erase: true, also: func(t *transaction) error {
-		last, known, err := t.lastVersion(k)
-		if err != nil {
-			return err
-		}
-		if known && last.Op != memproxy.OpPurge {
-			_, err := t.append(memproxy.Version{
+		if last, known := t.lastVersion(k); known && last.Op != memproxy.OpPurge {
+			t.append(memproxy.Version{
 				MemoryKey: k, Tenant: last.Tenant, Field: last.Field, Op: memproxy.OpPurge, Actor: actor, Decision: decision,
 				Trust: memproxy.TrustSystem, Attestation: memproxy.AttestationUnknown, Before: last.SHA256,
 			})
-			if err != nil {
-				return err
-			}
 		}
-		return errors.Join(forget(t, k), shredVersions(t, k))
+		forget(t, k)
+		shredVersions(t, k)
+		return nil
 	}})
 }
 
 // forget removes what is kept of a memory besides its versions, and leaves a
 // tombstone of its owner.
-func forget(t *transaction, k memproxy.MemoryKey) error {
-	r, err := t.record(k)
-	if err != nil {
-		return err
-	}
+func forget(t *transaction, k memproxy.MemoryKey) {
+	r := t.record(k)
 	if r.Owned() && !r.Owner.Deleted {
 		row := r.Owner
 		row.Deleted = true
 		r.own(&row, t.now())
 	}
-	return forgetStatus(t, r)
+	forgetStatus(t, r)
 }
 
 // forgetStatus removes a memory's status, dissent and votes.
-func forgetStatus(t *transaction, r *recordRow) error {
+func forgetStatus(t *transaction, r *recordRow) {
 	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
-	if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID)); err != nil {
-		return err
-	}
-	gone, err := rows(t, scanOne[string], `DELETE FROM dissent WHERE backend = ? AND kind = ? AND id = ? RETURNING decision`, r.Backend, string(r.Kind), r.ID)
-	if err != nil {
-		return err
-	}
-	return dropDissents(t, r.key, gone)
+	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID))
+	dropDissents(t, r.key, rows(t, scanOne[string], `DELETE FROM dissent WHERE backend = ? AND kind = ? AND id = ? RETURNING decision`,
+		r.Backend, string(r.Kind), r.ID))
 }
 
 // deletedSince reports whether somebody deleted a memory through the proxy after
@@ -170,43 +152,33 @@ const pruneStep = 500
 
 // Prune removes the tombstones of memories that were deleted before a time,
 // with their statuses, dissent and votes, what was retracted before, and the notes by
-// which corrections of before are counted once only. It returns how many tombstones it removed, also along with an error. A memory
-// whose tombstone is gone is unknown: its owner is asked upstream, which says
-// that there is none.
+// which corrections of before are counted once only. It returns how many tombstones it
+// removed, also along with an error. A memory whose tombstone is gone is unknown: its
+// owner is asked upstream, which says that there is none.
 func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
 	}
-	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) { return pruneOnce(t, before) })
+	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) { return pruneOnce(t, before), nil })
 }
 
-func pruneOnce(t *transaction, before time.Time) (int, error) {
-	if err := t.save(); err != nil {
-		return 0, err
-	}
+func pruneOnce(t *transaction, before time.Time) int {
+	t.save()
 	for _, table := range [...]string{"correction", "retraction", "vote"} { // also agreement that led to nothing for so long
-		if _, err := t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro()); err != nil {
-			return 0, err
-		}
+		t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro())
 	}
-	gone, err := rows(t, scanKey, `SELECT backend, kind, id FROM record WHERE deleted > 0 AND deleted < ? LIMIT ?`, before.UnixMicro(), pruneStep)
-	if err != nil {
-		return 0, err
-	}
+	gone := rows(t, scanKey, `SELECT backend, kind, id FROM record WHERE deleted > 0 AND deleted < ? LIMIT ?`, before.UnixMicro(), pruneStep)
 	for _, k := range gone {
-		r, err := t.record(k)
-		if err == nil && r.deleted == 0 {
+		r := t.record(k)
+		if r.deleted == 0 {
 			continue // another proxy wrote it meanwhile
 		}
-		if err == nil && r.Rated() {
-			err = forgetStatus(t, r)
-		}
-		if err != nil {
-			return 0, err
+		if r.Rated() {
+			forgetStatus(t, r)
 		}
 		r.Owner, r.deleted, r.validated, r.sure, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
 	}
-	return len(gone), nil
+	return len(gone)
 }
 
 const day = 24 * time.Hour
@@ -278,12 +250,7 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 		return nil, refused("a backend and an owner are required")
 	}
 	tallies, err := result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Tally, error) {
-		if err := t.save(); err != nil {
-			return nil, err
-		}
-		gone, by, err := sweepScope(t, args)
-		t.reread(gone...)
-		return by, err
+		return sweepScope(t, args), nil
 	})
 	if err != nil || v.Op == "" {
 		return tallies, err
@@ -291,12 +258,13 @@ func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }
 
-func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, err error) {
+func sweepScope(t *transaction, args []any) (by []memproxy.Tally) {
 	type swept struct {
 		key
 		by memproxy.Tally
 	}
-	found, err := rows(t, func(s scanner) (row swept, err error) {
+	t.save()
+	found := rows(t, func(s scanner) (row swept, err error) {
 		row.Kind = memproxy.TargetMemory
 		err = s.Scan(&row.Backend, &row.ID, &row.by.Tenant, &row.by.Actor, &row.by.Trust, &row.by.User)
 		return row, err
@@ -307,7 +275,7 @@ func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, er
 	at := map[memproxy.Tally]int{}
 	for _, row := range found {
 		who := row.by
-		gone = append(gone, row.key)
+		t.reread(row.key)
 		if who.Actor == "" {
 			continue
 		}
@@ -319,7 +287,7 @@ func sweepScope(t *transaction, args []any) (gone []key, by []memproxy.Tally, er
 		}
 		by[i].Memories++
 	}
-	return gone, by, err
+	return by
 }
 
 // endHistories appends a version like v to each memory within a scope that is
@@ -342,19 +310,14 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 		err = s.do(ctx, &job{also: func(t *transaction) error {
 			for _, id := range ids {
 				k := memproxy.MemoryKey{Backend: backend, Kind: memproxy.TargetMemory, ID: id}
-				last, known, err := t.lastVersion(k)
-				if err != nil {
-					return err
-				}
+				last, known := t.lastVersion(k)
 				if !known || last.Op == memproxy.OpDelete || last.Op == memproxy.OpPurge {
 					continue
 				}
 				gone := v
 				gone.MemoryKey, gone.Tenant, gone.Field, gone.Op = k, last.Tenant, last.Field, memproxy.OpDelete
 				gone.Before, gone.SHA256, gone.Text, gone.Metadata = last.SHA256, "", "", nil
-				if _, err := t.append(gone); err != nil {
-					return err
-				}
+				t.append(gone)
 			}
 			return nil
 		}})

@@ -49,12 +49,14 @@ func moment(at int64) time.Time {
 }
 
 // asJSON writes what always can be written.
-func asJSON(v any) string {
+func asJSON(v any) string { return string(inJSON(v)) }
+
+func inJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic("ledger: " + err.Error()) // our own structs of strings and numbers
 	}
-	return string(text)
+	return text
 }
 
 // Holds is the queue of writes that wait for a person to review them.
@@ -112,22 +114,16 @@ func putHold(t *transaction, h memproxy.HeldWrite, sk sketch, plain []byte) (mem
 			return h, err
 		}
 	}
-	var err error
-	if h.Similarity, err = similarityOf(t, h.Tenant, sk); err != nil {
-		return h, err
-	}
-	_, err = t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
+	h.Similarity = similarityOf(t, h.Tenant, sk)
+	t.run(`INSERT INTO hold (`+holdColumns+`, sketch, token, aged)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,'',?,'',0)`,
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, string(h.Trust), h.Session, asJSON(h.Scope), string(h.Kind),
 		asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.ContentSHA256, micros(h.Created), string(h.State),
 		"", 0, "", h.Similarity, 0, asJSON(h.Result), sk.String())
-	if err != nil {
-		return h, err
+	if t.encrypt(ref(refHold, h.ID), h.Tenant, plain); waits {
+		t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
 	}
-	if err := t.encrypt(ref(refHold, h.ID), h.Tenant, plain); err != nil || !waits {
-		return h, err
-	}
-	return h, t.notify(memproxy.NoticeHold, h.Tenant, h.ID, h)
+	return h, nil
 }
 
 func validHold(h *memproxy.HeldWrite) error {
@@ -145,8 +141,8 @@ func validHold(h *memproxy.HeldWrite) error {
 }
 
 func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
-	found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	return only(found, err, "hold "+id)
+	found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	return only(found, t.err, "hold "+id)
 }
 
 // Get returns a hold without its content. ErrUnknown when there is none.
@@ -262,10 +258,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address wait in one line
 		whose, who = `(principal = ? OR principal > ? AND principal < ?)`, []any{h.Tenant, account, account + "-", account + "."}
 	}
-	scopes, err := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
-	if err != nil {
-		return err
-	}
+	scopes := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
 	if len(scopes) >= all {
 		return &memproxy.HoldsFull{Key: "holds/" + account, Limit: all, Setting: "review.max_held"}
 	}
@@ -283,15 +276,10 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 		return &memproxy.HoldsFull{Key: "holds/" + account + "/" + h.Scope.User, Limit: user, Setting: "review.max_held_user"}
 	}
 	var waiting, anonymous int
-	if _, err := t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &waiting); err != nil {
-		return err
-	}
+	t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &waiting)
 	known := h.Trust != memproxy.TrustAnonymous
 	if !known { // whoever wants has another identity
-		_, err := t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending' AND trust = ?`, []any{h.Tenant, string(memproxy.TrustAnonymous)}, &anonymous)
-		if err != nil {
-			return err
-		}
+		t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending' AND trust = ?`, []any{h.Tenant, string(memproxy.TrustAnonymous)}, &anonymous)
 		if share := max(1, total/4); anonymous >= share {
 			return &memproxy.HoldsFull{Key: "holds/anonymous", Limit: share, Setting: "a quarter of review.max_held_tenant"}
 		}

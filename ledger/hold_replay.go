@@ -44,12 +44,12 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	token := hex.EncodeToString(random)
 	h.Lease = moment(micros(hs.opt.Clock().Add(lease)))
 	err = hs.change(ctx, func(t *transaction) error {
-		n, err := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
+		n := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
 			token, micros(h.Lease), id)
-		if err == nil && n == 0 {
-			err = notIn(t, id, memproxy.HoldApproved)
+		if n == 0 {
+			return notIn(t, id, memproxy.HoldApproved)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return memproxy.Replay{}, err
@@ -72,9 +72,9 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 		return err
 	}
 	err = hs.change(ctx, func(t *transaction) error {
-		_, back := t.run(`UPDATE hold SET state = 'pending', reviewer = '', reviewed = 0, note = '' WHERE id = ? AND state = 'approved'`, h.ID)
-		_, votes := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, h.ID))
-		return errors.Join(back, votes)
+		t.run(`UPDATE hold SET state = 'pending', reviewer = '', reviewed = 0, note = '' WHERE id = ? AND state = 'approved'`, h.ID)
+		t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, h.ID))
+		return nil
 	})
 	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
 }
@@ -122,28 +122,22 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 		return refused("a claim has a token")
 	}
 	return hs.change(ctx, func(t *transaction) error {
-		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
+		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
-		if err != nil {
-			return err
-		}
 		if n == 1 {
-			return closeContests(t, id, to)
+			closeContests(t, id, to)
+		} else if !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int)) {
+			return notIn(t, id, memproxy.HoldReplaying)
 		}
-		again, err := t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int))
-		if err != nil || again {
-			return err
-		}
-		return notIn(t, id, memproxy.HoldReplaying)
+		return nil
 	})
 }
 
 // closeContests closes what a hold contested, once it has become what it wanted.
-func closeContests(t *transaction, id string, to memproxy.HoldState) error {
-	if to != memproxy.HoldDone {
-		return nil
+func closeContests(t *transaction, id string, to memproxy.HoldState) {
+	if to == memproxy.HoldDone {
+		settleDissents(t, id)
 	}
-	return settleDissents(t, id)
 }
 
 // trimmed bounds a result; a backend names what it likes.
@@ -172,15 +166,13 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		return refused("a stranded hold does not become %q", to)
 	}
 	return hs.change(ctx, func(t *transaction) error {
-		n, err := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
+		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
 			string(to), asJSON(trimmed(r)), id, micros(hs.opt.Clock()))
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
+		if n == 0 {
 			return notIn(t, id, memproxy.HoldReplaying)
 		}
-		return closeContests(t, id, to)
+		closeContests(t, id, to)
+		return nil
 	})
 }
 
@@ -199,12 +191,11 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 		case memproxy.HoldReplaying:
 			return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 		case memproxy.HoldPending, memproxy.HoldApproved:
-			if err := settleHold(t, id, memproxy.HoldRejected, r); err != nil {
-				return err
-			}
+			settleHold(t, id, memproxy.HoldRejected, r)
 		}
-		_, err = t.shred(ref(refHold, id))
-		return err
+		// The key of the content is destroyed, and the content.
+		t.run(`UPDATE content SET vault = '', wrapped = ?1, body = ?1 WHERE ref = ?2 AND vault <> ''`, []byte{}, ref(refHold, id))
+		return nil
 	}})
 }
 
@@ -215,15 +206,14 @@ func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 		return 0, refused("prune holds: no time given")
 	}
 	return inSteps(ctx, hs.store, job{erase: true, durable: true}, pruneStep, func(t *transaction) (int, error) {
-		ids, err := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
+		ids := rows(t, scanOne[string], `DELETE FROM hold WHERE id IN
 			(SELECT id FROM hold WHERE state IN ('rejected', 'done', 'failed', 'rewritten') AND created < ?1 AND reviewed < ?1 LIMIT ?2)
 			RETURNING id`, micros(before), pruneStep)
 		for _, id := range ids {
-			_, body := t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))
-			_, votes := t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
-			err = errors.Join(err, body, votes)
+			t.run(`DELETE FROM content WHERE ref IN (?, ?)`, ref(refHold, id), ref(refApproval, id))
+			t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 		}
-		return len(ids), err
+		return len(ids), nil
 	})
 }
 
@@ -311,18 +301,15 @@ func sketchOf(secret []byte, texts []memproxy.HeldText) sketch {
 
 // similarityOf returns the similarity of a new hold: that of the newest waiting hold
 // of the tenant that is alike, else its own.
-func similarityOf(t *transaction, tenant string, s sketch) (string, error) {
-	groups, err := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
+func similarityOf(t *transaction, tenant string, s sketch) string {
+	groups := rows(t, scanOne[string], `SELECT similarity FROM hold WHERE tenant = ? AND state = 'pending'
 		GROUP BY similarity ORDER BY max(created) DESC, similarity LIMIT ?`, tenant, sketchGroups)
-	if err != nil {
-		return "", err
-	}
 	for _, g := range groups {
 		if o, ok := parseSketch(g); ok && o.like(s) {
-			return g, nil
+			return g
 		}
 	}
-	return s.String(), nil
+	return s.String()
 }
 
 // sketchKey is the key of sketches and of the hashes of retracted texts; nil
@@ -339,7 +326,7 @@ func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.change(ctx, func(t *transaction) error { return t.encrypt(refSimilar, "", key) }); err != nil {
+	if err := s.change(ctx, func(t *transaction) error { t.encrypt(refSimilar, "", key); return nil }); err != nil {
 		return nil, err
 	}
 	if key, err = s.decrypt(ctx, refSimilar, ""); err != nil { // of two processes, the first one's

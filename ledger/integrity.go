@@ -32,38 +32,34 @@ func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, err
 	return countEach(ctx, bs.store, doubts, (*transaction).cast)
 }
 
-func (t *transaction) cast(d *memproxy.Doubt) (bool, error) {
-	r, st, err := t.status(d.MemoryKey)
-	if err != nil || st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
-		return false, err
+func (t *transaction) cast(d *memproxy.Doubt) bool {
+	r, st := t.status(d.MemoryKey)
+	if st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
+		return false
 	}
 	if st.Unverified = d.Code; d.Code == memproxy.IntegrityMismatch || d.Code == "" {
 		st.Rules = "" // no rules have seen the text that is there now
 	}
 	st.Tenant = cmp.Or(st.Tenant, d.Tenant)
 	t.putStatus(r, st, r.prior)
-	return true, nil
+	return true
 }
 
 // settleDoubt settles what a new record means for the doubts about its memory: what
 // is recorded behind a breach is not verified; else a text that went through
 // the proxy takes the place of one that did not.
-func settleDoubt(t *transaction, r *record) error {
-	if broken, err := isBreached(t, r.Tenant); err != nil {
-		return err
-	} else if broken {
-		_, err := t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
-		return err
+func settleDoubt(t *transaction, r *record) {
+	if isBreached(t, r.Tenant) {
+		t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+		return
 	}
 	if r.Number == 1 || r.textless() {
-		return nil // nothing was known of it, or nothing is left
+		return // nothing was known of it, or nothing is left
 	}
-	row, st, err := t.status(r.MemoryKey)
-	if err == nil && st.Unverified != "" && st.Unverified != memproxy.IntegrityChain {
+	if row, st := t.status(r.MemoryKey); st.Unverified != "" && st.Unverified != memproxy.IntegrityChain {
 		st.Unverified = ""
 		t.putStatus(row, st, row.prior)
 	}
-	return err
 }
 
 // Inventory returns a page of the memories, or whatever of a kind, that a
@@ -95,13 +91,11 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 		return refused("a backend is required")
 	}
 	return bs.change(ctx, func(t *transaction) error {
-		if _, err := t.run(`DELETE FROM sealing WHERE backend = ?`, backend); err != nil {
-			return err
-		}
+		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
 		t.reread(everything) // what has no record there is now known to be new
-		_, err := t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
-		return err
+		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
+		return nil
 	})
 }
 
@@ -115,10 +109,9 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 	}
 	return changed(ctx, bs.store, func(t *transaction) (bool, error) {
 		now := t.store.opt.Clock()
-		n, err := t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
+		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE claim.holder = excluded.holder OR claim.until <= ?4`, name, holder, micros(now.Add(lease)), micros(now))
-		return n > 0, err
+			WHERE claim.holder = excluded.holder OR claim.until <= ?4`, name, holder, micros(now.Add(lease)), micros(now)) > 0, nil
 	})
 }
 
@@ -152,24 +145,19 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 	own := slices.Clone(found)
 	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
-		if err := t.save(); err != nil {
-			return next, err
-		}
+		t.save()
 		for i := range own {
 			f := &own[i]
-			n, err := t.run(`INSERT INTO record (backend, kind, id, listed, first_seen) VALUES (?, ?, ?, 1, ?)
+			n := t.run(`INSERT INTO record (backend, kind, id, listed, first_seen) VALUES (?, ?, ?, 1, ?)
 				ON CONFLICT (backend, kind, id) DO UPDATE SET listed = 1, first_seen = excluded.first_seen WHERE record.listed = 0`,
 				f.Backend, string(f.Kind), f.ID, f.SHA256)
-			if err != nil {
-				return next, err
-			}
 			t.reread(f.MemoryKey)
 			next.Fresh, next.Found = next.Fresh+int(n), next.Found+int(n)
 		}
-		_, err := t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
+		t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (backend) DO UPDATE SET cursor = excluded.cursor, pass = excluded.pass, fresh = excluded.fresh, found = excluded.found`,
 			next.Backend, next.Cursor, next.Pass, next.Fresh, next.Found)
-		return next, err
+		return next, nil
 	})
 	if err != nil {
 		return at, err

@@ -30,8 +30,8 @@ func checkReview(r memproxy.Review) error {
 // lockHold returns a hold that no other transaction changes until this one is
 // over.
 func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
-	found, err := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
-	return only(found, err, "hold "+id)
+	found := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
+	return only(found, t.err, "hold "+id)
 }
 
 // vote counts a reviewer's yes and returns how many there are. The author's
@@ -41,36 +41,26 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	if r.Reviewer == author {
 		return tally, ErrOwnReview
 	}
-	_, err := t.run(`INSERT INTO vote (subject, reviewer, at, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	t.run(`INSERT INTO vote (subject, reviewer, at, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note)
-	if err != nil {
-		return tally, err
-	}
-	_, err = t.one(`SELECT count(*) FROM vote WHERE subject = ? AND reviewer <> ?`, []any{subject, author}, &tally.Have)
+	t.one(`SELECT count(*) FROM vote WHERE subject = ? AND reviewer <> ?`, []any{subject, author}, &tally.Have)
 	tally.Settled = tally.Have >= tally.Need
-	return tally, err
+	return tally, nil
 }
 
 // settleHold ends the wait of a hold, and what a rejected one contested.
-func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) error {
-	_, err := t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
+func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) {
+	t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
-	switch {
-	case err != nil:
-		return err
-	case state == memproxy.HoldRejected:
-		return settleDissents(t, id)
-	case state != memproxy.HoldApproved:
-		return nil
+	switch state {
+	case memproxy.HoldRejected:
+		settleDissents(t, id)
+	case memproxy.HoldApproved:
+		if h, err := getHold(t, id); err == nil { // otherwise the transaction has failed
+			t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
+			t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
+		}
 	}
-	h, err := getHold(t, id)
-	if err != nil {
-		return err
-	}
-	if _, err := t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id)); err != nil {
-		return err
-	}
-	return t.encrypt(ref(refApproval, id), h.Tenant, approvalOf(&h))
 }
 
 // Approve adds a reviewer's yes. The hold is approved once Need distinct
@@ -93,8 +83,8 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 	if h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved {
 		return memproxy.Tallied{}, fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 	}
-	if there, err := t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)); err != nil || !there {
-		return memproxy.Tallied{}, errors.Join(err, ErrShredded)
+	if !t.one(`SELECT 1 FROM content WHERE ref = ? AND vault <> ''`, []any{ref(refHold, id)}, new(int)) {
+		return memproxy.Tallied{}, ErrShredded
 	}
 	tally, err := t.vote(ref(refHold, id), h.Principal, r)
 	if err != nil || !tally.Settled || h.State == memproxy.HoldApproved {
@@ -102,11 +92,10 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 	}
 	if r.AuthorGone != "" {
 		h.TellAuthorGone(r.AuthorGone)
-		if _, err := t.run(`UPDATE hold SET reasons = ? WHERE id = ?`, asJSON(h.Reasons), id); err != nil {
-			return tally, err
-		}
+		t.run(`UPDATE hold SET reasons = ? WHERE id = ?`, asJSON(h.Reasons), id)
 	}
-	return tally, settleHold(t, id, memproxy.HoldApproved, r)
+	settleHold(t, id, memproxy.HoldApproved, r)
+	return tally, nil
 }
 
 // Reject gives a hold up that waits or is approved and not yet claimed.
@@ -130,7 +119,8 @@ func rejectHold(t *transaction, id string, r memproxy.Review) error {
 	case h.State != memproxy.HoldPending && h.State != memproxy.HoldApproved:
 		return fmt.Errorf("%w: hold %s is %s", ErrState, id, h.State)
 	}
-	return settleHold(t, id, memproxy.HoldRejected, r)
+	settleHold(t, id, memproxy.HoldRejected, r)
+	return nil
 }
 
 // maxBatch is how many holds one batch settles.
@@ -149,12 +139,9 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 		return nil, refused("a batch needs a similarity, a time and how many are expected (at most %d)", maxBatch)
 	}
 	return changed(ctx, hs.store, func(t *transaction) (settled []memproxy.HeldWrite, err error) {
-		found, err := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
+		found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold
 			WHERE `+of+` AND state = 'pending' AND similarity = ?2 AND created < ?3 ORDER BY id LIMIT ?4`,
 			whose, similarity, micros(before), maxBatch+1)
-		if err != nil {
-			return nil, err
-		}
 		if len(found) != expect {
 			return nil, fmt.Errorf("%w: %d holds wait in the group, not %d", ErrState, len(found), expect)
 		}
@@ -250,15 +237,15 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 		if h.Today == "" { // why it waits, or waits no longer
 			h.Reasons, h.Findings, h.Score = v.Reasons, v.Findings, v.Score
 		}
-		_, err = t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
+		t.run(`UPDATE hold SET reasons = ?, findings = ?, score = ?, policy = ?, today = ? WHERE id = ?`,
 			asJSON(h.Reasons), asJSON(h.Findings), int64(h.Score), h.Policy, h.Today, id)
-		if err == nil && done {
-			err = settleHold(t, id, h.State, r)
+		if done {
+			settleHold(t, id, h.State, r)
 		}
-		if err == nil && (done || h.Today != was) {
-			err = t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
+		if done || h.Today != was {
+			t.notify(memproxy.NoticeRuled, h.Tenant, h.ID, h)
 		}
-		return done, err
+		return done, nil
 	})
 }
 
@@ -266,13 +253,13 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 // returned so far, and queues a notice of each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
 	aged, err := changed(ctx, hs.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
-		aged, err := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
+		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
 			(SELECT id FROM hold WHERE state = 'pending' AND created < ? AND aged = 0 ORDER BY created, id LIMIT ?)
 			RETURNING `+holdColumns, t.now(), micros(before), maxBatch)
 		for _, h := range aged {
-			err = errors.Join(err, t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h))
+			t.notify(memproxy.NoticeAged, h.Tenant, h.ID, h)
 		}
-		return aged, err
+		return aged, nil
 	})
 	if err != nil {
 		return nil, err
@@ -283,22 +270,18 @@ func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite
 
 // notify queues a notice in the transaction that it tells of, so that neither
 // is there without the other.
-func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) error {
+func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) {
 	if t.store.opt.Noticed == nil {
-		return nil
+		return
 	}
 	t.noticed = true
 	subject, data = memproxy.InertID(subject), shown(data)
 	at := t.now()
-	_, err := t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
+	t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
 		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
 		ref(string(kind)+"/", tenant, subject)+strconv.FormatInt(at, 36), string(kind), tenant, subject, at, asJSON(data))
-	if err != nil {
-		return err
-	}
-	_, err = t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
+	t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
 		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
-	return err
 }
 
 // shown is what a notice tells, with no name in it that reads like a sentence:
@@ -335,23 +318,16 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		mine []memproxy.Notice
 		next sql.NullInt64
 	}
-	out, err := changed(ctx, ns.store, func(t *transaction) (out found, err error) {
-		due, err := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
+	out, err := changed(ctx, ns.store, func(t *transaction) (out found, _ error) {
+		due := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
 			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
-		if err != nil {
-			return out, err
-		}
 		for _, n := range due {
-			got, err := t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now))
-			if err != nil {
-				return out, err
-			}
-			if got == 1 {
+			if t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now)) == 1 {
 				out.mine = append(out.mine, n)
 			}
 		}
-		_, err = t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
-		return out, err
+		t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
+		return out, nil
 	})
 	if out.next.Valid {
 		next = moment(out.next.Int64)
@@ -366,18 +342,12 @@ func scanNotice(s scanner) (n memproxy.Notice, err error) {
 
 // Delivered forgets a notice that reached its reader, or is given up.
 func (ns Notices) Delivered(ctx context.Context, id string) error {
-	return ns.change(ctx, func(t *transaction) error {
-		_, err := t.run(`DELETE FROM notice WHERE id = ?`, id)
-		return err
-	})
+	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
 }
 
 // Delayed notes that a notice could not be delivered and when it is due again.
 func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
-	return ns.change(ctx, func(t *transaction) error {
-		_, err := t.run(`UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
-		return err
-	})
+	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
 }
 
 // clean makes a sentence of somebody else's storable.

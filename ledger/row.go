@@ -300,29 +300,25 @@ func canWait(err error) bool {
 // it returns. Of proxies and callers that bind one id at once, one is the first,
 // and all are told the same.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) (bool, error) { return false, nil })
+	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
 }
 
 // Assign is Bind for owners' names that an operator lists: a name that another
 // tenant has, or nobody, comes to be the row's tenant's, unless there are memories
 // under it that are another tenant's. What was deleted is not there.
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
-	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) (bool, error) {
+	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
 		dim, name, _ := strings.Cut(row.ID, ":")
-		if err := t.save(); err != nil {
-			return false, err
-		}
-		var n int64
-		carried, err := t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
+		t.save()
+		return !t.one(`SELECT 1 FROM record WHERE backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND tenant <> ?2
 			AND CASE ?3 WHEN 'user' THEN "user" WHEN 'agent' THEN agent WHEN 'app' THEN app WHEN 'run' THEN run ELSE ?4 END = ?4 LIMIT 1`,
-			[]any{row.Backend, row.Scope.Tenant, dim, name}, &n)
-		return err == nil && !carried, err
+			[]any{row.Backend, row.Scope.Tenant, dim, name}, new(int64))
 	})
 }
 
 // bindRows inserts rows. One of which there is another tenant's takes its place
 // where free says so.
-func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) (bool, error)) ([]memproxy.Ownership, error) {
+func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) bool) ([]memproxy.Ownership, error) {
 	own, err := take(bound)
 	if err != nil || len(own) == 0 {
 		return nil, err
@@ -331,17 +327,8 @@ func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free fu
 		bound := make([]memproxy.Ownership, 0, len(own))
 		for i := range own {
 			row := &own[i]
-			r, err := t.record(keyOf(row))
-			if err != nil {
-				return nil, err
-			}
-			taken := !r.Owned()
-			if !taken && r.Owner.Scope.Tenant != row.Scope.Tenant {
-				if taken, err = free(t, row); err != nil {
-					return nil, err
-				}
-			}
-			if taken {
+			r := t.record(keyOf(row))
+			if !r.Owned() || r.Owner.Scope.Tenant != row.Scope.Tenant && free(t, row) {
 				r.own(row, t.now())
 			}
 			bound = append(bound, r.Owner)

@@ -96,12 +96,9 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 		return nil, refused("an event has records and a decision, and nothing that cannot be stored")
 	}
 	j := job{size: len(ids), after: func() { l.absent.end(locksOf(e.Tenant, ids)...) }}
-	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, err error) {
+	return result(ctx, l.store, j, func(t *transaction) (locked []memproxy.Session, _ error) {
 		for _, id := range ids {
-			s, now, err := noteSession(t, e, id)
-			if err != nil {
-				return nil, err
-			}
+			s, now := noteSession(t, e, id)
 			if now {
 				locked = append(locked, s)
 			}
@@ -113,19 +110,15 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 	})
 }
 
-func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool, err error) {
+func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool) {
 	at := t.now()
 	// That it is updated keeps other writers of the record away.
-	found, err := rows(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
+	s, _ = row(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
 		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0) ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal, last = excluded.last, ended = 0
 		RETURNING `+sessionColumns+`, refused`, e.Tenant, id, e.Principal, at)
-	if err != nil {
-		return s, false, err
-	}
-	s = found[0]
 	t.store.opt.lock(&s)
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
-		return s, false, nil
+		return s, false
 	}
 	e.Time = moment(at)
 	s.Refused = append(s.Refused, e)
@@ -139,13 +132,13 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 		t.store.opt.lock(&s)
 		locked = was.IsZero() && !s.Locked.IsZero()
 	}
-	_, err = t.run(`UPDATE session SET held = ?, rejections = ?, strikes = ?, struck = ?, counted = ?, reasons = ?, refused = ? WHERE tenant = ? AND id = ?`,
+	t.run(`UPDATE session SET held = ?, rejections = ?, strikes = ?, struck = ?, counted = ?, reasons = ?, refused = ? WHERE tenant = ? AND id = ?`,
 		s.Held, s.Rejections, s.Strikes, micros(s.Struck), micros(s.Counted), asJSON(s.Reasons), asJSON(s.Refused), e.Tenant, id)
 	s.Refused = nil
-	if err == nil && locked {
-		err = t.notify(memproxy.NoticeLocked, s.Tenant, s.ID, s)
+	if locked {
+		t.notify(memproxy.NoticeLocked, s.Tenant, s.ID, s)
 	}
-	return s, locked, err
+	return s, locked
 }
 
 // strike counts one more rejection, which is among the refused already: of a
@@ -268,10 +261,8 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 		return err
 	}
 	return ss.change(ctx, func(t *transaction) error {
-		found, err := rows(t, scanSession, `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns+`, '[]'`, tenant, id)
+		found := rows(t, scanSession, `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns+`, '[]'`, tenant, id)
 		switch {
-		case err != nil:
-			return err
 		case len(found) == 0:
 			return fmt.Errorf("%w: session", ErrUnknown)
 		case found[0].Principal == r.Reviewer:
@@ -279,9 +270,9 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 		case t.store.opt.last(found).ID == "":
 			return fmt.Errorf("%w: the session is not locked", ErrState)
 		}
-		_, err = t.run(`UPDATE session SET strikes = 0, counted = ?1, unlocked = ?1, unlocked_by = ?2 WHERE tenant = ?3 AND id = ?4`,
+		t.run(`UPDATE session SET strikes = 0, counted = ?1, unlocked = ?1, unlocked_by = ?2 WHERE tenant = ?3 AND id = ?4`,
 			micros(t.store.opt.Clock())+1, r.Reviewer, tenant, id)
-		return err
+		return nil
 	})
 }
 
@@ -289,14 +280,14 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 // how many; of those in which something was refused or held it queues a notice.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
-		ended, err := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
+		ended := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
 			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
 			t.now(), micros(idleSince), endStep)
 		for i := range ended {
 			t.store.opt.lock(&ended[i])
-			err = errors.Join(err, t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i]))
+			t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i])
 		}
-		return len(ended), err
+		return len(ended), nil
 	})
 }
 
@@ -304,7 +295,6 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 // to be forgotten must not unlock.
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
 	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
-		gone, err := t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+s.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)
-		return int(gone), err
+		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+s.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)), nil
 	})
 }

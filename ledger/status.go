@@ -120,14 +120,12 @@ func validChange(c *memproxy.StateChange) error {
 
 // status returns a memory's record and its status; the one that is to be written
 // when there is none.
-func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status, err error) {
-	if r, err = t.record(k); err != nil {
-		return nil, st, err
-	}
+func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status) {
+	r = t.record(k)
 	if st = r.Status; !r.Rated() {
 		st = memproxy.Status{MemoryKey: k, State: memproxy.StateUntrusted}
 	}
-	return r, st, nil
+	return r, st
 }
 
 func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy.MemoryState) {
@@ -148,13 +146,10 @@ func count(b bool) int64 {
 // setState changes a state, and reports whether it did. What a person decided
 // of a text stays until another text is there: what rules would do to it is
 // noted, and told.
-func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
-	r, st, err := t.status(c.MemoryKey)
-	if err != nil {
-		return false, err
-	}
+func (t *transaction) setState(c *memproxy.StateChange) bool {
+	r, st := t.status(c.MemoryKey)
 	if len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
-		return false, nil
+		return false
 	}
 	if c.Tenant != "" {
 		st.Tenant = c.Tenant
@@ -163,12 +158,10 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 		st.Expires = c.Expires
 	}
 	if c.Person || st.Reviewed != "" {
-		text, err := textOf(t, r, c)
-		if err != nil {
-			return false, err
-		}
+		text := textOf(t, r, c)
 		if !c.Person && (text == memproxy.AnyText || st.Reviewed == memproxy.AnyText && c.Text == "" || text == st.Reviewed) {
-			return false, keepDecided(t, c, r, st)
+			keepDecided(t, c, r, st)
+			return false
 		}
 		if st.Reviewed = ""; c.Person {
 			st.Reviewed = text
@@ -183,26 +176,22 @@ func (t *transaction) setState(c *memproxy.StateChange) (bool, error) {
 	st.Changed = moment(t.now())
 	t.putStatus(r, st, "")
 	if was == st.State || st.Kind == memproxy.TargetDecision {
-		return true, nil
+		return true
 	}
-	if err := countAccepted(t, r, was, st.State, c.Person); err != nil {
-		return false, err
-	}
-	if err := countValidated(t, r, st.State); err != nil {
-		return false, err
-	}
+	countAccepted(t, r, was, st.State, c.Person)
+	countValidated(t, r, st.State)
 	switch st.State {
 	case memproxy.StateFlagged:
-		err = t.notify(memproxy.NoticeFlagged, st.Tenant, st.ID, st)
+		t.notify(memproxy.NoticeFlagged, st.Tenant, st.ID, st)
 	case memproxy.StateQuarantined:
-		err = t.notify(memproxy.NoticeQuarantined, st.Tenant, st.ID, st)
+		t.notify(memproxy.NoticeQuarantined, st.Tenant, st.ID, st)
 	}
-	return true, err
+	return true
 }
 
 // keepDecided leaves a state as a person decided it, and notes what the rules
 // would do.
-func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st memproxy.Status) error {
+func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st memproxy.Status) {
 	prior, was := r.prior, st.CurrentRules
 	if c.Rules != "" {
 		st.Rules, st.CurrentRules = c.Rules, ""
@@ -213,22 +202,18 @@ func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st mempr
 	if st.State == memproxy.StateExpired && !st.Expires.IsZero() && st.Expires.After(t.store.opt.Clock()) { // written again, with the same text
 		st.State, prior = prior, ""
 	}
-	if t.putStatus(r, st, prior); st.CurrentRules == "" || st.CurrentRules == was {
-		return nil
+	if t.putStatus(r, st, prior); st.CurrentRules != "" && st.CurrentRules != was {
+		t.notify(memproxy.NoticeMemoryRuled, st.Tenant, st.ID, st)
 	}
-	return t.notify(memproxy.NoticeMemoryRuled, st.Tenant, st.ID, st)
 }
 
 // textOf is the hash of the text that a change is about.
-func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) (string, error) {
+func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) string {
 	if c.Text != "" {
-		return c.Text, nil
+		return c.Text
 	}
-	last, known, err := t.lastVersion(c.MemoryKey)
-	if err != nil || known && last.SHA256 != "" {
-		return last.SHA256, err
-	}
-	return cmp.Or(r.Owner.SHA256, memproxy.AnyText), nil
+	last, _ := t.lastVersion(c.MemoryKey)
+	return cmp.Or(last.SHA256, r.Owner.SHA256, memproxy.AnyText)
 }
 
 const refMemory = "memory/"
@@ -245,10 +230,7 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		return memproxy.Tallied{}, err
 	}
 	return changed(ctx, l.store, func(t *transaction) (tally memproxy.Tallied, err error) {
-		r, st, err := t.status(k)
-		if err != nil {
-			return tally, err
-		}
+		r, st := t.status(k)
 		switch st.State {
 		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
 		default:
@@ -258,13 +240,11 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		if tally, err = t.vote(subject, r.Owner.Actor, by); err != nil || !tally.Settled {
 			return tally, err
 		}
-		if _, err := t.run(`DELETE FROM vote WHERE subject = ?`, subject); err != nil {
-			return tally, err
-		}
-		_, err = t.setState(&memproxy.StateChange{
+		t.run(`DELETE FROM vote WHERE subject = ?`, subject)
+		t.setState(&memproxy.StateChange{
 			MemoryKey: k, State: memproxy.StateValidated, Reason: "promoted by " + clean(by.Reviewer), Decision: st.Decision,
 			Rules: st.Rules, Attestation: memproxy.HumanConfirmed, Person: true,
 		})
-		return tally, err
+		return tally, nil
 	})
 }

@@ -36,19 +36,17 @@ func validCorrection(c *memproxy.Correction) error {
 
 // correct counts a correction against the author, once per memory and decision,
 // and remembers who corrected whom and why, until Prune.
-func correct(t *transaction, c *memproxy.Correction) error {
+func correct(t *transaction, c *memproxy.Correction) {
 	if c.Author == "" || c.Author == c.Corrector {
-		return nil
+		return
 	}
-	n, err := t.run(`INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
+	n := t.run(`INSERT INTO correction (backend, id, decision, at, kind, tenant, author, corrector, trust, reason)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, c.Backend, c.ID, c.Decision, t.store.opt.Clock().UnixMicro(),
 		string(c.Kind), c.Tenant, c.Author, c.Corrector, string(c.Trust), c.Reason)
-	if err != nil || n == 0 {
-		return err
+	if n > 0 {
+		t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
+			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`, c.Tenant, memproxy.Account(c.Author), t.now())
 	}
-	_, err = t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
-		ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`, c.Tenant, memproxy.Account(c.Author), t.now())
-	return err
 }
 
 // PeekLock returns the lock that is in force on one of some records of
@@ -114,19 +112,17 @@ func scanTrack(s scanner) (t memproxy.Track, err error) {
 
 // countAccepted counts a memory for its author that waited for review and was let
 // out, or that a person vouched for.
-func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) error {
+func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
-	if !out && !(person && is == memproxy.StateValidated) || r.Owner.Actor == "" {
-		return nil
+	if (out || person && is == memproxy.StateValidated) && r.Owner.Actor != "" {
+		t.run(`UPDATE actor SET accepted = accepted + 1 WHERE tenant = ? AND actor = ?`, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
 	}
-	_, err := t.run(`UPDATE actor SET accepted = accepted + 1 WHERE tenant = ? AND actor = ?`, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
-	return err
 }
 
 // countValidated counts a memory for its author, once, when it was found sound, and
 // no more when it was flagged or quarantined. That it waits, expires or is
 // written anew changes nothing: it is looked at again.
-func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) error {
+func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	var by int64
 	switch is {
 	case memproxy.StateValidated:
@@ -134,14 +130,12 @@ func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) error
 	case memproxy.StateFlagged, memproxy.StateQuarantined:
 		by = -1
 	default:
-		return nil
+		return
 	}
 	if !r.Owned() || r.Owner.Deleted || r.validated == (by > 0) {
-		return nil
+		return
 	}
-	if r.validated, r.dirty = by > 0, r.dirty|ownerPart; r.Kind != memproxy.TargetMemory || r.Owner.Actor == "" {
-		return nil
+	if r.validated, r.dirty = by > 0, r.dirty|ownerPart; r.Kind == memproxy.TargetMemory && r.Owner.Actor != "" {
+		t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
 	}
-	_, err := t.run(`UPDATE actor SET validated = validated + ? WHERE tenant = ? AND actor = ?`, by, r.Owner.Scope.Tenant, memproxy.Account(r.Owner.Actor))
-	return err
 }

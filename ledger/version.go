@@ -60,12 +60,10 @@ func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]me
 		return nil, ctx.Err()
 	}
 	in := slices.Clone(versions)
-	return result(ctx, l.store, job{}, func(t *transaction) (_ []memproxy.Version, err error) {
+	return result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Version, error) {
 		out := make([]memproxy.Version, len(in))
 		for i := range in {
-			if out[i], err = t.append(in[i]); err != nil {
-				return nil, err
-			}
+			out[i] = t.append(in[i])
 		}
 		return out, nil
 	})
@@ -88,26 +86,20 @@ func validVersion(v *memproxy.Version) error {
 }
 
 // append adds one version to the memory's chain and the tenant's.
-func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
-	head, err := t.head(v.Tenant) // first: it keeps other writers of the tenant away
-	if err != nil {
-		return v, err
-	}
-	last, known, err := t.lastVersion(v.MemoryKey)
-	if err != nil {
-		return v, err
-	}
+func (t *transaction) append(v memproxy.Version) memproxy.Version {
+	head := t.head(v.Tenant) // first: it keeps other writers of the tenant away
+	last, known := t.lastVersion(v.MemoryKey)
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 		v.SHA256 = hexHash([]byte(v.Text))
 	}
 	if known && v.Decision != "" && last.Decision == v.Decision && last.Op == v.Op && last.SHA256 == v.SHA256 {
 		last.Text, last.Metadata = v.Text, v.Metadata
-		return last.Version, nil
+		return last.Version
 	}
 	if known && v.Op == memproxy.OpSelfEdit && last.Op == v.Op && last.SHA256 == v.SHA256 && last.Before == v.Before {
 		// Found again by a process that took up what another had left.
 		last.Text, last.Metadata = v.Text, v.Metadata
-		return last.Version, nil
+		return last.Version
 	}
 	if v.Before == "" {
 		v.Before = last.SHA256
@@ -120,44 +112,36 @@ func (t *transaction) append(v memproxy.Version) (memproxy.Version, error) {
 	link := r.link()
 	r.Link = hex.EncodeToString(link)
 	r.key, r.mac = t.store.opt.Vault.Sign("version", link)
-	if err := insertRecord(t, &r); err != nil {
-		return v, err
-	}
+	insertRecord(t, &r)
 	t.step(&r, r.Op, last.Number, r.Number)
 	head.place, head.link = r.place, r.Link
 	t.setHead(head)
-	if err := settleDoubt(t, &r); err != nil {
-		return v, err
-	}
-	return r.Version, compact(t, &r)
+	settleDoubt(t, &r)
+	compact(t, &r)
+	return r.Version
 }
 
-func insertRecord(t *transaction, r *record) error {
+func insertRecord(t *transaction, r *record) {
 	t.store.seen.add(r.MemoryKey, versions)
-	_, err := t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
 		r.previous, r.behind, r.Link, r.key, r.mac, count(r.Pinned), 0)
-	if err != nil || r.textless() {
-		return err
+	if !r.textless() {
+		t.encrypt(versionRef(r.MemoryKey, r.Number), r.Tenant, inJSON(versionText{r.Text, r.Metadata}))
 	}
-	plain, err := json.Marshal(versionText{r.Text, r.Metadata})
-	if err != nil {
-		return err
-	}
-	return t.encrypt(versionRef(r.MemoryKey, r.Number), r.Tenant, plain)
 }
 
 // textless versions have no content of their own.
 func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == memproxy.OpPurge }
 
 // lastVersion is the newest version of a memory; zero when there is none.
-func (t *transaction) lastVersion(k memproxy.MemoryKey) (record, bool, error) {
+func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool) {
 	if unknown, _ := t.store.seen.unknown(versions, k); unknown {
-		return record{}, false, nil
+		return record{}, false
 	}
-	return first(rows(t, scanRecord, `SELECT `+versionColumns+` FROM version
-		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID))
+	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version
+		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
 }
 
 // BeginHistories begins the history of memories that have none: their first
@@ -188,36 +172,35 @@ func sealed(found []memproxy.Version) ([]memproxy.Version, error) {
 }
 
 // beginHistory begins the history of a memory, unless it has one.
-func beginHistory(t *transaction, v *memproxy.Version) (began bool, err error) {
-	if _, known, err := t.lastVersion(v.MemoryKey); known || err != nil {
-		return false, err
+func beginHistory(t *transaction, v *memproxy.Version) (began bool) {
+	if _, known := t.lastVersion(v.MemoryKey); known {
+		return false
 	}
-	if err := appendVersion(t, v); err != nil || v.Kind == memproxy.TargetObject { // which has no status of its own
-		return err == nil, err
+	t.append(*v)
+	if v.Kind == memproxy.TargetObject { // which has no status of its own
+		return true
 	}
-	r, st, err := t.status(v.MemoryKey)
-	if err != nil || !st.Changed.IsZero() {
-		return true, err
+	r, st := t.status(v.MemoryKey)
+	if !st.Changed.IsZero() {
+		return true
 	}
 	st.Tenant, st.Reason, st.Attestation = v.Tenant, "found when its history began", memproxy.AttestationUnknown
 	t.putStatus(r, st, "")
-	return true, nil
+	return true
 }
 
 // keepFound notes the text before a change: the beginning of a history, or
 // a text that none of the memory's versions has any more, because something
 // went round the proxy. Of what is known nothing is noted.
-func keepFound(t *transaction, v *memproxy.Version) error {
-	if began, err := beginHistory(t, v); began || err != nil {
-		return err
+func keepFound(t *transaction, v *memproxy.Version) {
+	if beginHistory(t, v) {
+		return
 	}
-	var n int64
-	known, err := t.one(`SELECT 1 FROM version WHERE backend = ? AND kind = ? AND id = ? AND sha256 = ? AND compacted = 0
-		AND op NOT IN ('delete', 'purge') LIMIT 1`, []any{v.Backend, string(v.Kind), v.ID, hexHash([]byte(v.Text))}, &n)
-	if known || err != nil {
-		return err
+	known := t.one(`SELECT 1 FROM version WHERE backend = ? AND kind = ? AND id = ? AND sha256 = ? AND compacted = 0
+		AND op NOT IN ('delete', 'purge') LIMIT 1`, []any{v.Backend, string(v.Kind), v.ID, hexHash([]byte(v.Text))}, new(int64))
+	if !known {
+		t.append(*v)
 	}
-	return appendVersion(t, v)
 }
 
 func hexHash(b []byte) string {
@@ -293,22 +276,17 @@ func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number in
 		args := []any{k.Backend, string(k.Kind), k.ID}
 		const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 		var compacted, n int64
-		known, err := t.one(`SELECT compacted FROM version`+where+` AND number = ?`, append(args, number), &compacted)
+		known := t.one(`SELECT compacted FROM version`+where+` AND number = ?`, append(args, number), &compacted)
 		switch {
-		case err != nil:
-			return err
 		case !known:
 			return fmt.Errorf("%w: version %d", ErrUnknown, number)
 		case compacted > 0:
 			return ErrShredded
 		}
-		if _, err := t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n); err != nil {
-			return err
-		}
-		if pinned && n >= maxPinned {
+		if t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n); pinned && n >= maxPinned {
 			return fmt.Errorf("%w: %d versions are pinned", ErrFull, n)
 		}
-		_, err = t.run(`UPDATE version SET pinned = ?4 WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number = ?5`, append(args, count(pinned), number)...)
-		return err
+		t.run(`UPDATE version SET pinned = ?4 WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number = ?5`, append(args, count(pinned), number)...)
+		return nil
 	}})
 }

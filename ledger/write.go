@@ -34,11 +34,13 @@ type job struct {
 	durable, erase bool
 }
 
-// transaction is the writer's, with what it changed.
+// transaction is the writer's, with what it changed. The first error of a statement
+// ends it: those that come after are not executed, and nothing is committed.
 type transaction struct {
 	store   *store
 	ctx     context.Context // bounds the whole group's commit
 	tx      *sql.Tx
+	err     error
 	records map[key]*recordRow // that it read or changed; nil: read them anew
 	fresh   []string           // statements that are not prepared yet
 	heads   []head             // of the chains that grew, as they are to be written
@@ -61,36 +63,27 @@ func (t *transaction) now() int64 { return max(1, micros(t.store.opt.Clock())) }
 type account struct{ tenant, actor string }
 
 // countFact counts a memory for its author, whose row is there when it returns.
-func countFact(t *transaction, who account) error {
+func countFact(t *transaction, who account) {
 	if n, began := t.counted[who]; began {
 		t.counted[who] = n + 1
-		return nil
-	}
-	if t.counted == nil {
-		t.counted = map[account]int64{}
+		return
 	}
 	t.counted[who] = 0
-	_, err := t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
+	t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 1, 0, ?)
 		ON CONFLICT (tenant, actor) DO UPDATE SET facts = actor.facts + 1`, who.tenant, who.actor, t.now())
-	return err
 }
 
 // putCounts writes what countFact put off.
-func putCounts(t *transaction) error {
+func putCounts(t *transaction) {
 	// In one order for all: two processes that wait for each other's rows would
 	// have to begin again.
 	for _, who := range slices.SortedFunc(maps.Keys(t.counted), func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.actor, b.actor))
 	}) {
-		n := t.counted[who]
-		if n == 0 {
-			continue
-		}
-		if _, err := t.run(`UPDATE actor SET facts = facts + ? WHERE tenant = ? AND actor = ?`, n, who.tenant, who.actor); err != nil {
-			return err
+		if n := t.counted[who]; n > 0 {
+			t.run(`UPDATE actor SET facts = facts + ? WHERE tenant = ? AND actor = ?`, n, who.tenant, who.actor)
 		}
 	}
-	return nil
 }
 
 // settle waits for the rows on their way, so that a query of the file finds
@@ -276,23 +269,19 @@ func (s *store) answer(j *job, err error) {
 }
 
 // putOwner inserts or replaces an owner.
-func putOwner(t *transaction, row *memproxy.Ownership) error {
-	r, err := t.record(keyOf(row))
-	if err != nil {
-		return err
+func putOwner(t *transaction, owner *memproxy.Ownership) {
+	r := t.record(keyOf(owner))
+	if !r.Owned() && owner.Kind == memproxy.TargetMemory && owner.Actor != "" && !owner.Deleted {
+		countFact(t, account{owner.Scope.Tenant, memproxy.Account(owner.Actor)})
 	}
-	if !r.Owned() && row.Kind == memproxy.TargetMemory && row.Actor != "" && !row.Deleted {
-		err = countFact(t, account{row.Scope.Tenant, memproxy.Account(row.Actor)})
-	}
-	r.own(row, t.now())
-	return err
+	r.own(owner, t.now())
 }
 
 // record is what is known of an object, which no other transaction changes until this
 // one is over. Save writes what is changed in it.
-func (t *transaction) record(k key) (*recordRow, error) {
+func (t *transaction) record(k key) *recordRow {
 	if r := t.records[k]; r != nil {
-		return r, nil
+		return r
 	}
 	r := recordRow{key: k}
 	if r.Record, r.sure = t.store.seen.absent(k); !r.sure {
@@ -300,40 +289,31 @@ func (t *transaction) record(k key) (*recordRow, error) {
 		if t.store.dialect == postgresDialect {
 			text = lockRecord
 		}
-		row, there, err := first(rows(t, rowScanner(), text, k.Backend, string(k.Kind), k.ID))
-		if err != nil {
-			return nil, err
-		}
-		if there {
-			r = row
+		if found, there := row(t, rowScanner(), text, k.Backend, string(k.Kind), k.ID); there {
+			r = found
 		}
 	}
 	t.records[k] = &r
-	return &r, nil
+	return &r
 }
 
 // save writes what was changed in records: before the transaction ends, and before
 // a statement that is about more than one of them.
-func (t *transaction) save() error {
+func (t *transaction) save() {
 	for _, r := range t.records {
 		if r == nil {
 			continue
 		}
-		var err error
 		if empty := !r.Owned() && !r.Rated() && !r.listed; empty && r.stored {
-			_, err = t.run(`DELETE FROM record WHERE backend = ? AND kind = ? AND id = ?`, r.Backend, string(r.Kind), r.ID)
+			t.run(`DELETE FROM record WHERE backend = ? AND kind = ? AND id = ?`, r.Backend, string(r.Kind), r.ID)
 			r.stored = false
 		} else if !empty && r.dirty != 0 {
 			t.store.seen.add(r.key, records)
-			_, err = t.run(upserts[r.dirty], r.arguments()...)
+			t.run(upserts[r.dirty], r.arguments()...)
 			r.stored = true
-		}
-		if err != nil {
-			return err
 		}
 		r.touched, r.dirty = r.touched || r.dirty != 0, 0
 	}
-	return nil
 }
 
 // reread is called for records that another statement changed, after save.
