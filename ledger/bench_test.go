@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -89,6 +90,22 @@ func BenchmarkAppend(b *testing.B) {
 	for b.Loop() {
 		n++
 		if _, err := l.Append(b.Context(), ledgertest.Version(strconv.Itoa(n%100), strconv.Itoa(n))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A ledger that is made, opened and closed.
+func BenchmarkOpen(b *testing.B) {
+	dir := ring.Dir(b)
+	n := 0
+	for b.Loop() {
+		n++
+		l, err := ledger.Open(ledger.Options{Path: filepath.Join(dir, strconv.Itoa(n)), Vault: ledgertest.Vault(b)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
 			b.Fatal(err)
 		}
 	}

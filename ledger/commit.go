@@ -131,7 +131,7 @@ func (s *store) harden(ctx context.Context, group []*job) (restore func() error,
 // statements in this package. Postgres's driver does the same by itself.
 func (s *store) makeReady(t *transaction) {
 	for _, text := range t.fresh {
-		if stmt, err := s.writer.PrepareContext(t.ctx, text); err == nil {
+		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {
 			s.ready[text] = stmt
 		}
 	}
@@ -230,7 +230,7 @@ func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows,
 	}
 	kept, known := s.queries.Load(text)
 	if !known {
-		stmt, err := s.reader.PrepareContext(ctx, text)
+		stmt, err := s.reader.PrepareContext(ctx, s.dialect.sql(text))
 		if err != nil {
 			return nil, err
 		}

@@ -133,7 +133,9 @@ const (
 // parameters'.
 func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
-		return text
+		// SQLite looks at a limit's value to plan the query, and plans it again for each
+		// value that is bound, unless it is an expression.
+		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
 	}
 	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
 	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
