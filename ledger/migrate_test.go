@@ -56,6 +56,7 @@ func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 func definitions(t *testing.T, db *sql.DB) map[string]string {
 	t.Helper()
 	rows, err := db.Query(`SELECT m.name, group_concat(c.name || ' ' || c.type || ' ' || c."notnull" || ' ' || coalesce(c.dflt_value, '') || ' ' || c.pk, ', ' ORDER BY c.cid)
+				|| (SELECT ' ' || l.wr FROM pragma_table_list l WHERE l.name = m.name)
 			FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' GROUP BY m.name
 		UNION ALL SELECT type || ' ' || name, sql FROM sqlite_schema WHERE type <> 'table' AND sql IS NOT NULL`)
 	if err != nil {

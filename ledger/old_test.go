@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -200,6 +201,43 @@ func TestNothingIsMigratedWithoutACopy(t *testing.T) {
 	}
 	if !maps.Equal(tablesOf(t, opt.Path), was) {
 		t.Error("the ledger was changed")
+	}
+}
+
+// Proves SYN-5: what a migration moves is nowhere else in the file, so that a text
+// that is shredded later is gone.
+func TestMigrationLeavesNoContents(t *testing.T) {
+	opt := oldLedger(t)
+	if err := open(t, opt).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", opt.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.QueryContext(t.Context(), `SELECT wrapped FROM content WHERE vault <> ''`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys [][]byte
+	for rows.Next() {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	if err := errors.Join(rows.Err(), db.Close()); err != nil || len(keys) < 10 {
+		t.Fatal(len(keys), err)
+	}
+	file, err := os.ReadFile(opt.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if n := bytes.Count(file, key); n != 1 {
+			t.Errorf("a key is in the file %d times", n)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func schemaOf(ctx context.Context, q interface {
 // migrate brings an empty or older store up to date; of an older file it makes a copy
 // first. It is one transaction: a start that fails or is killed leaves the store as it
 // was, and the program before this one goes on with it.
-func migrate(ctx context.Context, s *store) error {
+func migrate(ctx context.Context, s *store) (failed error) {
 	from, err := schemaOf(ctx, s.writer, s.dialect)
 	if err != nil || from == schema {
 		return err
@@ -71,6 +71,13 @@ func migrate(ctx context.Context, s *store) error {
 		if err := errors.Join(dropPartial(to), replicate(ctx, s.opt.Path, to, nil)); err != nil {
 			return fmt.Errorf("nothing is migrated without a copy; make it possible to write %s (it takes as much room as the ledger) and start again: %w", to, err)
 		}
+	}
+	if from > 0 { // what becomes of contents is left nowhere else
+		restore, err := s.harden(ctx, []*job{{erase: true}})
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, restore()) }()
 	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -101,8 +108,8 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		return err
 	}
 	define := func(to int, text string) error {
-		text += fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.applied(), to, opt.Clock().UnixMicro())
-		if _, err := tx.ExecContext(ctx, d.ddl(text)); err != nil {
+		note := fmt.Sprintf(`INSERT INTO %s (version, applied) VALUES (%d, %d);`, d.applied(), to, opt.Clock().UnixMicro())
+		if _, err := tx.ExecContext(ctx, d.ddl(text)+note); err != nil {
 			return fmt.Errorf("migrate to schema %d: %w", to, err)
 		}
 		return nil
@@ -158,12 +165,16 @@ func (d dialect) sql(text string) string {
 	}
 }
 
+// sqliteOnly is before what is for SQLite alone, at the end of a definition.
+const sqliteOnly = "\n-- SQLite only"
+
 // ddl is the definition of tables in the dialect's words, and what fills them.
 // Text compares by bytes in both.
 func (d dialect) ddl(text string) string {
 	if d == sqliteDialect {
 		return text
 	}
+	text, _, _ = strings.Cut(text, sqliteOnly)
 	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
 		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
 		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
@@ -300,7 +311,9 @@ CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE u
 DROP INDEX content_vault;
 `
 
-// recordTables: what is known of an object is one row.
+// recordTables: what is known of an object is one row. Tables with long rows and keys
+// in no order are written in the order of time: in SQLite's order of keys, pages had
+// six rows, and every third row split one.
 const recordTables = `
 CREATE TABLE record (
 	backend TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
@@ -314,7 +327,7 @@ CREATE TABLE record (
 	unverified TEXT NOT NULL DEFAULT '', reviewed TEXT NOT NULL DEFAULT '', current TEXT NOT NULL DEFAULT '',
 	listed INTEGER NOT NULL DEFAULT 0, first_seen TEXT NOT NULL DEFAULT '',
 	PRIMARY KEY (backend, kind, id)
-) WITHOUT ROWID;
+);
 INSERT INTO record (owned, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated)
 	SELECT 1, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated FROM ownership;
 INSERT INTO record (backend, kind, id, state, status_tenant, prior, reason, status_decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
@@ -332,4 +345,24 @@ CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
 CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
 CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
 CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
+` + sqliteOnly + `
+DROP INDEX version_deleted;
+DROP INDEX version_place;
+ALTER TABLE version RENAME TO version_before;
+CREATE TABLE version (
+	backend TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, tenant TEXT NOT NULL, place INTEGER NOT NULL,
+	field TEXT NOT NULL, op TEXT NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL, trust TEXT NOT NULL, confidence INTEGER NOT NULL,
+	attestation TEXT NOT NULL, decision TEXT NOT NULL, sha256 TEXT NOT NULL, preimage TEXT NOT NULL, metadata TEXT NOT NULL,
+	score INTEGER NOT NULL, previous TEXT NOT NULL, behind TEXT NOT NULL, link TEXT NOT NULL, vault TEXT NOT NULL, mac BLOB NOT NULL,
+	pinned INTEGER NOT NULL, compacted INTEGER NOT NULL,
+	PRIMARY KEY (backend, kind, id, number)
+);
+INSERT INTO version SELECT * FROM version_before;
+DROP TABLE version_before;
+CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
+CREATE UNIQUE INDEX version_place ON version (tenant, place);
+ALTER TABLE content RENAME TO content_before;
+CREATE TABLE content (ref TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, vault TEXT NOT NULL, wrapped BLOB NOT NULL, body BLOB NOT NULL);
+INSERT INTO content SELECT * FROM content_before;
+DROP TABLE content_before;
 `

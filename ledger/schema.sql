@@ -39,7 +39,7 @@ CREATE TABLE record ( -- what is known of an object; each of its three parts may
 	listed          INTEGER NOT NULL DEFAULT 0, -- 1 if its backend held it when that was sealed
 	first_seen      TEXT    NOT NULL DEFAULT '', -- hash of the text that it had then
 	PRIMARY KEY (backend, kind, id)
-) WITHOUT ROWID;
+);
 CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
 CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
 CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
@@ -73,7 +73,7 @@ CREATE TABLE version (
 	pinned      INTEGER NOT NULL,
 	compacted   INTEGER NOT NULL,
 	PRIMARY KEY (backend, kind, id, number)
-) WITHOUT ROWID;
+);
 CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
 CREATE UNIQUE INDEX version_place ON version (tenant, place);
 
@@ -83,7 +83,7 @@ CREATE TABLE content ( -- what is encrypted, of holds and versions; shredded: no
 	vault   TEXT NOT NULL, -- id of the key that wrapped is under
 	wrapped BLOB NOT NULL,
 	body    BLOB NOT NULL
-) WITHOUT ROWID;
+);
 
 CREATE TABLE chain ( -- the two ends of each tenant's chain
 	tenant    TEXT    NOT NULL PRIMARY KEY,
