@@ -171,14 +171,8 @@ func (s *seen) load(ctx context.Context, of *store) error {
 	if s == nil {
 		return nil
 	}
-	for _, table := range [...]struct {
-		name string
-		set  keySet
-	}{
-		{"record", records},
-		{"version", versions},
-	} {
-		if err := s.loadKeys(ctx, of, table.name, table.set); err != nil {
+	for table, set := range map[string]keySet{"record": records, "version": versions} {
+		if err := s.loadKeys(ctx, of, table, set); err != nil {
 			return err
 		}
 	}

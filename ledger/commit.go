@@ -206,10 +206,17 @@ func look[T any](ctx context.Context, s *store, call string, scan func(scanner) 
 	return glance(ctx, s, call, scan, text, args...)
 }
 
-// glance is look where what is on its way is none of the rows.
+// glance is look where what is on its way is none of the rows. Nothing is found by a
+// text that no row can have, and which Postgres refuses.
 func glance[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
+	if slices.ContainsFunc(args, func(arg any) bool {
+		text, is := arg.(string)
+		return is && len(text) <= maxText && storable(text) != nil
+	}) {
+		return nil, ctx.Err()
+	}
 	found, err := s.query(ctx, text, args...)
 	if err != nil {
 		return nil, s.wrap(call, err)

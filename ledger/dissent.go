@@ -154,35 +154,26 @@ func validRetraction(r *memproxy.Retraction) error {
 	return storableParts("retraction", r.Tenant, r.Author, string(r.Attestation))
 }
 
-// retracted notes texts that their authors deleted or replaced, with the
-// confidence that they had: never the texts.
+// retracted notes texts that their authors deleted or replaced, with the confidence
+// that they had: never the texts. The oldest of authors who retracted too much are
+// given up.
 func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
-	each(t, all, func(t *transaction, r *memproxy.Retraction) { retract(t, secret, r) })
-	thinRetractions(t, all)
-}
-
-func retract(t *transaction, key []byte, r *memproxy.Retraction) {
-	words := wordsOf(key, r.Text)
-	if words == "" || r.Author == "" {
-		return
-	}
-	t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
-		ON CONFLICT (tenant, author, words) DO UPDATE SET confidence = excluded.confidence, attestation = excluded.attestation, at = excluded.at`,
-		r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
-}
-
-// thinRetractions gives up the oldest of authors who retracted too much.
-func thinRetractions(t *transaction, all []memproxy.Retraction) {
-	done := map[[2]string]bool{}
+	authors := map[account]bool{}
 	for i := range all {
-		who := [2]string{all[i].Tenant, all[i].Author}
-		if done[who] {
+		r := &all[i]
+		words := wordsOf(secret, r.Text)
+		if words == "" || r.Author == "" {
 			continue
 		}
-		done[who] = true
+		t.run(`INSERT INTO retraction (tenant, author, words, confidence, attestation, at) VALUES (?,?,?,?,?,?)
+			ON CONFLICT (tenant, author, words) DO UPDATE SET confidence = excluded.confidence, attestation = excluded.attestation, at = excluded.at`,
+			r.Tenant, r.Author, words, int64(r.Confidence), string(r.Attestation), max(1, micros(r.Time)))
+		authors[account{r.Tenant, r.Author}] = true
+	}
+	for who := range authors {
 		t.run(`DELETE FROM retraction WHERE tenant = ?1 AND author = ?2 AND words IN
 			(SELECT words FROM retraction WHERE tenant = ?1 AND author = ?2 ORDER BY at DESC, words LIMIT 100000 OFFSET ?3)`,
-			who[0], who[1], maxRetracted)
+			who.tenant, who.actor, maxRetracted)
 	}
 }
 
@@ -190,9 +181,6 @@ func thinRetractions(t *transaction, all []memproxy.Retraction) {
 // a text that has the same words as one of these, or as all of them together; false
 // when there is none. Its Text is not there.
 func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (r memproxy.Retraction, found bool, err error) {
-	if storable(tenant) != nil || storable(author) != nil {
-		return r, false, ctx.Err()
-	}
 	who := absent{"retraction", tenant, author}
 	ask, era := l.absent.unknown(who)
 	if len(ask) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/memproxy/memproxy"
 )
@@ -108,11 +107,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 	if s.kept.Load() > int64(s.opt.Queue) {
 		return false, false, nil // what reads find out may wait for the next read
 	}
-	keys := histories(e)
-	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() {
-		s.recent.arrived(e.Owners)
-		s.coming.remove(keys)
-	}}
+	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() { s.recent.arrived(e) }}
 	if s.redo != nil {
 		text, err := encodeEntry(e)
 		if err != nil {
@@ -125,8 +120,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 		}
 	}
 	logged = s.redo == nil || j.number > 0
-	s.coming.add(keys)
-	queued = s.recent.pend(e.Owners, func() bool {
+	queued = s.recent.pend(e, func() bool {
 		select {
 		case s.jobs <- j:
 			return true
@@ -134,11 +128,8 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 			return false
 		}
 	})
-	if !queued {
-		s.coming.remove(keys)
-		if j.number > 0 {
-			s.redo.takeBack()
-		}
+	if !queued && j.number > 0 {
+		s.redo.takeBack()
 	}
 	return queued, logged, nil
 }
@@ -189,43 +180,4 @@ func each[T any](t *transaction, all []T, f func(*transaction, *T)) {
 	for i := range all {
 		f(t, &all[i])
 	}
-}
-
-// coming are the memories of which something is on its way.
-type coming struct {
-	mu   sync.Mutex
-	keys map[key]int
-}
-
-func (c *coming) add(keys []key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.keys == nil {
-		c.keys = map[key]int{}
-	}
-	for _, k := range keys {
-		c.keys[k]++
-	}
-}
-
-func (c *coming) remove(keys []key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range keys {
-		if c.keys[k]--; c.keys[k] <= 0 {
-			delete(c.keys, k)
-		}
-	}
-}
-
-func (c *coming) none() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.keys) == 0
-}
-
-func (c *coming) any(keys []key) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.keys) > 0 && slices.ContainsFunc(keys, func(k key) bool { return c.keys[k] > 0 })
 }

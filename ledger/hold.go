@@ -147,9 +147,6 @@ func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 
 // Get returns a hold without its content. ErrUnknown when there is none.
 func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
-	if storable(id) != nil {
-		return memproxy.HeldWrite{}, ErrUnknown
-	}
 	found, err := glance(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
 	return only(found, err, "hold "+id)
 }

@@ -17,17 +17,11 @@ type Backends struct{ *store }
 // returns how many it changed. It says nothing of their states. What is recorded
 // after a breach stays doubted.
 func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
-	for i := range doubts {
-		d := &doubts[i]
-		if err := validKey(d.MemoryKey); err != nil {
-			return 0, err
-		}
-		if storable(d.Tenant) != nil || storable(string(d.Code)) != nil {
-			return 0, refused("a part of the doubt cannot be stored")
-		}
-	}
-	if len(doubts) == 0 {
-		return 0, ctx.Err()
+	err := valid(doubts, func(d *memproxy.Doubt) error {
+		return cmp.Or(validKey(d.MemoryKey), storableParts("doubt", d.Tenant, string(d.Code)))
+	})
+	if err != nil || len(doubts) == 0 {
+		return 0, cmp.Or(err, ctx.Err())
 	}
 	return countEach(ctx, bs.store, doubts, (*transaction).cast)
 }
@@ -67,9 +61,6 @@ func settleDoubt(t *transaction, r *record) {
 // limit, without tombstones. What the backend lacks of them was deleted behind
 // the proxy.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
-	if storable(backend) != nil || storable(string(kind)) != nil || storable(after) != nil {
-		return nil, ctx.Err()
-	}
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
 	return look(ctx, bs.store, "list memories", scanOwner, `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
@@ -78,9 +69,6 @@ func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.
 // Sealed reports whether everything that a backend holds was known once, so
 // that what is unknown there was put there behind the proxy.
 func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
-	if storable(backend) != nil {
-		return false, ctx.Err()
-	}
 	found, err := glance(ctx, bs.store, "look up a seal", scanOne[string], `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
@@ -118,9 +106,6 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 // Sealing returns how far a backend's memories are recorded, and false where
 // that has not begun or is over.
 func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
-	if storable(backend) != nil {
-		return memproxy.Sealing{}, false, ctx.Err()
-	}
 	return first(look(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
 		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
 		return at, err
@@ -131,16 +116,15 @@ func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealin
 // written, together with how far that is: at, of which it returns the counts
 // with those that were not known before. What is known stays as it is.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
-	for i := range found {
-		if err := validKey(found[i].MemoryKey); err != nil {
-			return at, err
-		}
-		if found[i].Backend != at.Backend || storable(found[i].SHA256) != nil {
-			return at, refused("a part of what was found cannot be stored")
-		}
+	err := valid(found, func(f *memproxy.Found) error { return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256)) })
+	if err == nil {
+		err = storableParts("sealing", at.Backend, at.Cursor)
 	}
-	if at.Backend == "" || storable(at.Backend) != nil || storable(at.Cursor) != nil {
-		return at, refused("a backend is required")
+	if err != nil {
+		return at, err
+	}
+	if at.Backend == "" || slices.ContainsFunc(found, func(f memproxy.Found) bool { return f.Backend != at.Backend }) {
+		return at, refused("one backend is required")
 	}
 	own := slices.Clone(found)
 	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {

@@ -37,7 +37,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +70,6 @@ type store struct {
 	dialect        dialect
 	writer, reader *sql.DB
 	recent         *recent
-	coming         coming
 	absent         *absences      // nil where others write the store too
 	seen           *seen          // likewise
 	redo           *redo          // nil where nothing is queued
@@ -116,7 +114,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	if slices.ContainsFunc(keys, unstorable) {
 		keys = slices.DeleteFunc(slices.Clone(keys), unstorable)
 	}
-	if l.coming.any(keys) {
+	if l.recent.changing(keys) {
 		if err := l.Sync(ctx); err != nil {
 			return nil, err
 		}
@@ -193,44 +191,34 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 		if err != nil {
 			return err
 		}
-		if err := readRecords(rows, had, group, ids); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readRecords(rows *sql.Rows, had map[memproxy.MemoryKey]memproxy.Record, group key, ids []string) error {
-	defer rows.Close()
-	scan, sealed := rowScanner(), false
-	for rows.Next() {
-		r, err := scan(rows)
+		scan, sealed := rowScanner(), false
+		_, err = drain(rows, func(from scanner) (none struct{}, err error) {
+			r, err := scan(from)
+			if r.Kind == "" {
+				sealed = true
+			} else {
+				had[r.key] = r.Record
+			}
+			return none, err
+		})
 		if err != nil {
 			return err
 		}
-		if r.Kind == "" {
-			sealed = true
-		} else {
-			had[r.key] = r.Record
+		for _, id := range ids {
+			k := key{Backend: group.Backend, Kind: group.Kind, ID: id}
+			if rec := had[k]; sealed && !rec.Owned() && rec.Listing == memproxy.NotSealed {
+				rec.Listing = memproxy.Unlisted
+				had[k] = rec
+			}
 		}
 	}
-	for _, id := range ids {
-		k := key{Backend: group.Backend, Kind: group.Kind, ID: id}
-		if rec := had[k]; sealed && !rec.Owned() && rec.Listing == memproxy.NotSealed {
-			rec.Listing = memproxy.Unlisted
-			had[k] = rec
-		}
-	}
-	return rows.Err()
+	return nil
 }
 
 // Decision returns a row that was recorded for the write of a decision: the
 // receipt if there is one, else one of the memories. Scope and author are the
 // same for all of them.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
-	if storable(decision) != nil {
-		return memproxy.Ownership{}, false, ctx.Err()
-	}
 	// A receipt is of the whole write, so it comes first; then what
 	// is still there; then a fixed order.
 	return first(look(ctx, l.store, "look up a decision", scanOwner, `SELECT `+recordColumns+` FROM record
@@ -254,13 +242,6 @@ func (s *store) alive() error {
 		return ErrClosed
 	}
 	return nil
-}
-
-func ignoreNone(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	return err
 }
 
 // micros is a time as it is stored: microseconds, zero for none.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
@@ -20,15 +21,16 @@ type recent struct {
 	rows  lru.LRUCache[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
 	clock uint64                              // counts begins and ends of commits; odd during one
 
-	// waiting are owners that were put and are not in the store yet. They come
-	// before everything else.
+	// waiting is what was put and is not in the store yet. Its owners come before
+	// everything else.
 	waiting map[key]waiting
 }
 
-// waiting is the newest of n owners of one object on their way to the store.
+// waiting is what is on its way to the store about one object: the newest of some
+// owners, and how often anything else of it changes.
 type waiting struct {
-	row memproxy.Ownership
-	n   int
+	owner           memproxy.Ownership
+	owners, changes int
 }
 
 func newRecent(size int) (*recent, error) {
@@ -52,8 +54,8 @@ func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, mom
 		} else if rec != nil {
 			found[k] = *rec
 		}
-		if w, ok := r.waiting[k]; ok {
-			found[k] = owned(found[k], &w.row)
+		if w := r.waiting[k]; w.owners > 0 {
+			found[k] = owned(found[k], &w.owner)
 		}
 	}
 	return rest, r.clock
@@ -78,41 +80,58 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	}
 }
 
-// pend makes owners visible that are about to be queued, if queue takes them.
-// Both happen under one lock, so that of two of one object the same is last
+// pend makes the owners of an entry visible that is about to be queued, if queue
+// takes it. Both happen under one lock, so that of two of one object the same is last
 // here and in the store.
-func (r *recent) pend(rows []memproxy.Ownership, queue func() bool) bool {
+func (r *recent) pend(e *memproxy.Entry, queue func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !queue() {
 		return false
 	}
-	for i := range rows {
-		k := keyOf(&rows[i])
-		r.waiting[k] = waiting{rows[i], r.waiting[k].n + 1}
+	for i := range e.Owners {
+		k := keyOf(&e.Owners[i])
+		w := r.waiting[k]
+		r.waiting[k] = waiting{e.Owners[i], w.owners + 1, w.changes}
+	}
+	for _, k := range histories(e) {
+		w := r.waiting[k]
+		r.waiting[k] = waiting{w.owner, w.owners, w.changes + 1}
 	}
 	return true
 }
 
-// arrived is called when owners are in the store or lost.
-func (r *recent) arrived(rows []memproxy.Ownership) {
+// arrived is called when an entry is in the store or lost.
+func (r *recent) arrived(e *memproxy.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range rows {
-		k := keyOf(&rows[i])
-		if w := r.waiting[k]; w.n > 1 {
-			r.waiting[k] = waiting{w.row, w.n - 1}
-		} else {
+	done := func(k key, owners, changes int) {
+		w := r.waiting[k]
+		r.waiting[k] = waiting{w.owner, w.owners - owners, w.changes - changes}
+		if w.owners+w.changes == 1 {
 			delete(r.waiting, k)
 		}
 	}
+	for i := range e.Owners {
+		done(keyOf(&e.Owners[i]), 1, 0)
+	}
+	for _, k := range histories(e) {
+		done(k, 0, 1)
+	}
 }
 
-// idle reports whether every owner is in the store.
+// idle reports whether everything is in the store.
 func (r *recent) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting) == 0
+}
+
+// changing reports whether more than the owner of one of the objects is on its way.
+func (r *recent) changing(keys []key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting) > 0 && slices.ContainsFunc(keys, func(k key) bool { return r.waiting[k].changes > 0 })
 }
 
 // begin takes what a commit is about to change out of memory.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
@@ -245,20 +246,8 @@ func storableParts(of string, parts ...string) error {
 }
 
 func validate(row *memproxy.Ownership) error {
-	for _, f := range [...]struct{ name, value string }{
-		{"backend", row.Backend}, {"kind", string(row.Kind)}, {"id", row.ID},
-		{"tenant", row.Scope.Tenant}, {"user", row.Scope.User}, {"agent", row.Scope.Agent}, {"app", row.Scope.App}, {"run", row.Scope.Run},
-		{"actor", row.Actor}, {"trust", string(row.Trust)}, {"source", string(row.Source)},
-		{"decision", row.Decision}, {"sha256", row.SHA256},
-	} {
-		if err := storable(f.value); err != nil {
-			return fmt.Errorf("%w: %s %v", ErrRow, f.name, err)
-		}
-	}
-	if row.Backend == "" || row.Kind == "" || row.ID == "" {
-		return fmt.Errorf("%w: backend, kind and id are required", ErrRow)
-	}
-	return nil
+	return cmp.Or(validKey(keyOf(row)), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
+		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
 }
 
 // damaged adds ErrDamaged and what to do to the errors with which SQLite says

@@ -14,9 +14,6 @@ import (
 // Record returns the record of an actor of a tenant; zeros for one who is not
 // known.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
-	if storable(tenant) != nil || storable(actor) != nil {
-		return memproxy.Track{}, ctx.Err()
-	}
 	t, _, err := first(look(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
 	return t, err
 }
@@ -56,17 +53,6 @@ func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (l
 	err = peek(opt, func(l *Ledger) (err error) {
 		lock, err = l.SessionLocked(ctx, tenant, ids...)
 		return err
-	}, func(db *sql.DB) error {
-		if opt.Locks == nil {
-			return nil
-		}
-		found, err := db.QueryContext(ctx, withStrikes, tenant, asJSON(ids))
-		if err != nil {
-			return err
-		}
-		all, err := drain(found, scanSession)
-		lock = opt.last(all)
-		return err
 	})
 	return lock, err
 }
@@ -77,27 +63,28 @@ func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Tr
 	err = peek(opt, func(l *Ledger) (err error) {
 		t, err = l.Record(ctx, tenant, actor)
 		return err
-	}, func(db *sql.DB) (err error) {
-		t, err = scanTrack(db.QueryRowContext(ctx, byActor, tenant, actor))
-		return ignoreNone(err)
 	})
 	return t, err
 }
 
 // peek looks into a database as into any ledger, and into a file that is there
 // without opening it as one.
-func peek(opt Options, database func(*Ledger) error, file func(*sql.DB) error) error {
+func peek(opt Options, f func(*Ledger) error) error {
 	if opt.URL != "" {
 		l, err := Open(opt)
 		if err != nil {
 			return err
 		}
-		return errors.Join(database(l), l.Close())
+		return errors.Join(f(l), l.Close())
 	}
 	if _, err := os.Stat(opt.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil // without a name there is none, either
 	}
-	if err := with(opt.Path, "ro", file); err != nil {
+	err := opt.complete()
+	if err == nil {
+		err = with(opt.Path, "ro", func(db *sql.DB) error { return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}}}) })
+	}
+	if err != nil {
 		return fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 )
@@ -82,28 +83,40 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 	}
 	// A writer may go on meanwhile: what came after the head was read is for
 	// the next time.
-	for v.open < maxFaults {
-		found, err := look(ctx, cs.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
-			WHERE tenant = ? AND place > ? ORDER BY place LIMIT ?`, tenant, v.last.place, verifyStep)
-		if err != nil {
-			return v.report, err
-		}
-		for i := range found {
-			if err := v.step(ctx, &found[i], headed); err != nil {
-				return v.report, err
-			}
-		}
-		if opt.Count != nil {
-			opt.Count(len(found))
-		}
-		if len(found) < verifyStep {
-			break
-		}
+	err = v.records(ctx, `tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
+		return r.place, v.step(ctx, r, headed)
+	})
+	if err == nil { // those that stay before the trimmed beginning, each alone
+		err = v.records(ctx, `tenant = ? AND place <= ? AND place > ? ORDER BY place`, []any{tenant, v.head.base}, 0, func(r *record) (int64, error) {
+			v.report.Checked++
+			v.selfCheck(r)
+			return r.place, v.text(ctx, r)
+		})
 	}
-	if err := v.kept(ctx, tenant); err != nil {
+	if err != nil {
 		return v.report, err
 	}
 	return v.report, v.end(ctx, headed)
+}
+
+// records checks what is found after a number, in steps; check returns that of each.
+func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*record) (int64, error)) error {
+	for v.open < maxFaults {
+		found, err := look(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version WHERE `+where+` LIMIT ?`,
+			append(slices.Clip(of), after, verifyStep)...)
+		for i := range found {
+			if after, err = check(&found[i]); err != nil {
+				return err
+			}
+		}
+		if v.opt.Count != nil {
+			v.opt.Count(len(found))
+		}
+		if err != nil || len(found) < verifyStep {
+			return err
+		}
+	}
+	return nil
 }
 
 func (v *verifier) fault(class memproxy.FaultClass, place int64, r *record, detail string) {
@@ -208,26 +221,6 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 	return nil
 }
 
-// kept checks the records that stay before the trimmed beginning, each alone.
-func (v *verifier) kept(ctx context.Context, tenant string) error {
-	for after := int64(0); after < v.head.base && v.open < maxFaults; {
-		found, err := look(ctx, v.store, "read a chain", scanRecord, `SELECT `+versionColumns+` FROM version
-			WHERE tenant = ? AND place > ? AND place <= ? ORDER BY place LIMIT ?`, tenant, after, v.head.base, verifyStep)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		for i := range found {
-			v.report.Checked++
-			v.selfCheck(&found[i])
-			if err := v.text(ctx, &found[i]); err != nil {
-				return err
-			}
-		}
-		after = found[len(found)-1].place
-	}
-	return nil
-}
-
 // end compares where the chain ends with where it should.
 func (v *verifier) end(ctx context.Context, headed bool) error {
 	switch {
@@ -312,33 +305,19 @@ func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (mempro
 	}
 	v := &verifier{store: l.store, opt: VerifyOptions{Texts: true}}
 	var last *record
-	for after := int64(0); v.open < maxFaults; {
-		found, err := look(ctx, l.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version
-			WHERE backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number LIMIT ?`, k.Backend, string(k.Kind), k.ID, after, verifyStep)
-		if err != nil {
-			return v.report, err
+	err := v.records(ctx, `backend = ? AND kind = ? AND id = ? AND number > ? ORDER BY number`, []any{k.Backend, string(k.Kind), k.ID}, 0, func(r *record) (int64, error) {
+		v.report.Tenant = r.Tenant
+		v.report.Checked++
+		sound := v.selfCheck(r)
+		switch {
+		case last == nil: // what was before it may have been trimmed
+		case r.Number != last.Number+1:
+			v.fault(memproxy.FaultDelete, r.place, r, "the version before this one is missing")
+		case sound && r.previous != last.Link:
+			v.fault(memproxy.FaultReorder, r.place, r, "the version does not follow the one before it")
 		}
-		for i := range found {
-			r := &found[i]
-			v.report.Tenant = r.Tenant
-			v.report.Checked++
-			sound := v.selfCheck(r)
-			switch {
-			case last == nil: // what was before it may have been trimmed
-			case r.Number != last.Number+1:
-				v.fault(memproxy.FaultDelete, r.place, r, "the version before this one is missing")
-			case sound && r.previous != last.Link:
-				v.fault(memproxy.FaultReorder, r.place, r, "the version does not follow the one before it")
-			}
-			last = r
-			if err := v.text(ctx, r); err != nil {
-				return v.report, err
-			}
-		}
-		if len(found) < verifyStep {
-			return v.report, nil
-		}
-		after = last.Number
-	}
-	return v.report, nil
+		last = r
+		return r.Number, v.text(ctx, r)
+	})
+	return v.report, err
 }

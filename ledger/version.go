@@ -277,13 +277,13 @@ func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number in
 		const where = ` WHERE backend = ? AND kind = ? AND id = ?`
 		var compacted, n int64
 		known := t.one(`SELECT compacted FROM version`+where+` AND number = ?`, append(args, number), &compacted)
+		t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n)
 		switch {
 		case !known:
 			return fmt.Errorf("%w: version %d", ErrUnknown, number)
 		case compacted > 0:
 			return ErrShredded
-		}
-		if t.one(`SELECT count(*) FROM version`+where+` AND pinned = 1`, args, &n); pinned && n >= maxPinned {
+		case pinned && n >= maxPinned:
 			return fmt.Errorf("%w: %d versions are pinned", ErrFull, n)
 		}
 		t.run(`UPDATE version SET pinned = ?4 WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number = ?5`, append(args, count(pinned), number)...)

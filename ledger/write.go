@@ -89,7 +89,7 @@ func putCounts(t *transaction) {
 // settle waits for the rows on their way, so that a query of the file finds
 // what was put before it.
 func (s *store) settle(ctx context.Context) error {
-	if s.recent.idle() && s.coming.none() {
+	if s.recent.idle() {
 		return nil
 	}
 	return s.do(ctx, &job{})
