@@ -41,7 +41,7 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, counted: map[account]int64{}, breached: map[string]bool{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, fresh: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.makeReady(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
@@ -130,7 +130,7 @@ func (s *store) harden(ctx context.Context, group []*job) (restore func() error,
 // for the next one: the writer alone uses them. There are as many as there are
 // statements in this package. Postgres's driver does the same by itself.
 func (s *store) makeReady(t *transaction) {
-	for _, text := range t.fresh {
+	for text := range t.fresh {
 		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {
 			s.ready[text] = stmt
 		}
@@ -144,10 +144,12 @@ func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
 	}
 	stmt, ready := t.store.ready[text]
 	if !ready {
-		if !slices.Contains(t.fresh, text) {
-			t.fresh = append(t.fresh, text)
+		fresh, again := t.fresh[text]
+		if again && fresh == nil {
+			fresh, _ = t.tx.PrepareContext(t.ctx, t.store.dialect.sql(text)) // or it is executed as a text
 		}
-		return nil, false
+		t.fresh[text] = fresh
+		return fresh, fresh != nil
 	}
 	return t.tx.StmtContext(t.ctx, stmt), true
 }

@@ -43,14 +43,14 @@ const (
 	statusPart
 )
 
+const (
+	ownerColumns  = `tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated`
+	statusColumns = `state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`
+)
+
 // upserts write parts of a record, by part: an index of which no column is set is left
 // as it is.
-var upserts = [...]string{
-	ownerPart:  upsert(`tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated`),
-	statusPart: upsert(`state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`),
-	ownerPart | statusPart: upsert(`tenant, "user", agent, app, run, actor, trust, source, decision, sha256, owned, confidence, written, deleted, validated,
-		state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, changed, contested, pinned, expires`),
-}
+var upserts = [...]string{ownerPart: upsert(ownerColumns), statusPart: upsert(statusColumns), ownerPart | statusPart: upsert(ownerColumns + ", " + statusColumns)}
 
 func upsert(columns string) string {
 	var set []string

@@ -41,11 +41,11 @@ type transaction struct {
 	ctx     context.Context // bounds the whole group's commit
 	tx      *sql.Tx
 	err     error
-	records map[key]*recordRow // that it read or changed; nil: read them anew
-	fresh   []string           // statements that are not prepared yet
-	heads   []head             // of the chains that grew, as they are to be written
-	steps   []Step             // of memories' histories
-	sealed  []string           // backends of which everything is known from now on
+	records map[key]*recordRow   // that it read or changed; nil: read them anew
+	fresh   map[string]*sql.Stmt // not prepared by the writer yet; prepared here from the second time on
+	heads   []head               // of the chains that grew, as they are to be written
+	steps   []Step               // of memories' histories
+	sealed  []string             // backends of which everything is known from now on
 
 	// counted are the memories that authors with a row of their own added, which
 	// is written once for the whole group.
