@@ -2,9 +2,11 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -246,6 +248,28 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 			if w.Code != want {
 				t.Errorf("%s by the name %q: %d, want %d", path, host, w.Code, want)
 			}
+		}
+	}
+}
+
+// Proves EDGE-14: a panic while a request is served is in the log, with its place, and
+// the caller gets no answer that looks complete; an answer that is cut off on purpose is
+// none.
+func TestPanicsAreLogged(t *testing.T) {
+	for value, logged := range map[any]bool{"oops": true, http.ErrAbortHandler: false} {
+		var log bytes.Buffer
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		stop, _ := proxy.Serve(ln, proxy.ServerOptions{Log: slog.New(slog.NewJSONHandler(&log, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic(value)
+		})})
+		if answer, err := http.Get("http://" + ln.Addr().String()); err == nil {
+			t.Errorf("%v: answered %s", value, answer.Status)
+			answer.Body.Close()
+		}
+		must.Do(t, stop(t.Context()))
+		if got := strings.Contains(log.String(), `"level":"ERROR"`) && strings.Contains(log.String(), "TestPanicsAreLogged"); got != logged {
+			t.Errorf("%v: %s", value, log.String())
 		}
 	}
 }

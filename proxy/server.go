@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -65,16 +67,17 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
 	ln = bounded
 	var flight inFlight
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	srv := &http.Server{
-		Handler: flight.count(pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
+		Handler: flight.count(o.Log, pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
 		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    bounded.State,
-	}
-	if o.Log != nil {
-		srv.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
+		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // what clients do to connections
 	}
 	errs := make(chan error, 1)
 	go func() {
@@ -108,10 +111,22 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 // be closed yet.
 type inFlight struct{ sync.WaitGroup }
 
-func (f *inFlight) count(next http.Handler) http.Handler {
+// count counts requests while next serves them. A panic of it is logged, and aborts
+// the connection.
+func (f *inFlight) count(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.Add(1)
 		defer f.Done()
+		defer func() {
+			switch v := recover(); v {
+			case nil:
+				return
+			case http.ErrAbortHandler:
+			default:
+				log.ErrorContext(r.Context(), "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
 		next.ServeHTTP(w, r)
 	})
 }
