@@ -342,9 +342,9 @@ type Memory struct {
 	// Also are further texts that the element shows, not the memory's as it is:
 	// those of a history entry. They are screened and no more.
 	Also []string
-	// Beside are texts next to the memory's: of metadata, of who said it. They are
+	// Annotations are texts next to the memory's: of metadata, of who said it. They are
 	// screened, too.
-	Beside []string
+	Annotations []string
 	// Missing is set if the backend does not have it; Unproven, if the backend
 	// cannot be asked.
 	Missing, Unproven bool

@@ -202,7 +202,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
 			continue
 		}
-		for j, text := range slices.Concat([]string{m.Text}, m.Also, m.Beside) {
+		for j, text := range slices.Concat([]string{m.Text}, m.Also, m.Annotations) {
 			if text == "" {
 				continue
 			}

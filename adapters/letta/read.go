@@ -176,7 +176,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	if kind := KindOf(m.ID); kind == TargetBlock || kind == TargetPassage {
 		for _, name := range [...]string{"metadata", "tags"} {
 			if v := v.Get(name); v != nil {
-				m.Beside = wire.Sentences(m.Beside, v)
+				m.Annotations = wire.Sentences(m.Annotations, v)
 			}
 		}
 	}

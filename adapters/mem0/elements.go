@@ -210,8 +210,8 @@ func share(text string, m *memproxy.Memory) {
 		words = append(words, &s.ID, &s.Actor, (*string)(&s.Trust), (*string)(&s.Source), (*string)(&s.Attestation), &s.SHA256, &s.Mark,
 			&s.Session, &s.Trigger, &s.Flags, &s.Metadata, &s.Signature)
 	}
-	for i := range m.Beside {
-		words = append(words, &m.Beside[i])
+	for i := range m.Annotations {
+		words = append(words, &m.Annotations[i])
 	}
 	for _, w := range words {
 		if i := strings.Index(text, *w); i >= 0 {

@@ -188,7 +188,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		m.Scope = merge(m.Scope, scope(meta))
 	}
 	m.Unreadable = unreadable(v) || unreadable(meta)
-	m.Beside = beside(v)
+	m.Annotations = annotations(v)
 	f.keep(v, &m)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
@@ -197,14 +197,14 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// beside are the texts of an element next to the memory's own, which are read apart,
+// annotations are the texts of an element next to the memory's own, which are read apart,
 // as its results are. What instructs the extractor in an event's request is no memory.
-func beside(v *jsondoc.Value) (texts []string) {
+func annotations(v *jsondoc.Value) (texts []string) {
 	for _, m := range v.Members {
 		switch name, object := m.Name, m.Value.Kind == jsondoc.Object; {
 		case name == "memory", name == "previous_memory", name == "old_memory", name == "new_memory", name == "results":
 		case object && name == "data":
-			texts = append(texts, beside(m.Value)...)
+			texts = append(texts, annotations(m.Value)...)
 		case object && name == "payload":
 			for _, p := range m.Value.Members {
 				if !steeringKey(p.Name) {
