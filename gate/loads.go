@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // records looks up an answer's memories, and the owners and objects that they name.
@@ -179,6 +180,12 @@ type judged struct {
 	score memproxy.PerMille
 }
 
+// ours reports whether a text next to a memory's is what this installation's stamp on
+// it says: every stamp has another, which reads like words by chance.
+func ours(e *tamper.Examiner, m *memproxy.Memory, text string) bool {
+	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Flags) && e.Signed(m)
+}
+
 // judge screens memories as the answer shows them, by their index in the list. Raw
 // messages are quotations of a conversation and are not screened. Nil means that
 // nothing is screened.
@@ -195,6 +202,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		memory int
 		beside bool
 	}
+	e := examinerOf(ret.g, ret.Admission)
 	places := make([]place, 0, len(memories))
 	op.Items = make([]memproxy.Item, 0, len(memories))
 	for i := range memories {
@@ -203,7 +211,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 			continue
 		}
 		for j, text := range slices.Concat([]string{m.Text}, m.Also, m.Annotations) {
-			if text == "" {
+			if text == "" || j > 0 && ours(e, m, text) {
 				continue
 			}
 			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})

@@ -135,6 +135,13 @@ func carries(ret *answer, b *books) (out []string) {
 
 var errLedger = errors.New("the ledger does not answer")
 
+// annotated adds a stamp of the signature "danger 1", and a text next to the memory's.
+func annotated(stamp, text string) func(*memproxy.Memory) {
+	return func(m *memproxy.Memory) {
+		m.Stamp, m.Annotations = &memproxy.Stamp{ID: stamp, Signature: "danger 1"}, []string{text}
+	}
+}
+
 // Proves EDGE-1, DOL-3, DOL-5, CARD-3, CARD-4: what each filter of the read fetches
 // before it judges, from what the ledger, screening and the backend say. There is no
 // HTTP here. A load that did nothing would fail.
@@ -237,6 +244,9 @@ func TestLoads(t *testing.T) {
 			{"harmless", owned(), list(m1), "screened", sets(screens(nil))},
 			{"dangerous", owned(), list(with(func(m *memproxy.Memory) { m.Text = "danger 900" })), "m1 risks 900, screened", sets(screens(nil))},
 			{"dangerous next to its text", owned(), list(with(func(m *memproxy.Memory) { m.Also = []string{"danger 700"} })), "m1 risks 700, screened", sets(screens(nil))},
+			{"dangerous in its metadata", owned(), list(with(annotated("signed", "danger 800"))), "m1 risks 800, screened", sets(screens(nil))},
+			{"a stamp's own words", owned(), list(with(annotated("signed", "danger 1"))), "screened", sets(screens(nil))},
+			{"a forged stamp's words", owned(), list(with(annotated("forged", "danger 1"))), "m1 risks 1, screened", sets(screens(nil))},
 			{"the ledger fails", failing(), list(with(func(m *memproxy.Memory) { m.Text = "danger 900" })), "m1 risks 900, screened", sets(screens(nil))},
 			{"nothing is withheld by the rules", owned(), list(with(func(m *memproxy.Memory) { m.Text = "danger 900" })), "", sets(func(ret *answer) { ret.rules.Screener = finds{} })},
 			{"flagged, and nothing is withheld by the rules", owned(), list(with(func(m *memproxy.Memory) { m.Text = "danger 900" })), "m1 risks 900, screened", sets(func(ret *answer) {

@@ -102,6 +102,9 @@ func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	if m.Stamp != nil {
 		p.signed, p.differs = SignedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
 	}
+	if m.Memo == nil {
+		m.Memo = new(memproxy.Memo) // several filters of one answer ask
+	}
 	m.Memo.Store(p)
 	return p
 }
