@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/gate/tamper"
 )
 
 // records looks up an answer's memories, and the owners and objects that they name.
@@ -180,12 +179,6 @@ type judged struct {
 	score memproxy.PerMille
 }
 
-// ours reports whether a text next to a memory's is what this installation's stamp on
-// it says: every stamp has another, which reads like words by chance.
-func ours(e *tamper.Examiner, m *memproxy.Memory, text string) bool {
-	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Flags) && e.Signed(m)
-}
-
 // judge screens memories as the answer shows them, by their index in the list. Raw
 // messages are quotations of a conversation and are not screened. Nil means that
 // nothing is screened.
@@ -205,17 +198,25 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	e := examinerOf(ret.g, ret.Admission)
 	places := make([]place, 0, len(memories))
 	op.Items = make([]memproxy.Item, 0, len(memories))
+	add := func(memory int, text string, beside bool) {
+		if text != "" {
+			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: memories[memory].Field, Layer: memproxy.Semantic})
+			places = append(places, place{memory, beside})
+		}
+	}
 	for i := range memories {
 		m := &memories[i]
 		if m.Drop || m.Missing || m.Layer == memproxy.Episodic {
 			continue
 		}
-		for j, text := range slices.Concat([]string{m.Text}, m.Also, m.Annotations) {
-			if text == "" || j > 0 && ours(e, m, text) {
-				continue
+		add(i, m.Text, false)
+		for _, text := range m.Also {
+			add(i, text, true)
+		}
+		for _, text := range m.Annotations {
+			if !e.Says(m, text) {
+				add(i, text, true)
 			}
-			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: m.Field, Layer: memproxy.Semantic})
-			places = append(places, place{i, j > 0})
 		}
 	}
 	found := map[int]judged{}

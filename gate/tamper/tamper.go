@@ -115,6 +115,12 @@ func (e *Examiner) Signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && e.prove(nil, m).signed
 }
 
+// Says reports whether a text is in a memory's stamp, which verifies: the signature
+// reads like words by chance, and is another on each memory.
+func (e *Examiner) Says(m *memproxy.Memory, text string) bool {
+	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Flags) && e.Signed(m)
+}
+
 // Anothers reports whether a verified stamp was written for another memory: its
 // decision is recorded for another memory and for no version of this one. The
 // memories of an asynchronous write are known by its receipt only, so their stamps
