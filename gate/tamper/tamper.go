@@ -115,10 +115,10 @@ func (e *Examiner) Signed(m *memproxy.Memory) bool {
 	return m.Stamp != nil && e.prove(nil, m).signed
 }
 
-// Says reports whether a text is in a memory's stamp, which verifies: the signature
-// reads like words by chance, and is another on each memory.
+// Says reports whether a text is in a memory's stamp, which verifies: signatures and
+// hashes read like words by chance, and are others on each memory.
 func (e *Examiner) Says(m *memproxy.Memory, text string) bool {
-	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Flags) && e.Signed(m)
+	return m.Stamp != nil && (text == m.Stamp.Signature || text == m.Stamp.Metadata || text == m.Stamp.Flags) && e.Signed(m)
 }
 
 // Anothers reports whether a verified stamp was written for another memory: its
