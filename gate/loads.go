@@ -193,15 +193,15 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 	}
 	type place struct {
 		memory int
-		beside bool
+		other  bool // a text next to the memory's own
 	}
 	e := examinerOf(ret.g, ret.Admission)
 	places := make([]place, 0, len(memories))
 	op.Items = make([]memproxy.Item, 0, len(memories))
-	add := func(memory int, text string, beside bool) {
+	add := func(memory int, text string, other bool) {
 		if text != "" {
 			op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text, Field: memories[memory].Field, Layer: memproxy.Semantic})
-			places = append(places, place{memory, beside})
+			places = append(places, place{memory, other})
 		}
 	}
 	for i := range memories {
@@ -234,7 +234,7 @@ func (ret *answer) judge(ctx context.Context, memories []memproxy.Memory) (map[i
 		}
 		at := places[f.Item]
 		j := found[at.memory]
-		if j.risk = max(j.risk, f.Score); !at.beside {
+		if j.risk = max(j.risk, f.Score); !at.other {
 			j.score = max(j.score, f.Score)
 			j.spans = append(j.spans, f)
 		}
