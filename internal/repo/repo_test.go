@@ -292,6 +292,29 @@ func TestNoInitFunctions(t *testing.T) {
 	})
 }
 
+// What is built is not in the repository: a binary is not reviewed, and each
+// clone of the history has it for ever.
+func TestNoBinaryIsTracked(t *testing.T) {
+	cmd := exec.Command("git", "ls-files", "-z")
+	cmd.Dir = root
+	tracked, err := cmd.Output()
+	if err != nil {
+		t.Skip("not a Git checkout:", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(tracked), "\x00"), "\x00") {
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not committed yet
+		}
+		must.Do(t, err)
+		for _, magic := range []string{"\x7fELF", "\xcf\xfa\xed\xfe", "MZ"} { // Linux, macOS, Windows
+			if strings.HasPrefix(string(data), magic) {
+				t.Errorf("%s is a compiled program", name)
+			}
+		}
+	}
+}
+
 func TestNoReplaceDirectives(t *testing.T) {
 	mod := must.Get(os.ReadFile(filepath.Join(root, "go.mod")))(t)
 	for line := range strings.SplitSeq(string(mod), "\n") {
