@@ -1,56 +1,46 @@
-// Package embedded is a small Mem0-style backend in one process: an
-// http.Handler that speaks the hosted platform's dialect (/v1, /v2, /v3, /api)
-// and the self-hosted server's (/memories, /search, …) over one store in
-// memory. The demo, the proxy's tests and the benchmark use it, so that a
-// newcomer needs no Mem0.
+// Package embedded is a small Mem0 in one process: an http.Handler that speaks the
+// hosted platform's dialect (/v1, /v2, /v3, /api) and the self-hosted server's
+// (/memories, /search, …) over one list of memories. The demo and tests use it, so
+// that nobody needs a Mem0.
 //
-// It promises to be as trusting as the real thing, because that is what a gate
-// in front of it is for: ids in payloads are believed, any metadata and any
-// confidence is stored, operations by id ask for no owner, any accepted key
-// reads and writes every user, and filters smuggle identities the way Mem0's
-// engine lets them. It also promises to stay small: memories, history, events
-// and recorded requests are bounded, the oldest go first.
+// It promises to be as trusting as the real thing, because that is what a gate in
+// front of it is for: ids in payloads are believed, any metadata and any confidence
+// is stored, operations by id ask for no owner, an accepted key reads and writes
+// every user, and filters smuggle identities the way Mem0's engine lets them.
 //
-// What it does not do: run a model (an extraction keeps each user message as
-// it is), fetch URLs, call webhooks, or keep anything on disk. Package
-// contract holds the cases that compare it with the real engine.
+// It runs no model (an extraction keeps each message of the user as it is), fetches
+// no URLs and keeps nothing on disk. Of errors it has the status and a sentence: how
+// the real servers word them, and all that clients of theirs need, the tests of e2e
+// look at, which run the real engine.
 package embedded
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 const (
-	// DefaultMaxMemories keeps a search, which looks at every memory of its
-	// scope, well under a millisecond.
+	// DefaultMaxMemories keeps a search, which looks at every memory, at a few
+	// milliseconds.
 	DefaultMaxMemories = 10_000
 
-	// maxBody is enough for a small base64 image in a message; a longer body is
-	// answered 413.
-	maxBody = 4 << 20
-	// What is kept next to the memories.
-	maxRequests   = 256
-	maxEvents     = 4096
-	maxEventBytes = 32 << 20
+	maxBody   = 4 << 20
+	maxEvents = 4096
 )
 
 // Options configure a Backend. The zero value is a backend that accepts
 // everybody as an administrator, as Mem0 does with AUTH_DISABLED.
 type Options struct {
-	// Clock tells the time; nil means time.Now.
-	Clock func() time.Time
-	// NewID makes the ids of memories, events and exports, which the hosted
-	// dialect wants to be UUIDs; nil means random version 4 ones. It is called
-	// with the store locked, and must not call the Backend.
-	NewID func() string
 	// Keys are the accepted API keys. With none, any credential will do, and
 	// none at all.
 	Keys []string
@@ -68,54 +58,20 @@ type Options struct {
 
 // Backend is a Mem0-style backend. It is safe for concurrent use.
 type Backend struct {
-	opt  Options
-	keys map[[sha256.Size]byte]bool // value: administrator
+	opt Options
 
-	mu    sync.RWMutex // everything below
-	store *store
-	jobs  *jobs
-
-	settings *settings
-	exports  *exports
-	profiles *profiles
-
-	routes map[bool][]route // those of the hosted dialect are true's
-
-	answers atomic.Uint32 // numbers the self-hosted dialect's X-Request-ID
-
-	askedMu sync.Mutex
-	asked   window[asked]
+	mu     sync.Mutex // of the store; answers are encoded with it held
+	store  *store
+	routes []route
 }
 
-// New checks the options and returns an empty backend. The error names the
-// option that is wrong.
+// New checks the options and returns an empty backend.
 func New(opt Options) (*Backend, error) {
-	if opt.MaxMemories < 0 {
-		return nil, errors.New("embedded: MaxMemories must not be negative")
+	if slices.Contains(opt.Keys, "") {
+		return nil, errors.New("embedded: an empty string in Keys would accept everybody")
 	}
-	if opt.Clock == nil {
-		opt.Clock = time.Now
-	}
-	if opt.NewID == nil {
-		opt.NewID = uuid.NewString
-	}
-	opt.MaxMemories = cmp.Or(opt.MaxMemories, DefaultMaxMemories)
-
-	b := &Backend{opt: opt, keys: make(map[[sha256.Size]byte]bool)}
-	for _, k := range opt.Keys {
-		if k == "" {
-			return nil, errors.New("embedded: an empty string in Keys would accept everybody")
-		}
-		b.keys[sha256.Sum256([]byte(k))] = opt.AdminKey == ""
-	}
-	if opt.AdminKey != "" {
-		b.keys[sha256.Sum256([]byte(opt.AdminKey))] = true
-	}
-	b.asked = newest[asked](maxRequests)
-	b.store, b.jobs, b.settings = newStore(opt.MaxMemories, opt.NewID), newJobs(opt.Deferred), newSettings()
-	b.exports, b.profiles = &exports{b.store, newest[export](maxExports)}, newProfiles(b.store)
-	b.routes = map[bool][]route{true: b.hostedRoutes(), false: b.selfHostedRoutes()}
-	return b, nil
+	s := &store{max: cmp.Or(opt.MaxMemories, DefaultMaxMemories), deferred: opt.Deferred, deleted: map[string]*memory{}, config: initialConfig()}
+	return &Backend{opt: opt, store: s, routes: routes(s)}, nil
 }
 
 // Step does the work of the oldest pending event and reports whether there was
@@ -123,18 +79,165 @@ func New(opt Options) (*Backend, error) {
 func (b *Backend) Step() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.jobs.step(b.now)
+	queue := b.store.queue
+	if len(queue) == 0 {
+		return false
+	}
+	b.store.queue = queue[1:]
+	queue[0]()
+	return true
 }
 
-// Len returns the number of stored memories.
-func (b *Backend) Len() int {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return len(b.store.all.slots)
+// object is a JSON object.
+type object = map[string]any
+
+// call is one request on its way through a handler.
+type call struct {
+	r     *http.Request
+	args  []string // what the route's wildcards matched
+	query url.Values
+	raw   []byte
+	body  object // empty without a payload
+	now   string
+	admin bool
 }
 
-// now is the time as Mem0 writes it.
-func (b *Backend) now() string { return stamp(b.opt.Clock()) }
+// last returns the last value of a query parameter: the frameworks behind both
+// dialects let the last one win.
+func (c *call) last(name string) string {
+	if v := c.query[name]; len(v) > 0 {
+		return v[len(v)-1]
+	}
+	return ""
+}
+
+// failure is an answer other than 200.
+type failure struct {
+	status int
+	member string // that the text stands under; "" is the dialect's
+	text   any
+}
+
+func (f *failure) Error() string { return fmt.Sprint(f.text) }
+
+func fail(status int, format string, args ...any) error {
+	return &failure{status, "", fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return fail(http.StatusBadRequest, format, args...)
+}
+
+// detailed is an error of the framework behind a dialect.
+func detailed(status int, text string) error { return &failure{status, "detail", text} }
+
+// created is the body of an answer with 201.
+type created struct{ body any }
+
+// done answers with a sentence, the commonest body.
+func done(message string) (any, error) { return object{"message": message}, nil }
+
+// ServeHTTP answers in the dialect that the path belongs to.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		err = detailed(http.StatusRequestEntityTooLarge, "Request body is too large.")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &call{r: r, raw: raw, now: stamp(time.Now())}
+	var body any
+	if err == nil {
+		body, err = b.answer(c)
+	}
+	status := http.StatusOK
+	var failed *failure
+	if errors.As(err, &failed) {
+		status, body = failed.status, object{cmp.Or(failed.member, map[bool]string{true: "error", false: "detail"}[isHosted(r.URL.Path)]): failed.text}
+	}
+	if made, is := body.(created); is {
+		status, body = http.StatusCreated, made.body
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil { // only what came as JSON is stored
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})) // the client may be gone
+}
+
+func (b *Backend) answer(c *call) (any, error) {
+	rt, err := find(b.routes, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.authorise(c, rt); err != nil {
+		return nil, err
+	}
+	c.query, _ = url.ParseQuery(c.r.URL.RawQuery) // what can be read of it counts
+	c.body = object{}
+	if rt.needs != nil && (len(c.raw) > 0 || !isHosted(c.r.URL.Path)) {
+		if c.body, err = parse(c.raw); err != nil {
+			return nil, err
+		}
+		for _, name := range rt.needs {
+			if c.body[name] == nil {
+				return nil, fail(http.StatusUnprocessableEntity, "Field required: %s", name)
+			}
+		}
+	}
+	return rt.serve(c)
+}
+
+// parse reads a JSON object. Names match exactly and the last of two equal ones
+// wins, as in Mem0's Python.
+func parse(raw []byte) (object, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v object
+	if err := dec.Decode(&v); err != nil || v == nil {
+		return nil, fail(http.StatusUnprocessableEntity, "Input should be a valid dictionary")
+	}
+	return v, nil
+}
+
+// authorise says who may call. A key is bound to no user in Mem0: whoever has
+// one reads and writes everybody's memories.
+func (b *Backend) authorise(c *call, rt *route) error {
+	key := credential(c.r)
+	known := slices.Contains(b.opt.Keys, key)
+	isAdmin := b.opt.AdminKey != "" && key == b.opt.AdminKey
+	c.admin = isAdmin || b.opt.AdminKey == "" && (known || len(b.opt.Keys) == 0)
+	switch {
+	case !known && !isAdmin && len(b.opt.Keys) > 0:
+		return detailed(http.StatusUnauthorized, "Not authenticated")
+	case rt.admin && !c.admin:
+		return detailed(http.StatusForbidden, "Admin privileges required")
+	}
+	return nil
+}
+
+// credential is where each dialect looks for a key, and nowhere else: a hosted
+// "Token" is nothing to the self-hosted server, and the other way round.
+func credential(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if isHosted(r.URL.Path) {
+		if scheme == "Token" {
+			return token
+		}
+		return ""
+	}
+	if key := r.Header.Get("X-API-Key"); key != "" {
+		return key
+	}
+	if scheme == "Bearer" {
+		return token
+	}
+	return ""
+}
 
 // stamp writes microseconds unless there are none, as Python does.
 func stamp(t time.Time) string {
@@ -144,5 +247,3 @@ func stamp(t time.Time) string {
 	}
 	return t.Format("2006-01-02T15:04:05.000000+00:00")
 }
-
-var _ http.Handler = (*Backend)(nil)

@@ -3,123 +3,181 @@ package embedded
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 )
 
-// test tells whether a memory passes, and check whether a value does.
-type (
-	test  func(*memory) bool
-	check func(v any) bool
+// grammar is how a dialect reads filters: the platform refuses fields that it does
+// not know, and to the engine they are metadata.
+type grammar bool
+
+const (
+	platform grammar = true
+	engine   grammar = false
 )
 
-func always(*memory) bool { return true }
-
-func not(t test) test { return func(m *memory) bool { return !t(m) } }
-
-func allOf(tests []test) test {
-	return func(m *memory) bool { return !slices.ContainsFunc(tests, func(t test) bool { return !t(m) }) }
+// filter makes a test of a filter. Siblings are ANDed, an OR next to an AND is
+// silently dropped.
+func (g grammar) filter(filter object) (func(*memory) bool, error) {
+	if _, err := g.passes(&memory{}, filter); err != nil {
+		return nil, err
+	}
+	return func(m *memory) bool {
+		ok, err := g.passes(m, filter)
+		return ok && err == nil
+	}, nil
 }
 
-func anyOf(tests []test) test {
-	return func(m *memory) bool { return slices.ContainsFunc(tests, func(t test) bool { return t(m) }) }
-}
-
-// operator makes a check of what is next to it in a filter.
-type operator func(want any) (check, error)
-
-// operators compare values of any kind, moments and numbers. A memory without
-// the field is "not equal" too.
-var (
-	operators = map[string]operator{
-		"eq": func(want any) (check, error) { return func(v any) bool { return equal(v, want) }, nil },
-		"ne": func(want any) (check, error) { return func(v any) bool { return !equal(v, want) }, nil },
-		"in": func(want any) (check, error) {
-			list, ok := want.([]any)
-			if !ok {
-				return nil, errNoList
+func (g grammar) passes(m *memory, filter object) (ok bool, err error) {
+	ok = true
+	for key, want := range filter {
+		is := false
+		switch key {
+		case "AND", "OR", "NOT":
+			if key == "OR" && filter["AND"] != nil {
+				continue
 			}
-			return func(v any) bool { return has(list, v) }, nil
-		},
-		"contains": func(want any) (check, error) { return func(v any) bool { return contains(v, want) }, nil },
-	}
-	ofMoments = compares(moment, time.Time.Compare)
-	ofNumbers = compares(number, cmp.Compare[float64])
-)
-
-var errNoList = errors.New("must be a list")
-
-// compares are the operators of what can be read and has an order.
-func compares[T any](read func(any) (T, error), order func(a, b T) int) map[string]operator {
-	out := make(map[string]operator)
-	for op, holds := range map[string]func(int) bool{
-		"eq": func(c int) bool { return c == 0 }, "ne": func(c int) bool { return c != 0 },
-		"gt": func(c int) bool { return c > 0 }, "gte": func(c int) bool { return c >= 0 },
-		"lt": func(c int) bool { return c < 0 }, "lte": func(c int) bool { return c <= 0 },
-	} {
-		out[op] = func(want any) (check, error) {
-			limit, err := read(want)
-			return func(v any) bool {
-				x, err := read(v)
-				return err == nil && holds(order(x, limit))
-			}, err
+			is, err = g.list(m, key, want)
+		default:
+			is, err = g.field(m, key, want)
 		}
-	}
-	out["in"] = func(want any) (check, error) {
-		list, ok := want.([]any)
-		if !ok {
-			return nil, errNoList
+		if err != nil {
+			return false, err
 		}
-		checks := make([]check, len(list))
-		for i, item := range list {
-			var err error
-			if checks[i], err = out["eq"](item); err != nil {
-				return nil, err
-			}
-		}
-		return func(v any) bool { return slices.ContainsFunc(checks, func(c check) bool { return c(v) }) }, nil
+		ok = ok && is
 	}
-	return out
+	return ok, nil
 }
 
-// moment reads an ISO date or time, or seconds since 1970.
-func moment(v any) (time.Time, error) {
-	switch v := v.(type) {
-	case json.Number:
-		if s, err := v.Float64(); err == nil {
-			return time.UnixMicro(int64(s * 1e6)), nil
+func (g grammar) list(m *memory, key string, want any) (bool, error) {
+	list, isList := want.([]any)
+	if !isList && key == "NOT" {
+		list, isList = []any{want}, true
+	}
+	if !isList {
+		return false, badRequest("%s must be a list", key)
+	}
+	passed := 0
+	for _, item := range list {
+		sub, isObject := item.(object)
+		if !isObject {
+			return false, badRequest("filters must be an object")
 		}
-	case string:
-		for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly} {
-			if t, err := time.Parse(layout, v); err == nil {
-				return t, nil
-			}
+		ok, err := g.passes(m, sub)
+		if err != nil {
+			return false, err
+		}
+		if ok {
+			passed++
 		}
 	}
-	return time.Time{}, fmt.Errorf("not a date: %v", v)
+	switch key {
+	case "AND":
+		return passed == len(list), nil
+	case "OR":
+		return passed > 0, nil
+	}
+	return passed == 0, nil
 }
 
-func number(v any) (float64, error) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, errors.New("not a number")
+// field holds what a memory has under a name against a value, or against operators.
+func (g grammar) field(m *memory, key string, want any) (bool, error) {
+	have, known := m.field(key)
+	if g == platform && key == "metadata" {
+		fields, isObject := want.(object)
+		if !isObject {
+			return false, badRequest("metadata filter must be an object")
+		}
+		return engine.passes(m, fields)
 	}
-	return n.Float64()
+	switch {
+	case !known && g == platform:
+		return false, badRequest("unsupported filter field: %s", key)
+	case !known:
+		have = m.metadata[key]
+	}
+	if want == "*" { // any value; to the engine no condition at all
+		return have != nil || g == engine, nil
+	}
+	ops, isObject := want.(object)
+	if !isObject {
+		ops = object{"eq": want}
+		if _, isList := want.([]any); isList {
+			ops = object{"in": want}
+		}
+	}
+	for op, value := range ops {
+		holds := operators[op]
+		if holds == nil {
+			return false, badRequest("unsupported operator for %s: %s", key, op)
+		}
+		if !holds(have, value) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// operators compare what a memory has with what is wanted.
+var operators = map[string]func(have, want any) bool{
+	"eq":        reflect.DeepEqual,
+	"ne":        func(have, want any) bool { return !reflect.DeepEqual(have, want) },
+	"in":        in,
+	"nin":       func(have, want any) bool { return !in(have, want) },
+	"gt":        func(have, want any) bool { return ordered(have, want, 1) },
+	"gte":       func(have, want any) bool { return ordered(have, want, 1) || ordered(have, want, 0) },
+	"lt":        func(have, want any) bool { return ordered(have, want, -1) },
+	"lte":       func(have, want any) bool { return ordered(have, want, -1) || ordered(have, want, 0) },
+	"contains":  contains,
+	"icontains": contains,
+}
+
+func in(have, want any) bool {
+	list, _ := want.([]any)
+	return slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(have, v) })
 }
 
 func contains(have, want any) bool {
-	word, isText := want.(string)
-	switch have := have.(type) {
-	case string:
-		return isText && strings.Contains(have, word)
-	case []any:
-		return has(have, want)
-	case object:
-		_, there := have[word]
-		return isText && there
+	if list, isList := have.([]any); isList {
+		return in(want, list)
 	}
-	return false
+	text, isText := have.(string)
+	word, isWord := want.(string)
+	return isText && isWord && strings.Contains(strings.ToLower(text), strings.ToLower(word))
+}
+
+// ordered compares numbers, and texts of times.
+func ordered(have, want any, as int) bool {
+	x, isNumber := have.(json.Number)
+	y, isOther := want.(json.Number)
+	if isNumber && isOther {
+		f, _ := x.Float64()
+		g, _ := y.Float64()
+		return cmp.Compare(f, g) == as
+	}
+	a, isText := have.(string)
+	b, isWord := want.(string)
+	return isText && isWord && strings.Compare(a, b) == as
+}
+
+// field is what a memory has under a name of the platform's.
+func (m *memory) field(key string) (have any, known bool) {
+	switch key {
+	case "user_id", "agent_id", "app_id", "run_id":
+		return orNull(m.of[strings.TrimSuffix(key, "_id")]), true
+	case "created_at", "timestamp":
+		return m.created, true
+	case "updated_at":
+		return m.updated, true
+	case "expiration_date":
+		return m.expires, true
+	case "keywords", "text":
+		return m.text, true
+	case "memory_ids":
+		return m.id, true
+	case "metadata", "categories": // nothing here sorts memories into categories
+		return nil, true
+	}
+	return nil, false
 }

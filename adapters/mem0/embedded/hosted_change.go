@@ -1,72 +1,207 @@
 package embedded
 
 import (
-	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
 
-const notFound = "Memory not found!"
+const (
+	queued   = "Memory processing has been queued for background execution"
+	notFound = "Memory not found!"
+)
 
-func isKind(kind string) bool { return slices.Contains(kinds[:], kind) }
-
-// newestFirst sorts by creation, which backdating can make differ from the
-// order of storing.
-func newestFirst(rows []*memory) []*memory {
-	byCreation := func(x, y *memory) int { return cmp.Compare(y.created, x.created) }
-	if !slices.IsSortedFunc(rows, byCreation) {
-		slices.SortStableFunc(rows, byCreation)
+func (b writes) addV3(c *call) (any, error) {
+	infer, do, err := b.addition(c)
+	if err != nil {
+		return nil, err
 	}
-	return rows
+	if infer {
+		return b.pending(c, do), nil
+	}
+	results, err := do()
+	if err != nil {
+		return nil, err
+	}
+	id := b.settled(c, results)
+	return object{"message": "Memories added successfully", "status": "SUCCEEDED", "event_id": id, "results": results}, nil
 }
 
-// hostedID is the id to look up, as the platform reads it, which forgives its
-// spelling. A backend with an id maker of its own knows ids of another form.
-func (s *store) hostedID(id string) (string, *reply) {
-	if s.past(id) != nil {
-		return id, nil
+// addV1 answers in the forms of the older clients: an array, or an object
+// around it when they ask for v1.1 and v2.
+func (b writes) addV1(c *call) (any, error) {
+	infer, do, err := b.addition(c)
+	if err != nil {
+		return nil, err
 	}
+	var results []any
+	if async, given := c.body["async_mode"]; infer && (!given || truthy(async)) {
+		results = []any{b.pending(c, do)}
+	} else {
+		if results, err = do(); err != nil {
+			return nil, err
+		}
+		b.settled(c, results)
+	}
+	if c.body["output_format"] == "v1.1" && c.body["version"] == "v2" {
+		return related(results), nil
+	}
+	return results, nil
+}
+
+// related is the v1.1 form of an answer.
+func related(results any) object { return object{"results": results, "relations": []any{}} }
+
+// pending answers an add that is done after the answer.
+func (b writes) pending(c *call, do func() ([]any, error)) object {
+	return object{"message": queued, "status": "PENDING", "event_id": b.start(c, "ADD", c.body, do).ID}
+}
+
+// settled notes an add that was done before the answer.
+func (b writes) settled(c *call, results []any) (id string) {
+	e := &event{ID: uuid.NewString(), Type: "ADD", Status: "SUCCEEDED", Payload: c.body, Results: results, Created: c.now, Updated: c.now, Completed: &c.now, Latency: 0.0}
+	b.events = append(b.events, e)
+	return e.ID
+}
+
+// addition reads an add. What the payload says about who it is, is believed.
+func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err error) {
+	messages, _ := c.body["messages"].([]any)
+	if words := text(c.body, "messages"); words != "" {
+		messages = []any{object{"role": "user", "content": words}}
+	}
+	facts, _ := c.body["deduced_memories"].([]any)
+	for i, fact := range facts {
+		if i == 0 {
+			messages = nil
+		}
+		messages = append(messages, object{"role": "user", "content": fact})
+	}
+	if len(messages) == 0 {
+		return false, nil, badRequest("messages must be a non-empty list")
+	}
+	template := memory{input: messages, expires: c.body["expiration_date"]}
+	if template.of, err = hostedScope(c.body); err != nil {
+		return false, nil, err
+	}
+	if meta, isObject := c.body["metadata"].(object); isObject {
+		app := template.of["app"]
+		template.tag(meta)
+		if template.created = text(meta, "created_at"); app != "" {
+			template.of["app"] = app
+		}
+	}
+	if n := c.body["timestamp"]; n != nil { // backdating is allowed
+		if template.created, err = epoch(n); err != nil {
+			return false, nil, err
+		}
+	}
+	infer = c.body["infer"] != false
+	return infer, func() ([]any, error) {
+		made, err := b.remember(template, plain(messages), infer, c.now)
+		results := []any{}
+		for _, m := range made {
+			results = append(results, object{"id": m.id, "event": "ADD", "data": object{"memory": m.text}})
+		}
+		return results, err
+	}, nil
+}
+
+// hostedScope takes ids from the top level, or from filters as Python's option
+// objects put them.
+func hostedScope(body object) (map[string]string, error) {
+	inFilters, _ := body["filters"].(object)
+	both := object{}
+	for _, kind := range kinds {
+		key := kind + "_id"
+		v, given := body[key]
+		if !given {
+			v = inFilters[key]
+		}
+		if _, isText := v.(string); v != nil && !isText {
+			return nil, badRequest("%s must be a string", key)
+		}
+		both[key] = v
+	}
+	of, err := scopeOf(both, kinds[:]...)
+	if err == nil && len(of) == 0 {
+		err = badRequest("At least one of user_id, agent_id, app_id or run_id is required")
+	}
+	return of, err
+}
+
+// plain reduces messages to text. URL parts are dropped: nothing is fetched.
+func plain(messages []any) []any {
+	var out []any
+	for _, item := range messages {
+		msg, isObject := item.(object)
+		if !isObject {
+			continue
+		}
+		content := msg["content"]
+		if one, isObject := content.(object); isObject {
+			content = []any{one}
+		}
+		if parts, isList := content.([]any); isList {
+			var texts []string
+			for _, p := range parts {
+				if part, _ := p.(object); part["type"] == "text" {
+					texts = append(texts, text(part, "text"))
+				}
+			}
+			content = strings.Join(texts, " ")
+		}
+		out = append(out, object{"role": msg["role"], "content": content, "name": msg["name"]})
+	}
+	return out
+}
+
+func epoch(v any) (string, error) {
+	if text, isText := v.(string); isText {
+		v = json.Number(text)
+	}
+	if n, isNumber := v.(json.Number); isNumber {
+		if s, err := n.Float64(); err == nil {
+			return stamp(time.UnixMicro(int64(s * 1e6))), nil
+		}
+	}
+	return "", badRequest("timestamp must be a number of seconds")
+}
+
+// hostedMemory finds a memory by id alone, as the platform reads it, which forgives
+// its spelling. Nobody asks whose it is.
+func (s *store) hostedMemory(id string) (*memory, error) {
 	canonical, err := uuid.Parse(id)
 	if err != nil {
-		return "", said(http.StatusBadRequest, id+" is not a valid memory id")
+		return nil, badRequest("%s is not a valid memory id", id)
 	}
-	return canonical.String(), nil
-}
-
-// hostedSlot finds a memory by id alone: nobody asks whose it is.
-func (s *store) hostedSlot(id string) (*slot, *reply) {
-	id, refused := s.hostedID(id)
-	if refused != nil {
-		return nil, refused
+	if m := s.byID(canonical.String()); m != nil {
+		return m, nil
 	}
-	x := s.byID[id]
-	if x == nil {
-		return nil, said(http.StatusNotFound, notFound)
-	}
-	return x, nil
+	return nil, fail(http.StatusNotFound, notFound)
 }
 
 // rewrite changes a memory by a body. Metadata takes the place of what was
 // there, a provenance stamp included.
-func (s *store) rewrite(c *call, x *slot, body map[string]any) *reply {
-	next := *x.memory
-	changed, backdated := false, false
+func (m *memory) rewrite(c *call, body object) error {
+	next, changed := *m, false
 	if v := body["text"]; v != nil {
-		text, isText := v.(string)
+		words, isText := v.(string)
 		if !isText {
-			return said(http.StatusBadRequest, "text must be a string")
+			return badRequest("text must be a string")
 		}
-		next.say(text)
+		next.say(words)
 		changed = true
 	}
 	if v := body["metadata"]; v != nil {
-		meta, isObject := v.(map[string]any)
+		meta, isObject := v.(object)
 		if !isObject {
-			return said(http.StatusBadRequest, "metadata must be an object")
+			return badRequest("metadata must be an object")
 		}
 		next.metadata = nil
 		next.tag(meta)
@@ -74,7 +209,7 @@ func (s *store) rewrite(c *call, x *slot, body map[string]any) *reply {
 	}
 	if day, given := body["expiration_date"]; given {
 		if err := checkDay(day); err != nil {
-			return said(http.StatusBadRequest, err.Error())
+			return err
 		}
 		next.expires = shown(day)
 		changed = true
@@ -82,133 +217,122 @@ func (s *store) rewrite(c *call, x *slot, body map[string]any) *reply {
 	if v := body["timestamp"]; v != nil {
 		at, err := epoch(v)
 		if err != nil {
-			return said(http.StatusBadRequest, err.Error())
+			return err
 		}
-		next.created = stamp(at)
-		backdated = true
+		next.created = at
+	} else if !changed {
+		return badRequest("At least one of text, metadata, timestamp or expiration_date is required")
 	}
-	if !changed && !backdated {
-		return said(http.StatusBadRequest, "At least one of text, metadata, timestamp or expiration_date is required")
+	if changed { // a new date alone is no line of history
+		next.updated = c.now
+		next.note("UPDATE", m.text, next.text, c.now)
 	}
-	if changed {
-		s.replace(x, &next, c.now)
-	} else {
-		x.memory = &next // a new date alone is no line of history
-	}
+	*m = next
 	return nil
 }
 
-func (w *hostedWrites) updateOne(c *call) *reply {
-	x, refused := w.store.hostedSlot(c.args[0])
-	if refused == nil {
-		refused = w.store.rewrite(c, x, c.body)
+func (b writes) updateOne(c *call) (any, error) {
+	m, err := b.hostedMemory(c.args[0])
+	if err == nil {
+		err = m.rewrite(c, c.body)
 	}
-	if refused != nil {
-		return refused
+	if err != nil {
+		return nil, err
 	}
-	return ok(hosted(x.memory, sessionKey))
+	return hosted(m, sessionKey), nil
 }
 
-func (w *hostedWrites) deleteOne(c *call) *reply {
-	x, refused := w.store.hostedSlot(c.args[0])
-	if refused != nil {
-		return refused
+func (b writes) deleteOne(c *call) (any, error) {
+	m, err := b.hostedMemory(c.args[0])
+	if err != nil {
+		return nil, err
 	}
-	w.store.delete(x, c.now)
-	if strings.EqualFold(c.last("delete_linked"), "true") {
-		return ok(object{"message": "Memory deleted successfully!", "cascade_count": 0})
-	}
+	b.delete(m, c.now)
 	return done("Memory deleted successfully!")
 }
 
 // deleteMany takes "*" for an id, which is everybody's.
-func (w *hostedWrites) deleteMany(c *call) *reply {
-	params, refused := queryParams(c)
-	if refused != nil {
-		return refused
-	}
-	ids, refused := scopeFilter(params)
-	if refused != nil {
-		return refused
-	}
-	passes, err := hostedFilter(ids)
+func (b writes) deleteMany(c *call) (any, error) {
+	params := queryParams(c)
+	ids, err := scopeFilter(params)
 	if err != nil {
-		return said(http.StatusBadRequest, err.Error())
+		return nil, err
 	}
-	narrow := narrowed(map[string]any{"metadata": params["metadata"]})
-	asked := make(map[string]any, len(c.query))
-	for name := range c.query {
-		asked[name] = c.last(name)
+	passes, err := platform.filter(ids)
+	if err != nil {
+		return nil, err
 	}
-	return w.startDelete(c, "DELETE_ALL", asked, "Delete in progress. Please wait a few minutes.", func() []*memory {
-		return w.store.find(w.store.within(ids), func(m *memory) bool { return passes(m) && narrow(m) })
-	})
+	return b.startDelete(c, "DELETE_ALL", params, "Delete in progress. Please wait a few minutes.", passes)
 }
 
-// startDelete deletes, when its time has come, what pick then finds.
-func (w *hostedWrites) startDelete(c *call, kind string, payload any, message string, pick func() []*memory) *reply {
-	id := w.jobs.start(w.store.newID(), kind, payload, len(c.r.RequestURI), c.now, func(now string) ([]any, string) {
+// startDelete deletes, when its time has come, what then passes.
+func (b writes) startDelete(c *call, kind string, payload any, message string, passes func(*memory) bool) (any, error) {
+	e := b.start(c, kind, payload, func() ([]any, error) {
 		results := []any{}
-		for _, m := range pick() {
-			w.store.delete(w.store.byID[m.id], now)
+		for _, m := range b.find(passes) {
+			b.delete(m, c.now)
 			results = append(results, object{"id": m.id, "event": "DELETE"})
 		}
-		return results, ""
+		return results, nil
 	})
-	return ok(object{"message": message, "event_id": id})
+	return object{"message": message, "event_id": e.ID}, nil
 }
 
-const maxBatch = 1000
-
-type batchItem struct {
-	slot *slot
-	body map[string]any
-}
-
-// batch reads a batch and finds its memories before any is touched.
-func (w *hostedWrites) batch(c *call) ([]batchItem, *reply) {
+// batch finds the memories of a batch before any is touched.
+func (b writes) batch(c *call, each func(*memory, object) error) (n int, err error) {
 	list, _ := c.body["memories"].([]any)
-	if len(list) == 0 || len(list) > maxBatch {
-		return nil, said(http.StatusBadRequest, fmt.Sprintf("memories must be a list of 1 to %d items", maxBatch))
+	if len(list) == 0 || len(list) > 1000 {
+		return 0, badRequest("memories must be a list of 1 to 1000 items")
 	}
-	items := make([]batchItem, len(list))
+	found := make([]*memory, len(list))
 	for i, v := range list {
-		body, _ := v.(map[string]any)
-		id, isText := body["memory_id"].(string)
-		if !isText {
-			return nil, said(http.StatusBadRequest, "memory_id is required")
+		item, _ := v.(object)
+		if found[i], err = b.hostedMemory(text(item, "memory_id")); err != nil {
+			return 0, err
 		}
-		x, refused := w.store.hostedSlot(id)
-		if refused != nil {
-			return nil, refused
-		}
-		items[i] = batchItem{x, body}
 	}
-	return items, nil
+	for i, m := range found {
+		if err := each(m, list[i].(object)); err != nil {
+			return 0, err
+		}
+	}
+	return len(list), nil
 }
 
-func (w *hostedWrites) batchUpdate(c *call) *reply {
-	items, refused := w.batch(c)
-	if refused != nil {
-		return refused
+func (b writes) batchUpdate(c *call) (any, error) {
+	n, err := b.batch(c, func(m *memory, body object) error { return m.rewrite(c, body) })
+	if err != nil {
+		return nil, err
 	}
-	for _, item := range items {
-		if refused := w.store.rewrite(c, item.slot, item.body); refused != nil {
-			return refused
-		}
-	}
-	return done(fmt.Sprintf("Successfully updated %d memories", len(items)))
+	return done(fmt.Sprintf("Successfully updated %d memories", n))
 }
 
-func (w *hostedWrites) batchDelete(c *call) *reply {
-	items, refused := w.batch(c)
-	if refused != nil {
-		return refused
-	}
-	for _, item := range items {
-		if w.store.byID[item.slot.id] == item.slot { // the same id may come twice
-			w.store.delete(item.slot, c.now)
+func (b writes) batchDelete(c *call) (any, error) {
+	n, err := b.batch(c, func(m *memory, _ object) error {
+		if slices.Contains(b.memories, m) { // the same id may come twice
+			b.delete(m, c.now)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return done(fmt.Sprintf("Successfully deleted %d memories", len(items)))
+	return done(fmt.Sprintf("Successfully deleted %d memories", n))
+}
+
+// deleteEntity deletes everything that an entity has.
+func (b writes) deleteEntity(c *call) (any, error) {
+	kind, name := c.args[0], c.args[1]
+	passes := within(map[string]string{kind: name})
+	if !slices.ContainsFunc(b.memories, passes) {
+		return nil, fail(http.StatusNotFound, "%s %s not found", kind, name)
+	}
+	return b.startDelete(c, "DELETE_ENTITY", object{"type": kind, "name": name}, "Entity deletion in progress.", passes)
+}
+
+func (b writes) feedback(c *call) (any, error) {
+	if _, err := b.hostedMemory(text(c.body, "memory_id")); err != nil {
+		return nil, err
+	}
+	return object{"id": uuid.NewString(), "feedback": c.body["feedback"], "feedback_reason": c.body["feedback_reason"]}, nil
 }

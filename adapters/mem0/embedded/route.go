@@ -8,25 +8,11 @@ import (
 // route is one row of the table: a method and a path in one of the dialects.
 type route struct {
 	method  string
-	pattern string // {} stands for any one segment, {/} for one or more
-	needs   need
-	decode  func(*call) *reply
-	serve   func(*call) *reply
+	pattern string   // {} stands for any one segment, {/} for one or more
+	needs   []string // members of the payload; nil: there is none
+	admin   bool     // an administrator, self-hosted only
+	serve   func(*call) (any, error)
 }
-
-// need is what a route needs of the store and of the caller.
-type need int
-
-const (
-	reads      need = iota
-	writes          // the store exclusively
-	adminReads      // an administrator, self-hosted only
-	adminWrites
-	nothing // neither the store nor a credential
-)
-
-func (n need) exclusive() bool { return n == writes || n == adminWrites }
-func (n need) admin() bool     { return n == adminReads || n == adminWrites }
 
 // isHosted tells the dialects apart by path, as no path belongs to both.
 func isHosted(path string) bool {
@@ -38,30 +24,82 @@ func isHosted(path string) bool {
 	return false
 }
 
+var payload = []string{} // with no member that must be there
+
+// The platform's routes that show memories and that change them, and the
+// self-hosted server's.
+type (
+	reads  struct{ *store }
+	writes struct{ *store }
+	server struct{ *store }
+)
+
+// routes have literal paths before wildcards: the first match wins.
+func routes(s *store) []route {
+	read, write, own := reads{s}, writes{s}, server{s}
+	return []route{
+		{"GET", "/v1/ping/", nil, false, ping},
+		{"POST", "/v3/memories/add/", payload, false, write.addV3},
+		{"POST", "/v1/memories/", payload, false, write.addV1},
+		{"POST", "/v3/memories/search/", payload, false, read.searchV3},
+		{"POST", "/v2/memories/search/", payload, false, read.searchV2},
+		{"POST", "/v1/memories/search/", payload, false, read.searchV1},
+		{"POST", "/v3/memories/", payload, false, read.listV3},
+		{"POST", "/v2/memories/", payload, false, read.listV2},
+		{"GET", "/v1/memories/", nil, false, read.listV1},
+		{"DELETE", "/v1/memories/", nil, false, write.deleteMany},
+		{"GET", "/v1/memories/events/", nil, false, read.historyOfAll},
+		{"GET", "/v1/memories/{}/history/", nil, false, read.historyOf},
+		{"GET", "/v1/memories/{}/{}/", nil, false, read.listOfEntity},
+		{"GET", "/v1/memories/{}/", nil, false, read.getOne},
+		{"PUT", "/v1/memories/{}/", payload, false, write.updateOne},
+		{"DELETE", "/v1/memories/{}/", nil, false, write.deleteOne},
+		{"PUT", "/v1/batch/", payload, false, write.batchUpdate},
+		{"DELETE", "/v1/batch/", payload, false, write.batchDelete},
+		{"GET", "/v1/event/{}/", nil, false, read.event},
+		{"GET", "/v1/events/", nil, false, read.allEvents},
+		{"GET", "/v1/entities/", nil, false, read.listEntities},
+		{"GET", "/v2/entities/user/{/}/profile/", nil, false, read.profile},
+		{"GET", "/v2/entities/{}/{/}/", nil, false, read.getEntity},
+		{"DELETE", "/v2/entities/{}/{/}/", nil, false, write.deleteEntity},
+		{"GET", "/v1/stats/", nil, false, read.stats},
+		{"POST", "/v1/exports/", payload, false, read.createExport},
+		{"POST", "/v1/exports/get/", payload, false, read.getExport},
+		{"POST", "/v1/summary/", payload, false, read.summary},
+		{"POST", "/v1/feedback/", payload, false, write.feedback},
+
+		{"POST", "/memories", []string{"messages"}, false, own.add},
+		{"GET", "/memories", nil, false, own.list},
+		{"DELETE", "/memories", nil, true, own.deleteAll},
+		{"GET", "/memories/{}", nil, false, own.get},
+		{"PUT", "/memories/{}", payload, false, own.update},
+		{"DELETE", "/memories/{}", nil, false, own.drop},
+		{"GET", "/memories/{}/history", nil, false, own.history},
+		{"POST", "/search", []string{"query"}, false, own.search},
+		{"GET", "/configure", nil, false, own.getConfig},
+		{"POST", "/configure", payload, true, own.configure},
+		{"POST", "/reset", nil, true, own.reset},
+		{"GET", "/entities", nil, false, own.listEntities},
+		{"DELETE", "/entities/{}/{/}", nil, true, own.deleteEntity},
+	}
+}
+
 // find returns the first row that a request belongs to. Paths are compared
 // decoded and uncleaned, and a missing or a needless slash at the end is 404
 // in both dialects.
-func find(c *call, rows []route) (*route, *reply) {
-	allow := ""
+func find(rows []route, c *call) (*route, error) {
+	other := false
 	for i := range rows {
 		rt := &rows[i]
-		if rt.method != c.r.Method && allow != "" {
-			continue
-		}
 		args, ok := match(rt.pattern, c.r.URL.Path)
-		if !ok {
-			continue
-		}
-		if rt.method == c.r.Method {
+		if ok && rt.method == c.r.Method {
 			c.args = args
 			return rt, nil
 		}
-		allow = rt.method
+		other = other || ok
 	}
-	if allow != "" {
-		out := detailed(http.StatusMethodNotAllowed, "Method Not Allowed")
-		out.header = [][2]string{{"Allow", allow}}
-		return nil, out
+	if other {
+		return nil, detailed(http.StatusMethodNotAllowed, "Method Not Allowed")
 	}
 	return nil, detailed(http.StatusNotFound, "Not Found")
 }
@@ -79,8 +117,7 @@ func match(pattern, path string) ([]string, bool) {
 			return nil, false
 		}
 		path = path[i:]
-		if strings.HasPrefix(pattern[i:], "{/}") {
-			rest := pattern[i+len("{/}"):]
+		if rest, ok := strings.CutPrefix(pattern[i:], "{/}"); ok {
 			arg, ok := strings.CutSuffix(path, rest)
 			return append(args, arg), ok && arg != ""
 		}
@@ -93,71 +130,5 @@ func match(pattern, path string) ([]string, bool) {
 			return nil, false
 		}
 		args, path = append(args, path[:end]), path[end:]
-	}
-}
-
-// noBody leaves the body alone.
-func noBody(*call) *reply { return nil }
-
-// hostedObject wants an object; an absent body is an empty one.
-func hostedObject(c *call) *reply {
-	c.body = map[string]any{}
-	if len(c.raw) == 0 {
-		return nil
-	}
-	v, err := parse(c.raw)
-	if err != nil {
-		return detailed(http.StatusBadRequest, "JSON parse error - "+err.Error())
-	}
-	object, ok := v.(map[string]any)
-	if !ok {
-		return said(http.StatusBadRequest, "Request body must be an object")
-	}
-	c.body = object
-	return nil
-}
-
-// hostedRoutes has literal paths before wildcards: the first match wins.
-func (b *Backend) hostedRoutes() []route {
-	read, write := &hostedReads{b.store}, &hostedWrites{b.store, b.jobs}
-	return []route{
-		{"GET", "/v1/ping/", reads, noBody, ping},
-		{"POST", "/v3/memories/add/", writes, hostedObject, write.addV3},
-		{"POST", "/v1/memories/", writes, hostedObject, write.addV1},
-		{"POST", "/v3/memories/search/", reads, hostedObject, read.searchV3},
-		{"POST", "/v2/memories/search/", reads, hostedObject, read.searchV2},
-		{"POST", "/v1/memories/search/", reads, hostedObject, read.searchV1},
-		{"POST", "/v3/memories/", reads, hostedObject, read.listV3},
-		{"POST", "/v2/memories/", reads, hostedObject, read.listV2},
-		{"GET", "/v1/memories/", reads, noBody, read.listV1},
-		{"DELETE", "/v1/memories/", writes, noBody, write.deleteMany},
-		{"GET", "/v1/memories/events/", reads, noBody, read.historyOfAll},
-		{"GET", "/v1/memories/{}/history/", reads, noBody, read.historyOf},
-		{"GET", "/v1/memories/{}/{}/", reads, noBody, read.listOfEntity},
-		{"GET", "/v1/memories/{}/", reads, noBody, read.getOne},
-		{"PUT", "/v1/memories/{}/", writes, hostedObject, write.updateOne},
-		{"DELETE", "/v1/memories/{}/", writes, noBody, write.deleteOne},
-		{"PUT", "/v1/batch/", writes, hostedObject, write.batchUpdate},
-		{"DELETE", "/v1/batch/", writes, hostedObject, write.batchDelete},
-		{"GET", "/v1/event/{}/", reads, noBody, b.jobs.one},
-		{"GET", "/v1/events/", reads, noBody, b.jobs.all},
-		{"GET", "/v1/entities/", reads, noBody, read.listEntities},
-		{"DELETE", "/v1/entities/{}/{}/", writes, noBody, write.deleteEntityByNumber},
-		{"GET", "/v2/entities/user/{/}/profile/", reads, noBody, b.profiles.get},
-		{"GET", "/v2/profiles/settings/", reads, noBody, b.profiles.settings},
-		{"POST", "/v2/profiles/settings/", writes, hostedObject, b.profiles.setSettings},
-		{"POST", "/v2/profiles/jobs/", writes, hostedObject, b.profiles.createJob},
-		{"GET", "/v2/profiles/jobs/{}/", reads, noBody, b.profiles.getJob},
-		{"GET", "/v2/entities/{}/{/}/", reads, noBody, read.getEntity},
-		{"DELETE", "/v2/entities/{}/{/}/", writes, noBody, write.deleteEntity},
-		{"GET", "/v1/stats/", reads, noBody, read.stats},
-		{"POST", "/v1/exports/", writes, hostedObject, b.exports.create},
-		{"POST", "/v1/exports/get/", reads, hostedObject, b.exports.get},
-		{"POST", "/v1/summary/", reads, hostedObject, b.exports.summary},
-		{"POST", "/v1/feedback/", writes, hostedObject, read.feedback},
-		{"GET", "/api/v1/orgs/organizations/{}/projects/{}/", reads, noBody, b.settings.getProject},
-		{"PATCH", "/api/v1/orgs/organizations/{}/projects/{}/", writes, hostedObject, b.settings.updateProject},
-		{"GET", "/api/v1/webhooks/projects/{}/", reads, noBody, b.settings.listWebhooks},
-		{"POST", "/api/v1/webhooks/projects/{}/", writes, hostedObject, b.settings.createWebhook},
 	}
 }

@@ -1,201 +1,306 @@
 package embedded
 
-//lint:file-ignore ST1005 the sentences are the real server's, word for word
-
 import (
+	"crypto/md5"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 )
-
-// selfHostedRoutes have no prefix and no slash at the end.
-func (b *Backend) selfHostedRoutes() []route {
-	server := &server{b.store}
-	return []route{
-		{"POST", "/memories", writes, wants(
-			field{"messages", "messages", true}, field{"user_id", "string", false}, field{"agent_id", "string", false},
-			field{"run_id", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
-			field{"infer", "boolean", false}, field{"memory_type", "string", false}, field{"prompt", "string", false},
-		), server.add},
-		{"GET", "/memories", reads, noBody, server.list},
-		{"DELETE", "/memories", adminWrites, noBody, server.deleteAll},
-		{"GET", "/memories/{}", reads, noBody, server.get},
-		{"PUT", "/memories/{}", writes, wants(
-			field{"text", "string", false}, field{"metadata", "object", false}, field{"expiration_date", "string", false},
-		), server.update},
-		{"DELETE", "/memories/{}", writes, noBody, server.drop},
-		{"GET", "/memories/{}/history", reads, noBody, server.history},
-		{"POST", "/search", reads, wants(
-			field{"query", "string", true}, field{"filters", "object", false}, field{"user_id", "string", false},
-			field{"agent_id", "string", false}, field{"run_id", "string", false}, field{"top_k", "integer", false},
-			field{"threshold", "number", false}, field{"explain", "boolean", false}, field{"show_expired", "boolean", false},
-		), server.search},
-		{"GET", "/configure", reads, noBody, b.settings.getConfig},
-		{"POST", "/configure", adminWrites, wants(), b.settings.configure},
-		{"GET", "/configure/providers", reads, noBody, providers},
-		{"POST", "/generate-instructions", reads, wants(field{"use_case", "string", true}), instructions},
-		{"POST", "/reset", adminWrites, noBody, server.reset},
-		{"GET", "/entities", reads, noBody, server.entities},
-		{"DELETE", "/entities/{}/{/}", adminWrites, noBody, server.dropEntity},
-		{"GET", "/requests", adminReads, noBody, b.requests},
-		{"GET", "/auth/setup-status", nothing, noBody, setupStatus},
-		{"GET", "/", nothing, noBody, home},
-	}
-}
 
 const needID = "At least one of user_id, agent_id or run_id is required."
 
-func text(body map[string]any, key string) string {
-	s, _ := body[key].(string)
-	return s
-}
+// serverKinds are the entities that the engine knows.
+var serverKinds = []string{"user", "agent", "run"}
 
-// server are the self-hosted server's routes to memories.
-type server struct{ store *store }
+// hash is MD5 because Mem0's is; nothing relies on its strength.
+func (m *memory) hash() string {
+	sum := md5.Sum([]byte(m.text))
+	return hex.EncodeToString(sum[:])
+}
 
 // add believes the ids of the payload. Keys that the server does not know,
 // app_id among them, are ignored.
-func (s *server) add(c *call) *reply {
-	template := memory{user: text(c.body, "user_id"), agent: text(c.body, "agent_id"), run: text(c.body, "run_id")}
-	if template.user == "" && template.agent == "" && template.run == "" {
-		return detailed(http.StatusBadRequest, needID)
+func (b server) add(c *call) (any, error) {
+	messages, isList := c.body["messages"].([]any)
+	for _, item := range messages {
+		msg, _ := item.(object)
+		_, worded := msg["content"].(string)
+		isList = isList && worded && text(msg, "role") != ""
 	}
-	if kind := c.body["memory_type"]; kind != nil && kind != "procedural_memory" {
-		return c.engineFailure()
+	if !isList {
+		return nil, fail(http.StatusUnprocessableEntity, "messages must be a list of objects with a role and a content")
 	}
-	if meta, isObject := c.body["metadata"].(map[string]any); isObject {
+	of, err := scopeOf(c.body, serverKinds...)
+	if err != nil {
+		return nil, err
+	}
+	if len(of) == 0 {
+		return nil, badRequest(needID)
+	}
+	template := memory{of: of, input: messages, expires: c.body["expiration_date"]}
+	if meta, isObject := c.body["metadata"].(object); isObject {
 		template.tag(meta)
 		template.created = text(meta, "created_at") // backdating through metadata
+		if day := c.body["expiration_date"]; day != nil {
+			template.expires = day
+		}
 	}
-	if day := c.body["expiration_date"]; day != nil {
-		template.expires = day
-	}
-	messages := c.body["messages"].([]any)
-	input := make([]any, len(messages))
-	for i, v := range messages {
-		msg := v.(map[string]any)
-		input[i] = map[string]any{"role": msg["role"], "content": msg["content"]}
-	}
-	template.input = input
-	infer := c.body["infer"] != false
-	made, err := s.store.remember(template, input, infer, c.now)
-	if err != nil {
-		return detailed(http.StatusBadRequest, err.Error())
-	}
-	return ok(object{"results": shapes(made, func(m *memory) object {
+	infer := !isOff(c.body["infer"])
+	made, err := b.remember(template, messages, infer, c.now)
+	return object{"results": shapes(made, func(m *memory) object {
 		row := object{"id": m.id, "memory": m.text, "event": "ADD"}
 		if !infer {
 			row["actor_id"], row["role"] = m.actor, m.role
 		}
 		return row
-	})})
+	})}, err
 }
 
-// engineOf is a memory as the engine shows it, without the fields that it has not.
+// isOff reports what Pydantic takes for false: a gate that looks for false alone
+// takes a verbatim add for an extraction.
+func isOff(v any) bool {
+	switch v := v.(type) {
+	case bool:
+		return !v
+	case json.Number:
+		return v == "0"
+	case string:
+		return slices.Contains([]string{"0", "f", "false", "n", "no", "off"}, strings.ToLower(v))
+	}
+	return false
+}
+
+// engineOf is a memory as the engine shows it, without the fields that it has
+// not. The engine knows nothing of apps: their ids are metadata.
 func engineOf(m *memory) object {
+	meta := m.metadata
+	if app := m.of["app"]; app != "" {
+		meta = maps.Clone(meta)
+		meta["app_id"] = app
+	}
 	out := object{
-		"id": m.id, "memory": m.text, "hash": m.hash, "metadata": m.visible(), "created_at": m.created, "updated_at": m.updated,
-		"user_id": orNull(m.user), "agent_id": orNull(m.agent), "run_id": orNull(m.run),
+		"id": m.id, "memory": m.text, "hash": m.hash(), "created_at": m.created, "updated_at": m.updated,
+		"user_id": orNull(m.of["user"]), "agent_id": orNull(m.of["agent"]), "run_id": orNull(m.of["run"]),
 		"actor_id": m.actor, "role": m.role, "attributed_to": m.attribute, "expiration_date": m.expires,
 	}
 	maps.DeleteFunc(out, func(_ string, v any) bool { return v == nil })
+	out["metadata"] = orNil(meta)
 	return out
 }
 
 // get answers null for a memory that is not there.
-func (s *server) get(c *call) *reply {
-	x := s.store.byID[c.args[0]]
-	if x == nil {
-		return ok(json.RawMessage("null"))
+func (b server) get(c *call) (any, error) {
+	m := b.byID(c.args[0])
+	if m == nil {
+		return nil, nil
 	}
-	out := engineOf(x.memory)
+	out := engineOf(m)
 	out["score"] = nil // the key is there, without a search
-	return ok(out)
+	return out, nil
 }
 
-func (s *server) known(c *call) (*slot, *reply) {
-	x := s.store.byID[c.args[0]]
-	if x == nil {
-		return nil, detailed(http.StatusNotFound, fmt.Sprintf("Memory %s not found", c.args[0]))
+func (b server) memory(id string) (*memory, error) {
+	if m := b.byID(id); m != nil {
+		return m, nil
 	}
-	return x, nil
+	return nil, fail(http.StatusNotFound, "Memory %s not found", id)
 }
 
-func checkDay(v any) error {
-	if v == nil {
-		return nil
+// update merges metadata into what is there.
+func (b server) update(c *call) (any, error) {
+	m, err := b.memory(c.args[0])
+	if err != nil {
+		return nil, err
 	}
-	day, isText := v.(string)
-	if _, err := time.Parse(time.DateOnly, day); err != nil || !isText {
-		return errors.New("expiration_date must be a valid date in YYYY-MM-DD format.")
-	}
-	return nil
-}
-
-// updateMemory merges metadata into what is there.
-func (s *server) update(c *call) *reply {
 	day, dated := c.body["expiration_date"]
-	_, worded := c.body["text"]
-	_, tagged := c.body["metadata"]
-	if !dated && !worded && !tagged {
-		return detailed(http.StatusBadRequest, "At least one of text, metadata or expiration_date is required.")
-	}
-	x, refused := s.known(c)
-	if refused != nil {
-		return refused
-	}
-	meta, hasMeta := c.body["metadata"].(map[string]any)
-	words, hasWords := c.body["text"].(string)
-	if !dated && !hasMeta && !hasWords {
-		return detailed(http.StatusBadRequest, "At least one of text, metadata, or expiration_date must be provided.")
+	meta, tagged := c.body["metadata"].(object)
+	words, worded := c.body["text"].(string)
+	if !dated && !tagged && !worded {
+		return nil, badRequest("At least one of text, metadata or expiration_date is required.")
 	}
 	if err := checkDay(day); err != nil {
-		return detailed(http.StatusBadRequest, err.Error())
+		return nil, err
 	}
-	next := *x.memory
-	if hasMeta {
-		next.tag(meta)
+	was := m.text
+	if m.tag(meta); dated {
+		m.expires = shown(day)
 	}
-	if dated {
-		next.expires = shown(day)
+	if worded {
+		m.say(words)
 	}
-	if hasWords {
-		next.say(words)
-	}
-	s.store.replace(x, &next, c.now)
+	m.updated = c.now
+	m.note("UPDATE", was, m.text, c.now)
 	return done("Memory updated successfully!")
 }
 
-func (s *server) drop(c *call) *reply {
-	x, refused := s.known(c)
-	if refused != nil {
-		return refused
+func (b server) drop(c *call) (any, error) {
+	m, err := b.memory(c.args[0])
+	if err != nil {
+		return nil, err
 	}
-	s.store.delete(x, c.now)
+	b.delete(m, c.now)
 	return done("Memory deleted successfully!")
 }
 
-func (s *server) history(c *call) *reply {
-	var lines []change
-	if x := s.store.past(c.args[0]); x != nil {
-		lines = x.history
+func (b server) history(c *call) (any, error) {
+	m := b.past(c.args[0])
+	if m == nil {
+		return []any{}, nil
 	}
-	return ok(shapes(lines, func(h change) object {
+	return shapes(m.history, func(h change) object {
 		return object{
-			"id": h.id, "memory_id": h.memory, "old_memory": h.old, "new_memory": h.new, "event": h.event, "created_at": h.created,
-			"updated_at": h.updated, "is_deleted": h.event == "DELETE", "actor_id": h.actor, "role": h.role,
+			"id": h.id, "memory_id": m.id, "old_memory": h.old, "new_memory": h.new, "event": h.event, "created_at": m.created,
+			"updated_at": h.at, "is_deleted": h.event == "DELETE", "actor_id": h.actor, "role": h.role,
 		}
-	}))
+	}), nil
 }
 
-func isTrue(s string) bool {
-	switch strings.ToLower(s) {
-	case "true", "1", "yes", "on", "t", "y":
-		return true
+// list without an id shows the whole store to an administrator, raw.
+func (b server) list(c *call) (any, error) {
+	k := 20 // unless told otherwise
+	if c.query.Has("top_k") {
+		var err error
+		if k, err = strconv.Atoi(c.last("top_k")); err != nil || k < 0 || k > 1000 {
+			return nil, badRequest("top_k must be between 0 and 1000")
+		}
 	}
-	return false
+	of, err := scopeOf(queryParams(c), serverKinds...)
+	if err != nil {
+		return nil, err
+	}
+	whole := len(of) == 0
+	switch {
+	case whole && !c.admin:
+		return nil, fail(http.StatusForbidden, "Listing without an id requires admin privileges")
+	case whole && (k == 0 || !c.query.Has("top_k")):
+		k = len(b.memories)
+	}
+	passes := within(of)
+	rows := b.find(func(m *memory) bool {
+		return passes(m) && (whole || truthy(c.last("show_expired")) || !m.expired(c.now))
+	})
+	slices.Reverse(rows)
+	return object{"results": shapes(rows[:min(max(k, 1), len(rows))], func(m *memory) object {
+		out := engineOf(m)
+		if whole { // role and the like stay in metadata, and nothing expires
+			meta := object{"text_lemmatized": m.text}
+			maps.Copy(meta, m.metadata)
+			for _, name := range [...]string{"role", "actor_id", "attributed_to", "expiration_date"} {
+				if v, there := out[name]; there {
+					meta[name] = v
+					delete(out, name)
+				}
+			}
+			out["metadata"] = meta
+		}
+		return out
+	})}, nil
+}
+
+// search takes the deprecated ids at the top level over those in filters,
+// and then has the engine's filters override both: conditions inside AND are
+// merged into the top level, so that a nested user_id takes the place of the
+// caller's own, and "*" lifts the scope.
+func (b server) search(c *call) (any, error) {
+	filters, _ := c.body["filters"].(object)
+	if filters = maps.Clone(filters); filters == nil {
+		filters = object{}
+	}
+	scoped := false
+	for _, kind := range serverKinds {
+		key := kind + "_id"
+		if id := text(c.body, key); id != "" {
+			filters[key] = id
+		}
+		scoped = scoped || filters[key] != nil
+	}
+	if !scoped {
+		return nil, badRequest("filters must contain at least one of: user_id, agent_id, run_id. Example: filters={'user_id': 'u1'}")
+	}
+	if and, given := filters["AND"]; given {
+		list, isList := and.([]any)
+		if !isList {
+			return nil, badRequest("AND operator requires a list of conditions")
+		}
+		delete(filters, "AND")
+		for _, item := range list {
+			conditions, _ := item.(object)
+			maps.Copy(filters, conditions)
+		}
+	}
+	passes, err := engine.filter(filters)
+	if err != nil {
+		return nil, err
+	}
+	threshold, k := 0.1, 20
+	if n, given := c.body["threshold"].(json.Number); given {
+		threshold, _ = n.Float64()
+	}
+	if n, given := c.body["top_k"].(json.Number); given {
+		i, err := n.Int64()
+		if err != nil || i < 0 {
+			return nil, badRequest("Invalid top_k: %s. Must be a non-negative integer.", n)
+		}
+		k = int(i)
+	}
+	rows := b.find(func(m *memory) bool { return passes(m) && (truthy(c.body["show_expired"]) || !m.expired(c.now)) })
+	return object{"results": shapes(rank(text(c.body, "query"), rows, threshold, k), func(h hit) object {
+		row := engineOf(h.memory)
+		row["score"] = h.score
+		return row
+	})}, nil
+}
+
+// deleteAll is the administrator's bulk deletion.
+func (b server) deleteAll(c *call) (any, error) {
+	of, err := scopeOf(queryParams(c), serverKinds...)
+	if err == nil && len(of) == 0 {
+		err = badRequest(needID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.deleteWithin(of, c.now)
+	return done("Memories deleted successfully!")
+}
+
+func (b server) deleteWithin(of map[string]string, now string) {
+	for _, m := range b.find(within(of)) {
+		b.delete(m, now)
+	}
+}
+
+func (b server) deleteEntity(c *call) (any, error) {
+	b.deleteWithin(map[string]string{c.args[0]: c.args[1]}, c.now)
+	return done("Entity deleted successfully")
+}
+
+func (b server) listEntities(*call) (any, error) {
+	return shapes(b.entities(serverKinds...), func(e *entity) object {
+		return object{"id": e.Name, "type": e.Type, "total_memories": e.Total, "created_at": e.Created, "updated_at": e.Updated}
+	}), nil
+}
+
+// reset forgets the memories; settings stay.
+func (b server) reset(*call) (any, error) {
+	b.memories = nil
+	return done("All memories reset")
+}
+
+func initialConfig() object {
+	model := object{"provider": "openai", "config": object{"model": "none", "api_key": "********", "openai_base_url": "http://127.0.0.1:9/v1"}}
+	return object{"vector_store": object{"provider": "embedded", "config": object{}}, "llm": model, "embedder": model}
+}
+
+func (b server) getConfig(*call) (any, error) { return b.config, nil }
+
+// configure takes anything, the model's address included: whoever may call it can
+// send all prompts elsewhere.
+func (b server) configure(c *call) (any, error) {
+	maps.Copy(b.config, c.body)
+	return done("Configuration set successfully")
 }

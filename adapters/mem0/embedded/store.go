@@ -1,181 +1,358 @@
 package embedded
 
-import "slices"
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
 
-const (
-	// maxHistory is how many lines one memory's history keeps.
-	maxHistory = 100
-	// maxDeleted is how many deleted memories still have a history.
-	maxDeleted = 1000
+	"github.com/google/uuid"
 )
 
 // kinds are the entities that a memory can belong to.
 var kinds = [...]string{"user", "agent", "app", "run"}
 
-// slot is a memory's place in the store, and its past.
-type slot struct {
-	*memory
-	history []change
+// memory is one stored memory.
+type memory struct {
+	id, text               string
+	of                     map[string]string // whose it is, by kind; absent: nobody's
+	metadata               object
+	role, actor, attribute any // nil means absent
+	expires                any // nil absent, cleared, or what was given
+	created, updated       string
+	input                  []any // the messages that it was made from
+	words                  bag
+	history                []change
 }
 
-// shelf is a list of slots, the oldest first.
-type shelf struct {
-	slots  []*slot
-	number int // an entity's number in the hosted dialect
+// change is one line of a memory's history.
+type change struct {
+	id, event   string
+	old, new    any // texts, or nil
+	at          string
+	actor, role any
 }
 
-func (s *shelf) drop(x *slot) {
-	i := slices.Index(s.slots, x)
-	s.slots = slices.Delete(s.slots, i, i+1)
+// cleared is what a promoted field holds after it was set to null: Mem0 then
+// shows the key, with null.
+var cleared = json.RawMessage("null")
+
+// shown keeps the difference between null and absent.
+func shown(v any) any {
+	if v == nil {
+		return cleared
+	}
+	return v
 }
 
-type entityKey struct{ kind, name string }
+func (m *memory) say(text string) { m.text, m.words = text, bagOf(text) }
 
-// store holds the memories. It is not safe for concurrent use.
+func (m *memory) note(event string, old, text any, at string) {
+	m.history = append(m.history, change{uuid.NewString(), event, old, text, at, m.actor, m.role})
+}
+
+// tag puts a caller's metadata on the memory the way Mem0's engine does: into
+// one flat space together with its own fields. So identities of the engine are
+// dropped, its computed fields overwritten, and role, attributed_to,
+// expiration_date and app_id believed, whoever sent them.
+func (m *memory) tag(meta object) {
+	kept := object{}
+	maps.Copy(kept, m.metadata)
+	for key, value := range meta {
+		switch key {
+		case "user_id", "agent_id", "run_id", "actor_id", "data", "hash", "created_at", "updated_at", "text_lemmatized":
+		case "role":
+			m.role = shown(value)
+		case "attributed_to":
+			m.attribute = shown(value)
+		case "expiration_date":
+			m.expires = shown(value)
+		case "app_id":
+			if m.of = maps.Clone(m.of); text(meta, key) != "" {
+				m.of["app"] = text(meta, key)
+			}
+		default:
+			kept[key] = value
+		}
+	}
+	m.metadata = kept
+}
+
+// expired tells whether the memory's date lies before today.
+func (m *memory) expired(now string) bool {
+	day, isText := m.expires.(string)
+	return isText && day < now[:len(time.DateOnly)]
+}
+
+func checkDay(v any) error {
+	if _, isCleared := v.(json.RawMessage); v == nil || isCleared {
+		return nil
+	}
+	day, _ := v.(string)
+	if _, err := time.Parse(time.DateOnly, day); err != nil {
+		return badRequest("expiration_date must be a valid date in YYYY-MM-DD format.")
+	}
+	return nil
+}
+
+// entityID trims an id and refuses white space in it, as the engine does.
+func entityID(name string, v any) (string, error) {
+	id, isText := v.(string)
+	id = strings.TrimSpace(id)
+	switch {
+	case !isText, id == "":
+		return "", badRequest("Invalid %s: cannot be empty or whitespace-only. Provide a valid identifier.", name)
+	case strings.ContainsFunc(id, unicode.IsSpace):
+		return "", badRequest("Invalid %s: cannot contain whitespace. Provide a valid identifier without spaces.", name)
+	}
+	return id, nil
+}
+
+// scopeOf reads the ids of a payload or of query parameters.
+func scopeOf(from object, named ...string) (map[string]string, error) {
+	of := map[string]string{}
+	for _, kind := range named {
+		v := from[kind+"_id"]
+		if v == nil || v == "" {
+			continue
+		}
+		id, err := entityID(kind+"_id", v)
+		if err != nil {
+			return nil, err
+		}
+		of[kind] = id
+	}
+	return of, nil
+}
+
+// store is what there is. It is not safe for concurrent use.
 type store struct {
 	max      int
-	newID    func() string
-	all      *shelf
-	byID     map[string]*slot
-	entities map[entityKey]*shelf
-	numbers  int
-	deleted  map[string]*slot
-	graves   window[string]
+	deferred bool
+	memories []*memory // the oldest first
+	deleted  map[string]*memory
+	events   []*event
+	queue    []func() // what deferred events stand for
+	exports  []export
+	config   object
 }
 
-func newStore(maxMemories int, newID func() string) *store {
-	s := &store{max: maxMemories, newID: newID}
-	s.reset()
-	return s
+// byID returns a memory that is there, or nil.
+func (s *store) byID(id string) *memory {
+	i := slices.IndexFunc(s.memories, func(m *memory) bool { return m.id == id })
+	if i < 0 {
+		return nil
+	}
+	return s.memories[i]
 }
 
-// reset forgets everything.
-func (s *store) reset() {
-	*s = store{
-		max: s.max, newID: s.newID, all: new(shelf), byID: make(map[string]*slot),
-		entities: make(map[entityKey]*shelf), deleted: make(map[string]*slot), graves: newest[string](maxDeleted),
-	}
-}
-
-// add stores a new memory, and lets go of the oldest if there are too many.
-func (s *store) add(m *memory) {
-	for len(s.all.slots) >= s.max {
-		s.remove(s.all.slots[0])
-	}
-	m.id = s.newID()
-	x := &slot{memory: m}
-	s.byID[m.id] = x
-	s.all.slots = append(s.all.slots, x)
-	for _, kind := range kinds {
-		s.shelve(entityKey{kind, m.entity(kind)}, x)
-	}
-	s.note(x, change{event: "ADD", new: m.text, created: m.created, updated: m.created})
-}
-
-// shelve puts a slot on its entity's shelf; a memory without one has no name there.
-func (s *store) shelve(key entityKey, x *slot) {
-	if key.name == "" {
-		return
-	}
-	sh := s.entities[key]
-	if sh == nil {
-		s.numbers++
-		sh = &shelf{number: s.numbers}
-		s.entities[key] = sh
-	}
-	sh.slots = append(sh.slots, x)
-}
-
-// unshelve takes a slot off its entity's shelf.
-func (s *store) unshelve(key entityKey, x *slot) {
-	sh := s.entities[key]
-	if sh == nil {
-		return
-	}
-	if sh.drop(x); len(sh.slots) == 0 {
-		delete(s.entities, key)
-	}
-}
-
-// replace puts the memory's next version into its slot. The app is the only
-// identity that can change: metadata may carry it.
-func (s *store) replace(x *slot, next *memory, now string) {
-	next.updated = now
-	if x.app != next.app {
-		s.unshelve(entityKey{"app", x.app}, x)
-		s.shelve(entityKey{"app", next.app}, x)
-	}
-	was := x.text
-	x.memory = next
-	s.note(x, change{event: "UPDATE", old: was, new: next.text, created: next.created, updated: now})
-}
-
-// delete removes a memory on a caller's word; its history stays for a while.
-func (s *store) delete(x *slot, now string) {
-	s.note(x, change{event: "DELETE", old: x.text, created: x.created, updated: now})
-	s.remove(x)
-	s.deleted[x.id] = x
-	for _, id := range s.graves.add(x.id, 1) {
-		delete(s.deleted, id)
-	}
-}
-
-func (s *store) remove(x *slot) {
-	delete(s.byID, x.id)
-	s.all.drop(x)
-	for _, kind := range kinds {
-		s.unshelve(entityKey{kind, x.entity(kind)}, x)
-	}
-}
-
-func (s *store) note(x *slot, c change) {
-	c.id, c.memory, c.actor, c.role = s.newID(), x.id, x.actor, x.role
-	x.history = append(x.history, c)
-	if len(x.history) > maxHistory {
-		x.history = slices.Delete(x.history, 1, 2) // how it began stays
-	}
-}
-
-// past returns the slot of a memory that is or was there.
-func (s *store) past(id string) *slot {
-	if x := s.byID[id]; x != nil {
-		return x
+// past returns a memory that is or was there.
+func (s *store) past(id string) *memory {
+	if m := s.byID(id); m != nil {
+		return m
 	}
 	return s.deleted[id]
 }
 
-// find returns what passes, newest first. The scope is the shelf to look at;
-// nil is one of nothing.
-func (s *store) find(scope *shelf, passes test) []*memory {
+// find returns what passes, newest first.
+func (s *store) find(passes func(*memory) bool) []*memory {
 	out := []*memory{}
-	if scope == nil {
-		return out
-	}
-	for _, x := range slices.Backward(scope.slots) {
-		if passes(x.memory) {
-			out = append(out, x.memory)
+	for _, m := range slices.Backward(s.memories) {
+		if passes(m) {
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// twin reports whether one of the same scope has this text already.
-func (s *store) twin(m *memory) bool {
-	scope := s.scoped(memoryScope{m.user, m.agent, m.run})
-	return scope != nil && slices.ContainsFunc(scope.slots, func(x *slot) bool { return x.hash == m.hash && inScope(x.memory, m) })
+// within is a test for memories that have all ids of a scope.
+func within(of map[string]string) func(*memory) bool {
+	return func(m *memory) bool {
+		for kind, id := range of {
+			if m.of[kind] != id {
+				return false
+			}
+		}
+		return true
+	}
 }
 
-// scoped is the shelf of the first id of a scope, or all; nil where there is none.
-func (s *store) scoped(ids memoryScope) *shelf {
-	for _, key := range [...]entityKey{{"user", ids.user}, {"agent", ids.agent}, {"run", ids.run}} {
-		if key.name != "" {
-			return s.entities[key]
+// remember stores what a conversation says, in both dialects. Verbatim, every
+// message but the system's becomes a memory. Otherwise this stands for the
+// model: each statement of the user does, questions do not, nor what the same
+// scope knows already; an agent without a user remembers its own words too.
+func (s *store) remember(template memory, messages []any, infer bool, now string) ([]*memory, error) {
+	if err := checkDay(template.expires); err != nil {
+		return nil, err
+	}
+	if template.created == "" {
+		template.created = now
+	}
+	template.updated = template.created
+	ownWords := template.of["agent"] != "" && template.of["user"] == ""
+	made := []*memory{}
+	for _, item := range messages {
+		msg, _ := item.(object)
+		role, words := msg["role"], text(msg, "content")
+		if words == "" || role == nil || role == "system" {
+			continue
+		}
+		m := template
+		m.say(words)
+		if infer {
+			question := strings.HasSuffix(strings.TrimSpace(words), "?")
+			same := func(x *memory) bool { return x.text == words && within(m.of)(x) }
+			if question || role != "user" && (role != "assistant" || !ownWords) || slices.ContainsFunc(s.memories, same) {
+				continue
+			}
+			m.attribute = role
+		} else {
+			m.role = role
+			if name := text(msg, "name"); name != "" {
+				m.actor = name
+			}
+		}
+		m.id = uuid.NewString()
+		m.note("ADD", nil, words, m.created)
+		if len(s.memories) >= s.max {
+			s.memories = s.memories[1:]
+		}
+		s.memories = append(s.memories, &m)
+		made = append(made, &m)
+	}
+	return made, nil
+}
+
+// delete removes a memory on a caller's word; its history stays.
+func (s *store) delete(m *memory, now string) {
+	s.memories = slices.DeleteFunc(s.memories, func(x *memory) bool { return x == m })
+	m.note("DELETE", m.text, nil, now)
+	m.updated = now
+	s.deleted[m.id] = m
+}
+
+// event is one piece of background work as the hosted platform shows it.
+type event struct {
+	ID        string  `json:"id"`
+	Type      string  `json:"event_type"`
+	Status    string  `json:"status"`
+	Payload   any     `json:"payload"` // the request, raw content included
+	Metadata  any     `json:"metadata"`
+	Results   []any   `json:"results"`
+	Created   string  `json:"created_at"`
+	Updated   string  `json:"updated_at"`
+	Completed *string `json:"completed_at"`
+	Latency   any     `json:"latency"`
+	Error     *string `json:"error"`
+}
+
+// start begins background work, and does it at once unless that is deferred.
+func (s *store) start(c *call, kind string, payload any, do func() ([]any, error)) *event {
+	e := &event{ID: uuid.NewString(), Type: kind, Status: "PENDING", Payload: payload, Results: []any{}, Created: c.now, Updated: c.now}
+	if s.events = append(s.events, e); len(s.events) > maxEvents {
+		s.events = s.events[1:]
+	}
+	work := func() {
+		now := stamp(time.Now())
+		e.Status, e.Updated, e.Completed, e.Latency = "SUCCEEDED", now, &now, 0.0
+		results, err := do()
+		if err != nil {
+			said := err.Error()
+			e.Status, e.Error = "FAILED", &said
+		} else {
+			e.Results = results
 		}
 	}
-	return s.all
+	if s.deferred {
+		s.queue = append(s.queue, work)
+	} else {
+		work()
+	}
+	return e
 }
 
-// inScope: every id that m has, x has too. Apps do not divide the engine.
-func inScope(x, m *memory) bool {
-	return (m.user == "" || x.user == m.user) && (m.agent == "" || x.agent == m.agent) && (m.run == "" || x.run == m.run)
+func (s *store) event(c *call) (any, error) {
+	i := slices.IndexFunc(s.events, func(e *event) bool { return e.ID == c.args[0] })
+	if i < 0 {
+		return nil, fail(http.StatusNotFound, "Event not found")
+	}
+	return s.events[i], nil
+}
+
+func (s *store) allEvents(c *call) (any, error) {
+	all := slices.Clone(s.events)
+	slices.Reverse(all)
+	return paged(c, all, itself)
+}
+
+// entity is an id that memories carry; there is nothing more to it.
+type entity struct {
+	ID      int    `json:"id"`
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Owner   string `json:"owner"`
+	Total   int    `json:"total_memories"`
+	Created string `json:"created_at"`
+	Updated string `json:"updated_at"`
+}
+
+// entities returns those of some kinds, oldest first.
+func (s *store) entities(wanted ...string) []*entity {
+	out := []*entity{}
+	for _, m := range s.memories {
+		for _, kind := range wanted {
+			name := m.of[kind]
+			if name == "" {
+				continue
+			}
+			i := slices.IndexFunc(out, func(e *entity) bool { return e.Type == kind && e.Name == name })
+			if i < 0 {
+				i = len(out)
+				out = append(out, &entity{ID: i + 1, Name: name, Type: kind, Owner: owner, Created: m.created})
+			}
+			out[i].Total++
+			out[i].Updated = max(out[i].Updated, m.updated)
+		}
+	}
+	return out
+}
+
+func text(from object, key string) string {
+	words, _ := from[key].(string)
+	return words
+}
+
+// truthy is what Python takes for true.
+func truthy(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != ""
+	case json.Number:
+		f, err := v.Float64()
+		return err != nil || f != 0
+	}
+	return true
+}
+
+// orNull makes "" null in an answer.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// orNil makes an empty object null in an answer.
+func orNil(m object) any {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
 }
