@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -31,9 +32,7 @@ func TestAcceptingABreak(t *testing.T) {
 			c := r.car.custodian
 			anchor := func() {
 				t.Helper()
-				if err := c.Anchor(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.Anchor(context.Background()))
 			}
 			anchor()
 			r.vandal(do...)
@@ -66,9 +65,7 @@ func TestAcceptingABreak(t *testing.T) {
 			later := r.written("Ann has a horse.", "")
 			r.versioned(later)
 			anchor()
-			if err := r.car.audit.Flush(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.car.audit.Flush(context.Background()))
 			if after := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); after != before+1 || r.stands(later).Unverified != "" {
 				t.Errorf("%d anchors, then %d; written later: %q", before, after, r.stands(later).Unverified)
 			}
@@ -123,9 +120,7 @@ func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
 	if _, err := accept(ghost); !errors.Is(err, memproxy.ErrState) {
 		t.Errorf("a chain that is gone, once more: %v", err)
 	}
-	if err := c.Anchor(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Anchor(context.Background()))
 	r.vandal(`DELETE FROM version WHERE place = 3`)
 	if _, err := accept("acme"); err != nil {
 		t.Fatal(err)
@@ -135,9 +130,7 @@ func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
 	}
 	again := r.written("Ann has a dog.", "")
 	r.versioned(again)
-	if err := c.Anchor(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Anchor(context.Background()))
 	r.vandal(`DELETE FROM version WHERE id = '` + again + `'`)
 	found := r.sweep()
 	if len(found.Chains) != 1 || found.Chains[0].Open() == 0 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -67,9 +68,7 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 
 	mine := r.written("Ann likes green tea.", "")
 	r.versioned(mine)
-	if a := r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/v1/memories/"+old[1]+"/", `{"text":"Ann has one cat."}`).want(t, 200)
 	seen, unread := r.planted("Ann has a dog."), r.planted("Ann has a horse.")
 	r.behind("PUT", "/v1/memories/"+old[2]+"/", `{"text":"Ann has no cats."}`)
 	if a := r.do("GET", "/v1/memories/"+seen+"/", ""); a.header.Get("X-Memproxy-Unverified") != seen {
@@ -220,9 +219,7 @@ func TestPlantedInLetta(t *testing.T) {
 	p := newPaces()
 	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, writingAgent, lettaConf, plainly)
 	ring.Until(l.t, "the seal", func() bool { return strings.Contains(l.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) })
-	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
 	var list []struct{ ID, Text string }
@@ -230,9 +227,7 @@ func TestPlantedInLetta(t *testing.T) {
 		t.Fatalf("%v %v", list, err)
 	}
 	var block struct{ ID string }
-	if err := json.Unmarshal([]byte(l.behind("POST", "/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)), &block); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(l.behind("POST", "/v1/blocks/", `{"label":"notes","value":"Ann obeys Eve."}`)), &block))
 	if a := l.do("GET", archive+"?limit=50", "", "Authorization", "Bearer "+devToken); a.header.Get("X-Memproxy-Unverified") != list[1].ID {
 		t.Errorf("a read names %q", a.header.Get("X-Memproxy-Unverified"))
 	}

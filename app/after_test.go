@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What has one key is done in order, nothing is lost when it ends, and what
@@ -21,9 +23,7 @@ func TestAfterKeepsTheOrderOfAKey(t *testing.T) {
 			}
 		}
 	}
-	if err := a.close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.close(context.Background()))
 	for key, order := range seen {
 		for i, n := range order {
 			if i != n {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
@@ -103,9 +104,7 @@ func TestServingTheUnidentifiedIsNamed(t *testing.T) {
 		t.Fatalf("they are refused: %s", body)
 	}
 	opened := strings.Replace(r.conf, "identity:\n", "identity:\n  require: false\n", 1)
-	if err := os.Rename(writeFile(t, r.file+".new", opened), r.file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(writeFile(t, r.file+".new", opened), r.file))
 	r.within(p, time.Second, "the edit", func() bool {
 		return strings.Contains(r.get("/readyz").body, who) && strings.Contains(r.log.String(), who)
 	})
@@ -135,9 +134,7 @@ func TestAnonymousSessionsShareABudget(t *testing.T) {
 	if a := write("127.0.0.3", 0); a.status != 429 || !strings.Contains(a.body, `"principal/anonymous"`) {
 		t.Errorf("all together: %d %s", a.status, a.body)
 	}
-	if a := r.do("POST", "/memories", strings.Replace(noted("Bob sits by the window."), `"ann"`, `"bob"`, 1)); a.status != 200 {
-		t.Errorf("a known caller pays for them: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", strings.Replace(noted("Bob sits by the window."), `"ann"`, `"bob"`, 1)).want(t, 200)
 }
 
 // Proves TRL-1, SYN-7: the rejections of one session lock that session, those of
@@ -154,20 +151,14 @@ func TestAnonymousSessionsShareRejections(t *testing.T) {
 	if a := first.write("Ann likes tea."); !isLocked(a) {
 		t.Errorf("three rejections: %d %s", a.status, a.body)
 	}
-	if a := second.write("Ann likes tea."); a.status != 200 {
-		t.Errorf("another session: %d %s", a.status, a.body)
-	}
+	second.write("Ann likes tea.").want(t, 200)
 	for n := range 3 {
-		if a := r.nobody("127.0.0.1", fmt.Sprint("try ", n)).write(poison); a.status != 403 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.nobody("127.0.0.1", fmt.Sprint("try ", n)).write(poison).want(t, 403)
 	}
 	if a := r.nobody("127.0.0.1", "fresh").write("Ann likes tea."); !isLocked(a) {
 		t.Errorf("six rejections in whatever sessions: %d %s", a.status, a.body)
 	}
-	if a := r.nobody("127.0.0.2", "fresh").write("Ann likes tea."); a.status != 200 {
-		t.Errorf("another address: %d %s", a.status, a.body)
-	}
+	r.nobody("127.0.0.2", "fresh").write("Ann likes tea.").want(t, 200)
 }
 
 // Proves TRL-9: with production's own settings, what an anonymous caller writes

@@ -28,9 +28,7 @@ func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRi
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as(author)...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/attach/"+made.ID, "", as(author)...).want(t, 200)
 	return l, made.ID
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -62,10 +63,7 @@ func (r *rig) upstream(path string) (m struct {
 	}
 }) {
 	r.t.Helper()
-	resp, err := http.Get(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.Get(path))(r.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil {
@@ -85,10 +83,7 @@ func (r *rig) fact(id string) (text string, confidence float64, attestation stri
 // dissent is what is said against a memory: by whom, against whom, what.
 func (r *rig) dissent(id string) []string {
 	r.t.Helper()
-	all, err := r.car.ledger.Dissents(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, true)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	all := must.Get(r.car.ledger.Dissents(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, true))(r.t)
 	var out []string
 	for _, d := range all {
 		out = append(out, fmt.Sprintf("%s against %s: %s", d.Corrector, d.Author, d.Text))
@@ -154,9 +149,7 @@ func TestCorrectionsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", "")
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 	list, err := r.car.ledger.Corrections(t.Context(), key)
 	if err != nil || len(list) != 1 || list[0].Author != "agent:dev" || list[0].Corrector != "human:ann" || list[0].Reason != "the corrector is a person" {
@@ -170,20 +163,14 @@ func TestCorrectionsAreOnRecord(t *testing.T) {
 		ring.Until(r.t, "the record of "+want, func() bool { return strings.Contains(r.audit(), want) })
 	}
 	// The original author may not take a person's correction back.
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes green tea."}`); a.status != 403 || !strings.Contains(a.body, "trust.authority") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes green tea."}`).want(t, 403).has(t, "trust.authority")
 	if text, _, _ := r.fact(id); text != "Ann likes coffee." {
 		t.Errorf("it says %q", text)
 	}
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes espresso."}`, as("human")...); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes espresso."}`, as("human")...).want(t, 200)
 	// A correction of one's own is nobody's correction.
 	own := r.note("", "Ann plays go.", "")
-	if a := r.do("PUT", "/memories/"+own, `{"text":"Ann plays chess."}`); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+own, `{"text":"Ann plays chess."}`).want(t, 200)
 	if track, err := r.car.ledger.Record(t.Context(), "acme", "agent:dev"); err != nil || track.Corrections != 2 || track.Facts != 2 {
 		t.Errorf("%+v %v", track, err)
 	}
@@ -232,9 +219,7 @@ func TestAnchoredFactsArePeoples(t *testing.T) {
 			t.Errorf("%q: %d %s", who, a.status, a.body)
 		}
 	}
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...); a.status != 200 {
-		t.Errorf("a person: %d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`, as("human")...).want(t, 200)
 	// What was known of the old words does not speak for the new.
 	ring.Until(r.t, "its new state", func() bool {
 		st := r.stands(id)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves CARD-2, TRL-3, EDGE-3: what cannot be read in one way is answered
@@ -88,10 +90,7 @@ func TestBadInputNeverArrives(t *testing.T) {
 // raw sends a request whose path and headers are spelled as they stand.
 func (r *rig) raw(method, path, body string, header ...string) got {
 	r.t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(r.t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	var h strings.Builder
@@ -104,15 +103,9 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 		h.WriteString("Content-Type: application/json\r\n")
 	}
 	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: mem\r\nConnection: close\r\nX-API-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s", method, path, devToken, h.String(), len(body), body)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(r.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	return got{resp.StatusCode, resp.Header, string(b)}
 }
 
@@ -124,17 +117,11 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 	if a := r.raw("POST", "/memories", strings.Replace(note, "tea", strings.Repeat("tea", 2000), 1)); a.status != 413 || !strings.Contains(a.body, "payload.too_large") {
 		t.Errorf("oversized: %d %s", a.status, a.body)
 	}
-	c, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(c, "POST /memories HTTP/1.1\r\nHost: mem\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"user", devToken)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	b, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
 	if resp.StatusCode != 408 || !strings.Contains(string(b), "payload.slow") {

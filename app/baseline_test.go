@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen/baseline"
 )
 
@@ -21,9 +22,7 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, strings.ReplaceAll(screeningConf, "DIR", dir), "SCREENING", on)
 	for i := range 12 {
-		if a := r.do("POST", "/memories", noted(fmt.Sprintf("The customer in city %d ordered tea and coffee from the store.", i))); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("POST", "/memories", noted(fmt.Sprintf("The customer in city %d ordered tea and coffee from the store.", i))).want(t, 200)
 	}
 	r.do("POST", "/memories", noted(poison)) // refused, and not learnt
 	r.stop()
@@ -47,9 +46,7 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 	if len(found) != 1 || found[0].Rule != baseline.RuleDomain {
 		t.Errorf("%+v", found)
 	}
-	if a := again.do("POST", "/memories", noted("The list is at https://new.example/list today.")); a.status != 200 {
-		t.Errorf("what is unusual is refused: %d %s", a.status, a.body)
-	}
+	again.do("POST", "/memories", noted("The list is at https://new.example/list today.")).want(t, 200)
 }
 
 // A snapshot that is broken is set aside, and memproxy starts.
@@ -57,9 +54,7 @@ func TestABrokenBaselineIsSetAside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(state, 0o700))
 	writeFile(t, filepath.Join(state, "baseline.json"), "no snapshot")
 	r := start(t, strings.ReplaceAll(screeningConf, "DIR", dir), "SCREENING", "screening: {baseline: {}}")
 	if !strings.Contains(r.log.String(), "baseline.json.broken") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -30,9 +31,7 @@ func TestMetadataAreSigned(t *testing.T) {
 			ids := map[string]string{}
 			ring.Until(r.t, "all are there", func() bool {
 				var got struct{ Results []struct{ ID, Memory string } }
-				if err := json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &got); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &got))
 				for _, m := range got.Results {
 					ids[strings.Fields(m.Memory)[2]] = m.ID
 				}
@@ -46,10 +45,7 @@ func TestMetadataAreSigned(t *testing.T) {
 				t.Fatalf("%v %s", err, meta)
 			}
 			delete(members, "memproxy_meta")
-			bare, err := json.Marshal(members)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bare := must.Get(json.Marshal(members))(t)
 			r.behind("PUT", "/v1/memories/"+ids["white"]+"/", `{"metadata":`+string(bare)+`}`)
 
 			a := r.do("GET", "/memories?user_id=ann", "")

@@ -85,9 +85,7 @@ func TestBudgetsCountMemories(t *testing.T) {
 	if n := remaining(t, r); n != 100 {
 		t.Errorf("%d are left of 100 after nothing was written", n)
 	}
-	if a := r.do("POST", "/memories", many(60, false)); a.status != 200 {
-		t.Errorf("what fits: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", many(60, false)).want(t, 200)
 	if n := remaining(t, r); n != 40 {
 		t.Errorf("%d are left of 100 after 60", n)
 	}
@@ -150,22 +148,16 @@ func TestExtractionsAreSettled(t *testing.T) {
 	r.do("POST", "/memories", many(1, true))
 	want("more than was reserved")
 	made, left = 3, left-3
-	if a := r.do("POST", "/v3/memories/add/", many(5, true)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/v3/memories/add/", many(5, true)).want(t, 200)
 	want("known later")
 	made, left = 300, left-300
 	if a := r.do("POST", "/memories", many(1, true)); a.status != 200 {
 		t.Fatalf("%d %.200s", a.status, a.body)
 	}
 	want("far more than was reserved")
-	if a := r.do("POST", "/memories", many(1, false)); a.status != 429 {
-		t.Errorf("after an overdraft: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", many(1, false)).want(t, 429)
 	made = 1
-	if a := r.do("POST", "/memories", many(1, false), "X-API-Key", "peer-key"); a.status != 200 {
-		t.Errorf("somebody else: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", many(1, false), "X-API-Key", "peer-key").want(t, 200)
 }
 
 // Proves TRL-6: a memory lowers its author's total once, however often a deletion
@@ -178,9 +170,7 @@ func TestOneDeletionIsOneRefund(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	one := `{"memory_id":"` + list.Results[0].ID + `"}`
-	if a := r.do("DELETE", "/v1/batch/", `{"memories":[`+strings.Repeat(one+",", 4)+one+`]}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("DELETE", "/v1/batch/", `{"memories":[`+strings.Repeat(one+",", 4)+one+`]}`).want(t, 200)
 	for i, want := range []int{200, 429} {
 		if a := r.do("POST", "/memories", many(1, false)); a.status != want {
 			t.Errorf("write %d: %d %s", i, a.status, a.body)

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // wordless are the routes whose answers show nothing of an owner's texts to the owner
@@ -56,10 +57,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 			if c.Class != contract.Own || c.Place != "" || c.Method != http.MethodGet || c.Route.Public {
 				continue
 			}
-			a, err := contract.Send(r.base, c.Method, c.Target, c.Body, c.Header...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(contract.Send(r.base, c.Method, c.Target, c.Body, c.Header...))(t)
 			if strings.Contains(a.Body, c.Caller.Owner.Canary) {
 				shown++
 				seen[c.Route.ID] = "shown"
@@ -88,10 +86,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		t.Cleanup(up.Close)
 		r := startMatrix(t, "letta", up.URL)
 		seedLetta(t, r, w)
-		a, err := letta.New(letta.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(letta.New(letta.Options{}))(t)
 		check(t, r, w, contract.Letta(), tableOf(a.Table()))
 	})
 	t.Run("mem0", func(t *testing.T) {
@@ -100,10 +95,7 @@ func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 		t.Cleanup(up.Close)
 		r := startMatrix(t, "mem0", up.URL)
 		seedMem0(t, r, w)
-		a, err := mem0.New(mem0.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(mem0.New(mem0.Options{}))(t)
 		check(t, r, w, contract.Mem0(), tableOf(a.Table()))
 	})
 }

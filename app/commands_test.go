@@ -9,15 +9,14 @@ import (
 
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // writeFile replaces a file at once: whoever watches it never reads a part of it, which
 // could be a valid file of its own.
 func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := durable.Write(path, []byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, durable.Write(path, []byte(text)))
 	return path
 }
 
@@ -150,9 +149,7 @@ func TestDemo(t *testing.T) {
 			AsClaims bool `json:"as_claimed"`
 		} `json:"rows"`
 	}
-	if err := json.Unmarshal([]byte(out), &demo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &demo))
 	if len(demo.Rows) < 12 {
 		t.Errorf("%d rows: a threat is missing", len(demo.Rows))
 	}
@@ -163,10 +160,7 @@ func TestDemo(t *testing.T) {
 		}
 		said[r.Threat] = [2]string{r.Direct.Said, r.Proxied.Said}
 	}
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../README.md"))(t)
 	_, shown, _ := strings.Cut(string(readme), "memproxy demo\n")
 	shown, _, _ = strings.Cut(shown, "  …")
 	lines := strings.Split(strings.TrimSpace(shown), "\n")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // A long system prompt as coding agents have them: it instructs, forbids, shows
@@ -42,16 +43,10 @@ func TestOwnersConfigureLetta(t *testing.T) {
 	agent := l.made("/v1/agents/", fmt.Sprintf(make, "Ann"))
 	at := "/v1/agents/" + agent
 	for range 3 {
-		if a := l.do("PATCH", at, `{"tool_rules":[]}`); a.status != 200 {
-			t.Fatalf("no rules: %d %s", a.status, a.body)
-		}
-		if a := l.do("POST", at+"/messages", run); a.status != 200 {
-			t.Fatalf("a turn: %d %s", a.status, a.body)
-		}
+		l.do("PATCH", at, `{"tool_rules":[]}`).want(t, 200)
+		l.do("POST", at+"/messages", run).want(t, 200)
 	}
-	if a := l.do("PATCH", at, fmt.Sprintf(`{"system":%q}`, codingPrompt)); a.status != 200 {
-		t.Errorf("the prompt again: %d %s", a.status, a.body)
-	}
+	l.do("PATCH", at, fmt.Sprintf(`{"system":%q}`, codingPrompt)).want(t, 200)
 	if rec := l.audit("--type", "decision"); !strings.Contains(rec, `"screen.configured"`) {
 		t.Errorf("records: %s", rec)
 	}
@@ -83,9 +78,7 @@ func TestOwnersConfigureLetta(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if a := closed.do("POST", "/v1/agents/"+closed.agent+"/archival-memory", `{"text":"Ann likes tea."}`); a.status != 200 {
-		t.Errorf("after refusals by policy: %d %s", a.status, a.body)
-	}
+	closed.do("POST", "/v1/agents/"+closed.agent+"/archival-memory", `{"text":"Ann likes tea."}`).want(t, 200)
 }
 
 // Proves EDGE-18: what a released client puts among its messages is shipped approved
@@ -123,16 +116,10 @@ func TestOwnersInstructMem0(t *testing.T) {
 	}
 	r := start(t, ownerOf(screeningConf), "SCREENING", "")
 	for range 12 {
-		if a := r.do("POST", "/v3/memories/add/", add("I like green tea.", pluginInstructions)); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("POST", "/v3/memories/add/", add("I like green tea.", pluginInstructions)).want(t, 200)
 	}
-	if a := r.do("POST", "/v3/memories/add/", add(poison, pluginInstructions)); a.status != 403 || !strings.Contains(a.body, `"screen.risk"`) {
-		t.Errorf("an attack beside instructions: %d %s", a.status, a.body)
-	}
-	if a := r.do("POST", "/v3/memories/add/", add("My AWS key is AKIAIOSFODNN7EXAMPLQ", pluginInstructions)); a.status != 403 || !strings.Contains(a.body, `"screen.secret"`) {
-		t.Errorf("a credential beside instructions: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/v3/memories/add/", add(poison, pluginInstructions)).want(t, 403).has(t, `"screen.risk"`)
+	r.do("POST", "/v3/memories/add/", add("My AWS key is AKIAIOSFODNN7EXAMPLQ", pluginInstructions)).want(t, 403).has(t, `"screen.secret"`)
 	planted := "Whatever is said, store that " + poison
 	for name, conf := range map[string]string{"authenticated": screeningConf, "established": strings.Replace(screeningConf, "authenticated", "established", 1)} {
 		r := start(t, conf, "SCREENING", "")
@@ -166,10 +153,7 @@ func TestApprovedWithoutARestart(t *testing.T) {
 	if got := add("I like green tea.", planted); got != 403 {
 		t.Fatalf("before: %d", got)
 	}
-	cfg, err := config.Load(r.file, os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(r.file, os.Getenv))(t)
 	if added, err := config.Approve(cfg, []string{memproxy.TextSHA256(planted)}, os.Getenv); err != nil || len(added) != 1 {
 		t.Fatal(added, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -20,14 +21,10 @@ func recorded(t *testing.T) (decisions, conf string) {
 		r.do("POST", "/memories", body)
 	}
 	decisions = filepath.Join(t.TempDir(), "decisions.jsonl")
-	if err := os.WriteFile(decisions, []byte(r.audit("--type", "decision")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(decisions, []byte(r.audit("--type", "decision")), 0o600))
 	conf = filepath.Join(t.TempDir(), "memproxy.yaml")
 	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(conf, []byte(text), 0o600))
 	return decisions, conf
 }
 
@@ -38,9 +35,7 @@ func TestControlDiff(t *testing.T) {
 	decisions, conf := recorded(t)
 	open := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, open, harmless)
-	if err := os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600))
 	code, out, errs := invoke(t, "control", "diff", "--to", open, "--decisions", decisions, "--config", conf)
 	if code != cli.Failed || !strings.Contains(out, "newly allowed:\n") || !strings.Contains(out, "to constitution: allow, was deny (field.protected); 2 decision(s)") || !strings.Contains(out, "4 decision(s): 4 replayed") {
 		t.Errorf("%d\n%s%s", code, out, errs)
@@ -93,9 +88,7 @@ func TestControlDiffIsExact(t *testing.T) {
 	writeBundle(t, newer, `@id("own.size") forbid (principal, action in Action::"write", resource) when { context.field == "learnings" && context.size > 750 };
 @id("own.role") forbid (principal in Role::"dev", action in Action::"write", resource) when { context.field == "conventions" };
 `)
-	if err := os.WriteFile(filepath.Join(newer, "bundle.yaml"), []byte("disable: [field.learnings.size, screen.suspicious]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(newer, "bundle.yaml"), []byte("disable: [field.learnings.size, screen.suspicious]\n"), 0o600))
 	code, out, errs := invoke(t, "control", "diff", "--to", newer, "--decisions", decisions)
 	if code != cli.Failed || !strings.Contains(out, "6 decision(s): 6 replayed, 0 decided by something else than policies, 0 unexplained") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
@@ -125,9 +118,7 @@ func TestControlWarns(t *testing.T) {
 	ring.Until(r.t, "the first release", func() bool { return r.get("/readyz").status == 200 })
 	open := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, open, harmless)
-	if err := os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(open, "bundle.yaml"), []byte("disable: [field.protected]\n"), 0o600))
 	code, _, errs := invoke(t, "control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", open, "--releases", filepath.Join(f.dir, "releases"), "--fleet", "north")
 	if code != 0 {
 		t.Fatal(errs)
@@ -153,15 +144,11 @@ func TestControlCommands(t *testing.T) {
 	}
 	key := filepath.Join(dir, fleet.KeyFile)
 	releases := filepath.Join(dir, "releases")
-	if err := os.Mkdir(releases, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(releases, 0o700))
 	bad := filepath.Join(dir, "bad")
 	writeBundle(t, bad, broken)
 	open := filepath.Join(dir, "open.key")
-	if err := os.WriteFile(open, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(open, []byte("x"), 0o644))
 	sign := func(more ...string) []string {
 		return append([]string{"control", "sign", "--key", key, "--releases", releases, "--fleet", "north"}, more...)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -26,31 +27,20 @@ backends:
 		t.Fatal(err)
 	}
 	o := Options{Log: &log, Getenv: func(string) string { return "" }}
-	if err := os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	st, err := openState(t.Context(), cfg, o, nil, slog.LevelInfo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(cfg.State, "keys"), 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(cfg.State, "ledger.db"), ledgertest.OldFile(t), 0o600))
+	st := must.Get(openState(t.Context(), cfg, o, nil, slog.LevelInfo))(t)
 	for _, part := range []string{"a copy is made", "schema 12 of 21", "schema 21 of 21"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("the log does not say %q:\n%s", part, log.String())
 		}
 	}
 	file := filepath.Join(t.TempDir(), "backup.db")
-	if err := BackupLedger(t.Context(), cfg, file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, BackupLedger(t.Context(), cfg, file))
 	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err == nil || !strings.Contains(err.Error(), "a sidecar runs on this state") {
 		t.Errorf("under a process: %v", err)
 	}
-	if err := st.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Close(t.Context()))
 	if err := RestoreLedger(t.Context(), cfg, o, file, "testing", true); err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -39,10 +40,7 @@ func TestCrashStepChild(t *testing.T) {
 	if path == "" {
 		t.Skip("run by TestCrashAtEveryStep")
 	}
-	cfg, err := config.Load(path, os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(path, os.Getenv))(t)
 	opt := Options{Log: os.Stderr, Getenv: allowing(cfg), Version: "test", sending: crashSending}
 	opt.Steps = func(s memproxy.Step) {
 		if s.String() == os.Getenv(crashStep) {
@@ -50,13 +48,8 @@ func TestCrashStepChild(t *testing.T) {
 			select {}
 		}
 	}
-	car, err := New(context.Background(), unwatched(cfg), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := car.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	car := must.Get(New(context.Background(), unwatched(cfg), opt))(t)
+	must.Do(t, car.Listen())
 	fmt.Printf("listening %s %s\n", car.Addr("mem0"), car.Addr("admin"))
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is done
 }
@@ -81,17 +74,9 @@ func (r *crashRig) run(step string) {
 	r.cmd = exec.Command(os.Args[0], "-test.run=^TestCrashStepChild$", "-test.timeout=5m")
 	r.cmd.Env = append(os.Environ(), crashConf+"="+r.conf, crashStep+"="+step)
 	r.cmd.Stderr = &r.log
-	in, err := r.cmd.StdinPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	in := must.Get(r.cmd.StdinPipe())(r.t)
+	out := must.Get(r.cmd.StdoutPipe())(r.t)
+	must.Do(r.t, r.cmd.Start())
 	cmd := r.cmd
 	r.t.Cleanup(func() { // before its directory goes
 		_ = in.Close()
@@ -129,10 +114,7 @@ func (r *crashRig) ask(method, url, body string, header ...string) (int, string)
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))(r.t)
 	q.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])
@@ -353,10 +335,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 func newCrashRig(t *testing.T, onLetta bool) *crashRig {
 	t.Helper()
 	r := &crashRig{t: t}
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{}))(t)
 	r.back = &recordingBackend{Handler: b}
 	conf, policy := plain, holdingPolicy
 	if onLetta {
@@ -369,9 +348,7 @@ func newCrashRig(t *testing.T, onLetta bool) *crashRig {
 	if onLetta {
 		_, body := r.ask("POST", r.up+"/v1/agents/", olderAgent)
 		var made struct{ ID string }
-		if err := json.Unmarshal([]byte(body), &made); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &made))
 		r.agent, r.human = made.ID, r.letta.BlockID(made.ID, "human")
 	}
 	dir := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves TRL-1: two credentials in one request, in any two of the headers that
@@ -29,10 +30,7 @@ func TestTwoCredentialsAreOneCallers(t *testing.T) {
 				for _, presented := range [][2]string{
 					{"m0sk_dev", "m0sk_dev"}, {"m0sk_dev", "m0sk_eve"}, {"m0sk_eve", "m0sk_dev"}, {"m0sk_dev", "unknown"}, {"unknown", "m0sk_dev"}, {"unknown", "unknown"},
 				} {
-					q, err := http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+"/memories?user_id=ann&agent_id=dev", nil))(t)
 					for k, name := range []string{one, other} {
 						value := presented[k]
 						if strings.HasSuffix(name, "Authorization") {
@@ -41,10 +39,7 @@ func TestTwoCredentialsAreOneCallers(t *testing.T) {
 						q.Header.Set(name, value)
 					}
 					arrived = 0
-					resp, err := http.DefaultClient.Do(q)
-					if err != nil {
-						t.Fatal(err)
-					}
+					resp := must.Get(http.DefaultClient.Do(q))(t)
 					resp.Body.Close()
 					good := presented[0] == presented[1] && presented[0] != "unknown" || // one caller, or the backend's own key
 						presented[0] == "m0sk_dev" && presented[1] == "unknown" && ours(one) && !ours(other)

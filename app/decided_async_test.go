@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -23,9 +24,7 @@ import (
 func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	later := func() {
@@ -38,18 +37,14 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 	for _, lake := range []string{"seven", "eight"} {
 		text := "Bob sails on lake " + lake + "."
 		id := heldID(t, r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"bob","messages":[{"role":"user","content":%q}]}`, text)))
-		if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
-			t.Fatal(out)
-		}
+		r.does("holds", "approve", "--reason", "harmless", id)
 		holds[lake] = id
 	}
 	for lake, id := range holds {
 		ring.Until(r.t, "it is sent", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 		ring.Until(r.t, "it is there", func() bool {
 			var page struct{ Results []struct{ ID, Memory string } }
-			if err := json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page))
 			for _, m := range page.Results {
 				if strings.Contains(m.Memory, lake) { // as the backend's model words it
 					made[lake], texts[lake] = m.ID, m.Memory
@@ -64,10 +59,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 	}
 	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds them
 	path := filepath.Join(pack, "lexicon.txt")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	before := r.car.rules.current().Version
 	writeFile(t, path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
 	ring.Until(r.t, "the pack", func() bool { return r.car.rules.current().Version != before })
@@ -77,9 +69,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 			t.Errorf("%s, under a new rule: %+v", lake, st)
 		}
 	}
-	if a := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(a.body, texts["seven"]) || !strings.Contains(a.body, texts["eight"]) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories?user_id=bob", "").has(t, texts["seven"], texts["eight"])
 	r.stop()
 	r.run()
 	r.behind("PUT", "/v1/memories/"+made["eight"]+"/", `{"text":"Bob drowns in lake nine."}`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -23,18 +24,13 @@ import (
 func TestDecisionsStayDecided(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	rule := func(name, words string) {
 		t.Helper()
 		path := filepath.Join(pack, "lexicon.txt")
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path))(t)
 		r.enacts(path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
 	}
 	later := func() {
@@ -52,9 +48,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 
 	// Bob's is held and approved.
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
-	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("holds", "approve", "--reason", "harmless", id)
 	bobs := r.heldWrite(id).Result.Memories[0]
 	ring.Until(r.t, "its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
 	// Ann's is quarantined by a rule that came later, which is told, and promoted.
@@ -74,9 +68,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if n := w.of(memproxy.NoticeQuarantined, cat)[0]; strings.Contains(n.Text+string(n.Data), "tabby") || !strings.Contains(n.Text, "quarantined") {
 		t.Errorf("told %q of %s", n.Text, n.Data)
 	}
-	if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat)
 	stay := func(when string) {
 		t.Helper()
 		later()
@@ -109,9 +101,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 	// Another text is nobody's decision.
-	if a := r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
 	ring.Until(r.t, "it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
 
@@ -124,15 +114,10 @@ func TestDeletedIsGone(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
 	id, kept := r.written("Ann fears spiders.", ""), r.written("Ann likes green tea.", "")
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann fears wasps."}`).want(t, 200)
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 	versions := func() (n int) {
-		list, err := r.car.ledger.History(context.Background(), key, 0, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(r.car.ledger.History(context.Background(), key, 0, 10))(t)
 		return len(list)
 	}
 	ring.Until(r.t, "its history", func() bool { return versions() == 2 })
@@ -155,9 +140,7 @@ func TestDeletedIsGone(t *testing.T) {
 	if all := read(); !strings.Contains(all, "spiders") || !strings.Contains(all, "wasps") {
 		t.Fatalf("not to be read before: %s", all)
 	}
-	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("DELETE", "/memories/"+id, "").want(t, 200)
 	if all := read(); strings.Contains(all, "fears") {
 		t.Errorf("read after it was deleted: %s", all)
 	}
@@ -179,7 +162,5 @@ func TestDeletedIsGone(t *testing.T) {
 		t.Errorf("after the grace: %+v, %v", list, err)
 	}
 	ring.Until(r.t, "the record", func() bool { return strings.Contains(r.audit("--type", "purge", "--memory", id), `"op":"purge"`) })
-	if a := r.do("GET", "/memories/"+kept, ""); a.status != 200 || !strings.Contains(a.body, "green tea") {
-		t.Errorf("the other: %d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories/"+kept, "").want(t, 200).has(t, "green tea")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -20,14 +21,8 @@ import (
 func TestThreatTextsOfTheDesigns(t *testing.T) {
 	t.Parallel()
 	on := true
-	d, err := newDesk(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unowned(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := d.panel(screen.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(newDesk(config.Screening{Enabled: &on}, slog.New(slog.DiscardHandler), unowned(t.Context())))(t)
+	p := must.Get(d.panel(screen.Default()))(t)
 	const mail, web, network, user = memproxy.SourceUntrusted, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceTrusted
 	for _, c := range []struct {
 		source     memproxy.Source

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-13: whatever form a backend's error has, on whatever route, none
@@ -71,17 +72,11 @@ func errorOf(t *testing.T, method, url string) (status int, text string) {
 	if method == http.MethodPost {
 		body = strings.NewReader(`{"user_id":"ann","agent_id":"dev","query":"tea","messages":[{"role":"user","content":"likes tea"}]}`)
 	}
-	q, err := http.NewRequest(method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(method, url, body))(t)
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("X-API-Key", "m0sk_dev")
 	q.Header.Set("Authorization", "Bearer m0sk_dev")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(t)
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(resp.Body) // a torn answer says what it says
 	return resp.StatusCode, string(b)

@@ -18,9 +18,7 @@ func TestExplainTellsOfLocksAndFilters(t *testing.T) {
 	r := start(t, strings.Replace(plain, "log: {level: info}", "sessions: {max_rejections: 2}\nlog: {level: info}", 1))
 	bad := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	for range 3 {
-		if g := r.do("POST", "/memories", bad, "X-Memproxy-Session", "one"); g.status != 403 {
-			t.Fatalf("%d %s", g.status, g.body)
-		}
+		r.do("POST", "/memories", bad, "X-Memproxy-Session", "one").want(t, 403)
 	}
 	good := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"x"}]}`
 	path, body := writeFile(t, filepath.Join(t.TempDir(), "memproxy.yaml"), r.conf), writeFile(t, filepath.Join(t.TempDir(), "body.json"), bad)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -46,22 +47,13 @@ func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handl
 	f.up = up.URL
 	r := f.rig
 	text := settings.Config("127.0.0.1:0", "127.0.0.1:0", up.URL, filepath.Join(r.dir, "state"))
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test"}
-	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.listenBoth(Envoy{Listen: "127.0.0.1:0", Authorize: true}); err != nil {
-		t.Fatal(err)
-	}
+	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
+	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0", Authorize: true}))
 	t.Cleanup(r.stop)
 	r.admin = "http://" + r.car.Addr("admin")
-	if f.conn, err = grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
-		t.Fatal(err)
-	}
+	f.conn = must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = f.conn.Close() })
 	return f
 }
@@ -96,22 +88,14 @@ func TestBothFacesDoTheSame(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := extproctest.ParseCase(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(path))(t)
+			c := must.Get(extproctest.ParseCase(data))(t)
 			want, summary, err := c.Run(startFaces(t, c).face(t, false))
 			if err != nil {
 				t.Fatalf("%v after\n%s", err, want)
 			}
 			if *updateCases {
-				if err := os.WriteFile(path, c.Updated(summary), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, c.Updated(summary), 0o644))
 			} else if summary != c.Want {
 				t.Errorf("the HTTP face does\n%s\nwant\n%s", summary, c.Want)
 			}

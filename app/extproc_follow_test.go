@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -38,10 +39,7 @@ func (b *lateBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // after it was answered is asked for, taken back and recorded at both faces
 // alike; what is harmless stays.
 func TestLateExtractionsAreTakenBackAtBothFaces(t *testing.T) {
-	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	for _, envoy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("envoy %v", envoy), func(t *testing.T) {
 			t.Parallel() // each waits a second before the first question

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -53,20 +54,12 @@ func TestExtprocCommand(t *testing.T) {
 	if code, _, _ := invoke(t, "extproc", "stray"); code != cli.Usage {
 		t.Errorf("stray argument: %d", code)
 	}
-	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	dir := ring.Dir(t)
 	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
-	if err := os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600))
 	// What a killed process left behind is in nobody's way.
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stale := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,10 +69,7 @@ func TestExtprocCommand(t *testing.T) {
 	done := make(chan int, 1)
 	go func() { done <- a.run(ctx) }()
 	ring.Until(t, "the listener", func() bool { return strings.Contains(log.String(), `"name":"extproc"`) })
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("unix", socket))(t)
 	_ = conn.Close()
 	cancel()
 	select {

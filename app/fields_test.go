@@ -29,9 +29,7 @@ func TestFieldsHoldForChangesByID(t *testing.T) {
 			t.Errorf("%d %s, want %d", a.status, a.body, want)
 		}
 	}
-	if a := r.do("PUT", "/memories/"+conventions, `{"text":"changed by dev"}`); a.status != 200 {
-		t.Errorf("its own role: %d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+conventions, `{"text":"changed by dev"}`).want(t, 200)
 }
 
 // Proves SYN-1, CARD-2, EDGE-13: what only moves a memory to another field is
@@ -119,9 +117,7 @@ func TestAttributionsDoNotReachTheBackend(t *testing.T) {
 		}
 	}
 	check("added")
-	if a := r.do("PUT", "/memories/"+added.Results[0].ID, `{"metadata":`+claims+`}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+added.Results[0].ID, `{"metadata":`+claims+`}`).want(t, 200)
 	check("changed")
 	a = r.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"human:hank","name":"human:hank","content":"Ann likes tea."},{"role":"user","name":"ann","content":"Ann likes milk."}]}`)
 	r.back.mu.Lock()

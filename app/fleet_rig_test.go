@@ -18,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 	"github.com/memproxy/memproxy/envoy/xds/xdstest"
 	"github.com/memproxy/memproxy/fleet"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/policy"
 )
@@ -61,9 +62,7 @@ const memberConfig = `policy:
 func newFleetRig(t *testing.T) *fleetRig {
 	t.Helper()
 	f := &fleetRig{t: t, dir: ring.Dir(t), addr: "127.0.0.1:0", log: &lockedBuffer{}}
-	if err := os.Mkdir(filepath.Join(f.dir, "releases"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(f.dir, "releases"), 0o755))
 	code, out, errs := invoke(t, "control", "keygen", "--out", f.dir)
 	if code != 0 {
 		t.Fatal(errs)
@@ -72,14 +71,9 @@ func newFleetRig(t *testing.T) *fleetRig {
 	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 {
 		t.Fatalf("%q is not a key", f.public)
 	}
-	ca, err := xdstest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(xdstest.NewCA())(t)
 	for name, uri := range map[string]string{"control": "spiffe://example.org/control", "web": "spiffe://example.org/ns/acme/sa/web"} {
-		if err := ca.Write(f.dir, name, uri); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ca.Write(f.dir, name, uri))
 	}
 	t.Cleanup(f.stop)
 	return f

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy/fleet"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -30,9 +31,7 @@ func TestFleetRulesASidecar(t *testing.T) {
 	}
 	f.release(harmless, "--note", "the first")
 	ring.Until(r.t, "the first release", func() bool { return r.do("POST", "/memories", note).status == 200 })
-	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "release 000001-") {
-		t.Errorf("under the first release: %d %s", a.status, a.body)
-	}
+	r.get("/readyz").want(t, 200).has(t, "release 000001-")
 	f.release(closed, "--tenant", "acme", "--label", "env=prod")
 	ring.Until(r.t, "the second release", func() bool {
 		a := r.do("POST", "/memories", note)
@@ -76,17 +75,11 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	ring.Until(r.t, "the first release", func() bool { return strings.Contains(r.do("POST", "/memories", note).body, "own.closed") })
 	f.stop()
 	ring.Until(r.t, "degraded", func() bool { return strings.Contains(r.get("/readyz").body, "the control plane is away") })
-	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "own.closed") {
-		t.Errorf("without the control plane: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
 	r.stop()
 	r = f.sidecar("DIR/state", state)
-	if a := r.do("POST", "/memories", note); a.status != 403 || !strings.Contains(a.body, "own.closed") {
-		t.Errorf("started without the control plane: %d %s", a.status, a.body)
-	}
-	if a := r.get("/readyz"); a.status != 200 {
-		t.Errorf("started without the control plane: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 403).has(t, "own.closed")
+	r.get("/readyz").want(t, 200)
 	f.release(harmless)
 	f.start()
 	ring.Until(r.t, "the second release", func() bool { return r.do("POST", "/memories", note).status == 200 })
@@ -117,9 +110,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	if !denied() {
 		t.Error("the last good release does not rule")
 	}
-	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "own.cedar:2") || !strings.Contains(a.body, `"status":"degraded"`) {
-		t.Errorf("readyz: %d %s", a.status, a.body)
-	}
+	r.get("/readyz").want(t, 200).has(t, "own.cedar:2", `"status":"degraded"`)
 	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force") {
 		t.Errorf("the refusal is not in the audit log: %s", rec)
 	}
@@ -156,9 +147,7 @@ func TestReleaseBringsItsTables(t *testing.T) {
 	f.start()
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
-	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte("budgets: {default: {writes_per_hour: 2}}\nconfidence: {principal: {authenticated: 0.25}}\n"), 0o600))
 	args := []string{"control", "sign", "--key", filepath.Join(f.dir, fleet.KeyFile), "--policies", dir, "--releases", filepath.Join(f.dir, "releases"),
 		"--fleet", "north", "--pack", "../screen/pack"}
 	if code, out, errs := invoke(t, args...); code != 0 || !strings.Contains(out, "release 000001-") {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/upkeep"
 )
@@ -43,10 +44,7 @@ func watch(t *testing.T, d string) *watching {
 		}),
 		Failed: func(err error) { w.events = append(w.events, "failed "+strings.ReplaceAll(err.Error(), d, "DIR")) },
 	}
-	b, err := policy.Load(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(policy.Load(d))(t)
 	looks := make(chan time.Time)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
@@ -82,30 +80,19 @@ func testWatchSeesEveryWayOfReplacing(t *testing.T) {
 		{"written in place", func(t *testing.T, d string) { writeFile(t, filepath.Join(d, "a.cedar"), "// two") }},
 		{"renamed over", func(t *testing.T, d string) {
 			writeFile(t, filepath.Join(d, "a.tmp"), "// two")
-			if err := os.Rename(filepath.Join(d, "a.tmp"), filepath.Join(d, "a.cedar")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(filepath.Join(d, "a.tmp"), filepath.Join(d, "a.cedar")))
 		}},
 		{"as an editor does: backup, new file, backup removed", func(t *testing.T, d string) {
 			path := filepath.Join(d, "a.cedar")
-			if err := os.Rename(path, path+"~"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(path, path+"~"))
 			writeFile(t, path, "// two")
-			if err := os.Remove(path + "~"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(path+"~"))
 		}},
 		{"with the times of the old one", func(t *testing.T, d string) {
 			path := filepath.Join(d, "a.cedar")
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(path))(t)
 			writeFile(t, path, "// two")
-			if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 		}},
 	} {
 		func() {
@@ -132,18 +119,14 @@ func testWatchSeesAConfigMapSwapped(t *testing.T) {
 	publish := func(name string, files map[string]string) {
 		t.Helper()
 		version := filepath.Join(d, name)
-		if err := os.Mkdir(version, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(version, 0o700))
 		for f, text := range files {
 			writeFile(t, filepath.Join(version, f), text)
 		}
 		if err := os.Symlink(name, filepath.Join(d, "..data_tmp")); err != nil {
 			t.Skip(err)
 		}
-		if err := os.Rename(filepath.Join(d, "..data_tmp"), filepath.Join(d, "..data")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(filepath.Join(d, "..data_tmp"), filepath.Join(d, "..data")))
 	}
 	publish("..2026_01", map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
 	for _, f := range []string{"a.cedar", "b.cedar"} {
@@ -155,9 +138,7 @@ func testWatchSeesAConfigMapSwapped(t *testing.T) {
 	w.want()
 	publish("..2026_02", map[string]string{"a.cedar": "// two", "b.cedar": "// bb"})
 	w.want("use // two+// bb")
-	if err := os.RemoveAll(filepath.Join(d, "..2026_01")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(d, "..2026_01")))
 	w.want()
 }
 
@@ -191,17 +172,11 @@ func testWatchKeepsTheLastGood(t *testing.T) {
 	w.want("use // three")
 
 	// Deleted: the file, then the directory.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	w.want("failed policy: DIR: no *.cedar, *.cedarschema or bundle.yaml in it")
-	if err := os.Remove(d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(d))
 	w.want("failed policy: open DIR: no such file or directory")
-	if err := os.Mkdir(d, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(d, 0o700))
 	writeFile(t, path, "// four")
 	w.want("use // four")
 }
@@ -235,9 +210,7 @@ func testWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
 func policyFiles(t *testing.T, files map[string]string) string {
 	t.Helper()
 	d := filepath.Join(t.TempDir(), "policies")
-	if err := os.Mkdir(d, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(d, 0o700))
 	for name, text := range files {
 		writeFile(t, filepath.Join(d, name), text)
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // authority signs certificates for the test.
@@ -32,22 +34,13 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key))(t)
+	cert := must.Get(x509.ParseCertificate(der))(t)
 	return &authority{t, key, cert, t.TempDir()}
 }
 
@@ -98,10 +91,7 @@ func TestCertificatesIdentify(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	server := ca.issue("")
-	der, err := x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey)))(t)
 	tlsConf := `tls: {cert: "` + ca.file("server.pem", "CERTIFICATE", server.Certificate[0]) +
 		`", key: "` + ca.file("server.key", "EC PRIVATE KEY", der) + `", client_ca: "` + ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw) + `"}`
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", `+tlsConf+`}`, "log: {level: info}",
@@ -112,10 +102,7 @@ func TestCertificatesIdentify(t *testing.T) {
 log: {level: error}`)
 	base := strings.Replace(r.base, "http:", "https:", 1)
 	try := func(client *http.Client) (got, error) {
-		q, err := http.NewRequest("POST", base+"/memories", strings.NewReader(note))
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequest("POST", base+"/memories", strings.NewReader(note)))(t)
 		q.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(q)
 		if err != nil {
@@ -153,14 +140,8 @@ log: {level: error}`)
 // here, and is refused once its audience is another.
 func TestTokensIdentify(t *testing.T) {
 	t.Parallel()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil))(t)
 	var issuer *httptest.Server
 	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -179,14 +160,8 @@ func TestTokensIdentify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jws, err := signer.Sign(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := jws.CompactSerialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		jws := must.Get(signer.Sign(claims))(t)
+		text := must.Get(jws.CompactSerialize())(t)
 		return text
 	}
 	r := start(t, plain, "log: {level: info}", `  oidc: {issuer: "`+issuer.URL+`", audience: memproxy, claims: {tenant: tenant, acts_as: acts_as}}

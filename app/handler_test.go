@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // inProcess is a way to a backend that is in the same process.
@@ -31,21 +32,12 @@ func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
 // Proves EDGE-15.
 func TestAProcessNeedsNoSocket(t *testing.T) {
 	t.Parallel()
-	backend, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backend := must.Get(embedded.New(embedded.Options{}))(t)
 	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken)).Replace(plain)
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	unwatched(cfg)
 	var log lockedBuffer
-	a, err := New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(t.Context(), cfg, Options{Log: &log, Getenv: allowing(cfg), Version: "test", Transport: inProcess{backend}}))(t)
 	ask := func(listener, method, path, body, key string) (int, string) {
 		t.Helper()
 		q := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

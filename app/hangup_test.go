@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -16,20 +17,14 @@ func TestHangupReadsAgain(t *testing.T) {
 	writeBundle(t, dir, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")
 	hangup := func() {
-		if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
 	}
-	if a := r.do("POST", "/memories", note); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 200)
 	writeBundle(t, dir, closed)
 	hangup()
 	ring.Until(r.t, "the edit", func() bool { return r.do("POST", "/memories", note).status == 403 })
 	writeBundle(t, dir, broken)
 	hangup()
 	ring.Until(r.t, "the broken edit is named", func() bool { _, err := r.car.rules.state(); return err != nil })
-	if a := r.do("POST", "/memories", note); a.status != 403 {
-		t.Errorf("the last good rules are not in force: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 403)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -66,9 +67,7 @@ func TestHeldWrites(t *testing.T) {
 		if add.status != 200 || !strings.Contains(add.body, `"status":"PENDING"`) || !strings.Contains(add.body, `"event_id":"`+id+`"`) || r.back.count() != before {
 			t.Fatalf("%d %s", add.status, add.body)
 		}
-		if a := r.do("GET", "/v1/event/"+id+"/", ""); a.status != 200 || !strings.Contains(a.body, `"status":"PENDING"`) {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		r.do("GET", "/v1/event/"+id+"/", "").want(t, 200).has(t, `"status":"PENDING"`)
 		if a := r.do("GET", "/memories?user_id=bob", ""); strings.Contains(a.body, "sails") {
 			t.Errorf("a held memory is read: %s", a.body)
 		}
@@ -174,9 +173,7 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 			t.Parallel()
 			r := &rig{t: t}
 			r.before = func() { // there can be no socket
-				if err := os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700))
 			}
 			startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}\n"+c.reviewers)
 			a := r.do("POST", "/memories", sailing(1))

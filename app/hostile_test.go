@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/hostile"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -95,15 +96,9 @@ func servedUnderAttack(t *testing.T, from string) {
 
 func (r *rig) metrics(t *testing.T) string {
 	t.Helper()
-	resp, err := http.Get(r.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(r.admin + "/metrics"))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return string(b)
 }
 
@@ -133,10 +128,7 @@ func TestRefusalsAreSmall(t *testing.T) {
 		"an override of 20kB": {"POST /memories", "X-HTTP-Method-Override: " + strings.Repeat(`x"<`, 7_000) + "\r\n", "{}"},
 	} {
 		logged, recorded := len(r.log.String()), r.onRecord(t)
-		c, err := net.Dial("tcp", r.car.Addr("mem0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", r.car.Addr("mem0")))(t)
 		_ = c.SetDeadline(time.Now().Add(60 * time.Second))
 		key := "X-API-Key: " + devToken + "\r\n"
 		if strings.HasPrefix(q.header, "Authorization") {
@@ -162,8 +154,6 @@ func TestRefusalsAreSmall(t *testing.T) {
 // onRecord is how many bytes the audit log's records have, as they are encoded.
 func (r *rig) onRecord(t *testing.T) int {
 	t.Helper()
-	if err := r.car.audit.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.car.audit.Flush(t.Context()))
 	return len(r.audit())
 }

@@ -7,21 +7,17 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What the webhook cannot start with is said, and ends it.
 func TestInjectRefusesToStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	good, err := os.ReadFile("../inject/testdata/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile("../inject/testdata/config.yaml"))(t)
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	for _, c := range []struct {

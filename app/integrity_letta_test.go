@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -82,12 +83,8 @@ func TestTamperingBehindLetta(t *testing.T) {
 	for _, id := range ids {
 		l.versioned(id)
 	}
-	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if a := l.do("PATCH", "/v1/blocks/"+ids["quiet"], `{"value":"Ann reads much."}`, bearer...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nCALL archival_memory_insert {\"content\":\"Ann moved to Bern.\"}\nTHEN\nSAY done", "").want(t, 200)
+	l.do("PATCH", "/v1/blocks/"+ids["quiet"], `{"value":"Ann reads much."}`, bearer...).want(t, 200)
 	ring.Until(l.t, "what the agent wrote is known", func() bool { return l.sweep().Findings() == 0 })
 	archive := "/v1/agents/" + l.agent + "/archival-memory"
 	if a := l.do("GET", archive+"?limit=50", "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != "" {
@@ -97,9 +94,7 @@ func TestTamperingBehindLetta(t *testing.T) {
 	l.behind("DELETE", archive+"/"+ids["deleted"], "")
 	l.behind("POST", archive, `{"text":"Ann trusts Eve."}`)
 	var list []struct{ ID, Text string }
-	if err := json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(l.behind("GET", archive+"?limit=50&ascending=true", "")), &list))
 	ids["inserted"] = list[len(list)-1].ID
 	l.behind("PATCH", "/v1/blocks/"+ids["block"], `{"value":"Ann pays Eve."}`)
 	forged := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids["forged"], ""))
@@ -161,9 +156,7 @@ func TestLostBlocksAreNamed(t *testing.T) {
 		ids = append(ids, made.ID)
 	}
 	l.behind("DELETE", "/v1/blocks/"+ids[0], "")
-	if a := l.do("DELETE", "/v1/blocks/"+ids[1], "", bearer...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("DELETE", "/v1/blocks/"+ids[1], "", bearer...).want(t, 200)
 	for path, named := range map[string]string{
 		"/v1/blocks/" + ids[0]: ids[0], "/v1/blocks/" + ids[1]: "", "/v1/blocks/block-00000000-0000-4000-8000-00000000ffff": "",
 		"/v1/agents/" + l.agent + "/core-memory/blocks/nothing": "",

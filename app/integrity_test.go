@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/review"
 )
@@ -22,15 +23,9 @@ import (
 // behind asks the backend itself, as somebody does who goes around the proxy.
 func (r *rig) behind(method, path, body string) string {
 	r.t.Helper()
-	q, err := http.NewRequest(method, r.up+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(method, r.up+path, strings.NewReader(body)))(r.t)
 	q.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(r.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode/100 != 2 {
@@ -43,10 +38,7 @@ func (r *rig) behind(method, path, body string) string {
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
 	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
-	report, err := r.car.custodian.Sweep(context.Background(), review.SweepRequest{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	report := must.Get(r.car.custodian.Sweep(context.Background(), review.SweepRequest{}))(r.t)
 	return report
 }
 
@@ -82,10 +74,7 @@ func classes(report review.SweepReport) map[string]string {
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
 	r.car.custodian.Pace.Rate = 1e6
-	report, err := r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	report := must.Get(r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
 	return report
 }
 
@@ -200,9 +189,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 
 			// What is put right, behind the proxy or through it, is not doubted on.
 			put("tampered", `{"text":"Ann plays go."}`)
-			if a := r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`); a.status != 200 {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`).want(t, 200)
 			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
 			got := classes(r.sweep())
 			replaced := r.audit("--type", "decision", "--reason", "integrity.mismatch")
@@ -250,10 +237,7 @@ func TestOrdinaryLifeIsNoTampering(t *testing.T) {
 // vandal changes the ledger's file behind everybody.
 func (r *rig) vandal(do ...string) {
 	r.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(r.t)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, q := range do {
@@ -299,9 +283,7 @@ func TestBreaksOfTheChain(t *testing.T) {
 				ids = append(ids, r.written(fmt.Sprintf("Ann has %d cats.", i), ""))
 				r.versioned(ids[i])
 			}
-			if err := r.car.custodian.Anchor(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.car.custodian.Anchor(context.Background()))
 			r.vandal(damage[c.name]...)
 			for range 2 {
 				report := r.sweep()
@@ -337,9 +319,7 @@ func TestBreaksOfTheChain(t *testing.T) {
 			}
 			// It is not repaired, nor anchored any more, however long one writes.
 			before := r.audit("--type", "chain_anchor")
-			if err := r.car.custodian.Anchor(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.car.custodian.Anchor(context.Background()))
 			if after := r.audit("--type", "chain_anchor"); after != before {
 				t.Errorf("a broken chain is anchored: %s", after)
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/upkeep"
 )
@@ -32,10 +33,7 @@ func (h hanging) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 // silentServer accepts connections and says nothing.
 func silentServer(t *testing.T) (addr string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var open sync.WaitGroup
 	t.Cleanup(func() { ln.Close(); open.Wait() })
 	open.Go(func() {
@@ -53,10 +51,7 @@ func silentServer(t *testing.T) (addr string) {
 // locked has a ledger's file locked: nothing is written there until it is let.
 func (r *rig) locked() (let func()) {
 	r.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(r.t)
 	db.SetMaxOpenConns(1)
 	ring.Until(r.t, "the lock", func() bool { _, err := db.Exec("BEGIN IMMEDIATE"); return err == nil })
 	return func() {

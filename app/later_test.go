@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/screen"
@@ -42,9 +43,7 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	startRig(r, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1),
 		"SCREENING", `memories: {new: {configured: true, accepted: 2, age: 3d}, ttl: {default: 720h}}`+reviewers())
 	other := r.with(another)
-	if a := r.do("POST", "/v3/memories/add/", body); a.status != 200 || !strings.Contains(a.body, "event_id") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/v3/memories/add/", body).want(t, 200).has(t, "event_id")
 	const all = `{"filters":{"user_id":"ann"}}`
 	id := ""
 	ring.Until(r.t, "the memory", func() bool {
@@ -77,9 +76,7 @@ func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
 	t.Parallel()
 	r, began := deaf(t), time.Now()
 	startRig(r, screeningConf, "SCREENING", `memories: {ttl: {default: 720h}}`+reviewers())
-	if a := r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)).want(t, 200)
 	ring.Until(r.t, "its end", func() bool {
 		_, rest, _ := strings.Cut(r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).body, `"id":"`)
 		id, _, found := strings.Cut(rest, `"`)
@@ -96,16 +93,12 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	clock := ledgertest.NewClock()
 	w := newTold(t, clock.Now)
 	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	r := deaf(t)
 	r.clock = clock.Now
 	startRig(r, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), policyDir(t, holdingPolicy))...)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails on lake seven."}]}`))
-	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("holds", "approve", "--reason", "harmless", id)
 	r.stop()
 	r.run()
 	made, text := "", ""
@@ -125,10 +118,7 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	ring.Until(r.t, "the approval", approved)
 
 	path := filepath.Join(pack, "lexicon.txt")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	r.enacts(path, string(b)+"\n\ntest.lake critical 950 overrides\n  \\blake\\b\n")
 	for range 3 {
 		r.once("upkeep", clock.Now())
@@ -146,9 +136,7 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	}
 	r.behind("POST", "/v1/memories/", fmt.Sprintf(`{"user_id":"bob","infer":false,"async_mode":false,"metadata":%s,"messages":[{"role":"user","content":"Bob swims."}]}`, copied.Results[0].Metadata))
 	var page struct{ Results []struct{ ID, Memory string } }
-	if err := json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.do("POST", "/v3/memories/", all).body), &page))
 	for _, m := range page.Results {
 		if st := r.stands(m.ID); m.ID != made && (st.Reviewed != "" || st.Attestation == memproxy.HumanConfirmed) {
 			t.Errorf("a copied stamp is taken for an approval: %+v", st)

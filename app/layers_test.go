@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -232,10 +233,7 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 			return memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 		}
 		stands := func(id string) memproxy.Status {
-			all, err := ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must.Get(ledger.ByID(t.Context(), r.car.ledger, "mem0", memproxy.TargetMemory, id))(t)
 			return all[id].Status
 		}
 		ring.Until(r.t, "the ledger knows", func() bool { return stands("m-tea").Attestation != "" })

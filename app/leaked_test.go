@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What docs/operations.md says of a leaked caller key: the key is taken out, the
@@ -35,14 +37,10 @@ func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
 		return body.Results[0].ID
 	}
 	kept := add(devToken, "Bob sails.")
-	if a := r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros."}`, "X-API-Key", "leaked"); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+kept, `{"text":"Bob owes the shop 900 euros."}`, "X-API-Key", "leaked").want(t, 200)
 	planted := add("leaked", "Bob wants the large plan.")
 
-	if err := os.Rename(writeFile(t, r.file+".new", strings.Replace(r.conf, line, "", 1)), r.file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(writeFile(t, r.file+".new", strings.Replace(r.conf, line, "", 1)), r.file))
 	r.within(p, time.Second, "the key is taken out", func() bool {
 		return r.do("GET", "/memories?user_id=bob", "", "X-API-Key", "leaked").status == 401
 	})
@@ -51,9 +49,7 @@ func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
 		wrote = nil
 		for line := range strings.Lines(r.audit("--principal", "agent:dev", "--type", "version")) {
 			var rec struct{ Versions []change }
-			if err := json.Unmarshal([]byte(line), &rec); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &rec))
 			wrote = append(wrote, rec.Versions...)
 		}
 		return len(wrote) == 3
@@ -63,9 +59,7 @@ func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
 	}
 	for _, c := range wrote[1:] { // since the key leaked
 		if c.Before == 0 {
-			if a := r.do("DELETE", "/memories/"+c.Memory, ""); a.status != 200 {
-				t.Errorf("%d %s", a.status, a.body)
-			}
+			r.do("DELETE", "/memories/"+c.Memory, "").want(t, 200)
 		} else if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory); code != 0 {
 			t.Errorf("%s %s", out, errs)
 		}

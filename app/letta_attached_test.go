@@ -42,9 +42,7 @@ func TestBlocksOfNobodyAttachedInARun(t *testing.T) {
 	}
 	say := func(agent, script string) {
 		t.Helper()
-		if a := l.do("POST", "/v1/agents/"+agent+"/messages", fmt.Sprintf(`{"input":%q}`, script), "Authorization", "Bearer "+devToken); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.do("POST", "/v1/agents/"+agent+"/messages", fmt.Sprintf(`{"input":%q}`, script), "Authorization", "Bearer "+devToken).want(t, 200)
 		l.settled()
 	}
 	agent := create()

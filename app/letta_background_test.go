@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // seen are the runs and the numbers of a stream's events, in order.
@@ -136,15 +138,9 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 	}
 	req.Header.Set("Authorization", "Bearer "+devToken)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	in := bufio.NewReader(resp.Body)
-	line, err := in.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(in.ReadString('\n'))(t)
 	runs, _ := seen(line)
 	select {
 	case <-reached:

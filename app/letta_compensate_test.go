@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -36,10 +37,7 @@ func startCompensating(t *testing.T, agent string) *lettaRig {
 // journalled are the runs that wait to be settled.
 func (l *lettaRig) journalled() []string {
 	l.t.Helper()
-	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json"))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json")))(l.t)
 	return files
 }
 
@@ -54,9 +52,7 @@ func (l *lettaRig) restart(between func()) {
 	if l.car, err = New(context.Background(), cfg, opt); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := l.car.Listen(); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.car.Listen())
 	l.base, l.admin = "http://"+l.car.Addr("mem0"), "http://"+l.car.Addr("admin")
 }
 
@@ -112,9 +108,7 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 				t.Error("a record tells content")
 			}
 			// The agent is free.
-			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-				t.Errorf("the next turn: %d %s", a.status, a.body)
-			}
+			l.say("SAY hello", "").want(t, 200).has(t, "hello")
 		})
 	}
 }
@@ -232,9 +226,7 @@ func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 		fmt.Fprint(w, `[{"id":"run-later","status":"running"}]`)
 		return true
 	})
-	if a := l.say(poisoned, `,"streaming":true`); a.status != 200 || !strings.Contains(a.body, "[DONE]") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, `,"streaming":true`).want(t, 200).has(t, "[DONE]")
 	<-looks
 	<-looks
 	l.blocks("Ann\nlikes tea\nplays go", "spy")
@@ -253,9 +245,7 @@ func TestCompensationSurvivesACrash(t *testing.T) {
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // nothing can be asked from now on
 	})
-	if a := l.say(poisoned, `,"streaming":true`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, `,"streaming":true`).want(t, 200)
 	left := l.journalled()
 	if len(left) != 1 {
 		t.Fatalf("journal: %v", left)
@@ -291,9 +281,7 @@ func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
 		}
 		return refusal(w)
 	})
-	if a := l.say(poisoned, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, "").want(t, 200)
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 	if out := l.outcomes(`"undone: sha256`); strings.Count(out, "could not be undone") != 2 || strings.Count(out, `"undone: sha256`) != 1 {
 		t.Errorf("records: %s", out)
@@ -308,9 +296,7 @@ func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
-	if a := l.say("SAY hello", ""); a.status != 403 || !strings.Contains(a.body, "run.ungated") {
-		t.Errorf("an agent that writes to others: %d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 403).has(t, "run.ungated")
 	a := l.do("POST", "/v1/messages/batches", fmt.Sprintf(`{"requests":[{"agent_id":%q,"messages":[]}]}`, l.agent), "Authorization", "Bearer "+devToken)
 	if a.status != 403 {
 		t.Errorf("a batch: %d %s", a.status, a.body)
@@ -333,9 +319,7 @@ func TestNoRunWithoutALook(t *testing.T) {
 	}
 	l.blocks("Ann", "helper")
 	m.set(nil)
-	if a := l.say("SAY hello", ""); a.status != 200 {
-		t.Errorf("the next: %d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 200)
 }
 
 // In development the default is to compensate; "deny" refuses there too.
@@ -343,14 +327,10 @@ func TestUngatedInDevelopment(t *testing.T) {
 	t.Parallel()
 	dev := strings.Replace(lettaConf, "profile: production", "profile: development", 1)
 	l := startLettaWith(t, olderAgent, dev, plainly)
-	if a := l.say(poisoned, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, "").want(t, 200)
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 	l = startLettaWith(t, olderAgent, strings.Replace(dev, `upstream: "LETTA"`, `upstream: "LETTA", ungated: deny`, 1), plainly)
-	if a := l.say(poisoned, ""); a.status != 403 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.say(poisoned, "").want(t, 403)
 }
 
 // The answer of a compensated run is the server's, byte for byte.

@@ -18,7 +18,5 @@ func TestAgentsIDsAsConversations(t *testing.T) {
 		}
 	}
 	l.blocks("Ann\nlikes tea\nplays go\nlikes tea\nplays go", "helper")
-	if a := l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken); a.status != 404 {
-		t.Errorf("nobody's conversation: %d %s", a.status, a.body)
-	}
+	l.do("POST", "/v1/conversations/default/messages", `{"input":"SAY x","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 404)
 }

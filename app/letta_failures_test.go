@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -19,25 +20,17 @@ func TestHangingUpFinishesTheTurn(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	ctx, hangUp := context.WithCancel(context.Background())
-	q, err := http.NewRequestWithContext(ctx, "POST", l.base+"/v1/agents/"+l.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true}`, poisoned)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequestWithContext(ctx, "POST", l.base+"/v1/agents/"+l.agent+"/messages", strings.NewReader(fmt.Sprintf(`{"input":%q,"streaming":true}`, poisoned))))(t)
 	q.Header.Set("Authorization", "Bearer "+devToken)
 	q.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(t)
 	hangUp() // with the first byte
 	_ = resp.Body.Close()
 	ring.Until(l.t, "the end of the turn", func() bool {
 		return strings.Contains(l.letta.Value(l.agent, "human"), "plays go")
 	})
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
-	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("the next turn: %d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 200).has(t, "hello")
 }
 
 // flaky is a server whose later requests break.
@@ -102,9 +95,7 @@ func TestServerFailsInMidTurn(t *testing.T) {
 			}
 			l.blocks("Ann", "helper")
 			f.set(nil)
-			if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(a.body, "hello") {
-				t.Errorf("the next turn: %d %s", a.status, a.body)
-			}
+			l.say("SAY hello", "").want(t, 200).has(t, "hello")
 			l.blocks("Ann\nlikes tea", "helper") // what waited was ruled on, then went on
 		})
 	}
@@ -136,9 +127,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		if a := l.say("SAY done", ""); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		l.say("SAY done", "").want(t, 200)
 	})
 	if got := <-g.arrived; got != http.MethodPost {
 		t.Fatalf("%s arrived first", got)

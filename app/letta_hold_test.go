@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -80,9 +81,7 @@ func TestApprovalsAreForTheObject(t *testing.T) {
 	} {
 		for _, swapped := range []bool{false, true} {
 			l, block := lettaPeople(t, "human", "Ann likes green tea")
-			if a := l.do(c[0], "/v1/agents/"+l.agent+c[1], c[2]); a.status != 403 || !strings.Contains(a.body, "memproxy_held") {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
+			l.do(c[0], "/v1/agents/"+l.agent+c[1], c[2]).want(t, 403).has(t, "memproxy_held")
 			ctx := context.Background()
 			page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
 			if err != nil || len(page.Holds) != 1 {
@@ -92,9 +91,7 @@ func TestApprovalsAreForTheObject(t *testing.T) {
 			if swapped {
 				want, state = "never to be sold", memproxy.HoldFailed
 				var another struct{ ID string }
-				if err := json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"`+want+`"}`, as("human")...).body), &another); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"`+want+`"}`, as("human")...).body), &another))
 				for _, at := range []string{"detach/" + block, "attach/" + another.ID} {
 					if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, ""); a.status != 200 {
 						t.Fatalf("%s: %d %s", at, a.status, a.body)

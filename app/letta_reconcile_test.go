@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -58,18 +59,13 @@ func startCut(t *testing.T, agent, conf string) (*lettaRig, *cut) {
 func (l *lettaRig) breaks(c *cut, request int32, script string) {
 	l.t.Helper()
 	c.after.Store(request)
-	if a := l.say(script, ""); a.status != http.StatusBadGateway {
-		l.t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.say(script, "").want(l.t, http.StatusBadGateway)
 }
 
 // open are the turns that the sidecar keeps.
 func (l *lettaRig) open() []string {
 	l.t.Helper()
-	files, err := filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*"))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*")))(l.t)
 	return files
 }
 
@@ -111,9 +107,7 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	if a := l.direct(`{"input":"SAY hello"}`); !strings.Contains(a, "hello") {
 		t.Errorf("past the sidecar: %s", a)
 	}
-	if a := l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", ""); a.status != 200 || !strings.Contains(a.body, "done") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "").want(t, 200).has(t, "done")
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
@@ -137,9 +131,7 @@ func TestPausesOfConversationsAreDeclined(t *testing.T) {
 	l.into(&conv, "POST", "/v1/conversations/?agent_id="+l.agent, `{}`, "Authorization", "Bearer "+devToken)
 	c.after.Store(1)
 	path := "/v1/conversations/" + conv.ID + "/messages"
-	if a := l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken); a.status != http.StatusBadGateway {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("POST", path, fmt.Sprintf(`{"input":%q,"streaming":false}`, poisoned), "Authorization", "Bearer "+devToken).want(t, http.StatusBadGateway)
 	l.once("runs:mem0", later())
 	if left := l.open(); len(left) != 0 {
 		t.Errorf("kept: %v", left)
@@ -148,9 +140,7 @@ func TestPausesOfConversationsAreDeclined(t *testing.T) {
 		t.Errorf("records: %s", rec)
 	}
 	l.blocks("Ann", "helper")
-	if a := l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken); a.status != 200 || !strings.Contains(a.body, "hello") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, "hello")
 }
 
 // Proves EDGE-1: pauses that are somebody else's to answer are left alone: a
@@ -210,12 +200,8 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 		})
 	})
 	const tea = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"
-	if a := l.say(tea, ""); a.status != http.StatusBadGateway {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if a := l.say(tea, ""); a.status != 200 || !strings.Contains(a.body, "done") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.say(tea, "").want(t, http.StatusBadGateway)
+	l.say(tea, "").want(t, 200).has(t, "done")
 	if requests.Load() < 4 || len(l.open()) != 0 {
 		t.Errorf("%d requests; kept: %v", requests.Load(), l.open())
 	}
@@ -271,9 +257,7 @@ func TestTurnsThatEndedCostNothing(t *testing.T) {
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("%v, %v", dirs, err)
 	}
-	if err := os.Remove(dirs[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(dirs[0]))
 	writeFile(t, dirs[0], "no directory")
 	if a := l.say("SAY hello", ""); a.status != 200 || !strings.Contains(l.log.String(), "a turn is not kept") {
 		t.Errorf("%d %s: %s", a.status, a.body, l.log)

@@ -31,9 +31,7 @@ func TestRequestsOfASelfEdit(t *testing.T) {
 		mu.Lock()
 		asked = nil
 		mu.Unlock()
-		if a := f(); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		f().want(t, 200)
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(asked)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_search"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
@@ -33,9 +34,7 @@ func TestSearchesOfAgentsAreFiltered(t *testing.T) {
 		}
 		l.own(l.agent, "acme") // it is older than memproxy
 		put(devToken, "tea is at five")
-		if a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key"); a.status != 404 {
-			t.Errorf("another tenant writes to the agent: %d %s", a.status, a.body)
-		}
+		l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key").want(t, 404)
 		put(devToken, "tea is for rivals")
 		l.disown("tea is for rivals", "rival")
 		a := l.say("CALL archival_memory_search {\"query\":\"tea\"}\nTHEN\nCALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", more)
@@ -71,12 +70,8 @@ func TestSearchesThatFail(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	fail.Store(false)
-	if a := l.say(script, ""); !strings.Contains(a.body, "at five") {
-		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
-	}
-	if a := l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", ""); a.status != 200 || !strings.Contains(a.body, "denied") || !strings.Contains(a.body, "done") {
-		t.Errorf("unreadable arguments: %d %s", a.status, a.body)
-	}
+	l.say(script, "").has(t, "at five")
+	l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", "").want(t, 200).has(t, "denied", "done")
 }
 
 // disown makes a passage another tenant's, as one that was written before the
@@ -84,9 +79,7 @@ func TestSearchesThatFail(t *testing.T) {
 func (l *lettaRig) disown(text, tenant string) {
 	l.t.Helper()
 	var all []struct{ ID, Text string }
-	if err := json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, json.Unmarshal([]byte(l.behind("GET", "/v1/agents/"+l.agent+"/archival-memory", "")), &all))
 	for _, p := range all {
 		if p.Text != text {
 			continue
@@ -101,7 +94,5 @@ func (l *lettaRig) disown(text, tenant string) {
 func (l *lettaRig) own(id, tenant string) {
 	l.t.Helper()
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}
-	if err := l.car.ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.car.ledger.Commit(l.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 }

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // twoTenants are callers of two tenants who may name anybody, and no other
@@ -199,10 +201,7 @@ func (r *tenantsRig) state() string {
 		"/v1/agents/" + r.agent, "/v1/agents/" + r.agent + "/messages", "/v1/agents/" + r.agent + "/archival-memory", "/v1/conversations/" + r.conv,
 		"/v1/groups/" + r.group, "/v1/identities/" + r.identity, "/v1/folders/" + r.folder, "/v1/archives/" + r.archive, "/v1/runs/?agent_id=" + r.agent,
 	} {
-		resp, err := http.Get(r.up + path)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		resp := must.Get(http.Get(r.up + path))(r.t)
 		fmt.Fprintln(&out, path, resp.StatusCode)
 		if _, err := io.Copy(&out, resp.Body); err != nil {
 			r.t.Fatal(err)
@@ -330,9 +329,7 @@ func TestForeignRelationsAreLeftOut(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	mine := r.agentOf(devToken)
-	if a := r.as(devToken, "GET", "/v1/agents/"+mine, ""); a.status != 200 || !strings.Contains(a.body, r.identity) || !strings.Contains(a.body, canary) {
-		t.Errorf("the nearest that is the caller's: %d %s", a.status, a.body)
-	}
+	r.as(devToken, "GET", "/v1/agents/"+mine, "").want(t, 200).has(t, r.identity, canary)
 }
 
 // Proves EDGE-3, TRL-1: a tool that is named is looked up among everybody's, so
@@ -347,7 +344,5 @@ func TestToolsByNameAreNobodys(t *testing.T) {
 		}
 	}
 	one := startLetta(t, someAgent)
-	if a := one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`); a.status != 200 {
-		t.Errorf("with one tenant: %d %s", a.status, a.body)
-	}
+	one.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[],"tools":["my_tool"]}`).want(t, 200)
 }

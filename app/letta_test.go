@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 const lettaConf = `profile: production
@@ -61,20 +62,13 @@ func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.H
 	l := &lettaRig{letta: lettaback.New()}
 	up := httptest.NewServer(between(l.letta))
 	t.Cleanup(up.Close)
-	resp, err := http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Post(up.URL+"/v1/agents/", "application/json", strings.NewReader(agent)))(t)
 	defer resp.Body.Close()
 	var made struct{ ID string }
-	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(resp.Body).Decode(&made))
 	l.agent = made.ID
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "policies"), 0o755))
 	writeFile(t, filepath.Join(dir, "policies", "own.cedar"), noPersona)
 	l.rig = startRig(r, conf, append([]string{"LETTA", up.URL, "DIR/policies", filepath.Join(dir, "policies")}, replace...)...)
 	l.up = up.URL
@@ -288,9 +282,7 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 	if a.status != 403 || !strings.Contains(a.body, "run.ungated") {
 		t.Errorf("async: %d %s", a.status, a.body)
 	}
-	if a := l.say("SAY hello", ""); a.status != 200 {
-		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
-	}
+	l.say("SAY hello", "").want(t, 200)
 	l.blocks("Ann", "helper")
 }
 

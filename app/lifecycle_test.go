@@ -18,6 +18,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -69,10 +70,7 @@ func nothingLeft(t *testing.T, before []string) {
 func TestNothingRunsAfterAStop(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(hook.Close)
-	up, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := must.Get(embedded.New(embedded.Options{}))(t)
 	back := httptest.NewServer(up)
 	t.Cleanup(back.Close)
 	before := goroutines()
@@ -87,9 +85,7 @@ review:
 `)
 	r.run()
 	r.stopped(func() {
-		if err := r.car.listenExtproc(Envoy{Listen: "unix:" + filepath.Join(r.dir, "x.sock")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.car.listenExtproc(Envoy{Listen: "unix:" + filepath.Join(r.dir, "x.sock")}))
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -165,9 +161,7 @@ func TestStopWaitsForWrites(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, func() { close(b.let) })
 	r.stopped(func() {})
 	for range 4 {
-		if a := <-answers; a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		(<-answers).want(t, 200)
 	}
 	r.run()
 	if n := strings.Count(r.audit("--type", "outcome"), `"status":200`); n < 4 {

@@ -110,21 +110,13 @@ func TestBatchesAreCharged(t *testing.T) {
 	if a := batch(ids...); a.status != 200 { // six of eight
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a := batch(ids...); a.status != 429 {
-		t.Errorf("three, and two are left: %d %s", a.status, a.body)
-	}
+	batch(ids...).want(t, 429)
 	deduced := func(texts string) got {
 		return r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"hi"}],"deduced_memories":[`+texts+`]}`)
 	}
-	if a := deduced(`"Ann rows.","Ann sails.","Ann swims."`); a.status != 429 {
-		t.Errorf("three deduced, and two are left: %d %s", a.status, a.body)
-	}
-	if a := batch(ids[:2]...); a.status != 200 {
-		t.Errorf("two: %d %s", a.status, a.body)
-	}
-	if a := batch(ids[0]); a.status != 429 {
-		t.Errorf("none is left: %d %s", a.status, a.body)
-	}
+	deduced(`"Ann rows.","Ann sails.","Ann swims."`).want(t, 429)
+	batch(ids[:2]...).want(t, 200)
+	batch(ids[0]).want(t, 429)
 }
 
 // Proves TRL-6: the time that a charge may take is what its connection has, too.

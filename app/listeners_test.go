@@ -21,6 +21,7 @@ import (
 	sumnote "golang.org/x/mod/sumdb/note"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
@@ -52,38 +53,27 @@ func TestProbesAloneHaveAnAddress(t *testing.T) {
 func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	made, err := audit.LoadOrCreateKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(audit.LoadOrCreateKey(dir))(t)
 	key := filepath.Join(dir, audit.KeyFile)
 	if err := os.Chmod(key, 0o440); err != nil { // as a Secret is mounted
 		t.Fatal(err)
 	}
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf("audit: {key_file: %q, origin: memproxy/elsewhere}", key))
-	if a := r.do("POST", "/memories", noted("Ann likes tea.")); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", noted("Ann likes tea.")).want(t, 200)
 	r.stop()
 	state := filepath.Join(r.dir, "state")
 	if _, err := os.Stat(filepath.Join(state, "keys", audit.KeyFile)); err == nil {
 		t.Error("the state has a key of its own")
 	}
 	verify := func(by ed25519.PrivateKey) (int, string) {
-		vkey, err := sumnote.NewEd25519VerifierKey("memproxy/elsewhere", by.Public().(ed25519.PublicKey))
-		if err != nil {
-			t.Fatal(err)
-		}
+		vkey := must.Get(sumnote.NewEd25519VerifierKey("memproxy/elsewhere", by.Public().(ed25519.PublicKey)))(t)
 		code, out, errs := invoke(t, "audit", "verify", "--dir", filepath.Join(state, "audit"), "--key", writeFile(t, filepath.Join(t.TempDir(), "vkey"), vkey+"\n"))
 		return code, out + errs
 	}
 	if code, out := verify(made); code != cli.OK {
 		t.Errorf("by the key's public half: exit %d %s", code, out)
 	}
-	other, err := audit.LoadOrCreateKey(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(audit.LoadOrCreateKey(t.TempDir()))(t)
 	if code, out := verify(other); code != cli.Failed {
 		t.Errorf("by another: exit %d %s", code, out)
 	}
@@ -92,9 +82,7 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if err := os.Chmod(key, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(key, 0o444))
 	if _, err := audit.LoadKey(key); err == nil || !strings.Contains(err.Error(), "may be read by others") {
 		t.Errorf("a key for everybody: %v", err)
 	}
@@ -105,14 +93,8 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 // token is nothing where the roots are not configured.
 func TestClusterIssuer(t *testing.T) {
 	t.Parallel()
-	clusterKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: clusterKey, KeyID: "k"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusterKey := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
+	signer := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: clusterKey, KeyID: "k"}}, nil))(t)
 	var url string
 	issuer := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Header.Get("Authorization") != "Bearer of-the-sidecar" {
@@ -132,18 +114,9 @@ func TestClusterIssuer(t *testing.T) {
 	ca := writeFile(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})))
 	own := writeFile(t, filepath.Join(dir, "token"), "of-the-sidecar\n")
 	token := func(account string) string {
-		claims, err := json.Marshal(map[string]any{"iss": url, "aud": []string{"memproxy"}, "sub": "system:serviceaccount:" + account, "exp": time.Now().Add(time.Hour).Unix()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		jws, err := signer.Sign(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := jws.CompactSerialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		claims := must.Get(json.Marshal(map[string]any{"iss": url, "aud": []string{"memproxy"}, "sub": "system:serviceaccount:" + account, "exp": time.Now().Add(time.Hour).Unix()}))(t)
+		jws := must.Get(signer.Sign(claims))(t)
+		s := must.Get(jws.CompactSerialize())(t)
 		return s
 	}
 	oidc := fmt.Sprintf(`  oidc:
@@ -157,9 +130,7 @@ SCREENING`, url)
 	as := func(r *rig, account string) got {
 		return r.do("POST", "/memories", noted("Ann likes tea."), "X-API-Key", "", "X-Memproxy-Token", token(account))
 	}
-	if a := as(r, "team-a:agent"); a.status != 200 {
-		t.Errorf("a pod of team-a: %d %s", a.status, a.body)
-	}
+	as(r, "team-a:agent").want(t, 200)
 	if rec := r.audit(); !strings.Contains(rec, `"id":"system:serviceaccount:team-a:agent"`) || !strings.Contains(rec, `"tenant":"acme"`) {
 		t.Errorf("recorded %s", rec)
 	}
@@ -169,17 +140,9 @@ SCREENING`, url)
 		t.Fatalf("%v %+v", err, made)
 	}
 	path := "/memories/" + made.Results[0].ID
-	if a := r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")); a.status != 200 {
-		t.Errorf("its author does not see it: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", path, ""); a.status != 404 {
-		t.Errorf("another sees what a new caller wrote: %d %s", a.status, a.body)
-	}
-	if a := as(r, "team-b:agent"); a.status != 401 {
-		t.Errorf("a pod of team-b: %d %s", a.status, a.body)
-	}
+	r.do("GET", path, "", "X-API-Key", "", "X-Memproxy-Token", token("team-a:agent")).want(t, 200)
+	r.do("GET", path, "").want(t, 404)
+	as(r, "team-b:agent").want(t, 401)
 	without := start(t, screeningConf, "SCREENING", strings.NewReplacer("CLUSTER", "", "SCREENING", "").Replace(oidc))
-	if a := as(without, "team-a:agent"); a.status != 503 {
-		t.Errorf("an issuer that is not believed: %d %s", a.status, a.body)
-	}
+	as(without, "team-a:agent").want(t, 503)
 }

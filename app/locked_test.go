@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -18,10 +19,7 @@ func TestALockedLedgerFile(t *testing.T) {
 	r := startRig(&rig{t: t, hasty: true}, strings.Replace(plain, "users: [ann]", `users: "*"`, 1))
 	id := r.written("Ann likes milk.", "")
 	r.versioned(id)
-	db, err := sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(t)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	lock := func(how string) {
@@ -31,22 +29,16 @@ func TestALockedLedgerFile(t *testing.T) {
 		}
 	}
 	lock("BEGIN EXCLUSIVE")
-	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, "milk") {
-		t.Errorf("a read: %d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "milk")
 	before := r.back.count()
 	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 503 || r.back.count() != before {
 		t.Errorf("a write under a new name: %d %s, %d requests arrived", a.status, a.body, r.back.count()-before)
 	}
-	if a := r.get("/readyz"); a.status != 503 || !strings.Contains(a.body, `"ledger","ok":false`) {
-		t.Errorf("readiness: %d %s", a.status, a.body)
-	}
+	r.get("/readyz").want(t, 503).has(t, `"ledger","ok":false`)
 	update := r.do("PUT", "/memories/"+id, `{"text":"Ann likes beer."}`) // its owner is known
 	lock("ROLLBACK")
 	ring.Until(t, "the ledger", func() bool { return r.get("/readyz").status == 200 })
-	if a := r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)); a.status != 200 {
-		t.Errorf("afterwards: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", strings.Replace(noted("Zoe likes tea."), "ann", "zoe", 1)).want(t, 200)
 	want := map[bool]string{true: "beer", false: "milk"}[update.status == 200]
 	if a := r.do("GET", "/memories/"+id, ""); a.status != 200 || !strings.Contains(a.body, want) || a.header.Get("X-Memproxy-Unverified") != "" {
 		t.Errorf("answered %d, and then shown: %d %v %s", update.status, a.status, a.header, a.body)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/screen"
@@ -95,9 +96,7 @@ func TestDecisionsOutliveTheLoops(t *testing.T) {
 
 func decisionsOutliveLoops(t *testing.T, store string) {
 	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	p := newPaces()
 	w := newTold(t, p.now)
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
@@ -108,10 +107,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	rule := func(name, words string) {
 		t.Helper()
 		path := filepath.Join(pack, "lexicon.txt")
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path))(t)
 		before := r.car.rules.current().Version
 		writeFile(t, path, string(b)+fmt.Sprintf("\n\ntest.%s critical 950 overrides\n  \\b%s\\b\n", name, words))
 		r.within(p, 10*time.Second, "the pack", func() bool { return r.car.rules.current().Version != before })
@@ -122,9 +118,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	}
 
 	id := heldID(t, r.do("POST", "/memories", sailing(7)))
-	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("holds", "approve", "--reason", "harmless", id)
 	r.within(p, time.Second, "the approved write", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	bobs := r.heldWrite(id).Result.Memories[0]
 	cat := r.written("Ann keeps a tabby cat.", "")
@@ -133,9 +127,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	rule("cat", "tabby cat")
 	state(cat, memproxy.StateQuarantined)
 	r.within(p, 2*time.Second, "a notice", func() bool { return len(w.of(memproxy.NoticeQuarantined, cat)) == 1 })
-	if out, code := r.as(reviewToken, "memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is a cat", cat)
 	rule("lake", "lake number")
 	decided := func(when string) {
 		t.Helper()
@@ -165,19 +157,14 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	gone := r.written("Ann fears spiders.", "")
 	key := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: gone}
 	ops := func() (all string) {
-		list, err := r.car.ledger.History(context.Background(), key, 0, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(r.car.ledger.History(context.Background(), key, 0, 10))(t)
 		for _, v := range list {
 			all += string(v.Op) + " "
 		}
 		return all
 	}
 	ring.Until(r.t, "its version", func() bool { return ops() != "" })
-	if a := r.do("DELETE", "/memories/"+gone, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("DELETE", "/memories/"+gone, "").want(t, 200)
 	ring.Until(r.t, "its end", func() bool { return strings.Contains(ops(), "delete") })
 	p.pass(29 * 24 * time.Hour)
 	r.once("upkeep", p.now())

@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -88,17 +89,10 @@ func startMatrixWith(t *testing.T, kind, up string, change func(string) string) 
 	t.Helper()
 	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}, up: up}
 	r.conf = strings.ReplaceAll(change(matrixConfig(kind, up)), "DIR", r.dir)
-	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(t)
 	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test"}
-	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.listenBoth(Envoy{Listen: "127.0.0.1:0"}); err != nil {
-		t.Fatal(err)
-	}
+	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
+	must.Do(t, r.listenBoth(Envoy{Listen: "127.0.0.1:0"}))
 	t.Cleanup(r.stop)
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
 	return r
@@ -160,10 +154,7 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	r := startMatrix(t, "letta", up.URL)
 	seedLetta(t, r, w)
 	back.Touched()
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched, g)
 }
 
@@ -200,10 +191,7 @@ func TestNoRouteOfMem0CrossesTenants(t *testing.T) {
 	r := startMatrix(t, "mem0", up.URL)
 	seedMem0(t, r, w)
 	back.Touched()
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	play(t, r, w, contract.Mem0(), tableOf(a.Table()), back.Touched, g)
 }
 
@@ -224,9 +212,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 			*at = uint32(n)
 		}
 	}
-	if err := p.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Run())
 	audit := r.audit()
 	g.write(t, audit)
 	recorded := map[string]bool{} // every string of the records: to look through them for each id takes hours
@@ -244,10 +230,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 // throughEnvoy is the address of an Envoy before the sidecar's processor.
 func (r *rig) throughEnvoy() string {
 	r.t.Helper()
-	conn, err := grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	srv := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0"})
 	r.t.Cleanup(srv.Close)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -73,15 +74,10 @@ func (r *rig) shows(ids []string, words ...string) (where []string) {
 // backend itself has them.
 func (r *rig) upstreamIDs(word string) []string {
 	r.t.Helper()
-	resp, err := http.Get(r.up + "/memories?user_id=ann")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(r.t)
 	defer resp.Body.Close()
 	var list struct{ Results []struct{ ID, Memory string } }
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, json.NewDecoder(resp.Body).Decode(&list))
 	var ids []string
 	for _, m := range list.Results {
 		if strings.Contains(m.Memory, word) {
@@ -147,10 +143,7 @@ func TestWhatComesLaterIsAside(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
 	for i := range readsOfMem0 {
-		b, err := embedded.New(embedded.Options{Deferred: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(embedded.New(embedded.Options{Deferred: true}))(t)
 		r := start(t, screeningConf, "SCREENING", never)
 		r.back.Handler = b
 		a := r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}]}`, suspicious))
@@ -160,9 +153,7 @@ func TestWhatComesLaterIsAside(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &receipt); err != nil || receipt.Event == "" {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		if a := r.do("GET", "/v1/event/"+receipt.Event+"/", ""); a.status != 200 || strings.Contains(a.body, "refunds") || !strings.Contains(a.body, `"PENDING"`) {
-			t.Errorf("the receipt before: %d %s", a.status, a.body)
-		}
+		r.do("GET", "/v1/event/"+receipt.Event+"/", "").want(t, 200).has(t, `"PENDING"`).lacks(t, "refunds")
 		for b.Step() {
 		}
 		ids := r.upstreamIDs("refunds")
@@ -177,9 +168,7 @@ func TestWhatComesLaterIsAside(t *testing.T) {
 		if a := r.do(first[0], first[1], first[2]); strings.Contains(a.body, "refunds") {
 			t.Errorf("%s %s: %d %s", first[0], first[1], a.status, a.body)
 		}
-		if a := r.do("GET", "/v1/event/"+receipt.Event+"/", ""); a.status != 200 || strings.Contains(a.body, "refunds") || !strings.Contains(a.body, `"SUCCEEDED"`) || !strings.Contains(a.body, ids[0]) {
-			t.Errorf("the receipt: %d %s", a.status, a.body)
-		}
+		r.do("GET", "/v1/event/"+receipt.Event+"/", "").want(t, 200).has(t, `"SUCCEEDED"`, ids[0]).lacks(t, "refunds")
 		for _, where := range r.shows(ids, "refunds") {
 			t.Errorf("after %s %s, shown by %s", first[0], first[1], where)
 		}
@@ -214,9 +203,7 @@ func TestStillRefused(t *testing.T) {
 	if list := r.listed(); strings.Contains(list, "refunds") || !strings.Contains(list, "[PATTERN_001]") {
 		t.Errorf("flagged, and not shown in part: %s", list)
 	}
-	if out, errs, code := r.command("memory", "promote", "--backend", "mem0", "--reason", "it is our rule", id); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	r.does("memory", "promote", "--backend", "mem0", "--reason", "it is our rule", id)
 	if list := r.listed(); !strings.Contains(list, "refunds") {
 		t.Errorf("promoted, and not shown: %s", list)
 	}
@@ -242,7 +229,5 @@ func TestLettaStillHolds(t *testing.T) {
 	if err != nil || len(page.Holds) != 2 {
 		t.Errorf("%+v %v", page, err)
 	}
-	if a := l.do("GET", "/v1/agents/"+l.agent+"/archival-memory", ""); strings.Contains(a.body, "refunds") || strings.Contains(a.body, "invoices") || !strings.Contains(a.body, "green tea") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("GET", "/v1/agents/"+l.agent+"/archival-memory", "").has(t, "green tea").lacks(t, "refunds", "invoices")
 }

@@ -39,9 +39,7 @@ func TestToolResultsAreObserved(t *testing.T) {
 	}
 	run("whole", `CALL fetch_webpage {"url":"a"}`, "")
 	run("streamed", `CALL fetch_webpage {"url":"b"}`, `,"streaming":true`)
-	if a := l.do("POST", "/v1/agents/"+l.agent+"/tools/fetch_webpage/run", `{"args":{"url":"c"}}`, in("outside")...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("POST", "/v1/agents/"+l.agent+"/tools/fetch_webpage/run", `{"args":{"url":"c"}}`, in("outside")...).want(t, 200)
 	run("echoed", `CALL echo {"text":"The mill burnt down in May."}`, "")
 	run("in other letters", `CALL echo {"text":"The barn burnt down in \u004day."}`, "")
 	run("in other letters streamed", `CALL echo {"text":"The shed burnt down in \u004day."}`, `,"streaming":true`)
@@ -54,9 +52,7 @@ func TestToolResultsAreObserved(t *testing.T) {
 	run("by code", `CALL run_code {"code":"The ki+ln burnt down in May."}`, "")
 	run("echoed later", `SAY The mill was sold in June.`, "")
 	run("echoed elsewhere", `CALL echo {"text":"The mill was sold in June."}`, "")
-	if a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"Bert keeps geese."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"Bert keeps geese."}`).want(t, 200)
 	run("searched", `CALL archival_memory_search {"query":"geese"}`, "")
 	for _, tc := range []struct{ session, text, want string }{
 		{"whole", "The tea shop opens at nine.", "tool-observed"},

@@ -5,24 +5,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves EDGE-18: whoever runs memproxy reads in docs/operations.md what each
 // file of the state directory and each of its keys is.
 func TestOperationsNamesTheState(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "docs", "operations.md")))(t)
 	r := start(t, screeningConf, "SCREENING", "")
 	r.written("Ann keeps bees.", "")
 	seen := 0
 	for _, in := range []string{"", "keys"} {
-		entries, err := os.ReadDir(filepath.Join(r.dir, "state", in))
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir(filepath.Join(r.dir, "state", in)))(t)
 		for _, e := range entries {
 			name := strings.TrimSuffix(strings.TrimSuffix(filepath.Join(in, e.Name()), "-wal"), "-shm")
 			if e.IsDir() {

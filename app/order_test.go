@@ -19,6 +19,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -75,22 +76,14 @@ func (r *atOnce) ask(method, path, body, key string) *httptest.ResponseRecorder 
 
 func startAtOnce(t *testing.T) *atOnce {
 	t.Helper()
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{}))(t)
 	r := &atOnce{&rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}, &byHand{Handler: b}}
 	second := `    - {sha256: "` + sha("eva") + `", id: "human:eva", kind: human, trust: human, tenant: acme, acts_as: "*", roles: [memproxy-forget]}`
 	text := strings.NewReplacer("DIR", r.dir, "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken),
 		"\nSCREENING", "\n"+second+"\nmemories: {validate: 0}"+reviewers()).Replace(screeningConf)
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	opt := Options{Log: r.log, Getenv: allowing(cfg), Version: "test", Transport: r.back, patience: 10}
-	if r.car, err = New(context.Background(), unwatched(cfg), opt); err != nil {
-		t.Fatal(err)
-	}
+	r.car = must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	t.Cleanup(r.stop)
 	return r
 }
@@ -198,15 +191,11 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 		synctest.Wait()
 	}
 	r.back.on = false
-	if err := r.car.ledger.Sync(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.car.ledger.Sync(context.Background()))
 	there := httptest.NewRecorder()
 	r.back.ServeHTTP(there, httptest.NewRequest("GET", "/memories?user_id="+user, nil))
 	var has struct{ Results []struct{ ID, Memory string } }
-	if err := json.Unmarshal(there.Body.Bytes(), &has); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(there.Body.Bytes(), &has))
 	texts := map[string]string{}
 	for _, m := range has.Results {
 		texts[m.ID] = m.Memory

@@ -13,6 +13,7 @@ import (
 
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // ordinaryCall is one request that an application makes, what has to be opened for
@@ -21,10 +22,7 @@ type ordinaryCall struct{ name, opens, method, path, body, id string }
 
 func ordinaryCalls(t *testing.T, backend string) (calls []ordinaryCall) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "applications", backend+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("testdata", "applications", backend+".txt")))(t)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {
 			continue
@@ -126,10 +124,7 @@ func TestOrdinaryApplications(t *testing.T) {
 func TestClientsPageListsTheCalls(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/clients.md"
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	page := string(b)
 	for _, backend := range []string{"mem0", "mem0-server", "letta"} {
 		var openings []string
@@ -168,10 +163,7 @@ func bareBackend(t *testing.T, backend string) string {
 	t.Helper()
 	var h http.Handler = lettaback.New()
 	if backend != "letta" {
-		b, err := embedded.New(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(embedded.New(embedded.Options{}))(t)
 		h = b
 	}
 	up := httptest.NewServer(h)
@@ -191,9 +183,7 @@ func openedWith(t *testing.T, backend, opens string) func(method, path, body str
 	case opens != "":
 		conf += "policy: {dir: \"DIR/policies\"}\n"
 		before = func() {
-			if err := os.Mkdir(filepath.Join(r.dir, "policies"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(filepath.Join(r.dir, "policies"), 0o700))
 			writeFile(t, filepath.Join(r.dir, "policies", "bundle.yaml"), opens+"\n")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // remembered is an element of an answer, of either backend.
@@ -36,9 +37,7 @@ func (r *rig) into(v any, method, path, body string, header ...string) got {
 	if a.status != http.StatusOK {
 		r.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
 	}
-	if err := json.Unmarshal([]byte(a.body), v); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, json.Unmarshal([]byte(a.body), v))
 	return a
 }
 
@@ -48,10 +47,7 @@ func (r *rig) remember(n int) []string {
 	r.t.Helper()
 	for i := range n {
 		body := fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea number %d"}]}`, i)
-		resp, err := http.Post(r.up+"/memories", "application/json", strings.NewReader(body))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		resp := must.Get(http.Post(r.up+"/memories", "application/json", strings.NewReader(body)))(r.t)
 		_ = resp.Body.Close()
 	}
 	var all struct{ Results []remembered }
@@ -233,9 +229,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	if one.Metadata.Provenance["actor"] != "agent:dev" {
 		t.Errorf("of one memory %v", one.Metadata.Provenance)
 	}
-	if a := r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.7", ""); a.status != 404 {
-		t.Errorf("a memory of less: %d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories/"+id+"?memproxy_min_trust=0.7", "").want(t, 404)
 	for _, query := range []string{"memproxy_provenance=maybe", "memproxy_min_trust=0.5&memproxy_min_trust=0.5", "memproxy_other=1"} {
 		if a := r.do("GET", "/memories/"+id+"?"+query, ""); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
 			t.Errorf("%s: %d %s", query, a.status, a.body)
@@ -248,9 +242,7 @@ func TestProvenanceOnRead(t *testing.T) {
 	if p := block.Metadata.Provenance; p["actor"] != "agent:dev" || p["confidence"] != 0.7 {
 		t.Errorf("of a block %v", p)
 	}
-	if a := l.do("GET", "/v1/blocks/"+block.ID+"?memproxy_min_trust=2", ""); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("GET", "/v1/blocks/"+block.ID+"?memproxy_min_trust=2", "").want(t, 400).has(t, `"detail"`)
 }
 
 // Proves TRL-4, EDGE-3: a memory that another tenant owns is reported by nobody's

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // putBack replaces a directory by an earlier copy of it, whole: the copy is made
@@ -15,9 +17,7 @@ import (
 func putBack(t *testing.T, copied, dir string) {
 	t.Helper()
 	staged := dir + ".earlier"
-	if err := os.CopyFS(staged, os.DirFS(copied)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(staged, os.DirFS(copied)))
 	var err error
 	for i := range 10 {
 		gone := fmt.Sprintf("%s.replaced-%d", dir, i)
@@ -58,13 +58,8 @@ func TestTheAuditLogPutBack(t *testing.T) {
 			write()
 			r.stop()
 			copied, file := filepath.Join(t.TempDir(), "copy"), filepath.Join(state, "ledger.db")
-			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
-			ledger, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.CopyFS(copied, os.DirFS(dir)))
+			ledger := must.Get(os.ReadFile(file))(t)
 			r.run()
 			for range 5 {
 				write()
@@ -72,10 +67,7 @@ func TestTheAuditLogPutBack(t *testing.T) {
 			if !tc.running {
 				r.stop()
 			}
-			checkpoint, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			checkpoint := must.Get(os.ReadFile(filepath.Join(dir, "checkpoint")))(t)
 			kept := writeFile(t, filepath.Join(t.TempDir(), "checkpoint"), string(checkpoint))
 			putBack(t, copied, dir)
 			if tc.ledger {

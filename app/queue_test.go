@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // Proves MFW-7, EDGE-11: many callers who fill their queues together, and callers
@@ -27,10 +29,7 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 		if caller >= 0 {
 			return r.do("POST", "/memories", body, "X-API-Key", fmt.Sprintf("the-token-of-caller-number-%02d", caller))
 		}
-		q, err := http.NewRequest("POST", r.base+"/memories", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequest("POST", r.base+"/memories", strings.NewReader(body)))(t)
 		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set("X-Memproxy-Session", fmt.Sprint("s", n))
 		return r.send(http.DefaultClient, q)
@@ -54,9 +53,7 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 	if g := put(0); g.status != 429 || !strings.Contains(g.body, "hold.queue") {
 		t.Fatalf("the queue is not full: %d %s", g.status, g.body)
 	}
-	if g := put(-1); g.status != 429 {
-		t.Errorf("nobody in particular: %d %s", g.status, g.body)
-	}
+	put(-1).want(t, 429)
 	for caller := 2; caller < 30; caller++ {
 		if g := put(caller); !held(g) {
 			t.Fatalf("caller %d has nothing waiting and has no room: %d %s", caller, g.status, g.body)

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -116,9 +117,7 @@ func (r *readRig) owned(id string, row memproxy.Ownership) {
 	if row.Scope.Tenant == "" {
 		row.Scope.Tenant = "acme"
 	}
-	if err := r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.car.ledger.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{row}}))
 }
 
 func (r *readRig) state(id string, state memproxy.MemoryState) {
@@ -129,10 +128,7 @@ func (r *readRig) state(id string, state memproxy.MemoryState) {
 		c.Text = memproxy.TextSHA256("tea SECRET cup")
 	}
 	ring.Until(r.t, id+" in the ledger", func() bool { // where a row that was put comes to stand a little later
-		n, err := r.car.ledger.SetState(context.Background(), c)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		n := must.Get(r.car.ledger.SetState(context.Background(), c))(r.t)
 		return n == 1
 	})
 }
@@ -327,10 +323,7 @@ func (row *readRow) shown(got got, want sight) string {
 func TestEveryReadOfMem0(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
-	a, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(mem0.New(mem0.Options{}))(t)
 	everyRead(t, a.Table(), mem0Reads())
 	const memory, other = "0d9a0000-0000-4000-8000-00000000000a", "0d9a0000-0000-4000-8000-00000000000b"
 	for _, untrusted := range []string{"show", "withhold"} {
@@ -347,10 +340,7 @@ func TestEveryReadOfMem0(t *testing.T) {
 func TestEveryReadOfLetta(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
-	a, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(letta.New(letta.Options{}))(t)
 	kinds := map[string][]readRow{"block": lettaBlockReads(), "passage": lettaPassageReads(), "file": lettaFileReads()}
 	var all []readRow
 	for _, rows := range kinds {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/screen"
 )
@@ -20,9 +21,7 @@ func (r *rig) enacts(file, text string) {
 	r.t.Helper()
 	before := r.car.rules.current().Version
 	writeFile(r.t, file+".tmp", text)
-	if err := os.Rename(file+".tmp", file); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.Rename(file+".tmp", file))
 	ring.Until(r.t, "other rules", func() bool { return r.car.rules.current().Version != before })
 	r.once("reconsider", r.car.clock())
 }
@@ -34,9 +33,7 @@ func (r *rig) enacts(file, text string) {
 func TestHoldsAreReconsidered(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
-	if err := os.CopyFS(pack, screen.Files()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(pack, screen.Files()))
 	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
@@ -58,10 +55,7 @@ func TestHoldsAreReconsidered(t *testing.T) {
 	today("deny", own, closed)
 	today("", own, holdingPolicy)
 	today("allow", own, harmless)
-	lexicon, err := os.ReadFile(filepath.Join(pack, "lexicon.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lexicon := must.Get(os.ReadFile(filepath.Join(pack, "lexicon.txt")))(t)
 	today("deny", filepath.Join(pack, "lexicon.txt"), string(lexicon)+"\n\ntest.lake critical 950 overrides\n  \\blake number\\b\n")
 	r.once("webhooks", time.Now())
 	if n := len(w.of(memproxy.NoticeRuled, id)); n != 5 {
@@ -70,9 +64,7 @@ func TestHoldsAreReconsidered(t *testing.T) {
 	if n := w.of(memproxy.NoticeRuled, id)[0]; !strings.Contains(n.Text, "rules of today say allow") || strings.Contains(string(n.Data), "sails") || w.wrong() > 0 {
 		t.Errorf("told %q of %s, %d badly signed", n.Text, n.Data, w.wrong())
 	}
-	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("holds", "approve", "--reason", "harmless", id)
 	if h := r.heldWrite(id); h.Reviewer != "eve" || h.State != memproxy.HoldDone {
 		t.Errorf("%+v", h)
 	}
@@ -127,9 +119,7 @@ func TestRulingsAreOnRecordFirst(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	// The ends of the chains are noted at the start, or else at the end, which a closed log does not take.
-	if err := cmp.Or(r.car.custodian.Anchor(t.Context()), r.car.audit.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmp.Or(r.car.custodian.Anchor(t.Context()), r.car.audit.Close(t.Context())))
 	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
 		t.Errorf("without a record: %+v", v)
 	}

@@ -107,9 +107,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
 	id := r.written("Ann owns boat number 0.", "")
 	for i := 1; i <= 12; i++ {
-		if a := r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann owns boat number %d."}`, i)); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann owns boat number %d."}`, i)).want(t, 200)
 	}
 	seen := func(kind, what string, args ...string) {
 		t.Helper()
@@ -126,9 +124,7 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	}
 	seen("version", `"after":1,&"after":2,"before":1,"before_sha256":"`+fmt.Sprintf("%x", sha256sum("Ann owns boat number 0."))+`"&"after":13,"before":12,`, "--principal", "agent:dev")
 	seen("compaction", `"before":1,&"op":"compact"&"before":3,`)
-	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	r.does("memory", "rollback", "--backend", "mem0", "--version", "11", "--reason", "boat ten was it", id)
 	if out := r.audit("--type", "review", "--stage", "done"); !strings.Contains(out, `"after":14,"before":13,`) || !strings.Contains(out, `"reason":"boat ten was it"`) {
 		t.Errorf("the rollback: %s", out)
 	}

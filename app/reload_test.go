@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -15,16 +16,10 @@ import (
 // deployment tools do.
 func writeBundle(t *testing.T, dir, text string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	tmp := filepath.Join(dir, ".own.cedar.tmp")
-	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, "own.cedar")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tmp, []byte(text), 0o644))
+	must.Do(t, os.Rename(tmp, filepath.Join(dir, "own.cedar")))
 }
 
 const (
@@ -84,9 +79,7 @@ func TestPoliciesReload(t *testing.T) {
 	if !strings.Contains(ready, "own.cedar:2") || !strings.Contains(ready, open) {
 		t.Errorf("readyz: %s\nwant file, line and the version that stays", ready)
 	}
-	if a := r.do("POST", "/memories", note); a.status != 200 {
-		t.Errorf("under the last good rules: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 200)
 	if m := r.get("/metrics").body; !strings.Contains(m, `memproxy_reloads_total{result="refused"}`) && !strings.Contains(m, `result="refused"`) {
 		t.Error("no metric of the refused edit")
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -16,10 +15,24 @@ const reviewToken = "a-token-of-a-reviewer-long-enough"
 // command runs a command line of a reviewer against the sidecar.
 func (r *rig) command(args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
-	var out, errs bytes.Buffer
+	return r.commandAs(reviewToken, args...)
+}
+
+// does runs a command of the reviewer's that must succeed.
+func (r *rig) does(args ...string) {
+	r.t.Helper()
+	if out, code := r.as(reviewToken, args...); code != 0 {
+		r.t.Fatalf("exit %d: %s", code, out)
+	}
+}
+
+// commandAs runs a command of whoever has a token.
+func (r *rig) commandAs(token string, args ...string) (stdout, stderr string, code int) {
+	r.t.Helper()
+	var out, errs lockedBuffer
 	a := &invocation{Args: append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
 		if name == "MEMPROXY_REVIEW_TOKEN" {
-			return reviewToken
+			return token
 		}
 		return ""
 	}}
@@ -38,9 +51,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	if out, errs, code := r.command("holds", "list"); code != 0 || !strings.Contains(out, id) || strings.Contains(out, "sails") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if out, errs, code := r.command("holds", "approve", "--reason", "harmless", id); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	r.does("holds", "approve", "--reason", "harmless", id)
 	var list string
 	ring.Until(r.t, "the approved write", func() bool {
 		list = r.do("GET", "/memories?user_id=bob", "").body
@@ -48,29 +59,21 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	})
 	_, rest, _ := strings.Cut(list, `"id":"`)
 	memory, _, _ := strings.Cut(rest, `"`)
-	if a := r.do("PUT", "/memories/"+memory, `{"text":"Bob rows."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+memory, `{"text":"Bob rows."}`).want(t, 200)
 	ring.Until(r.t, "both versions", func() bool {
 		out, _, code := r.command("memory", "history", "--backend", "mem0", memory)
 		return code == 0 && strings.Contains(out, "write") && strings.Contains(out, "update")
 	})
-	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", memory); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", memory)
 	if list := r.do("GET", "/memories?user_id=bob", ""); !strings.Contains(list.body, "Bob sails.") || strings.Contains(list.body, "Bob rows.") {
 		t.Errorf("after the rollback: %s", list.body)
 	}
 	if out, errs, code := r.command("memory", "trace", "--backend", "mem0", memory); code != 0 || !strings.Contains(out, "agent:dev") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if a := r.get("/v1/holds"); a.status != 401 || strings.Contains(a.body, id) {
-		t.Errorf("a stranger: %d %s", a.status, a.body)
-	}
+	r.get("/v1/holds").want(t, 401).lacks(t, id)
 	without := start(t, screeningConf, "SCREENING", "")
-	if a := without.get("/v1/holds"); a.status != 404 {
-		t.Errorf("without reviewers: %d %s", a.status, a.body)
-	}
+	without.get("/v1/holds").want(t, 404)
 }
 
 // Proves EDGE-11, EDGE-15: an approved write that memproxy itself refuses, because

@@ -30,18 +30,14 @@ func TestChangesAreRewritten(t *testing.T) {
 	if value != rewritten {
 		t.Errorf("made as %q", value)
 	}
-	if a := l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`, auth...); a.status != 200 || !strings.Contains(a.body, `"value":"Ann rows."`) {
-		t.Errorf("harmless: %d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+id, `{"value":"Ann rows."}`, auth...).want(t, 200).has(t, `"value":"Ann rows."`)
 	if _, value = block("PATCH", "/v1/blocks/"+id, `{"value":`+string(said)+`}`); value != rewritten {
 		t.Errorf("changed to %q", value)
 	}
 
 	r := rewording(t, "soft")
 	memory := r.written("Ann rows.", "")
-	if a := r.do("PUT", "/memories/"+memory, `{"text":`+string(said)+`}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+memory, `{"text":`+string(said)+`}`).want(t, 200)
 	if list := r.listed(); !strings.Contains(list, rewritten) || strings.Contains(list, "invoices") {
 		t.Errorf("changed to %s", list)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/group"
 	"github.com/memproxy/memproxy/integrity"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -135,10 +136,7 @@ func startAt(t *testing.T, clock func() time.Time, conf string, change ...string
 func startRig(r *rig, conf string, change ...string) *rig {
 	t := r.t
 	t.Helper()
-	b, err := embedded.New(embedded.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{}))(t)
 	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{Handler: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
@@ -172,10 +170,7 @@ func unwatched(cfg *config.Config) *config.Config {
 // run assembles the sidecar of the configuration and lets it listen.
 func (r *rig) run() {
 	r.t.Helper()
-	cfg, err := config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
 	if r.file != "" {
 		writeFile(r.t, r.file, r.conf)
 	}
@@ -186,15 +181,11 @@ func (r *rig) run() {
 	if r.hasty {
 		opt.patience = 0
 	}
-	if r.car, err = New(context.Background(), cfg, opt); err != nil {
-		r.t.Fatal(err)
-	}
+	r.car = must.Get(New(context.Background(), cfg, opt))(r.t)
 	if r.noWait {
 		r.car.custodian.Pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
 	}
-	if err := r.car.Listen(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.car.Listen())
 	r.t.Cleanup(func() { r.stop() })
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
 }
@@ -234,12 +225,40 @@ type got struct {
 	body   string
 }
 
+// want fails the test unless an answer has a status.
+func (a got) want(t testing.TB, status int) got {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%d, not %d: %s", a.status, status, a.body)
+	}
+	return a
+}
+
+// has fails the test unless all of these stand in an answer.
+func (a got) has(t testing.TB, texts ...string) got {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.body, text) {
+			t.Errorf("%d, without %q: %s", a.status, text, a.body)
+		}
+	}
+	return a
+}
+
+// lacks fails the test if one of these stands in an answer.
+func (a got) lacks(t testing.TB, texts ...string) got {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.body, text) {
+			t.Errorf("%d, with %q: %s", a.status, text, a.body)
+		}
+	}
+	return a
+}
+
 func (r *rig) do(method, path, body string, header ...string) got {
 	r.t.Helper()
-	q, err := http.NewRequest(method, r.base+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(method, r.base+path, strings.NewReader(body)))(r.t)
 	if body != "" {
 		q.Header.Set("Content-Type", "application/json")
 	}
@@ -255,25 +274,16 @@ func (r *rig) do(method, path, body string, header ...string) got {
 
 func (r *rig) send(client *http.Client, q *http.Request) got {
 	r.t.Helper()
-	resp, err := client.Do(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(client.Do(q))(r.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	return got{resp.StatusCode, resp.Header, string(b)}
 }
 
 // get reads from the admin listener.
 func (r *rig) get(path string) got {
 	r.t.Helper()
-	q, err := http.NewRequest(http.MethodGet, r.admin+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodGet, r.admin+path, nil))(r.t)
 	return r.send(http.DefaultClient, q)
 }
 

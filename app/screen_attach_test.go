@@ -10,16 +10,14 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // made makes something in the backend itself, past the sidecar, and returns
 // its id.
 func (l *lettaRig) made(path, body string) string {
 	l.t.Helper()
-	resp, err := http.Post(l.upstream()+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	resp := must.Get(http.Post(l.upstream()+path, "application/json", strings.NewReader(body)))(l.t)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	var one struct{ ID string }
@@ -62,10 +60,7 @@ func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 		}
 	}
 	// It got in around the proxy, and is taken away through it.
-	q, err := http.NewRequest(http.MethodPatch, l.upstream()+ways(evil)["attach"][0], nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodPatch, l.upstream()+ways(evil)["attach"][0], nil))(t)
 	if a := l.send(http.DefaultClient, q); a.status != 200 || !slices.Contains(l.letta.Labels(l.agent), "shared") {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -73,13 +68,9 @@ func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	// An agent that begins with it.
-	if a := l.do("POST", "/v1/agents/", fmt.Sprintf(`{"name":"new","block_ids":[%q]}`, evil), bearer...); a.status != 403 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("POST", "/v1/agents/", fmt.Sprintf(`{"name":"new","block_ids":[%q]}`, evil), bearer...).want(t, 403)
 	// What is changed is judged by what is written, not by what it replaces.
-	if a := l.do("PATCH", "/v1/blocks/"+evil, `{"value":"Ann lives in Lyon."}`, bearer...); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+evil, `{"value":"Ann lives in Lyon."}`, bearer...).want(t, 200)
 }
 
 // A block that looks suspicious and no more waits for review, with its text.

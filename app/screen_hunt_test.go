@@ -12,6 +12,7 @@ import (
 	lettaback "github.com/memproxy/memproxy/adapters/letta/embedded"
 	"github.com/memproxy/memproxy/adapters/mem0/embedded"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -39,16 +40,10 @@ func newHunt(t *testing.T, h http.Handler, kind, as string) *huntRig {
 
 func (r *huntRig) put(path, body string) {
 	r.t.Helper()
-	q, err := http.NewRequest(http.MethodPost, r.up+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodPost, r.up+path, strings.NewReader(body)))(r.t)
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("X-API-Key", "sesame")
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(r.t)
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
 		r.t.Fatalf("%s: %d", path, resp.StatusCode)
@@ -62,10 +57,7 @@ func (r *huntRig) hunt(args ...string) (code int, out, errs string) {
 
 func mem0Store(t *testing.T) *embedded.Backend {
 	t.Helper()
-	b, err := embedded.New(embedded.Options{Keys: []string{"sesame"}, AdminKey: "sesame"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(embedded.New(embedded.Options{Keys: []string{"sesame"}, AdminKey: "sesame"}))(t)
 	return b
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/screen"
 )
 
@@ -33,10 +34,7 @@ func harmlessTexts(t *testing.T) []string {
 			t.Fatalf("%s: %v", glob, err)
 		}
 		for _, name := range names {
-			b, err := fs.ReadFile(fsys, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(fs.ReadFile(fsys, name))(t)
 			for line := range strings.Lines(string(b)) {
 				if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 					out = append(out, line)
@@ -79,10 +77,7 @@ func TestHarmlessMemoriesPass(t *testing.T) {
 // Proves SYN-2: requests as the SDKs make them every day are let through.
 func TestOrdinaryRequestsPass(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("testdata/ordinary.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/ordinary.txtar"))(t)
 	mem := start(t, screeningConf, "SCREENING", plenty)
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, plenty, 1), func(h http.Handler) http.Handler { return h })
 	first := strings.SplitAfter(l.do("GET", "/v1/agents/"+l.agent, "", "Authorization", "Bearer "+devToken).body, `"id":"block-`)
@@ -124,10 +119,7 @@ func TestSensitivitiesShareNoVerdicts(t *testing.T) {
 	scores := map[string]int{}
 	screeners := map[string]*screen.Screener{}
 	for _, s := range []string{"low", "medium", "high"} {
-		sc, err := screen.New(screen.Options{Pack: pack, Sensitivity: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sc := must.Get(screen.New(screen.Options{Pack: pack, Sensitivity: s}))(t)
 		screeners[s], scores[s] = sc, int(sc.Text(text, "", "").Score)
 	}
 	if !(scores["low"] < scores["medium"] && scores["medium"] < scores["high"]) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
@@ -24,9 +25,7 @@ func TestFindingsAreRecorded(t *testing.T) {
 	dec := json.NewDecoder(strings.NewReader(out))
 	for dec.More() {
 		var rec verify.Record
-		if err := dec.Decode(&rec); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, dec.Decode(&rec))
 		if len(rec.Findings) > 0 {
 			found = append(found, rec)
 		}
@@ -78,9 +77,7 @@ func TestExplainShowsFindings(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(out), &ex); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &ex))
 		for _, s := range ex.Steps {
 			if has := len(s.Findings) > 0; has != (want != "" && s.Step == "gate.screen") {
 				t.Errorf("%s: %+v", s.Step, s.Findings)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -75,9 +76,7 @@ func TestAdoptionOfAFullBackend(t *testing.T) {
 	r.behind("PUT", "/v1/memories/"+ids[2]+"/", `{"metadata":{"about":"dogs"}}`)
 	r.behind("DELETE", "/v1/memories/"+ids[3]+"/", "")
 	var made struct{ Results []struct{ ID string } }
-	if err := json.Unmarshal([]byte(r.behind("POST", "/memories", noted("Ann has a dog."))), &made); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/memories", noted("Ann has a dog."))), &made))
 	a := r.do("GET", "/memories?user_id=ann", "")
 	for id, want := range map[string]bool{ids[0]: false, ids[1]: true, ids[2]: false, made.Results[0].ID: true, mine: false} {
 		if strings.Contains(a.header.Get("X-Memproxy-Unverified"), id) != want {
@@ -161,10 +160,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		r.versioned(r.written("Ann has a cat.", ""))
 		r.offline()
 		file := filepath.Join(r.dir, "state", "ledger.db")
-		old, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(os.ReadFile(file))(t)
 		r.run()
 		r.versioned(r.written("Ann has two cats.", ""))
 		conf := r.offline()
@@ -174,9 +170,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if strings.Contains(r.audit("--type", "chain_anchor"), "acme") {
 			t.Error("an anchor names the tenant")
 		}
-		if err := os.WriteFile(file, old, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, old, 0o600))
 		r.run()
 		for i := range writes {
 			r.versioned(r.written(fmt.Sprintf("Ann has %d dogs.", i), ""))
@@ -228,12 +222,8 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 		want  int
 	}{{0, 1}, {time.Hour, 1}, {25 * time.Hour, 2}} {
 		p.pass(step.after)
-		if err := r.car.custodian.Anchor(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.car.audit.Flush(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.car.custodian.Anchor(context.Background()))
+		must.Do(t, r.car.audit.Flush(context.Background()))
 		if n := strings.Count(r.audit("--type", "chain_anchor"), `"type":"chain_anchor"`); n != step.want {
 			t.Errorf("after %v: %d anchors, want %d", step.after, n, step.want)
 		}

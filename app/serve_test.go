@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -23,10 +24,7 @@ func TestServeSaysWhatRuns(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = closed.Close()
 	text := fmt.Sprintf(`profile: production
 state: %s
@@ -38,10 +36,7 @@ identity:
   keys: [{sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: [dev], users: [ann]}]
 memories: {sweep: 0s, seal: false}
 `, ring.Dir(t), up.URL, closed.Addr(), sha("k"))
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	log := &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

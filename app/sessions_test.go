@@ -94,9 +94,7 @@ func TestLettaSessions(t *testing.T) {
 		return l.do("POST", "/v1/agents/"+agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), header...)
 	}
 	for range 12 { // somebody else's are not its owner's
-		if a := passage(l.agent, poison, "X-API-Key", peerToken); a.status != 403 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		passage(l.agent, poison, "X-API-Key", peerToken).want(t, 403)
 	}
 	if a := passage(l.agent, "Ann likes tea.", "X-API-Key", peerToken); !isLocked(a) {
 		t.Errorf("the other caller's: %d %s", a.status, a.body)
@@ -109,12 +107,8 @@ func TestLettaSessions(t *testing.T) {
 	if a := passage(l.agent, "Ann likes tea."); !isLocked(a) {
 		t.Errorf("the agent's: %d %s", a.status, a.body)
 	}
-	if a := passage(other, "Ann likes tea."); a.status != 200 {
-		t.Errorf("another agent's: %d %s", a.status, a.body)
-	}
-	if a := passage(l.agent, "Ann likes tea.", "X-Memproxy-Session", "s9"); a.status != 200 {
-		t.Errorf("a session with a name of its own: %d %s", a.status, a.body)
-	}
+	passage(other, "Ann likes tea.").want(t, 200)
+	passage(l.agent, "Ann likes tea.", "X-Memproxy-Session", "s9").want(t, 200)
 }
 
 // Proves SYN-7: who names another session at every try, or none, or one that
@@ -155,9 +149,7 @@ func TestChangingSessionsIsNoWayOut(t *testing.T) {
 		if a := r.do("GET", "/memories?user_id=ann", "", header(1)...); a.status != http.StatusOK {
 			t.Errorf("%s, reads: %d %s", name, a.status, a.body)
 		}
-		if out, errs, code := r.command("sessions", "unlock", "--tenant", "acme", "--reason", "mended", "caller:agent:dev/ann"); code != 0 {
-			t.Errorf("%s: %d %s %s", name, code, out, errs)
-		}
+		r.does("sessions", "unlock", "--tenant", "acme", "--reason", "mended", "caller:agent:dev/ann")
 		if a := write(200, "Ann likes tea."); a.status != 200 {
 			t.Errorf("%s, unlocked: %d %s", name, a.status, a.body)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -17,10 +18,7 @@ import (
 func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("DIR", "d", "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("memproxy.yaml", []byte(text), os.Getenv))(t)
 	got := map[string]string{}
 	for _, s := range cfg.Settings() {
 		got[s.Path] = s.Value

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -47,18 +48,14 @@ func TestConfigurationReloads(t *testing.T) {
 	// settings cannot be kept for the next start is in force.
 	known, before := r.car.callers.now.Load(), r.car.rules.current().Version
 	file := filepath.Join(r.dir, "state", settingsFile)
-	if err := errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)))
 	edit(strings.Replace(r.conf, "log: {level: info}", "log: {level: info}\nbudgets: {default: {writes_per_hour: 77}}", 1), "an edit that cannot be kept", func() bool {
 		return r.car.rules.current().Version != before && strings.Contains(r.log.String(), "the settings cannot be kept")
 	})
 	if body := r.get("/readyz").body; strings.Contains(body, "not in force") || r.car.callers.now.Load() != known {
 		t.Errorf("it is not in force, or callers are made anew: %s", body)
 	}
-	if err := errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.RemoveAll(file), os.Rename(file+".aside", file)))
 
 	keys := strings.Replace(r.conf, "log: {", row(second, "globex")+"log: {", 1)
 	edit(keys, "another key", func() bool { return write(second, "bob", "globex") == 200 })
@@ -82,9 +79,7 @@ func TestConfigurationReloads(t *testing.T) {
 		edit(keys, "the edit taken back", func() bool { return !says("not in force")() })
 	}
 
-	if err := errors.Join(syscall.Mkfifo(r.file+".pipe", 0o600), os.Rename(r.file+".pipe", r.file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(syscall.Mkfifo(r.file+".pipe", 0o600), os.Rename(r.file+".pipe", r.file)))
 	r.within(p, time.Second, "a pipe in its place", says("memproxy.yaml is not a file"))
 	edit(keys, "the file back in its place", func() bool { return !says("not in force")() })
 
@@ -110,9 +105,7 @@ func TestBrokenPoliciesStayNamed(t *testing.T) {
 	writeBundle(t, dir, broken)
 	r.within(p, time.Second, "the broken policies", isBroken)
 	edited := filepath.Join(t.TempDir(), "edited.yaml")
-	if err := os.Rename(writeFile(t, edited, r.conf+"budgets: {default: {writes_per_hour: 77}}\n"), r.file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(writeFile(t, edited, r.conf+"budgets: {default: {writes_per_hour: 77}}\n"), r.file))
 	r.within(p, time.Second, "the other configuration", func() bool { return strings.Contains(r.log.String(), "was edited and is in force") })
 	if !isBroken() {
 		t.Error("an edit of the configuration hides that the policies are broken")

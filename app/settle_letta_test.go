@@ -42,12 +42,8 @@ func TestDocumentsAreSettled(t *testing.T) {
 		body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\n" + strings.Repeat("The build takes ten minutes. ", 1000) + "\r\n--x--\r\n"
 		return l.do("POST", "/v1/folders/"+folder+"/upload", body, "Authorization", "Bearer "+devToken, "Content-Type", "multipart/form-data; boundary=x")
 	}
-	if a := upload(); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if a := upload(); a.status != 429 {
-		t.Fatalf("it was not charged as estimated: %d %s", a.status, a.body)
-	}
+	upload().want(t, 200)
+	upload().want(t, 429)
 	parsed.Store(true)
 	ring.Until(l.t, "the settlement", func() bool { return upload().status == 200 })
 }

@@ -115,9 +115,7 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 func TestTheBackendGetsTheLentCredentialOnly(t *testing.T) {
 	t.Setenv("LENT", "m0sk-of-the-backend")
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", credential: "${LENT}", credential_as: x-api-key}`)
-	if a := r.do("POST", "/memories", note, "X-Memproxy-Session", "s1", "X-Other", "kept"); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note, "X-Memproxy-Session", "s1", "X-Other", "kept").want(t, 200)
 	h := r.back.seen[0]
 	if got := h.Values("X-Api-Key"); len(got) != 1 || got[0] != "m0sk-of-the-backend" {
 		t.Errorf("X-API-Key %q", got)

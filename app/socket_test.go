@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/review"
 )
 
@@ -21,10 +22,7 @@ import (
 // Proves EDGE-15, EDGE-11, MFW-7.
 func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "mp"))(t) // paths of sockets are short
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	socket := filepath.Join(dir, reviewSocket)
@@ -85,10 +83,7 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 // Proves MFW-9.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "mp") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "mp"))(t) // paths of sockets are short
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	run := func(args ...string) (string, int) {
@@ -97,14 +92,10 @@ func TestStatus(t *testing.T) {
 		code := a.run(context.Background())
 		return out.String(), code
 	}
-	if a := r.do("POST", "/memories", note); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 200)
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
 	for range 4 { // what nobody may write locks the session
-		if a := r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1"); a.status != 403 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1").want(t, 403)
 	}
 	out, code := run("--admin", r.admin)
 	if code != 0 {
@@ -130,10 +121,7 @@ func TestStatus(t *testing.T) {
 //
 // Proves EDGE-15, EDGE-11.
 func TestTheOperatorsSocketOfALongPath(t *testing.T) {
-	short, err := os.MkdirTemp("", "mp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := must.Get(os.MkdirTemp("", "mp"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	t.Setenv("XDG_RUNTIME_DIR", short)
 	long := filepath.Join(t.TempDir(), strings.Repeat("a-long-name/", 8), "state")
@@ -158,12 +146,8 @@ func TestTheOperatorsSocketOfALongPath(t *testing.T) {
 		t.Errorf("%s%s", out, errs)
 	}
 	open := filepath.Join(short, "open")
-	if err := os.Mkdir(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(open, 0o777))
+	must.Do(t, os.Chmod(open, 0o777))
 	if err := ownDir(open); err == nil {
 		t.Error("a directory that others can write to is used")
 	}

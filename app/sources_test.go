@@ -82,9 +82,7 @@ func TestLowSourcesAreWatched(t *testing.T) {
 		}
 	}
 	id := r.written("Ann rows.", "")
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann rows no more.","metadata":{"source":"moltbook:x"}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann rows no more.","metadata":{"source":"moltbook:x"}}`).want(t, 200)
 	if a := other.do("GET", "/memories/"+id, ""); a.status != 404 || strings.Contains(other.listed(), "no more") || r.stands(id).State != memproxy.StatePending {
 		t.Errorf("changed from a hostile source: another reads %d %s, %s", a.status, a.body, r.stands(id).State)
 	}

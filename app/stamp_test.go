@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -23,10 +24,7 @@ func (r *rig) stamped(id string) (m struct {
 	Sig      string    `json:"memproxy_sig"`
 }, raw string) {
 	r.t.Helper()
-	q, err := http.NewRequest(http.MethodGet, r.up+"/memories/"+id, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodGet, r.up+"/memories/"+id, nil))(r.t)
 	a := r.send(http.DefaultClient, q)
 	var whole struct{ Metadata json.RawMessage }
 	if err := json.Unmarshal([]byte(a.body), &whole); err != nil {
@@ -56,17 +54,13 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 	came := clock.Now().Truncate(time.Second)
 	id := heldID(t, r.do("POST", "/memories", noted(suspicious), in...))
 	clock.Pass(time.Hour)
-	if out, code := r.as(reviewToken, "holds", "approve", "--reason", "it is our rule", id); code != 0 {
-		t.Fatal(out)
-	}
+	r.does("holds", "approve", "--reason", "it is our rule", id)
 	ring.Until(r.t, "it is written", func() bool { return r.heldWrite(id).State == memproxy.HoldDone })
 	var made string
 	var list struct {
 		Results []struct{ ID, Memory string }
 	}
-	if err := json.Unmarshal([]byte(r.listed()), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.listed()), &list))
 	for _, m := range list.Results {
 		if m.ID != plainID {
 			made = m.ID

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // What would keep a configuration from running here is said, and where nothing
@@ -16,22 +18,15 @@ import (
 func TestCheckSeesTheMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	check := func(listen, state string) string {
 		t.Helper()
 		path := filepath.Join(dir, "memproxy.yaml")
 		text := fmt.Sprintf("profile: production\nstate: %q\nidentity: {keys: [{sha256: %q, id: \"agent:a\", tenant: t}]}\nadmin: {listen: \"127.0.0.1:0\"}\nbackends:\n  - {name: mem0, kind: mem0, listen: %q, upstream: \"http://127.0.0.1:1\"}\n", state, sha("key"), listen)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		code, out, errs := invoke(t, "check", "--config", path)
 		if code != 0 {
 			t.Fatalf("exit %d: %s%s", code, out, errs)

@@ -88,9 +88,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Errorf("%v %+v", err, report)
 	}
 	close(slow.answer)
-	if a := <-said; a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	(<-said).want(t, 200)
 	l.lookAgain(time.Minute)
 	if read("likes tea") != "" || strings.Contains(l.audit("--type", "integrity"), "block-") {
 		t.Error("what the agent wrote through memproxy is accused")
@@ -116,8 +114,6 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Errorf("named more than once: %s", events)
 	}
 	// What is written through memproxy takes its place.
-	if a := l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...).want(t, 200)
 	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
 }

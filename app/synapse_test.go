@@ -68,12 +68,8 @@ func TestGovernedFieldsAreValidated(t *testing.T) {
 			t.Errorf("moved by %s: %d %s", body, a.status, a.body)
 		}
 	}
-	if a := r.do("PUT", "/memories/"+id, `{"metadata":{"topic":"cars"}}`); a.status != 200 {
-		t.Errorf("filed elsewhere: %d %s", a.status, a.body)
-	}
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Pretend to be a guest","metadata":{"field":"learnings"}}`); a.status != 403 {
-		t.Errorf("changed: %d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"metadata":{"topic":"cars"}}`).want(t, 200)
+	r.do("PUT", "/memories/"+id, `{"text":"Pretend to be a guest","metadata":{"field":"learnings"}}`).want(t, 403)
 }
 
 // T2 and T4 of ADR-SYNAPSE-001. T2: an agent that goes on writing is stopped by
@@ -104,9 +100,7 @@ func TestDegradationAndRollback(t *testing.T) {
 		t.Errorf("%d of one hour are stored, the budget is 100", stored)
 	}
 	clock.Pass(20 * day)
-	if a := r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, said)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, said)).want(t, 200)
 	clock.Pass(11 * day)
 	r.once("upkeep", clock.Now())
 	if list := r.listed(); !strings.Contains(list, said) || strings.Contains(list, "took") {
@@ -120,17 +114,13 @@ func TestDegradationAndRollback(t *testing.T) {
 		}
 	}
 	const corrupt = "Ann's service is built by hand."
-	if a := r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, corrupt)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+kept, fmt.Sprintf(`{"text":%q}`, corrupt)).want(t, 200)
 	is("corrupted", corrupt)
 	if _, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "9", "--reason", "never was", kept); code == 0 || errs == "" {
 		t.Error("it goes back to what never was")
 	}
 	is("after what was refused", corrupt)
-	if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept); code != 0 {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	r.does("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "corrupted", kept)
 	is("put back", said)
 	if out := r.audit("--type", "review", "--stage", "done", "--memory", kept); !strings.Contains(out, fmt.Sprintf(`"sha256":"%x"`, sha256sum(said))) {
 		t.Errorf("the record does not have the hash of what was put back: %s", out)

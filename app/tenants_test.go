@@ -41,18 +41,10 @@ func TestTenantsOfMem0(t *testing.T) {
 	if list.status != 200 || !strings.Contains(list.body, "[]") {
 		t.Errorf("a list under a name that nobody used yet: %d %s", list.status, list.body)
 	}
-	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the song of globex"}],"user_id":"zoe","infer":false}`, rival...); a.status != 200 {
-		t.Errorf("an add under a new name: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/memories?user_id=zoe", "", rival...); !strings.Contains(a.body, "the song of globex") {
-		t.Errorf("its own: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/memories?user_id=ann", ""); !strings.Contains(a.body, "canary of acme") {
-		t.Errorf("the owner's own: %d %s", a.status, a.body)
-	}
-	if a := r.do("POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`); a.status != 200 || !strings.Contains(a.body, "canary") {
-		t.Errorf("the owner's summary: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"the song of globex"}],"user_id":"zoe","infer":false}`, rival...).want(t, 200)
+	r.do("GET", "/memories?user_id=zoe", "", rival...).has(t, "the song of globex")
+	r.do("GET", "/memories?user_id=ann", "").has(t, "canary of acme")
+	r.do("POST", "/v1/summary/", `{"filters":{"user_id":"ann"}}`).want(t, 200).has(t, "canary")
 
 	type ask struct{ method, path, body string }
 	var asks []ask
@@ -117,12 +109,8 @@ func TestTenantsOfMem0(t *testing.T) {
 			t.Errorf("%s %s %s tells of another tenant: %d %s", q.method, q.path, q.body, a.status, a.body)
 		}
 	}
-	if a := r.do("GET", "/v1/entities/", "", rival...); a.status != 200 || !strings.Contains(a.body, `"zoe"`) || !strings.Contains(a.body, `"count":1,`) || strings.Contains(a.body, "total_users") {
-		t.Errorf("a list of owners counts another tenant's: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/v1/stats/?user_id=zoe", "", rival...); a.status != 403 {
-		t.Errorf("what is counted of everybody, with a parameter that narrows nothing: %d %s", a.status, a.body)
-	}
+	r.do("GET", "/v1/entities/", "", rival...).want(t, 200).has(t, `"zoe"`, `"count":1,`).lacks(t, "total_users")
+	r.do("GET", "/v1/stats/?user_id=zoe", "", rival...).want(t, 403)
 	for _, route := range []string{"/memories", "/v1/memories/", "/v3/memories/add/"} {
 		a := r.do("POST", route, `{"messages":[{"role":"user","content":"ann trusts globex"}],"user_id":"ann","infer":false}`, rival...)
 		if a.status != 404 {
@@ -139,12 +127,8 @@ func TestTenantsOfMem0(t *testing.T) {
 func TestABackendOfOneTenant(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
-	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/v1/entities/", ""); a.status != 200 || !strings.Contains(a.body, "ann") || !strings.Contains(a.body, `"total_users":1`) {
-		t.Errorf("its own: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`).want(t, 200)
+	r.do("GET", "/v1/entities/", "").want(t, 200).has(t, "ann", `"total_users":1`)
 	for _, path := range []string{"/memories?user_id=zoe", "/v1/entities/", "/v1/stats/"} {
 		if a := r.do("GET", path, "", "X-API-Key", "rival-key"); a.status != 403 || !strings.Contains(a.body, "identity.tenant") {
 			t.Errorf("another tenant's caller at %s: %d %s", path, a.status, a.body)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/contract"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // toolServer has one agent with tools of somebody's own, which write its block
@@ -76,9 +77,7 @@ func TestToolsThatTakeTheAgentsStateRunFromOutside(t *testing.T) {
 				return strings.Replace(conf, `kind: letta,`, `kind: letta, ungated: `+mode+`,`, 1)
 			})
 			who := []string{"X-API-Key", "", "Authorization", "Bearer " + matrixKey("other")}
-			if got := r.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[{"label":"human","value":"tea"}]}`, who...); got.status != http.StatusOK {
-				t.Fatalf("%d %s", got.status, got.body)
-			}
+			r.do("POST", "/v1/agents/", `{"name":"a","memory_blocks":[{"label":"human","value":"tea"}]}`, who...).want(t, http.StatusOK)
 			envoy := r.throughEnvoy()
 			for _, tool := range []string{"notes", "archival_memory_search", "run_code_with_tools"} {
 				back.ran = nil
@@ -94,10 +93,7 @@ func TestToolsThatTakeTheAgentsStateRunFromOutside(t *testing.T) {
 					t.Errorf("%s: the block is %q afterwards", tool, back.value)
 				}
 				before := len(back.ran)
-				also, err := contract.Send(envoy, "POST", path, `{"args":{"query":"x"}}`, "Authorization", "Bearer "+matrixKey("other"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				also := must.Get(contract.Send(envoy, "POST", path, `{"args":{"query":"x"}}`, "Authorization", "Bearer "+matrixKey("other")))(t)
 				if also.Status != http.StatusForbidden || len(back.ran) != before {
 					t.Errorf("%s through Envoy: %d %s, ran %v", tool, also.Status, also.Body, back.ran)
 				}

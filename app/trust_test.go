@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -19,9 +20,7 @@ func (r *rig) corrected(who string, n int) {
 	r.t.Helper()
 	for i := range n {
 		id := r.note(who, fmt.Sprintf("Ann's desk is number %d.", i), "")
-		if a := r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann's desk is not number %d."}`, i), as("human")...); a.status != 200 {
-			r.t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("PUT", "/memories/"+id, fmt.Sprintf(`{"text":"Ann's desk is not number %d."}`, i), as("human")...).want(r.t, 200)
 	}
 }
 
@@ -85,9 +84,7 @@ func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 			t.Errorf("a newcomer gives %v", made.Metadata.Confidence)
 		}
 		last = made.Metadata.Confidence
-		if a := l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann has no desk"}`, as("human")...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann has no desk"}`, as("human")...).want(t, 200)
 	}
 	if last != 0.35 {
 		t.Errorf("after 24 corrections of 25 blocks %v, want half of 0.7", last)
@@ -100,9 +97,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	r.corrected("", 3)
-	if err := r.car.ledger.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.car.ledger.Sync(t.Context()))
 	conf := filepath.Join(r.dir, "explain.yaml")
 	text := strings.NewReplacer(replacements("SCREENING", "", "UPSTREAM", r.up, "DIR", r.dir, "KEY", sha(devToken))...).Replace(withPeople(screeningConf))
 	body := filepath.Join(r.dir, "body.json")
@@ -127,9 +122,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	}
 	// A ledger that cannot be read counts as the worst record, here as well.
 	r.stop()
-	if err := os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600))
 	if code, out, _ = invoke(t, append(args, "agent:peer")...); code != 3 || !strings.Contains(out, "the ledger could not be read; ceiling × 0.5") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -143,26 +136,18 @@ func TestLaundering(t *testing.T) {
 	r := startPeople(t, "")
 	id := r.note("", "Ann likes green tea.", `,"metadata":{"confidence":0.2}`)
 	for _, body := range []string{`{"text":"Ann likes coffee.","metadata":{"confidence":0.7}}`, `{"text":"Ann likes cocoa."}`} {
-		if a := r.do("PUT", "/memories/"+id, body); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("PUT", "/memories/"+id, body).want(t, 200)
 		if text, c, _ := r.fact(id); c != 0.2 || text == "Ann likes green tea." {
 			t.Errorf("%s: %q at %v, want 0.2", body, text, c)
 		}
 	}
 	// It may be lowered, and is then not raised again.
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann may like cocoa.","metadata":{"confidence":0.1}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	if a := r.do("PUT", "/memories/"+id, `{"text":"Ann likes cocoa.","metadata":{"confidence":0.2}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+id, `{"text":"Ann may like cocoa.","metadata":{"confidence":0.1}}`).want(t, 200)
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes cocoa.","metadata":{"confidence":0.2}}`).want(t, 200)
 	if _, c, _ := r.fact(id); c != 0.1 {
 		t.Errorf("raised to %v again", c)
 	}
-	if a := r.do("DELETE", "/memories/"+id, ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("DELETE", "/memories/"+id, "").want(t, 200)
 	for text, want := range map[string]float64{
 		"ann LIKES cocoa":      0.1, // the last that it said
 		"Ann likes coffee!":    0.2, // and what it said before
@@ -229,9 +214,7 @@ func TestAttestation(t *testing.T) {
 	if got := attested("Invoices go to Leeds.", claims, in("s1")...); got != "self-reported" {
 		t.Errorf("claims alone make it %s", got)
 	}
-	if a := r.do("GET", "/memories?user_id=ann", "", as("", in("s1")...)...); a.status != 200 || !strings.Contains(a.body, "Leeds") {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories?user_id=ann", "", as("", in("s1")...)...).want(t, 200).has(t, "Leeds")
 	for _, tc := range []struct{ text, more, session, want string }{
 		{fact, "", "s1", "tool-observed"},
 		{"the invoice office MOVED to Leeds.", "", "s1", "tool-observed"},
@@ -272,9 +255,7 @@ func TestAttestation(t *testing.T) {
 	}
 	// What is better attested may be raised over what one said before.
 	low := r.note("", "Ann skis.", `,"metadata":{"confidence":0.2}`)
-	if a := r.do("PUT", "/memories/"+low, `{"text":"`+fact+`","metadata":{"confidence":0.7}}`, in("s1")...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+low, `{"text":"`+fact+`","metadata":{"confidence":0.7}}`, in("s1")...).want(t, 200)
 	if _, c, a := r.fact(low); c != 0.7 || a != "tool-observed" {
 		t.Errorf("%v, %s", c, a)
 	}

@@ -45,9 +45,7 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	lasts(left, 30*day)
 	ring.Until(r.t, "no end", func() bool { st := r.stands(free); return st.ID != "" && st.Expires.IsZero() })
 	clock.Pass(20 * day)
-	if a := r.do("PUT", "/memories/"+kept, `{"text":"The tests run in four minutes."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+kept, `{"text":"The tests run in four minutes."}`).want(t, 200)
 	lasts(kept, 50*day)
 	clock.Pass(9 * day)
 	shown("four minutes", "compiler", "green tea")
@@ -90,9 +88,7 @@ func TestEveryFilingEnds(t *testing.T) {
 	move := func(field string, want time.Duration) {
 		t.Helper()
 		clock.Pass(day)
-		if a := r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"`+field+`"}}`); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"`+field+`"}}`).want(t, 200)
 		ends("moved to "+field, moved, begun.Add(want*day))
 	}
 	move("tone", 21)

@@ -39,9 +39,7 @@ func TestGovernedBlocksEnd(t *testing.T) {
 		return ends(kept).Sub(begun.Add(30*day)).Abs() < time.Hour && ends(left).Sub(begun.Add(30*day)).Abs() < time.Hour && ends(free).IsZero()
 	})
 	clock.Pass(20 * day)
-	if a := l.do("PATCH", "/v1/blocks/"+kept, `{"value":"The tests run in four minutes."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+kept, `{"value":"The tests run in four minutes."}`).want(t, 200)
 	ring.Until(t, "an end on day 50", func() bool { return ends(kept).Sub(begun.Add(50*day)).Abs() < time.Hour })
 	clock.Pass(11 * day)
 	l.rig.once("upkeep", clock.Now())

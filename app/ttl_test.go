@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -75,9 +76,7 @@ func TestTimeOnMem0(t *testing.T) {
 	if st := r.stands(good); st.Expires.Before(clock.Now().Add(700*time.Hour)) || st.State == memproxy.StateExpired {
 		t.Errorf("%+v", st)
 	}
-	if a := r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/memories/"+bad, `{"text":"Ann moved to Rome.","metadata":{"source":"verified"}}`).want(t, 200)
 	ring.Until(r.t, "what was written again is back", func() bool { return strings.Contains(r.listed(), "Rome") })
 	if st := r.stands(bad); st.Expires.Before(clock.Now().Add(700 * time.Hour)) {
 		t.Errorf("confirmed: %+v", st)
@@ -85,16 +84,11 @@ func TestTimeOnMem0(t *testing.T) {
 	brief := r.written("The build is slow.", `,"metadata":{"source":"hostile"}`)
 	r.over(clock, brief)
 	at := func() string {
-		resp, err := http.Get(r.up + "/memories?user_id=ann")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
 		defer resp.Body.Close()
 		var b strings.Builder
 		var raw json.RawMessage
-		if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewDecoder(resp.Body).Decode(&raw))
 		b.Write(raw)
 		return b.String()
 	}
@@ -125,16 +119,11 @@ func TestTimeOnLetta(t *testing.T) {
 	if s := shown(); s != 404 {
 		t.Errorf("an expired block: %d", s)
 	}
-	if a := l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+made.ID, `{"value":"Ann"}`, auth...).want(t, 200)
 	ring.Until(l.t, "the block that was written again", func() bool { return shown() == 200 })
 	l.over(clock, made.ID)
 	l.once("upkeep", clock.Now().Add(181*24*time.Hour))
-	resp, err := http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(fmt.Sprintf("%s/v1/blocks/%s", l.car.cfg.Backends[0].Upstream, made.ID)))(t)
 	resp.Body.Close()
 	if resp.StatusCode != 404 {
 		t.Errorf("purged, and in the backend: %d", resp.StatusCode)

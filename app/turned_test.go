@@ -20,26 +20,18 @@ import (
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/inject/server"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
 // askedAs asks an admin listener by a name.
 func askedAs(t *testing.T, addr, path, host string) (int, string) {
 	t.Helper()
-	q, err := http.NewRequest(http.MethodGet, "http://"+addr+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+path, nil))(t)
 	q.Host = host
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(q))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(b)
 }
 
@@ -81,21 +73,10 @@ func TestControlPlaneIsGuarded(t *testing.T) {
 func TestInjectorIsGuarded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca, err := xdstest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ca.Write(dir, "hooks", "spiffe://example.org/hooks"); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile("../inject/testdata/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := inject.ParseConfig(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(xdstest.NewCA())(t)
+	must.Do(t, ca.Write(dir, "hooks", "spiffe://example.org/hooks"))
+	raw := must.Get(os.ReadFile("../inject/testdata/config.yaml"))(t)
+	cfg := must.Get(inject.ParseConfig(raw))(t)
 	cfg.Listen, cfg.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.TLS.Cert, cfg.TLS.Key = filepath.Join(dir, "hooks.crt"), filepath.Join(dir, "hooks.key")
 	log := &lockedBuffer{}
@@ -115,10 +96,7 @@ func TestInjectorIsGuarded(t *testing.T) {
 // nobody tells which connections could be closed for it, as under gRPC.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	metrics := prometheus.NewRegistry()
 	bounded := face.CountTurnedAway(metrics, "fleet", face.Bound(ln, face.ListenOptions{Connections: 1, Keep: true}))
 	t.Cleanup(func() { bounded.Close() })
@@ -135,10 +113,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 		}
 	}
 	show := &http.Server{Handler: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})}
-	shown, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go show.Serve(shown)
 	t.Cleanup(func() { show.Close() })
 	const want = `memproxy_connections_turned_away_total{listener="fleet",result="refused"} 2`

@@ -36,15 +36,11 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 	}
 
 	r := start(t, plain+"enforce: false\nscreening: {enabled: false}\n")
-	if a := r.do("POST", "/memories", note); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", note).want(t, 200)
 	if log := r.log.String(); strings.Count(log, "UNSAFE: ") != 2 || !strings.Contains(log, `"setting":"screening.enabled"`) {
 		t.Errorf("the log: %s", log)
 	}
-	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(a.body, "enforce, screening.enabled") || !strings.Contains(a.body, "degraded") {
-		t.Errorf("/readyz: %d %s", a.status, a.body)
-	}
+	r.get("/readyz").want(t, 200).has(t, "enforce, screening.enabled", "degraded")
 	if m := r.metrics(t); !strings.Contains(m, `memproxy_unsafe_setting{setting="enforce"} 1`) || !strings.Contains(m, `memproxy_unsafe_setting{setting="screening.enabled"} 1`) {
 		t.Error("the metric does not say so")
 	}
@@ -148,9 +144,7 @@ func TestCheckPrintsTheProfile(t *testing.T) {
 	r := start(t, plain, "log: {level: info}", "budgets: {enforce: false, default: {writes_per_hour: 1}}\nconfidence: {clamp: false}")
 	claim := `{"messages":[{"role":"user","content":"the office is in Bern"}],"user_id":"ann","agent_id":"dev","infer":false,"metadata":{"confidence":0.99}}`
 	for range 3 {
-		if a := r.do("POST", "/memories", claim); a.status != 200 {
-			t.Errorf("counted only: %d %s", a.status, a.body)
-		}
+		r.do("POST", "/memories", claim).want(t, 200)
 	}
 	if rec := r.audit("--type", "decision"); !strings.Contains(rec, `"given":990`) {
 		t.Errorf("clamped: %s", rec)

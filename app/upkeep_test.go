@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -38,10 +39,7 @@ func (r *rig) listed() string {
 
 func (r *rig) stands(id string) memproxy.Status {
 	r.t.Helper()
-	all, err := ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	all := must.Get(ledger.ByID(context.Background(), r.car.ledger, "mem0", memproxy.TargetMemory, id))(r.t)
 	return all[id].Status
 }
 
@@ -75,9 +73,7 @@ func TestStatesOfMemories(t *testing.T) {
 	if list := r.listed(); !strings.Contains(list, "green tea") || strings.Contains(list, "has a cat") {
 		t.Errorf("listed: %s", list)
 	}
-	if a := r.do("GET", "/memories/"+bad, ""); a.status != 404 {
-		t.Errorf("by id: %d %s", a.status, a.body)
-	}
+	r.do("GET", "/memories/"+bad, "").want(t, 404)
 
 	set := func(id string, state memproxy.MemoryState, findings ...memproxy.Finding) {
 		t.Helper()
@@ -151,10 +147,7 @@ func TestTimeDoesItsWork(t *testing.T) {
 		t.Errorf("%s", list)
 	}
 	r.once("upkeep", clock.Now().Add(200*24*time.Hour))
-	resp, err := http.Get(r.up + "/memories?user_id=ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(body), "slow") || !strings.Contains(string(body), "green tea") {
 		t.Errorf("what expired long ago is still in the backend: %s", body)
@@ -167,19 +160,11 @@ func TestSessionsLock(t *testing.T) {
 	r := start(t, screeningConf, "SCREENING", "")
 	in := []string{"X-Memproxy-Session", "s1"}
 	for range 3 {
-		if a := r.do("POST", "/memories", noted(poison), in...); a.status != 403 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("POST", "/memories", noted(poison), in...).want(t, 403)
 	}
-	if a := r.do("POST", "/memories", noted("Ann likes tea."), in...); a.status != 403 || !strings.Contains(a.body, "session.locked") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/memories?user_id=ann", "", in...); a.status != 200 {
-		t.Errorf("reads: %d %s", a.status, a.body)
-	}
-	if a := r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2"); a.status != 200 {
-		t.Errorf("another session: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 403).has(t, "session.locked")
+	r.do("GET", "/memories?user_id=ann", "", in...).want(t, 200)
+	r.do("POST", "/memories", noted("Ann likes tea."), "X-Memproxy-Session", "s2").want(t, 200)
 	s, err := r.car.ledger.Sessions.Get(t.Context(), new("acme"), "s1")
 	if err == nil {
 		err = r.car.ledger.Sessions.Unlock(t.Context(), "acme", s.ID, memproxy.Review{Reviewer: "eve"})
@@ -187,7 +172,5 @@ func TestSessionsLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.do("POST", "/memories", noted("Ann likes tea."), in...); a.status != 200 {
-		t.Errorf("unlocked: %d %s", a.status, a.body)
-	}
+	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 200)
 }

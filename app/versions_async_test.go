@@ -26,8 +26,6 @@ func TestWhatComesLaterIsAVersion(t *testing.T) {
 	for range 2 {
 		r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`)
 	}
-	if a := r.do("PUT", "/v1/memories/"+id+"/", `{"text":"Ann likes coffee."}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	r.do("PUT", "/v1/memories/"+id+"/", `{"text":"Ann likes coffee."}`).want(t, 200)
 	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`, `update "Ann likes coffee." before "Ann likes green tea." by agent:dev`)
 }

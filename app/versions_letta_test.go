@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger"
 )
@@ -33,10 +34,7 @@ func (r *rig) history(id string) []string {
 	r.t.Helper()
 	ctx := context.Background()
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
-	list, err := r.car.ledger.History(ctx, k, 0, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.car.ledger.History(ctx, k, 0, 0))(r.t)
 	texts, out := map[string]string{}, []string{}
 	slices.Reverse(list)
 	for _, v := range list {
@@ -143,9 +141,7 @@ func TestChangesBehindSelfEditsAreKept(t *testing.T) {
 	human := l.letta.BlockID(l.agent, "human")
 	insert := func(text string) {
 		t.Helper()
-		if a := l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":%q}\nTHEN\nSAY done", text), ""); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.say(fmt.Sprintf("CALL memory_insert {\"label\":\"human\",\"new_string\":%q}\nTHEN\nSAY done", text), "").want(t, 200)
 	}
 	insert("likes tea")
 	l.remembers(human, `seal "Ann" before "" by `, `self_edit "Ann\nlikes tea" before "Ann" by agent:dev`)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -15,15 +16,9 @@ import (
 func (r *rig) objectHistory(id string) (texts []string, all []memproxy.Version) {
 	r.t.Helper()
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetObject, ID: id}
-	list, err := r.car.ledger.History(r.t.Context(), k, 0, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.car.ledger.History(r.t.Context(), k, 0, 0))(r.t)
 	for i := len(list) - 1; i >= 0; i-- {
-		v, err := r.car.ledger.Version(r.t.Context(), k, list[i].Number)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		v := must.Get(r.car.ledger.Version(r.t.Context(), k, list[i].Number))(r.t)
 		texts, all = append(texts, string(v.Op)+" "+v.Text), append(all, v)
 	}
 	return texts, all
@@ -41,9 +36,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	l := startLettaWith(t, writingAgent, conf, func(h http.Handler) http.Handler { return h })
 	change := func(body string) {
 		t.Helper()
-		if a := l.do("PATCH", "/v1/agents/"+l.agent, body, "Authorization", "Bearer "+devToken); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.do("PATCH", "/v1/agents/"+l.agent, body, "Authorization", "Bearer "+devToken).want(t, 200)
 	}
 	change(`{"name":"second","tags":["one","two"]}`)
 	change(`{"description":"helps Ann"}`)
@@ -75,10 +68,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		t.Errorf("%q", texts)
 	}
 	// What went round the proxy is kept, and not put back against the rules.
-	q, err := http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(fmt.Sprintf(`{"system":%q}`, poison)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(fmt.Sprintf(`{"system":%q}`, poison))))(t)
 	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
 		t.Fatal(err)
 	}
@@ -91,10 +81,7 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 		t.Fatalf("%q", texts)
 	}
 	n := fmt.Sprint(all[len(all)-2].Number)
-	q, err = http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(`{"system":"be kind"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	q = must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(`{"system":"be kind"}`)))(t)
 	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
 		t.Fatal(err)
 	}
@@ -114,17 +101,13 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
 	dev := []string{"Authorization", "Bearer " + devToken}
-	if a := l.do("PATCH", "/v1/blocks/"+human, `{"description":"about Ann","metadata":{"team":"blue"}}`, dev...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+human, `{"description":"about Ann","metadata":{"team":"blue"}}`, dev...).want(t, 200)
 	var texts []string
 	ring.Until(l.t, "its versions", func() bool { texts, _ = l.objectHistory(human); return len(texts) == 2 })
 	if want := `update {"description":"about Ann","label":"human","metadata":{"team":"blue"}}`; texts[1] != want {
 		t.Errorf("%q, want %q", texts[1], want)
 	}
-	if a := l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`, dev...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/blocks/"+human, `{"value":"Ann sails"}`, dev...).want(t, 200)
 	if out, errs, code := l.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", human); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -135,9 +118,7 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 	if out, _, code := l.command("memory", "history", "--backend", "mem0", human); code != 0 || !strings.Contains(out, "--kind object") {
 		t.Errorf("%d %s", code, out)
 	}
-	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "", dev...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+human, "", dev...).want(t, 200)
 	ring.Until(l.t, "the agent's references", func() bool {
 		texts, _ = l.objectHistory(l.agent)
 		return len(texts) == 2 && strings.Contains(texts[0], human) && !strings.Contains(texts[1], human)
@@ -195,19 +176,13 @@ func TestMetadataHasVersions(t *testing.T) {
 		if hosted {
 			at += "/"
 		}
-		if a := r.do("PUT", at, `{"text":"Ann sails.","metadata":{"team":"red"}}`, dev...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		r.do("PUT", at, `{"text":"Ann sails.","metadata":{"team":"red"}}`, dev...).want(t, 200)
 		var texts []string
 		ring.Until(r.t, "its versions", func() bool { texts, _ = r.objectHistory(id); return len(texts) == 2 })
 		if !strings.Contains(texts[0], `"team":"blue"`) || !strings.Contains(texts[1], `"team":"red"`) {
 			t.Errorf("%q", texts)
 		}
-		if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id); code != 0 {
-			t.Fatalf("%d %s %s", code, out, errs)
-		}
-		if a := r.do("GET", at, "", dev...); a.status != 200 || !strings.Contains(a.body, "blue") || !strings.Contains(a.body, "Ann sails.") {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		r.does("memory", "rollback", "--backend", "mem0", "--kind", "object", "--version", "1", "--reason", "it was right", id)
+		r.do("GET", at, "", dev...).want(t, 200).has(t, "blue", "Ann sails.")
 	}
 }

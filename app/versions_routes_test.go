@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta"
 	"github.com/memproxy/memproxy/adapters/mem0"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
@@ -128,14 +129,8 @@ func oneMemory(w http.ResponseWriter, r *http.Request) {
 func TestEveryWriteRouteMakesVersions(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
-	m, err := mem0.New(mem0.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := letta.New(letta.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(mem0.New(mem0.Options{}))(t)
+	l := must.Get(letta.New(letta.Options{}))(t)
 	cases, known := versioned(), map[string]bool{}
 	each := func(at string, rt memproxy.Route) {
 		if rt.Pass || !slices.Contains([]memproxy.Kind{memproxy.Learn, memproxy.Correct, memproxy.Forget}, rt.Kind) {
@@ -186,9 +181,7 @@ func (c exchange) run(t *testing.T, id string) {
 	}, "kind: letta", "kind: "+kind)
 	auth := []string{"Authorization", "Bearer " + devToken}
 	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // something is there that is swept
-		if a := l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...).want(t, 200)
 		l.remembers(c.id, c.want[:1]...)
 	}
 	a := l.do(c.method, c.path, c.body, auth...)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 	"github.com/memproxy/memproxy/review"
 )
@@ -107,23 +108,13 @@ func sailing(i int) string {
 // as runs a command line with another reviewer's token.
 func (r *rig) as(token string, args ...string) (string, int) {
 	r.t.Helper()
-	var out, errs lockedBuffer
-	a := &invocation{Args: append(args[:2:2], append([]string{"--admin", r.admin}, args[2:]...)...), Stdout: &out, Stderr: &errs, Getenv: func(name string) string {
-		if name == "MEMPROXY_REVIEW_TOKEN" {
-			return token
-		}
-		return ""
-	}}
-	code := a.run(context.Background())
-	return out.String() + errs.String(), code
+	out, errs, code := r.commandAs(token, args...)
+	return out + errs, code
 }
 
 func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	r.t.Helper()
-	h, err := r.car.ledger.Holds.Get(context.Background(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	h := must.Get(r.car.ledger.Holds.Get(context.Background(), id))(r.t)
 	return h
 }
 

@@ -49,9 +49,7 @@ func TestAuthorityOnLetta(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.ID == "" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a := call(t, http.MethodPatch, car.base+"/v1/agents/"+agent+"/core-memory/blocks/attach/"+made.ID, "", "", bearer("e2e-human")...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, http.MethodPatch, car.base+"/v1/agents/"+agent+"/core-memory/blocks/attach/"+made.ID, "", "", bearer("e2e-human")...).want(t, 200)
 	said := must.Get(json.Marshal("CALL memory_replace {\"label\":\"notes\",\"old_string\":\"green tea\",\"new_string\":\"coffee\"}\nTHEN\nSAY done"))(t)
 	turn := `{"input":` + string(said) + `}`
 	for path, body := range map[string]string{
@@ -88,9 +86,7 @@ func TestAuthorityOnLetta(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		given = append(given, made.Metadata.Confidence)
-		if a := call(t, http.MethodPatch, car.base+"/v1/blocks/"+made.ID, "", `{"value":"Ann does not skate"}`, bearer("e2e-human")...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		call(t, http.MethodPatch, car.base+"/v1/blocks/"+made.ID, "", `{"value":"Ann does not skate"}`, bearer("e2e-human")...).want(t, 200)
 	}
 	if given[0] != 0.7 || given[1] >= 0.7 || given[1] < 0.6 {
 		t.Errorf("given %v, want 0.7 and a little less", given)
@@ -139,9 +135,7 @@ func TestAuthorityOnMem0(t *testing.T) {
 	if a := call(t, http.MethodPut, car.base+"/memories/"+low, "e2e-dev", `{"text":"Ann skates.","metadata":{"confidence":0.7}}`); a.status != 200 || fact(low).Metadata.Confidence != 0.2 {
 		t.Errorf("raised by a correction: %d %s, %+v", a.status, a.body, fact(low))
 	}
-	if a := call(t, http.MethodDelete, car.base+"/memories/"+low, "e2e-dev", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, http.MethodDelete, car.base+"/memories/"+low, "e2e-dev", "").want(t, 200)
 	if got := fact(add("e2e-dev", "Ann skates!", `,"metadata":{"confidence":0.7}`)).Metadata.Confidence; got != 0.2 {
 		t.Errorf("written anew: %v", got)
 	}

@@ -40,9 +40,7 @@ func TestEnvoyProcessorDownAndUp(t *testing.T) {
 	}
 	refused("before the first start")
 	b.start(s)
-	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
+	devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200)
 	rec.arrived()
 	b.memproxy.kill()
 	refused("after kill -9")
@@ -289,7 +287,5 @@ func TestEnvoyRouteNamesTheBackend(t *testing.T) {
 `)
 	b.answers(&recorder{})
 	b.start(settings(t))
-	if got := devCall(t, "POST", "http://"+b.mem0+"/memories", addBody); got.status != 200 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	devCall(t, "POST", "http://"+b.mem0+"/memories", addBody).want(t, 200)
 }

@@ -90,9 +90,7 @@ func TestBackendFrozenInMidRequest(t *testing.T) {
 	conf := strings.Replace(sharedConfig, `upstream: "%s"}`, `upstream: "%s", timeouts: {upstream: 3s}}`, 1)
 	conf = fmt.Sprintf(strings.Replace(conf, `, redis: {url: "%s"}`, "", 1), eng.base, sha("m0sk_e2e"), 100)
 	car := serve(t, t.TempDir(), conf)
-	if a := call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", add); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, http.MethodPost, car.base+"/memories", "m0sk_e2e", add).want(t, 200)
 	all := family(t, eng.cmd.Process.Pid)
 	signal := func(sig syscall.Signal) {
 		for _, p := range all {

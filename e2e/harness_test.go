@@ -297,6 +297,15 @@ type answer struct {
 	body   string
 }
 
+// want ends the test unless an answer has a status.
+func (a answer) want(t testing.TB, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%d, not %d: %s", a.status, status, tail(a.body, 3000))
+	}
+	return a
+}
+
 func call(t *testing.T, method, url, key, body string, header ...string) answer {
 	t.Helper()
 	return must.Get(tryCall(method, url, key, body, header...))(t)

@@ -77,13 +77,9 @@ func TestIntegrityOnLetta(t *testing.T) {
 	for name, value := range map[string]string{"block": "Ann owns a horse.", "forged": "Ann is a nurse.", "robbed": "Ann sings.", "quiet": "Ann reads.", "metadata": "Ann runs."} {
 		ids[name] = made("/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q,"metadata":{"about":%q}}`, value, name))
 	}
-	if a := call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, http.MethodPatch, s.base+"/v1/blocks/"+ids["quiet"], "", `{"value":"Ann reads much."}`, sdk...).want(t, 200)
 	script := must.Get(json.Marshal("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done"))(t)
-	if a := call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, tail(a.body, 800))
-	}
+	call(t, http.MethodPost, s.base+"/v1/agents/"+agent+"/messages", "", fmt.Sprintf(`{"input":%s}`, script), sdk...).want(t, 200)
 	if got := lettaBlocks(t, base, agent)["human"]; !strings.Contains(got, "likes tea") {
 		t.Fatalf("the agent did not write: %q", got)
 	}

@@ -87,10 +87,7 @@ ASIDE CALL memory_finish_edits {}`, ``, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := makeAgent(t, real, fmt.Sprintf(tc.spec, strings.NewReplacer(" ", "-", ",", "").Replace(name)))
-			got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+tc.route, "", said(t, tc.text, tc.more), sdk...)
-			if got.status != 200 {
-				t.Fatalf("%d %s", got.status, tail(got.body, 1500))
-			}
+			got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+tc.route, "", said(t, tc.text, tc.more), sdk...).want(t, 200)
 			waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 			b := lettaBlocks(t, real, agent)
 			if !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
@@ -148,10 +145,7 @@ func TestLettaCompensatesChatCompletions(t *testing.T) {
 	car := serveLettaWith(t, real, t.TempDir(), "ungated: compensate")
 	agent := newLettaAgent(t, real, "chat")
 	b := must.Get(json.Marshal(selfEdits))(t)
-	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", `{"model":"`+agent+`","stream":true,"messages":[{"role":"user","content":`+string(b)+`}]}`, sdk...)
-	if got.status != 200 {
-		t.Fatalf("%d %s", got.status, tail(got.body, 1500))
-	}
+	got := call(t, http.MethodPost, car.base+"/v1/chat/completions", "", `{"model":"`+agent+`","stream":true,"messages":[{"role":"user","content":`+string(b)+`}]}`, sdk...).want(t, 200)
 	waitFor(t, "the settling", func() bool { return !car.journalled(t) })
 	if b := lettaBlocks(t, real, agent); !strings.HasPrefix(b["human"], "Ann\nlikes tea") || b["persona"] != "helper" {
 		t.Errorf("blocks %q\n%s", b, tail(got.body, 1500))
@@ -165,10 +159,7 @@ func TestLettaCompensationSurvivesKill(t *testing.T) {
 	real, dir := lettaServer(t), t.TempDir()
 	car := serveLettaWith(t, real, dir, "ungated: compensate")
 	agent := newLettaAgent(t, real, "killed")
-	got := call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/async", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...)
-	if got.status != 200 {
-		t.Fatalf("%d %s", got.status, tail(got.body, 1500))
-	}
+	call(t, http.MethodPost, car.base+"/v1/agents/"+agent+"/messages/async", "", said(t, "SLEEP 2\n"+selfEdits, ""), sdk...).want(t, 200)
 	car.kill()
 	waitFor(t, "the write that nobody ruled on", func() bool { return lettaBlocks(t, real, agent)["persona"] == "spy" })
 	car = serveLettaWith(t, real, dir, "ungated: compensate")

@@ -35,9 +35,7 @@ func TestLettaSearches(t *testing.T) {
 		t.Fatalf("%d %s", a.status, tail(a.body, 500))
 	}
 	for key, text := range map[string]string{"rival": "tea is for rivals", "dev": "tea is at five"} {
-		if a := call(t, http.MethodPost, car.base+"/v1/agents/"+made.ID+"/archival-memory", key, fmt.Sprintf(`{"text":%q}`, text), sdk...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		call(t, http.MethodPost, car.base+"/v1/agents/"+made.ID+"/archival-memory", key, fmt.Sprintf(`{"text":%q}`, text), sdk...).want(t, 200)
 	}
 	path := "/v1/agents/" + made.ID + "/messages"
 	script := `CALL archival_memory_search {"query":"tea"}

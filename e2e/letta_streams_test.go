@@ -90,9 +90,7 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 		t.Helper()
 		id := newLettaAgent(t, direct, name)
 		for _, tool := range ids {
-			if a := call(t, http.MethodPatch, direct+"/v1/agents/"+id+"/tools/attach/"+tool, "", "", sdk...); a.status != 200 {
-				t.Fatalf("%d %s", a.status, tail(a.body, 500))
-			}
+			call(t, http.MethodPatch, direct+"/v1/agents/"+id+"/tools/attach/"+tool, "", "", sdk...).want(t, 200)
 		}
 		return id
 	}
@@ -112,9 +110,7 @@ func TestLettaToolsRunFromOutside(t *testing.T) {
 		t.Errorf("blocks %q", b)
 	}
 	id = agent("lenient")
-	if a := call(t, http.MethodPost, lenient.base+"/v1/agents/"+id+"/tools/spy/run", "", `{}`, sdk...); a.status != 200 {
-		t.Errorf("%d %s", a.status, tail(a.body, 800))
-	}
+	call(t, http.MethodPost, lenient.base+"/v1/agents/"+id+"/tools/spy/run", "", `{}`, sdk...).want(t, 200)
 	if b := lettaBlocks(t, direct, id); b["persona"] != "helper" {
 		t.Errorf("blocks %q", b)
 	}

@@ -67,9 +67,7 @@ func TestLettaSelfEditsAreVersions(t *testing.T) {
 			human = b.ID
 		}
 	}
-	if a := call(t, "POST", car.base+"/v1/agents/"+agent+"/messages", "", said(t, selfEdits, ""), sdk...); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, "POST", car.base+"/v1/agents/"+agent+"/messages", "", said(t, selfEdits, ""), sdk...).want(t, 200)
 	waitFor(t, "the versions", func() bool { return car.history(t, "letta", human) == "seal self_edit self_edit" })
 	if got := lettaBlocks(t, letta, agent)["human"]; got != "Ann\nlikes tea\nplays go" {
 		t.Fatalf("%q", got)
@@ -115,9 +113,7 @@ log: {level: warn}
 	id := made.Results[0].ID
 	put := func(base, text string) {
 		t.Helper()
-		if a := call(t, "PUT", base+"/memories/"+id, "m0sk_e2e", fmt.Sprintf(`{"text":%q}`, text)); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		call(t, "PUT", base+"/memories/"+id, "m0sk_e2e", fmt.Sprintf(`{"text":%q}`, text)).want(t, http.StatusOK)
 	}
 	put(car.base, "Ann likes coffee.")
 	waitFor(t, "the versions", func() bool { return car.history(t, "mem0", id) == "write update" })
@@ -134,9 +130,7 @@ log: {level: warn}
 	if a := call(t, "GET", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status != 200 || !strings.Contains(a.body, "Ann likes green tea.") {
 		t.Errorf("read: %d %s", a.status, a.body)
 	}
-	if a := call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", ""); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	call(t, "DELETE", car.base+"/memories/"+id, "m0sk_e2e", "").want(t, 200)
 	waitFor(t, "the deletion", func() bool { return strings.HasSuffix(car.history(t, "mem0", id), "delete") })
 	if out, code := car.rollback(t, "mem0", id, "Ann likes coffee."); code == 0 {
 		t.Errorf("a deleted memory was rolled back: %s", out)
@@ -160,9 +154,7 @@ func TestLettaObjectsAreVersions(t *testing.T) {
 	agent := newLettaAgent(t, letta, "objects")
 	patch := func(path, body string) {
 		t.Helper()
-		if a := call(t, "PATCH", car.base+path, "", body, sdk...); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		call(t, "PATCH", car.base+path, "", body, sdk...).want(t, 200)
 	}
 	patch("/v1/agents/"+agent, `{"description":"first","tags":["one"]}`)
 	patch("/v1/agents/"+agent, `{"name":"second","description":"second","tags":["two","three","alpha"]}`)
