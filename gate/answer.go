@@ -191,7 +191,9 @@ func (ret *answer) rewrite(ctx context.Context, reader Reader) (refused bool, er
 // recorded.
 func (ret *answer) disclose(ctx context.Context, reader Reader) (refused bool, err error) {
 	if ret.op.Kind == memproxy.Learn {
-		ret.receipts = ret.reading.Events
+		if !ret.reading.Settles {
+			ret.receipts = ret.reading.Events
+		}
 		extractor, _ := ret.call.Backend.Adapter.(Extractor)
 		if err := (&making{ret, extractor, ret.reading.Memories}).extracted(ctx); err != nil {
 			return false, err

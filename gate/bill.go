@@ -103,7 +103,7 @@ type bill struct {
 	closed  bool // settled or released: a bill is settled once
 	pending int  // asynchronous writes without an outcome yet
 	made    made
-	counted map[string]bool // ids of memories already counted
+	counted map[string]bool // memories already counted, by event and id
 }
 
 // made counts the memories that a write added and changed.
@@ -140,10 +140,23 @@ func (b *bill) count(n made, pending int) (last bool, all made) {
 	return b.pending == 0, b.made
 }
 
-// tally counts the memories that an answer reports as written. Memories that were
-// retracted do not count; stuck is the number whose retraction failed, which remain
-// in the backend.
-func tally(memories []memproxy.Memory, stuck int) made {
+// first reports whether no answer named the memory for this event before.
+func (b *bill) first(event, id string) bool {
+	if b.counted == nil {
+		b.counted = map[string]bool{}
+	}
+	seen := id != "" && b.counted[event+id]
+	b.counted[event+id] = true
+	return !seen
+}
+
+// tally counts the memories that an answer reports as written, unless an earlier
+// answer did: a write may be answered with its memories and with a receipt that
+// repeats them. Memories that were retracted do not count; stuck is the number whose
+// retraction failed, which remain in the backend.
+func (b *bill) tally(memories []memproxy.Memory, stuck int) made {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	n := made{added: int64(stuck)}
 	for i := range memories {
 		m := &memories[i]
@@ -151,8 +164,10 @@ func tally(memories []memproxy.Memory, stuck int) made {
 		case m.Drop, m.Missing, m.Uncounted, m.TargetKind() != memproxy.TargetMemory, m.ID == "" && m.Text == "":
 		case m.Event == eventNone, m.Event == eventDelete:
 		case m.Event == eventUpdate:
-			n.changed++
-		default:
+			if b.first(eventUpdate, m.ID) {
+				n.changed++
+			}
+		case b.first(eventAdd, m.ID):
 			n.added++
 		}
 	}
@@ -167,8 +182,8 @@ func (ret *effects) settleBill(ctx context.Context) {
 	if b == nil || ret.reading == nil || ret.op.Kind != memproxy.Learn {
 		return
 	}
-	n := tally(ret.reading.Memories, ret.stuck)
-	if pending := len(ret.reading.Events); pending > 0 {
+	n := b.tally(ret.reading.Memories, ret.stuck)
+	if pending := len(ret.reading.Events); pending > 0 && !ret.reading.Settles {
 		b.count(n, pending)
 		return
 	}
@@ -189,7 +204,7 @@ func (ret *making) settleLater(ctx context.Context) {
 	if b == nil || ret.memories == nil { // the backend does not say
 		return
 	}
-	if last, n := b.count(tally(ret.memories, ret.stuck), -1); last {
+	if last, n := b.count(b.tally(ret.memories, ret.stuck), -1); last {
 		ret.g.accounts.settleTo(ctx, ret.Admission, n.added+n.changed, n.added)
 	}
 }
@@ -372,11 +387,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	b := a.bill
 	b.mu.Lock()
 	for _, id := range ids {
-		if b.counted == nil {
-			b.counted = map[string]bool{}
-		}
-		if !b.counted[id] {
-			b.counted[id] = true
+		if b.first(eventAdd, id) {
 			more++
 		}
 	}

@@ -120,7 +120,7 @@ func TestChangedMemoriesCountInTheHour(t *testing.T) {
 // outcomes; one that is never learnt leaves the reservation.
 func TestAsynchronousWritesAreSettledLater(t *testing.T) {
 	r, x, store := settlingRig(t, 50)
-	x.events = []string{"e1", "e2"}
+	x.events, x.exact = []string{"e1", "e2"}, false
 	a := r.admit(costs(6))
 	r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
 	if owed := r.gate.Owed(a); len(owed) != 2 {
@@ -149,6 +149,32 @@ func TestAsynchronousWritesAreSettledLater(t *testing.T) {
 	want(18)
 }
 
+// Proves TRL-6: a memory counts once for a write, whether its answer, its receipts or
+// both name it, and a receipt of an answer that names everything is not asked for.
+func TestMemoriesOfAnswerAndReceiptCountOnce(t *testing.T) {
+	r, x, store := settlingRig(t, 50)
+	x.events, x.over = []string{"e1"}, true
+	x.memories = append(added(2), memproxy.Memory{ID: "u", Text: "u", Event: "UPDATE"})
+	x.became = append(added(1), x.memories...)
+	for _, tc := range []struct {
+		exact             bool
+		owed, hour, total int64
+	}{{exact: false, owed: 1, hour: 4, total: 3}, {exact: true, owed: 0, hour: 4 + 3, total: 3 + 2}} {
+		x.exact = tc.exact
+		a := r.admit(costs(3))
+		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200})
+		if owed := r.gate.Owed(a); int64(len(owed)) != tc.owed {
+			t.Errorf("exact %v: %d owed", tc.exact, len(owed))
+		}
+		if tc.owed > 0 {
+			r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
+		}
+		if hour, total := charged(t, r, store); hour != tc.hour || total != tc.total {
+			t.Errorf("exact %v: %d and %d charged, want %d and %d", tc.exact, hour, total, tc.hour, tc.total)
+		}
+	}
+}
+
 // Proves TRL-6: whatever is written in whatever order, the sum of what is
 // charged is the number of memories.
 func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
@@ -161,6 +187,7 @@ func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			x.events = make([]string, 1+rnd.IntN(3))
 		}
+		x.exact = x.events == nil
 		a := r.admit(costs(1 + rnd.IntN(6)))
 		status := []int{200, 200, 200, 422}[rnd.IntN(4)]
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: status})
@@ -171,7 +198,7 @@ func TestSumOfChargesIsWhatWasWritten(t *testing.T) {
 		for range x.events {
 			late := rnd.IntN(5)
 			wrote += int64(late)
-			x.over, x.became = true, added(late)
+			x.over, x.became = true, append(added(late), x.memories[rnd.IntN(n+1):]...) // some a second time
 			r.gate.Extracted(context.Background(), a, memproxy.Reply{Status: 200})
 		}
 	}

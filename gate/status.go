@@ -49,7 +49,7 @@ func (ret *effects) newStates() []memproxy.StateChange {
 // because each of them now has a status of its own. It is kept while the backend
 // may make more of them.
 func (ret *effects) overtaken(memories int) []memproxy.StateChange {
-	if memories == 0 || len(ret.reading.Events) > 0 || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
+	if memories == 0 || len(ret.reading.Events) > 0 && !ret.reading.Settles || len(ret.receipts) > 1 || ret.aside != "" || !ret.traceable() {
 		return nil
 	}
 	c, ordinary := foreseen(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: memproxy.TargetDecision, ID: ret.Decision.ID})

@@ -8,6 +8,27 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
+// Proves TRL-6: an answer to an addition names everything that it made unless a
+// receipt is still to say more.
+func TestWhichAnswersNameEverything(t *testing.T) {
+	a := must.Get(mem0.New(mem0.Options{}))(t)
+	made := `[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"}]`
+	for body, want := range map[string]bool{
+		`{"status":"SUCCEEDED","event_id":"e1","results":` + made + `}`: true,
+		`{"status":"SUCCEEDED","event_id":"e1"}`:                        false,
+		`{"status":"PENDING","event_id":"e1","results":` + made + `}`:   false,
+		`{"results":` + made + `}`:                                      true,
+		`{"results":[{"status":"PENDING","event_id":"e1"}]}`:            false,
+		`[{"status":"PENDING","event_id":"e1"}]`:                        false,
+		made:                                                            true,
+	} {
+		rd := must.Get(a.Read(memproxy.Route{ID: "mem0.v3.add", Kind: memproxy.Learn}, memproxy.Request{}, memproxy.Reply{Status: 200, Body: []byte(body)}))(t)
+		if rd.Settles != want {
+			t.Errorf("%s: %v", body, rd.Settles)
+		}
+	}
+}
+
 // Proves EDGE-2: what the platform's model made of a write is read from its
 // event once that is over, and what the server's made from its answer; either
 // can be taken back.

@@ -38,9 +38,10 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 		return rd, nil
 	case jsondoc.Array:
-		rd.Settles = rt.Kind == memproxy.Learn
 		rd.Memories = make([]memproxy.Memory, 0, len(root.Elems))
-		return rd, root.Each("", f.element)
+		err := root.Each("", f.element)
+		rd.Settles = rt.Kind == memproxy.Learn && len(rd.Events) == 0
+		return rd, err
 	case jsondoc.Object:
 	default:
 		return nil, errShape
@@ -63,11 +64,12 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			return nil, err
 		}
 	}
+	rd.Settles = found && rt.Kind == memproxy.Learn && len(rd.Events) == 0
 	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind != memproxy.Recall {
 		rd.Events = append(rd.Events, id.Text())
+		rd.Settles = rd.Settles && root.Get("status").Text() == "SUCCEEDED"
 		return rd, nil
 	}
-	rd.Settles = found && rt.Kind == memproxy.Learn
 	if !found && root.Get("id") != nil {
 		return rd, f.element(root, "")
 	}
