@@ -2,9 +2,14 @@ package charttest
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v3/pkg/chartutil"
 
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/inject"
@@ -238,5 +243,51 @@ func TestContainersAreHeldShort(t *testing.T) {
 				t.Errorf("%v has no %s", c["name"], k)
 			}
 		}
+	}
+}
+
+// The values that docs/kubernetes.md shows give a sidecar that starts, and every
+// Secret that they name is made by a command before them.
+func TestDocumentedValuesStart(t *testing.T) {
+	b, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, rest, found := strings.Cut(string(b), "```yaml\n# values.yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	v, err := chartutil.ReadValues([]byte(strings.Replace(text, "sha256:…", "sha256:"+strings.Repeat("a", 64), 1)))
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	for _, m := range regexp.MustCompile(`(?:secretName|existingSecret): ([a-z0-9-]+)`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(commands, "create secret generic "+m[1]+" ") {
+			t.Errorf("no command makes the Secret %s", m[1])
+		}
+	}
+	docs := documents(t, render(t, v))
+	file := strings.ReplaceAll(dig(t, find(t, docs, "ConfigMap", "-sidecar"), "data", "memproxy.yaml").(string), "file:/etc/memproxy/credentials/mem0", "key")
+	env := map[string]string{"POD_NAMESPACE": "agents", "POD_NAME": "p1", "POD_SERVICE_ACCOUNT": "support"}
+	c, err := config.Parse("memproxy.yaml", []byte(file), func(k string) string { return env[k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sidecar struct {
+		Template struct {
+			Sidecar struct {
+				Env []struct{ Name, Value string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(dig(t, find(t, docs, "ConfigMap", "-injector"), "data", "inject.yaml").(string)), &sidecar); err != nil {
+		t.Fatal(err)
+	}
+	allowed := ""
+	for _, e := range sidecar.Template.Sidecar.Env {
+		if e.Name == config.UnsafeEnv {
+			allowed = e.Value
+		}
+	}
+	if _, err := c.Allowed(allowed); err != nil {
+		t.Error(err)
 	}
 }

@@ -108,6 +108,7 @@ func TestRefusedValues(t *testing.T) {
 		{"a fleet without a name", `{control: {enabled: true, tlsSecret: a, releasesClaim: b, sidecars: [{}]}}`, "fleet needs name and keys"},
 		{"a fleet without a control plane", `{fleet: {enabled: true, name: f, keys: [k], clientSecret: c}}`, "runs no control plane"},
 		{"sidecars without a certificate", `{fleet: {enabled: true, name: f, keys: [k], address: "c:1"}}`, "no certificate"},
+		{"shadow mode that the sidecar does not start with", `{config: {enforce: false}}`, "MEMPROXY_ALLOW_UNSAFE"},
 		{"a digest that is none", `{image: {digest: latest}}`, "digest"},
 		{"root", `{sidecar: {runAsUser: 0}}`, "runAsUser"},
 	} {
