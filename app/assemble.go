@@ -65,9 +65,8 @@ type App struct {
 	sending    time.Duration
 	runner     *review.Runner
 	review     *review.API
-	cutSending func()       // cancels the requests that reviewers wait for
-	reviewAPI  http.Handler // nil without reviewers
-	socket     string       // of the local operator, "" where there is none
+	cutSending func() // cancels the requests that reviewers wait for
+	socket     string // of the local operator, "" where there is none
 	webhooks   *review.Webhooks
 	custodian  *integrity.Custodian
 }

@@ -28,7 +28,7 @@ func recorded(t *testing.T) (decisions, conf string) {
 	return decisions, conf
 }
 
-// Proves CARD-9: what a version newly allows is named, from the decisions that
+// Proves CARD-9, EDGE-9: what a version newly allows is named, from the decisions that
 // a sidecar recorded.
 func TestControlDiff(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestControlDiff(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: of what a sidecar records nothing has to be guessed: who was
+// Proves CARD-9, EDGE-9: of what a sidecar records nothing has to be guessed: who was
 // which, how much was written and what screening found decide, decision by
 // decision, without the sidecar's configuration.
 func TestControlDiffIsExact(t *testing.T) {
@@ -107,7 +107,7 @@ func TestControlDiffIsExact(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: the control plane warns of it as soon as it sees the release.
+// Proves CARD-9, EDGE-9: the control plane warns of it as soon as it sees the release.
 func TestControlWarns(t *testing.T) {
 	t.Parallel()
 	decisions, conf := recorded(t)

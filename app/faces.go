@@ -59,7 +59,7 @@ func (s *App) buildFaces() error {
 	}
 	spans := s.telemetry.Spans()
 	s.listeners = append(s.listeners, &listener{name: "admin", addr: s.cfg.Admin.Listen, cut: s.cutSending, handler: proxy.NewAdmin(proxy.AdminOptions{
-		Review: s.reviewAPI, Hosts: s.cfg.Admin.Hosts,
+		Review: s.review, Hosts: s.cfg.Admin.Hosts,
 		Ready: s.ready, Metrics: s.telemetry.Metrics(), Spans: spans,
 	})})
 	if addr := s.cfg.Admin.Probes; addr != "" {

@@ -108,9 +108,6 @@ func (s *App) openReview() error {
 	if err != nil {
 		return err
 	}
-	if len(c.Reviewers) > 0 {
-		s.reviewAPI = s.review
-	}
 	if w := c.Webhook; w != nil {
 		kinds := make([]memproxy.NoticeKind, len(w.Kinds))
 		for i, k := range w.Kinds {

@@ -73,7 +73,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	}
 	r.get("/v1/holds").want(t, 401).lacks(t, id)
 	without := start(t, screeningConf, "SCREENING", "")
-	without.get("/v1/holds").want(t, 404)
+	without.get("/v1/holds").want(t, 401)
 }
 
 // Proves EDGE-11, EDGE-15: an approved write that memproxy itself refuses, because

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"reflect"
 	"regexp"
 	"slices"
@@ -26,6 +27,9 @@ const maxConfig = 4 << 20
 // come as Faults; another error means that it could not be read.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	b, err := Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; memproxy init writes a first one", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ type ResolveRequest struct {
 func (c *call) tenant(named string) (*string, error) {
 	switch {
 	case named != "" && !c.allowed(named):
-		return nil, notFound()
+		return nil, problem{http.StatusNotFound, "unknown", "there is no such tenant among yours"}
 	case named != "":
 		return &named, nil
 	case c.who.Tenants.All:

@@ -47,7 +47,7 @@ func TestJobsAreAskedFor(t *testing.T) {
 		{annToken, "upkeep list", 0, "when woken"},
 		{annToken, "upkeep run anchors", 0, "anchors is done"},
 		{annToken, "upkeep run --reason why seal:mem0", 1, `the backend is away\u001b`},
-		{annToken, "upkeep run none", 1, "unknown, status 404"},
+		{annToken, "upkeep run none", 1, "upkeep list shows them (unknown, status 404)"},
 		{annToken, "upkeep run", 2, "1 id(s) are needed"},
 		{bobToken, "upkeep list", 1, "all tenants"},
 		{bobToken, "upkeep run anchors", 1, "all tenants"},

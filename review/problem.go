@@ -1,9 +1,11 @@
 package review
 
 import (
+	"cmp"
 	"errors"
 	"mime"
 	"net/http"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -31,12 +33,20 @@ type Problem struct {
 }
 
 func problemUnauthorized() problem {
-	return problem{http.StatusUnauthorized, "unauthorized", "a bearer token of a reviewer, of 22 characters or more, is required"}
+	return problem{http.StatusUnauthorized, "unauthorized", "a token of a reviewer (review.reviewers in the configuration) is required"}
 }
 
 func badRequest(detail string) problem { return problem{http.StatusBadRequest, "bad_request", detail} }
 
-func notFound() problem { return problem{http.StatusNotFound, "unknown", "there is no such thing"} }
+func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown[""]} }
+
+// unknown says by the first part of an API path, its version left out, what a
+// request named that there is not.
+var unknown = map[string]string{
+	"": "there is no such thing", "holds": "there is no such held write; memproxy holds list shows them",
+	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "there is no such session; memproxy sessions list --all shows them",
+	"jobs": "there is no such job; memproxy upkeep list shows them",
+}
 
 // refusals are the answers to a store's refusals.
 var refusals = [...]struct {
@@ -78,6 +88,10 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if errors.Is(err, errAudit) {
 			p.detail = "the audit log cannot be written, so nothing was done"
 		}
+	}
+	if p == notFound() {
+		part, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
+		p.detail = cmp.Or(unknown[part], p.detail)
 	}
 	if p.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="memproxy review"`)

@@ -187,7 +187,7 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a rollout stops and returns when sidecars refuse the release,
+// Proves CARD-9, EDGE-9: a rollout stops and returns when sidecars refuse the release,
 // or refuse or fail more than before; next to each, what must not stop it.
 func TestRolloutIsTakenBack(t *testing.T) {
 	plan := xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}

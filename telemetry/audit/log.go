@@ -17,7 +17,7 @@ import (
 var (
 	ErrClosed  = errors.New("audit: the log is closed")
 	ErrFull    = errors.New("audit: too many events wait for the disk")
-	ErrLocked  = errors.New("audit: another writer has the log open")
+	ErrLocked  = errors.New("audit: another memproxy has the log of this state directory open")
 	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
 )
 
