@@ -168,6 +168,9 @@ type statusWriter struct {
 func (w *statusWriter) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
 		w.code = code
+		if _, typed := w.Header()["Content-Type"]; !typed {
+			w.Header()["Content-Type"] = nil // net/http would guess one from the body
+		}
 		if w.ruled {
 			face.Uncached(w.Header())
 		}

@@ -25,10 +25,26 @@ func laws(t *testing.T, a Adapter, c *Case) {
 	}
 	t.Run("decode", func(t *testing.T) { Determined(t, a, rt, c.Request, c.Body) })
 	t.Run("encode", func(t *testing.T) { Patches(t, a, rt, c.Request, c.Body) })
+	if rd, ok := a.(Reader); ok && rt.Kind != memproxy.Recall {
+		t.Run("empty", func(t *testing.T) { Nothing(t, rd, rt, c.Request) })
+	}
 	if rd, ok := a.(Reader); ok && c.hasReply() {
 		if _, err := a.Decode(rt, c.Request, c.Body); err == nil {
 			t.Run("rewrite", func(t *testing.T) { Thins(t, rd, rt, c.Request, c.Reply) })
 		}
+	}
+}
+
+// Nothing: an answer to a write that says nothing (a 204) has nothing to filter.
+func Nothing(t *testing.T, a Reader, rt memproxy.Route, req memproxy.Request) {
+	t.Helper()
+	reply := memproxy.Reply{Status: 204, Header: memproxy.Header{}}
+	rd, err := a.Read(rt, req, reply)
+	if err != nil || len(rd.Memories) > 0 {
+		t.Fatalf("an empty answer reads as %+v, %v", rd, err)
+	}
+	if out, err := a.Rewrite(rt, req, reply, rd); err != nil || len(out) > 0 {
+		t.Errorf("an empty answer becomes %q, %v", out, err)
 	}
 }
 

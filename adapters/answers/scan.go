@@ -25,9 +25,13 @@ func claimed(s *spec, body []byte, known Known) bool {
 
 type scan struct {
 	jsondoc.Scanner
-	known  Known  // may be nil
-	member string // of the answer, that is being read
+	known  Known    // may be nil
+	member string   // of the answer, that is being read
+	names  [][]byte // without a line of their own, in the objects that are being read
 }
+
+// maxOthers bounds the names of one object that are compared with each other.
+const maxOthers = 64
 
 // value scans a value; a nil spec claims everything.
 func (c *scan) value(s *spec, depth int) bool {
@@ -108,6 +112,7 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 		return true
 	}
 	var seen [4]uint64 // members seen so far: a member that occurs twice is left to the slow path
+	others := len(c.names)
 	for {
 		if c.Space() != '"' {
 			return false
@@ -121,10 +126,10 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 			c.member = string(name)
 		}
 		s := dict
+		var m *member
 		var only []string
 		if o != nil {
-			s = o.rest
-			if m := o.members[string(name)]; m != nil {
+			if s, m = o.rest, o.members[string(name)]; m != nil {
 				at, bit := m.index/64%4, uint64(1)<<(m.index%64)
 				if m.index >= 256 || seen[at]&bit != 0 {
 					return false
@@ -135,6 +140,12 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 			if s == nil {
 				return false
 			}
+		}
+		if m == nil {
+			if mine := c.names[others:]; len(mine) == maxOthers || slices.ContainsFunc(mine, func(n []byte) bool { return bytes.Equal(n, name) }) {
+				return false
+			}
+			c.names = append(c.names, name)
 		}
 		if only != nil && c.Space() == '"' {
 			said, ok := c.String()
@@ -149,6 +160,7 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 			c.At++
 		case '}':
 			c.At++
+			c.names = c.names[:others]
 			return true
 		default:
 			return false

@@ -25,14 +25,15 @@ var (
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
-	if r != nil && r.shape == toolRun {
-		return rd, found(rd, rt, reply.Body)
-	}
 	reads := rt.Kind == memproxy.Recall
-	if r != nil && makes(r) {
+	switch {
+	case !reads && len(bytes.TrimSpace(reply.Body)) == 0:
+		return rd, nil
+	case r != nil && r.shape == toolRun:
+		return rd, found(rd, rt, reply.Body)
+	case r != nil && makes(r):
 		return rd, beside(rd, reply)
-	}
-	if r == nil || rt.Derived || !reads && rt.Kind != memproxy.Learn || !reads && len(bytes.TrimSpace(reply.Body)) == 0 {
+	case r == nil, rt.Derived, !reads && rt.Kind != memproxy.Learn:
 		return rd, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)

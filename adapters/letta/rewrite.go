@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,9 +201,6 @@ func makes(r *row) bool {
 // is no agent, and the agents that belong to one. An answer that is not JSON, or
 // none, tells of nothing.
 func beside(rd *memproxy.Reading, reply memproxy.Reply) error {
-	if len(bytes.TrimSpace(reply.Body)) == 0 {
-		return nil
-	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		return err

@@ -75,6 +75,7 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	}{
 		{`{"results":[{"id":"a","memory":"m"},{"id":"b","memory":"canary","memory":"x"}]}`, `{"results":[{"id":"a","memory":"m"}]}`, 1},
 		{`{"results":[{"id":"a","memory":"m","evil":1},{"id":"b","score":NaN}]}`, `{"results":[{"id":"a","memory":"m"}]}`, 1},
+		{`{"results":[{"id":"a","memory":"m"},{"id":"b","metadata":{"k":1,"x":{},"k":2}}]}`, `{"results":[{"id":"a","memory":"m"}]}`, 1},
 		{`{"results":[{"id":"a","memory":"m"}],"results":[]}`, "", 0},
 		{`{"results":[{"id":"a","memory":"m"}`, "", 0},
 	} {

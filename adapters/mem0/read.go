@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -26,6 +27,9 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return receipts(rt, reply)
 	}
 	rd := &memproxy.Reading{}
+	if rt.Kind != memproxy.Recall && len(bytes.TrimSpace(reply.Body)) == 0 {
+		return rd, nil
+	}
 	f := finding{opt: &a.opt, rd: rd, rt: rt, body: reply.Body, a: a}
 	doc, err := jsondoc.ParseKnown(reply.Body, f.known)
 	if err != nil {

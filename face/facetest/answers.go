@@ -142,12 +142,16 @@ func Headers(t *testing.T, start Face) {
 						w.Header().Set(name, value)
 					}
 				}
+				w.Header()["Content-Type"] = nil // the server of this test would guess one
 				fmt.Fprint(w, "m1 ann\n")
 				w.Header().Set(http.TrailerPrefix+"X-After", "canary")
 			}})
 			resp, body := do("GET", path, "")
 			if resp.StatusCode != 200 || body != "m1 ann\n" {
 				t.Errorf("%s: %d %q", path, resp.StatusCode, body)
+			}
+			if got, typed := resp.Header["Content-Type"]; typed {
+				t.Errorf("%s: the type %q was added", path, got)
 			}
 			for name, value := range needed {
 				if resp.Header.Get(name) != value {

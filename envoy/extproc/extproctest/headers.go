@@ -53,6 +53,7 @@ func (h headers) proto() *corev3.HeaderMap {
 
 // to puts all but pseudo headers into an http.Header.
 func (h headers) to(out http.Header) {
+	out["Content-Type"] = nil // Envoy adds none, where net/http guesses
 	for name, values := range h {
 		if !strings.HasPrefix(name, ":") {
 			out[textproto.CanonicalMIMEHeaderKey(name)] = values
