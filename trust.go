@@ -177,6 +177,8 @@ type Credentials struct {
 	// Peer is the remote address of the connection, without its port, or "". It is
 	// never taken from a header.
 	Peer string
+	// Host is the host that the request names, with a port or without.
+	Host string
 	// Session is the session that the caller names, or none.
 	Session SessionName
 }

@@ -232,7 +232,7 @@ func (r *rig) throughEnvoy() string {
 	r.t.Helper()
 	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
-	srv := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0"})
+	srv := httptest.NewServer(&extproctest.Envoy{Conn: conn, Upstream: r.up, Backend: "mem0", Attributes: map[string]any{"source.address": "127.0.0.1:999"}})
 	r.t.Cleanup(srv.Close)
 	return srv.URL
 }

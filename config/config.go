@@ -41,6 +41,8 @@ type Config struct {
 	Log        Log        `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 
 	file *file // what it was read from; nil: it was not
+	// behindEnvoy is set where Envoy's clients are served, wherever Envoy listens.
+	behindEnvoy bool
 }
 
 // Admin is the admin listener.

@@ -66,7 +66,7 @@ func (c *Config) permissive() string {
 	if c.Profile == "production" {
 		return ""
 	}
-	if where := c.reached(); where != "" {
+	if where := reached(c); where != "" {
 		return c.Profile + " is permissive, and " + where
 	}
 	return ""
@@ -75,14 +75,21 @@ func (c *Config) permissive() string {
 // open says what is wrong with serving callers that present nothing. On one
 // machine they are the processes of one pod.
 func (c *Config) open() string {
-	if where := c.reached(); where != "" && c.Identity.Default != nil {
+	if where := reached(c); where != "" && c.Identity.Default != nil {
 		return "callers that present nothing may write, as " + c.Identity.Default.ID + ", and " + where
 	}
 	return ""
 }
 
+// BehindEnvoy says that Envoy's clients are served as well. Their hosts are not
+// known: Envoy has its own listeners.
+func (c *Config) BehindEnvoy() { c.behindEnvoy = true }
+
 // reached says which backend's listener other hosts reach, or "".
-func (c *Config) reached() string {
+func reached(c *Config) string {
+	if c.behindEnvoy {
+		return "whoever reaches Envoy is served"
+	}
 	for _, b := range c.Backends {
 		if host, _, err := net.SplitHostPort(b.Listen); err != nil || !loopback(host) {
 			return fmt.Sprintf("backend %s listens on %s, which other hosts reach", b.Name, b.Listen)

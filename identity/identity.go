@@ -133,6 +133,9 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 		}
 		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a credential is required; identity says which are accepted"}
 	}
+	if byPage(c) {
+		return memproxy.Principal{}, &memproxy.Rejected{Code: memproxy.IdentityMissing, Detail: "a page in a browser may have sent this, by its Origin, Sec-Fetch-Site or Host; it needs a credential"}
+	}
 	p = *id.opt.Default
 	p.Method = "default"
 	if p.Kind == memproxy.KindAnonymous {

@@ -30,19 +30,19 @@ type AdminOptions struct {
 	// Review serves /v1/, the review of holds, memories and sessions, to
 	// authenticated callers. Nil: not served.
 	Review http.Handler
-	// Hosts are the names by which all but the probes may be asked.
+	// Hosts are the names by which all but a probe's status may be asked for.
 	// The loopback's and the address of the connection need not be named.
 	Hosts Hosts
 }
 
-// NewAdmin returns the admin handler: /healthz and /readyz for every client,
-// everything else only under one of its host names.
+// NewAdmin returns the admin handler: /healthz and the status of /readyz for every
+// client, everything else only under one of its host names.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		checks := o.Ready()
 		status, word := http.StatusOK, "ready"
 		for _, c := range checks {
@@ -53,7 +53,11 @@ func NewAdmin(o AdminOptions) http.Handler {
 				word = "degraded"
 			}
 		}
-		reply(w, status, map[string]any{"status": word, "checks": checks})
+		said := map[string]any{"status": word}
+		if o.Hosts.accepts(r) {
+			said["checks"] = checks
+		}
+		reply(w, status, said)
 	})
 	for route, h := range map[string]http.Handler{
 		"GET /metrics": o.Metrics, "GET /debug/spans": o.Spans, "GET /fleet": o.Fleet, "GET /fleet/": o.Fleet, "/v1/": o.Review,

@@ -170,7 +170,7 @@ func TestAdmin(t *testing.T) {
 	}, Metrics: http.NotFoundHandler()})
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
 		return w.Code, w.Body.String()
 	}
 	if code, body := get("/readyz"); code != 200 || !strings.Contains(body, `"v1"`) {

@@ -226,7 +226,7 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 func TestAdminIsAskedByItsName(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	h := proxy.NewAdmin(proxy.AdminOptions{
-		Ready: func() []proxy.Check { return nil }, Metrics: ok, Spans: ok, Review: ok,
+		Ready: func() []proxy.Check { return []proxy.Check{{Name: "rules", OK: true, Detail: "in force"}} }, Metrics: ok, Spans: ok, Review: ok,
 		Fleet: ok, Hosts: proxy.Hosts{"memproxy.internal"},
 	})
 	for host, named := range map[string]bool{
@@ -245,8 +245,8 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 			if guarded && !named {
 				want = http.StatusMisdirectedRequest
 			}
-			if w.Code != want {
-				t.Errorf("%s by the name %q: %d, want %d", path, host, w.Code, want)
+			if w.Code != want || path == "/readyz" && strings.Contains(w.Body.String(), "in force") != named {
+				t.Errorf("%s by the name %q: %d, want %d: %s", path, host, w.Code, want, w.Body)
 			}
 		}
 	}

@@ -145,7 +145,7 @@ func describe(r *http.Request) memproxy.Request {
 
 // credentials are those that the caller presents outside of the payload.
 func credentials(r *http.Request) memproxy.Credentials {
-	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header))}
+	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header)), Peer: face.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
 	// against the configured roots; PeerCertificates alone proves nothing.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 && len(r.TLS.PeerCertificates) > 0 {

@@ -34,7 +34,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 		Request: memproxy.Request{
 			Method: pseudo[":method"], Header: memproxy.Header(face.Forwardable(http.Header(h))), Base: scheme + "://" + pseudo[":authority"],
 		},
-		credentials: memproxy.Credentials{Header: memproxy.Header(face.Presented(http.Header(h))), PeerURIs: peer},
+		credentials: memproxy.Credentials{Header: memproxy.Header(face.Presented(http.Header(h))), PeerURIs: peer, Host: pseudo[":authority"]},
 		target:      target, forwarded: target,
 	}
 	u, err := url.ParseRequestURI(target)

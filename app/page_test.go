@@ -1,0 +1,64 @@
+package app
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/config"
+)
+
+// Proves TRL-1, EDGE-14: a page of elsewhere that a browser on this machine shows
+// writes and reads nothing through a listener on loopback, at either front end, where
+// callers that present nothing are served.
+func TestPagesAreNotServedUnidentified(t *testing.T) {
+	t.Parallel()
+	r := start(t, openConf, "SCREENING", "")
+	if err := r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
+	behind := r.throughEnvoy()
+	for what, tc := range map[string]struct {
+		host, origin, site string
+		served             bool
+	}{
+		"a program":          {"127.0.0.1", "", "", true},
+		"a page's form":      {"127.0.0.1", "https://evil.example", "cross-site", false},
+		"a name led to here": {"evil.example", "http://evil.example", "same-origin", false},
+	} {
+		for _, base := range [...]string{r.base, behind} {
+			for _, method := range [...]string{"POST", "GET"} {
+				q, _ := http.NewRequest(method, base+"/memories?user_id=ann", nil)
+				if method == "POST" {
+					q, _ = http.NewRequest(method, base+"/memories", strings.NewReader(noted("Ann likes green tea.")))
+				}
+				q.Host = tc.host
+				q.Header.Set("Content-Type", "application/json")
+				for name, v := range map[string]string{"Origin": tc.origin, "Sec-Fetch-Site": tc.site} {
+					if v != "" {
+						q.Header.Set(name, v)
+					}
+				}
+				if a := r.send(http.DefaultClient, q); (a.status == 200) != tc.served || !tc.served && a.status != 401 {
+					t.Errorf("%s: %s %s: %d %s", what, method, base, a.status, a.body)
+				}
+			}
+		}
+	}
+}
+
+// Proves GOV-6, TRL-1: Envoy's clients may be anywhere, so in production a processor
+// does not serve those that present nothing unless that is allowed by name.
+func TestEnvoysClientsAreElsewhere(t *testing.T) {
+	t.Parallel()
+	text := "profile: production\nstate: " + t.TempDir() + "\nidentity: {require: false}\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
+	cfg, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: "127.0.0.1:0"})
+	if err == nil || !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
+		t.Error(err)
+	}
+}
