@@ -1,6 +1,9 @@
 package normal
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const (
 	// stretch is how many letters, and ends of words, are judged together, and
@@ -21,28 +24,33 @@ type key struct {
 // cipher looks for stretches whose letters do not follow each other as they do in
 // words, and reads the text as the ciphers in which they do: the usual ones, and of
 // the others those in which most of the text does. It reports how much of the text
-// is no language.
-func cipher(found []View, v *View) ([]View, int) {
+// is no language, and where.
+func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 	s, p := v.Text, pairs()
-	var under [mirror + 1][2]int    // how many letters follow each other under a key
-	all, marked, strange := 0, 0, 0 // letters, signs, and both where they are no language
-	from, sum, n, near, last := 0, 0, 0, 0, byte(apart)
+	var under [mirror + 1][2]int // how many letters follow each other under a key
+	all, marked := 0, 0          // letters and signs
+	from, sum, n, near, signs, last := 0, 0, 0, 0, 0, byte(apart)
 	judge := func(to int) {
-		if sum < fluent*n {
-			strange += near
-			if near*9 >= n*5 { // and not words of two or three letters
-				k := crack(s[from:to], sum/n, n)
-				under[k.by][k.back] += n
+		if sum < fluent*n || signs*manySigns > n {
+			opaque = widen(opaque, s, from, to)
+		}
+		if marked += signs; n >= leastStretch {
+			all += n
+			if sum < fluent*n {
+				strange += near
+				if near*9 >= n*5 { // and not words of two or three letters
+					k := crack(s[from:to], sum/n, n)
+					under[k.by][k.back] += n
+				}
 			}
 		}
-		all += n
-		from, sum, n, near = to, 0, 0, 0
+		from, sum, n, near, signs = to, 0, 0, 0, 0
 	}
 	for i := range len(s) {
 		c := places[s[i]]
 		if c == apart {
 			if s[i] > ' ' && s[i] < 0x80 {
-				marked++
+				signs++
 			}
 			if last == apart {
 				continue
@@ -58,14 +66,12 @@ func cipher(found []View, v *View) ([]View, int) {
 			judge(i)
 		}
 	}
-	if n >= leastStretch {
-		judge(len(s))
-	}
+	judge(len(s))
 	if marked*manySigns > all {
 		strange += marked
 	}
 	if strange == 0 {
-		return found, 0
+		return found, 0, nil
 	}
 	under[0][0] = 0
 	most := 0
@@ -83,8 +89,33 @@ func cipher(found []View, v *View) ([]View, int) {
 			}
 		}
 	}
-	return found, strange
+	return found, strange, opaque
 }
+
+// widen adds what lies from one place of s to another to stretches that are no language,
+// with what stands around it: words of code may look like others.
+func widen(opaque []span, s string, from, to int) []span {
+	from, to = max(0, from-2*stretch), min(len(s), to+2*stretch)
+	if k := strings.LastIndexByte(s[max(0, from-longest):from], ' '); k >= 0 {
+		from = max(0, from-longest) + k + 1
+	}
+	if k := strings.IndexByte(s[to:min(len(s), to+longest)], ' '); k >= 0 {
+		to += k
+	}
+	for from > 0 && !utf8.RuneStart(s[from]) {
+		from--
+	}
+	for to < len(s) && !utf8.RuneStart(s[to]) {
+		to++
+	}
+	if last := len(opaque) - 1; last >= 0 && from <= opaque[last].end {
+		opaque[last].end = to
+		return opaque
+	}
+	return append(opaque, span{from, to})
+}
+
+const longest = 256 // how long a word is of which all is tried as code
 
 // crack finds the cipher under which the letters of s follow each other as in
 // words, and a good deal more so than they do as they stand.
@@ -166,7 +197,7 @@ func shifted(v *View, to *[256]byte) View {
 	for i := range len(v.Text) {
 		b.text = append(b.text, to[v.Text[i]])
 	}
-	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, from: v.from, to: v.to, whole: v.whole}
+	return View{Name: Cipher, Text: string(b.text), orig: v.orig, at: v.at, base: v.base, from: v.from, to: v.to, whole: v.whole}
 }
 
 // placed gives a reading that was shifted the places of its bytes.
@@ -174,7 +205,7 @@ func placed(v View) View {
 	if v.at == nil && !v.whole {
 		v.at = make([]int32, len(v.Text))
 		for i := range v.at {
-			v.at[i] = int32(i)
+			v.at[i] = v.base + int32(i)
 		}
 	}
 	return v
@@ -182,7 +213,8 @@ func placed(v View) View {
 
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
-func probe(found []View, v *View, m marks) []View {
+func probe(found []View, v *View) []View {
+	m := scan(v.Text)
 	// How few letters among signs follow each other says nothing.
 	turned := shifted(v, &signs)
 	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {

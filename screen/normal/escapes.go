@@ -15,7 +15,10 @@ func unescape(found []View, v *View) []View {
 	defer func() { b.free() }()
 	printed := quoted(s)
 	for i := 0; i < len(s); {
-		ch, n := escapeAt(s, i, printed)
+		ch, n := rune(0), 0
+		if mayEscape[s[i]] {
+			ch, n = escapeAt(s, i, printed)
+		}
 		if n == 0 {
 			if b != nil {
 				b.byte(s[i], int32(i))
@@ -48,6 +51,8 @@ func unescape(found []View, v *View) []View {
 	}
 	return clean(found, mapped(Unescaped, b, v))
 }
+
+var mayEscape = bytesIn(`%=&\U`) // the bytes with which an escape begins
 
 // minQuoted is how many escapes of quoted-printable a text must have to be read
 // as such: fewer are sums and assignments.

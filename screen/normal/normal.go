@@ -223,8 +223,12 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	}
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
-		if found, strange = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
-			found = probe(found, v, m)
+		var opaque []span
+		if found, strange, opaque = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
+			for _, o := range opaque {
+				p := v.part(o.start, o.end)
+				found = probe(found, &p)
+			}
 		}
 	}
 	return found, false
@@ -320,7 +324,7 @@ func mapped(name string, b *builder, parent *View) View {
 		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true}
 	}
 	at := append(make([]int32, 0, len(b.at)), b.at...)
-	if parent.at != nil {
+	if parent.at != nil || parent.base > 0 {
 		for i, o := range at {
 			at[i] = parent.origin(int(o))
 		}

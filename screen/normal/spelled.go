@@ -11,6 +11,7 @@ import (
 // spelling is a way to write letters one by one.
 type spelling struct {
 	least int                                        // how many in a row are a text
+	first [256]bool                                  // the bytes with which a letter may begin
 	next  func(s string, i int) (letter byte, n int) // what stands at s[i], and how long it is: 0 is nothing
 	gap   func(c byte) bool                          // what may stand between two of them
 	meant func(string) bool                          // whether the letters say something
@@ -29,9 +30,17 @@ const (
 )
 
 var spellings = [...]spelling{
-	byNumber: {minAlphabet, byPlace, func(c byte) bool { return !isAlnum(c) }, language},
-	inMorse:  {minNumbers, beeped, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
-	byWord:   {minSpelled, worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
+	byNumber: {minAlphabet, bytesIn("0123456789"), byPlace, func(c byte) bool { return !isAlnum(c) }, language},
+	inMorse:  {minNumbers, beeps, beeped, func(c byte) bool { return strings.IndexByte(" \n/|,*", c) >= 0 }, func(s string) bool { return legible(s, 90, 3) }},
+	byWord:   {minSpelled, bytesIn("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), worded, func(c byte) bool { return !isLetter(c) }, func(s string) bool { return strings.TrimSpace(s) != "" }},
+}
+
+// bytesIn are those that occur in s.
+func bytesIn(s string) (of [256]bool) {
+	for i := range len(s) {
+		of[s[i]] = true
+	}
+	return of
 }
 
 // spelledOut reads letters that are written one by one. What stands between most of them
@@ -41,6 +50,10 @@ func spelledOut(found []View, v *View, by *spelling) []View {
 	var letters []byte
 	var gaps []string // before each
 	for i := 0; i < len(s); {
+		if !by.first[s[i]] {
+			i++
+			continue
+		}
 		letters, gaps = letters[:0], gaps[:0]
 		end := i
 		for at := i; at < len(s); {
@@ -134,18 +147,22 @@ func beeped(s string, i int) (letter byte, n int) {
 
 // beep is the dot (0) or dash (1) that s begins with; length 0 means none.
 func beep(s string) (bit, n int) {
-	if s == "" || isAlnum(s[0]) || s[0] == ' ' {
+	if s == "" || !beeps[s[0]] {
 		return 0, 0
 	}
 	c, n := utf8.DecodeRuneInString(s)
 	switch {
-	case strings.ContainsRune(".·•∙⋅・●", c):
+	case strings.ContainsRune(dots, c):
 		return 0, n
-	case strings.ContainsRune("-_−–—▬━", c):
+	case strings.ContainsRune(dashes, c):
 		return 1, n
 	}
 	return 0, 0
 }
+
+var beeps = bytesIn(dots + dashes)
+
+const dots, dashes = ".·•∙⋅・●", "-_−–—▬━"
 
 // The codes as bits behind a leading one (dash is one), and what they mean.
 const (

@@ -20,7 +20,8 @@ type View struct {
 
 	sense int // how much its letters follow each other as in words
 
-	at   []int32 // original offset of each byte; nil: the byte's own
+	at   []int32 // original offset of each byte; nil: base and the byte's own
+	base int32
 	orig string
 	// from and to are the span of a reading that is not mapped byte by byte.
 	from, to int
@@ -43,7 +44,7 @@ func (v *View) Span(start, end int) (int, int) {
 		return 0, len(v.orig)
 	}
 	if v.at == nil {
-		return start, end
+		return int(v.base) + start, int(v.base) + end
 	}
 	lo, hi := v.at[start], v.at[start]
 	if n := end - start; n > 64 && v.Name != Backward {
@@ -103,7 +104,16 @@ const altered = 12 // how many letters there are for each that reads otherwise, 
 
 func (v *View) origin(i int) int32 {
 	if v.at == nil {
-		return int32(i)
+		return v.base + int32(i)
 	}
 	return v.at[min(i, len(v.at)-1)]
+}
+
+// part is what bytes start to end of the reading are by themselves.
+func (v *View) part(start, end int) View {
+	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Innocent: v.Innocent, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	if v.at != nil {
+		p.at = v.at[start:end:end]
+	}
+	return p
 }
