@@ -45,10 +45,12 @@ func ownOrigin(origin, host string) bool {
 
 // private reports whether nobody else can have a name lead to an address of his
 // choice: it is an address itself, or of a domain that no public server answers for
-// (RFC 6761, and "internal", which ICANN reserves).
+// (RFC 6761; RFC 6762 for "local", which clusters use as well; and "internal", which
+// ICANN reserves).
 func private(name string) bool {
 	_, err := netip.ParseAddr(name)
-	return err == nil || !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || strings.HasSuffix(name, ".internal")
+	labels := strings.Split(name, ".")
+	return err == nil || len(labels) == 1 || slices.Contains([]string{"localhost", "local", "internal", "test"}, labels[len(labels)-1])
 }
 
 // hostname is a host without its port, folded.

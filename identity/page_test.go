@@ -25,6 +25,7 @@ func TestPagesPresentCredentials(t *testing.T) {
 		{"by an address of version 6", "::1", "[::1]:8081", "", "", true},
 		{"by a name of one label", loopback, "mem0:8081", "", "", true},
 		{"from a container", loopback, "host.docker.internal:8081", "", "", true},
+		{"by the name of a service", loopback, "mem0.memory.svc.cluster.local:8081", "", "", true},
 		{"without a host", loopback, "", "", "", true},
 		{"another pod, by a service's name", pod, "memproxy.tools.svc.example.org", "", "", true},
 		{"its own page", pod, "memory.example.org", "https://memory.example.org", "same-origin", true},
