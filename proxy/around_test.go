@@ -191,3 +191,23 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("spans are served although nobody asked: %d", code)
 	}
 }
+
+// Proves EDGE-14, TRL-6: a write whose connection ends without an answer may have been
+// made: it is not sent again, also where a header calls it idempotent.
+func TestWritesAreSentOnce(t *testing.T) {
+	for path, body := range map[string]string{"/memory": "x", "/ping": ""} {
+		r := newRig(t, nil)
+		r.do(t, "POST", path, body) // so that the next one finds a connection
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			_ = conn.Close()
+		}
+		resp, _ := r.do(t, "POST", path, body, "Idempotency-Key", "k", "X-Idempotency-Key", "k")
+		if resp.StatusCode != 502 || r.count() != 2 {
+			t.Errorf("%s: %d, sent %d times", path, resp.StatusCode, r.count()-1)
+		}
+		if got := r.last(t).header; got.Get("Idempotency-Key") != "k" || got.Get("X-Idempotency-Key") != "k" {
+			t.Errorf("%s: arrived with %v", path, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -93,6 +94,14 @@ func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser
 func onward(upstream *url.URL, r *http.Request, query string, plain bool) *http.Request {
 	out := &http.Request{Method: r.Method, URL: target(upstream, r.URL, query), Header: make(http.Header, len(r.Header)+2)}
 	face.Onward(out.Header, r.Header)
+	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
+		// The transport would send such a request again if its connection breaks. It
+		// looks for the name in canonical form only.
+		if values, ok := out.Header[name]; ok {
+			delete(out.Header, name)
+			out.Header[strings.ToLower(name)] = values
+		}
+	}
 	if _, ok := r.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil // or the transport adds one
 	}
