@@ -23,6 +23,9 @@ func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
 // readCheckpoint reads this log's own checkpoint.
 func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, root tlog.Hash, err error) {
 	n, err := note.Open(msg, note.VerifierList(v))
+	if _, another := errors.AsType[*note.UnverifiedNoteError](err); another {
+		return 0, root, errors.New("checkpoint: signed with another key than this log's audit.key")
+	}
 	if err != nil {
 		return 0, root, fmt.Errorf("checkpoint: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,10 +44,29 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 // source is which log is read, and by which key.
 type source struct{ dir, key string }
 
+// missing is the error of a directory that has nothing of a log.
+func (l *source) missing() (int, error) {
+	if l.dir == "" {
+		return cli.OK, nil // a proof can be checked without
+	}
+	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
+		return cli.Usage, fmt.Errorf("%s is not a directory", l.dir)
+	}
+	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
+		if _, err := os.Stat(filepath.Join(l.dir, name)); err == nil {
+			return cli.OK, nil
+		}
+	}
+	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", l.dir)
+}
+
 // leaf makes a command with the options that every one has.
 func (a *app) leaf(l *source, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
-		code, err := run(ctx)
+		code, err := l.missing()
+		if err == nil {
+			code, err = run(ctx)
+		}
 		if err != nil {
 			fmt.Fprintf(a.stderr, "memproxy audit %s: %v\n", name, err)
 		}
@@ -96,9 +116,6 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 			return cli.Usage, err
 		}
 		opt.Trusted = append(opt.Trusted, b)
-	}
-	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
-		return cli.Usage, fmt.Errorf("%s is not a directory", l.dir)
 	}
 	rep, err := verify.Verify(ctx, opt)
 	meter.Done()

@@ -56,6 +56,9 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestVerify(t *testing.T) {
 	dir := newLog(t, 300)
 	key := filepath.Join(dir, "log.vkey")
+	if code, _, errs := run(t, "verify", "--dir", filepath.Dir(dir)); code != 1 || !strings.Contains(errs, "holds no audit log") {
+		t.Errorf("the directory above: exit %d: %s", code, errs)
+	}
 	kept := filepath.Join(t.TempDir(), "checkpoint")
 	code, out, errs := run(t, "verify", "--dir", dir, "--key", key)
 	if code != 0 || !strings.HasPrefix(out, "OK   300 records of cmd.example/log, root ") {
