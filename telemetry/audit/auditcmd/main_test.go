@@ -40,6 +40,9 @@ func more(t *testing.T, dir string, from, to int) {
 			Principal: memproxy.Principal{ID: fmt.Sprint("agent:", i%2)}, Verdict: memproxy.Verdict(i % 4), Would: memproxy.Verdict(i % 4),
 			Detail: "a \x1b[31mred\x1b[0m word",
 		}
+		if ev.Verdict == memproxy.Deny {
+			ev.Reasons = []memproxy.Reason{{Code: memproxy.ScreenRisk}, {Code: memproxy.ScreenFinding, Rule: "a"}, {Code: memproxy.ScreenFinding, Rule: "b"}}
+		}
 		must.Do(t, l.Note(ev))
 	}
 	must.Do(t, l.Close(context.Background()))
@@ -112,6 +115,9 @@ func TestQueryAndTail(t *testing.T) {
 	}
 	if strings.Contains(out, "\x1b") {
 		t.Error("a record writes to the terminal")
+	}
+	if !strings.Contains(out, " fields=gotchas reason=screen.risk reason=screen.finding decision=d39 ") {
+		t.Errorf("each code is told once: %s", out)
 	}
 	if code, out, _ := run(t, "query", "--dir", dir, "--since", "2026-01-02T00:00:00Z"); code != 0 || out != "" {
 		t.Errorf("exit %d: %s", code, out)

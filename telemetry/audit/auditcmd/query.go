@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
@@ -148,8 +150,10 @@ func line(r *verify.Record) string {
 		put("route", op.Route)
 		put("fields", strings.Join(op.Fields, ","))
 	}
-	for _, reason := range r.Reasons {
-		put("reason", string(reason.Code))
+	for i, reason := range r.Reasons {
+		if !slices.ContainsFunc(r.Reasons[:i], func(before memproxy.Reason) bool { return before.Code == reason.Code }) {
+			put("reason", string(reason.Code))
+		}
 	}
 	if a := r.Review; a != nil {
 		put("stage", a.Stage)
