@@ -98,7 +98,7 @@ const configurationDoc = "../docs/configuration.md"
 
 // The document's tables are the structs' tags, key for key.
 func TestDocumentListsEveryKey(t *testing.T) {
-	tables, heads := map[string]string{}, []string{}
+	tables, heads, weak := map[string]string{}, []string{}, []string{}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
 		head, _, _ := strings.Cut(strings.ReplaceAll(r.path, "[]", ""), ".")
 		if typ := r.Type; !strings.Contains(r.path, ".") && typ.Kind() != reflect.Struct {
@@ -115,6 +115,9 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		case def != "" && !strings.ContainsAny(def, " "):
 			def = "`" + def + "`"
 		}
+		if strings.Contains(r.Loose, ";unsafe") || strings.Contains(r.Loose, ";off:") {
+			weak = append(weak, "`"+strings.ReplaceAll(r.path, "[]", "")+"`")
+		}
 		tables[head] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.field), def, r.Doc)
 	}
 	b, err := os.ReadFile(configurationDoc)
@@ -122,8 +125,12 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := string(b)
-	for _, head := range heads {
+	tables["unsafe"] = strings.Join(weak, ", ") + "\n"
+	for _, head := range append(heads, "unsafe") {
 		from, to := "<!-- keys: "+head+" -->\n", "<!-- end -->"
+		if head == "unsafe" {
+			from = "<!-- unsafe -->\n"
+		}
 		before, rest, ok := strings.Cut(doc, from)
 		have, after, closed := strings.Cut(rest, to)
 		if !ok || !closed {
