@@ -18,18 +18,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Adapter is the gate's Adapter. It stands here again because adapters know
-// the vocabulary and not the gate.
+// Adapter is the gate's Adapter and Reader. It stands here again because
+// adapters know the vocabulary and not the gate.
 type Adapter interface {
 	Name() string
 	Route(memproxy.Request) (memproxy.Route, bool)
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
-}
-
-// Reader is the gate's Reader.
-type Reader interface {
 	Read(memproxy.Route, memproxy.Request, memproxy.Reply) (*memproxy.Reading, error)
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
@@ -69,7 +65,8 @@ func Run(t *testing.T, a Adapter, fsys fs.FS) {
 					}
 				}
 			}
-			laws(t, a, c)
+			t.Run("refuse", func(t *testing.T) { refusals(t, a, c.Request) })
+			t.Run("laws", func(t *testing.T) { Laws(t, a, c.Request, c.Body, c.Reply, nil) })
 		})
 	}
 }
@@ -103,11 +100,10 @@ func answer(t *testing.T, a Adapter, c *Case) *Case {
 		}
 		out.set("forward", text+"\n")
 	}
-	rd, isReader := a.(Reader)
-	if !c.hasReply() || !isReader {
+	if !c.hasReply() {
 		return out
 	}
-	reading, err := rd.Read(rt, c.Request, c.Reply)
+	reading, err := a.Read(rt, c.Request, c.Reply)
 	if err != nil {
 		out.set("reading", "error\n")
 		return out
@@ -115,7 +111,7 @@ func answer(t *testing.T, a Adapter, c *Case) *Case {
 	out.set("reading", renderReading(reading))
 	if c.has("drop") || c.has("answer") {
 		c.drop(reading)
-		body, err := rd.Rewrite(rt, c.Request, c.Reply, reading)
+		body, err := a.Rewrite(rt, c.Request, c.Reply, reading)
 		if err != nil {
 			t.Fatalf("Rewrite: %v", err)
 		}

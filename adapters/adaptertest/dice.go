@@ -1,11 +1,9 @@
 package adaptertest
 
 import (
-	"math/rand/v2"
 	"strings"
-	"testing"
 
-	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy"
 )
 
 // Format is a wire format's vocabulary, of which Dice makes documents.
@@ -18,6 +16,8 @@ type Format struct {
 	// Member makes what a name should have, so that decoding gets far; "" where
 	// anything may stand.
 	Member func(d *Dice, name string, depth int) string
+	// Request makes a request for any route, and an answer to it.
+	Request func(*Dice) (req memproxy.Request, body, answer string)
 }
 
 // Dice makes documents out of bytes: the format's own words in places where
@@ -28,9 +28,6 @@ type Dice struct {
 	bytes []byte
 	n     int
 }
-
-// NewDice throws data.
-func NewDice(f *Format, data []byte) *Dice { return &Dice{f: f, bytes: data} }
 
 // Throw is a number below sides, which is at most 256.
 func (d *Dice) Throw(sides int) int {
@@ -113,23 +110,4 @@ func (d *Dice) Member(name string, depth int) string {
 		return d.Of("0.5", "1", "0.950", `"high"`)
 	}
 	return d.Of(`"a"`, `"b"`, `"text"`)
-}
-
-// Generated calls with a great many rows of dice, the same ones every time.
-func Generated(law func(data []byte)) {
-	source := rand.New(rand.NewPCG(1, 2))
-	data := make([]byte, 400)
-	for range 5000 / ring.Share(20, 100) {
-		for i := range data {
-			data[i] = byte(source.Uint32())
-		}
-		law(data)
-	}
-}
-
-// SeedDice adds rows of dice that reach different places.
-func SeedDice(f *testing.F) {
-	for i := range byte(100) {
-		f.Add([]byte(strings.Repeat(string(rune(i))+"abcdefghij", 20)))
-	}
 }

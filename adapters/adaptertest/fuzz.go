@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,11 +10,16 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// EachCase gives the cases of testdata as seeds.
-func EachCase(f *testing.F, add func(*Case)) {
-	f.Helper()
+// Own reports whether a string of a body is one that the format keeps to
+// itself: a name of a role or a type, a selector.
+type Own func(op *memproxy.Operation, ptr, text string) bool
+
+// Fuzz holds the adapter to the laws with any bytes as request and answer,
+// beginning with the cases of testdata.
+func Fuzz(f *testing.F, a Adapter, own Own) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
 		f.Fatal("no cases", err)
@@ -27,19 +33,59 @@ func EachCase(f *testing.F, add func(*Case)) {
 		if err != nil {
 			f.Fatal(name, err)
 		}
-		add(c)
+		f.Add(c.Request.Method, c.Request.EscapedPath, c.Request.Query, c.Request.Header.Get("Content-Type"), c.Body, c.Reply.Body)
+	}
+	f.Fuzz(func(t *testing.T, method, path, query, typ string, body, answer []byte) {
+		header := memproxy.Header{"Content-Type": {typ}}
+		req := memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: header, Base: Base}
+		Laws(t, a, req, body, memproxy.Reply{Status: 200, Body: answer}, own)
+	})
+}
+
+// Generated holds the adapter to the laws with a great many throws of the
+// dice, the same ones every time.
+func Generated(t *testing.T, a Adapter, f *Format, own Own) {
+	source := rand.New(rand.NewPCG(1, 2))
+	data := make([]byte, 400)
+	for range 5000 / ring.Share(20, 100) {
+		for i := range data {
+			data[i] = byte(source.Uint32())
+		}
+		f.laws(t, a, own, data)
 	}
 }
 
-// Seen wants every string of a value in the operation, but for those that the
-// format keeps to itself: names of roles and types, selectors.
-func Seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own func(ptr, text string) bool) {
+// FuzzGenerated is Generated with throws that the fuzzer looks for.
+func FuzzGenerated(f *testing.F, a Adapter, format *Format, own Own) {
+	for i := range byte(100) {
+		f.Add([]byte(strings.Repeat(string(rune(i))+"abcdefghij", 20)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { format.laws(t, a, own, data) })
+}
+
+func (f *Format) laws(t *testing.T, a Adapter, own Own, data []byte) {
+	t.Helper()
+	req, body, answer := f.Request(&Dice{f: f, bytes: data})
+	req.Base = Base
+	Laws(t, a, req, []byte(body), memproxy.Reply{Status: 200, Body: []byte(answer)}, own)
+	if t.Failed() {
+		t.Fatalf("%s %s?%s\n%s\n%s", req.Method, req.EscapedPath, req.Query, body, answer)
+	}
+}
+
+// stores reports whether what the body of such an operation says is kept.
+func stores(k memproxy.Kind) bool {
+	return k.Writes() && k != memproxy.Attach && k != memproxy.Forget
+}
+
+// seen wants every string of a value in the operation, but for the format's own.
+func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own Own) {
 	t.Helper()
 	for _, m := range v.Members {
-		Seen(t, op, m.Value, jsondoc.Child(ptr, m.Name), own)
+		seen(t, op, m.Value, jsondoc.Child(ptr, m.Name), own)
 	}
 	for i, e := range v.Elems {
-		Seen(t, op, e, jsondoc.Index(ptr, i), own)
+		seen(t, op, e, jsondoc.Index(ptr, i), own)
 	}
 	if v.Kind != jsondoc.String || v.Text() == "" {
 		return
@@ -51,7 +97,7 @@ func Seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, ow
 	case slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return under(c.Pointer) && c.Op == memproxy.ClaimUnclear }):
 	case slices.ContainsFunc(op.Backdated, func(b memproxy.Stamped) bool { return under(b.Pointer) }):
 	case slices.ContainsFunc(op.Reserved, under), slices.ContainsFunc(op.Unclaimed, under):
-	case own(ptr, v.Text()):
+	case own(op, ptr, v.Text()):
 	default:
 		t.Errorf("%s is not in the operation: %q", ptr, v.Text())
 	}

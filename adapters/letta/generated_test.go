@@ -7,9 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/letta"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 var format = &adaptertest.Format{
@@ -24,7 +21,8 @@ var format = &adaptertest.Format{
 	ID: func(d *adaptertest.Dice) string {
 		return id(d, d.Of("block", "agent", "passage", "identity", "archive"))
 	},
-	Member: member,
+	Member:  member,
+	Request: request,
 }
 
 func id(d *adaptertest.Dice, kind string) string {
@@ -57,48 +55,20 @@ func member(d *adaptertest.Dice, name string, depth int) string {
 	return ""
 }
 
-// laws holds a made-up request and a made-up answer to the contract.
-func laws(t *testing.T, a *letta.Adapter, rows [][3]string, data []byte) {
-	d := adaptertest.NewDice(format, data)
-	row := rows[d.Throw(256)%len(rows)]
-	req := memproxy.Request{Method: methods(row)[0], EscapedPath: ids(row[2]), Base: adaptertest.Base}
+func request(d *adaptertest.Dice) (req memproxy.Request, body, answer string) {
+	row := documented[d.Throw(256)%len(documented)]
+	req = memproxy.Request{Method: methods(row)[0], EscapedPath: ids(row[2])}
 	if d.Throw(3) == 2 {
 		req.Query = d.Of("agent_id", "identity_id", "query", "x") + "=" + d.Of("agent-1", "a", "")
 	}
-	rt, ok := a.Route(req)
-	if !ok || rt.Pass {
-		return
-	}
-	body := []byte(d.Object(0))
+	body = d.Object(0)
 	if d.Throw(4) == 0 { // a creation, most often as it should be
-		body = []byte(d.With(0, `"label":"human","value":"v"`))
+		body = d.With(0, `"label":"human","value":"v"`)
 	}
-	adaptertest.Determined(t, a, rt, req, body)
-	adaptertest.Patches(t, a, rt, req, body)
-	op, err := a.Decode(rt, req, body)
-	if err == nil {
-		if rt.Kind.Writes() {
-			doc := must.Get(jsondoc.Parse(body, 0))(t)
-			if rt.Kind != memproxy.Attach && rt.Kind != memproxy.Forget { // their bodies mean nothing
-				adaptertest.Seen(t, op, doc.Root, "", own(op))
-			}
-		}
-		answer := d.Of(d.Object(0), d.Member("results", 0), d.With(0, `"id":"agent-1","memory":`+d.Object(0)))
-		adaptertest.Thins(t, a, rt, req, memproxy.Reply{Status: 200, Body: []byte(answer)})
-	}
-	if t.Failed() {
-		t.Fatalf("%s %s?%s\n%s", req.Method, req.EscapedPath, req.Query, body)
-	}
+	return req, body, d.Of(d.Object(0), d.Member("results", 0), d.With(0, `"id":"agent-1","memory":`+d.Object(0)))
 }
 
 // Proves CARD-2: what nobody thought of is patched as carefully.
-func TestGenerated(t *testing.T) {
-	a, rows := adapter(t), documented(t)
-	adaptertest.Generated(func(data []byte) { laws(t, a, rows, data) })
-}
+func TestGenerated(t *testing.T) { adaptertest.Generated(t, adapter(t), format, own) }
 
-func FuzzGenerated(f *testing.F) {
-	adaptertest.SeedDice(f)
-	a, rows := adapter(f), documented(f)
-	f.Fuzz(func(t *testing.T, data []byte) { laws(t, a, rows, data) })
-}
+func FuzzGenerated(f *testing.F) { adaptertest.FuzzGenerated(f, adapter(f), format, own) }

@@ -85,8 +85,7 @@ func TestRecorded(t *testing.T) {
 			}
 			return
 		}
-		adaptertest.Determined(t, a, rt, req, body)
-		adaptertest.Patches(t, a, rt, req, body)
+		adaptertest.Laws(t, a, req, body, reply, nil)
 		if reply.Status < 200 || reply.Status > 299 {
 			return
 		}
@@ -95,7 +94,6 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("%s: %s %s: %v", name, req.Method, req.EscapedPath, err)
 			return
 		}
-		adaptertest.Thins(t, a, rt, req, reply)
 		if rt.Kind != memproxy.Recall || rt.Derived {
 			return
 		}

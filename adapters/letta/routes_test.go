@@ -1,28 +1,27 @@
 package letta_test
 
 import (
-	"os"
+	_ "embed"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
-// documented are the rows of testdata/routes.txt: class, method, path.
-func documented(t testing.TB) [][3]string {
-	t.Helper()
-	data := must.Get(os.ReadFile("testdata/routes.txt"))(t)
-	var out [][3]string
-	for line := range strings.Lines(string(data)) {
+//go:embed testdata/routes.txt
+var routes string
+
+// documented are the routes of testdata/routes.txt: class, method, path.
+var documented = func() (out [][3]string) {
+	for line := range strings.Lines(routes) {
 		if f := strings.Fields(line); !strings.HasPrefix(line, "#") && len(f) == 3 {
 			out = append(out, [3]string(f))
 		}
 	}
 	return out
-}
+}()
 
 var param = regexp.MustCompile(`\{[^}]*\}`)
 
@@ -172,11 +171,10 @@ func methods(d [3]string) []string {
 // slash and without.
 func TestEveryDocumentedRoute(t *testing.T) {
 	a := adapter(t)
-	rows := documented(t)
-	if len(rows) != 255 {
-		t.Fatalf("%d routes are documented, want 255", len(rows))
+	if len(documented) != 255 {
+		t.Fatalf("%d routes are documented, want 255", len(documented))
 	}
-	for _, d := range rows {
+	for _, d := range documented {
 		path := ids(d[2])
 		toggled := path + "/"
 		if strings.HasSuffix(path, "/") {
@@ -192,7 +190,7 @@ func TestEveryDocumentedRoute(t *testing.T) {
 		}
 	}
 	for key := range exceptions {
-		if !slices.ContainsFunc(rows, func(d [3]string) bool { return d[1]+" "+d[2] == key }) {
+		if !slices.ContainsFunc(documented, func(d [3]string) bool { return d[1]+" "+d[2] == key }) {
 			t.Errorf("the exception %s is no route", key)
 		}
 	}
@@ -202,7 +200,7 @@ func TestEveryDocumentedRoute(t *testing.T) {
 // one of another class.
 func TestOtherSpellings(t *testing.T) {
 	a := adapter(t)
-	for _, d := range documented(t) {
+	for _, d := range documented {
 		p := ids(d[2])
 		method := methods(d)[0]
 		for name, p := range map[string]string{

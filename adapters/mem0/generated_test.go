@@ -7,9 +7,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/adaptertest"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
-	"github.com/memproxy/memproxy/adapters/mem0"
-	"github.com/memproxy/memproxy/internal/must"
 )
 
 var format = &adaptertest.Format{
@@ -21,6 +18,7 @@ var format = &adaptertest.Format{
 	Objects: []string{`{"memory_id":"m1","text":"t"}`, `{"id":"m1","memory":"t"}`},
 	ID:      func(d *adaptertest.Dice) string { return `"m` + strconv.Itoa(d.Throw(3)) + `"` },
 	Member:  member,
+	Request: request,
 }
 
 func member(d *adaptertest.Dice, name string, depth int) string {
@@ -45,43 +43,16 @@ func member(d *adaptertest.Dice, name string, depth int) string {
 	return ""
 }
 
-// laws holds a made-up request and a made-up answer to the contract.
-func laws(t *testing.T, a *mem0.Adapter, data []byte) {
-	d := adaptertest.NewDice(format, data)
+func request(d *adaptertest.Dice) (req memproxy.Request, body, answer string) {
 	row := documented[d.Throw(len(documented))]
-	req := memproxy.Request{Method: row.method, EscapedPath: row.path, Base: adaptertest.Base}
+	req = memproxy.Request{Method: row.method, EscapedPath: row.path}
 	if d.Throw(3) == 2 {
 		req.Query = d.Of("user_id", "run_id", "metadata[user_id]", "fields", "x") + "=" + d.Of("a", "*", "id,memory", "")
 	}
-	rt, ok := a.Route(req)
-	if !ok || rt.Pass {
-		return
-	}
-	body := []byte(d.Object(0))
-	adaptertest.Determined(t, a, rt, req, body)
-	adaptertest.Patches(t, a, rt, req, body)
-	op, err := a.Decode(rt, req, body)
-	if err == nil {
-		if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
-			doc := must.Get(jsondoc.Parse(body, 0))(t)
-			adaptertest.Seen(t, op, doc.Root, "", own(op))
-		}
-		answer := d.Of(d.Object(0), d.Member("results", 0))
-		adaptertest.Thins(t, a, rt, req, memproxy.Reply{Status: 200, Body: []byte(answer)})
-	}
-	if t.Failed() {
-		t.Fatalf("%s %s?%s\n%s", req.Method, req.EscapedPath, req.Query, body)
-	}
+	return req, d.Object(0), d.Of(d.Object(0), d.Member("results", 0))
 }
 
 // Proves CARD-2: what nobody thought of is patched as carefully.
-func TestGenerated(t *testing.T) {
-	a := adapter(t)
-	adaptertest.Generated(func(data []byte) { laws(t, a, data) })
-}
+func TestGenerated(t *testing.T) { adaptertest.Generated(t, adapter(t), format, own) }
 
-func FuzzGenerated(f *testing.F) {
-	adaptertest.SeedDice(f)
-	a := adapter(f)
-	f.Fuzz(func(t *testing.T, data []byte) { laws(t, a, data) })
-}
+func FuzzGenerated(f *testing.F) { adaptertest.FuzzGenerated(f, adapter(f), format, own) }
