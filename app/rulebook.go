@@ -161,32 +161,14 @@ func sanitiseFrom(c config.Screening) memproxy.PerMille {
 }
 
 // versionOf names the rules by all that they are made of: two sidecars with
-// one version rule alike.
+// one version rule alike. Sections are taken whole, so that a new setting is part
+// of it; left out is only where something lies.
 func versionOf(b policy.Bundle, pack *screen.Pack, cfg *config.Config) string {
-	rest, err := json.Marshal(struct {
-		Profile, Unattributed string
-		Enforce, OneTenant    bool
-		Charge                bool
-		Confidence            config.Confidence
-		Default, Anonymous    config.WriteLimit
-		Overrides             map[string]config.WriteLimit
-		Tenants, Namespaces   map[string]config.WriteLimit
-		Together              int64
-		RapidPerMinute        *int64
-		Pack, Sensitivity     string
-		Off                   []string
-		Sources               map[string]string
-		Exemplars             string
-		Approved              map[string]bool
-		Screening             bool
-		Withhold              float64
-		Memories              config.Memories
-		Established           config.Established
-	}{
-		cfg.Profile, cfg.Ownership.Unattributed + " " + cfg.Ownership.Changed + " " + cfg.Answers.Unclaimed + " " + cfg.Answers.Headers, *cfg.Enforce, cfg.OneTenant(), *cfg.Budgets.Enforce, cfg.Confidence,
-		cfg.Budgets.Default, cfg.Budgets.Anonymous, cfg.Budgets.Overrides, cfg.Budgets.Tenants, cfg.Budgets.Namespaces,
-		cfg.Budgets.Together, cfg.Budgets.RapidPerMinute,
-		pack.Version(), cfg.Screening.Sensitivity, cfg.Screening.Disable, cfg.Screening.Sources, cfg.Screening.Exemplars, approved.Texts(cfg.Screening.Approved), *cfg.Screening.Enabled, *cfg.Screening.Withhold, cfg.Memories, cfg.Identity.Established,
+	counted, judged := cfg.Budgets, cfg.Screening
+	counted.Redis, judged.Approved, judged.Pack = nil, nil, pack.Version()
+	rest, err := json.Marshal([]any{
+		cfg.Profile, cfg.Enforce, cfg.OneTenant(), cfg.Ownership, cfg.Answers, cfg.Confidence, cfg.Memories, cfg.Sources, cfg.Identity.Established,
+		counted, judged, approved.Texts(cfg.Screening.Approved),
 	})
 	if err != nil {
 		panic(err) // plain numbers and strings
