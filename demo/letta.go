@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -50,19 +49,7 @@ func (s *stage) hireAgent(ctx context.Context, t *theatre) error {
 }
 
 func (s *stage) ask(ctx context.Context, method, path, body string) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.letta+path, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	req.Header.Set("Authorization", "Bearer "+devKey)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return answer{Status: resp.StatusCode, Body: string(b)}, err
+	return s.send(ctx, method, s.letta+path, "Authorization", "Bearer "+devKey, body)
 }
 
 // say has the agent's scripted model do something, and reports whether a block

@@ -28,11 +28,15 @@ type stage struct {
 const maxAnswer = 1 << 20
 
 func (s *stage) do(ctx context.Context, method, key, path, body string) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.base+path, strings.NewReader(body))
+	return s.send(ctx, method, s.base+path, "X-API-Key", key, body)
+}
+
+func (s *stage) send(ctx context.Context, method, url, header, credential, body string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
-	req.Header.Set("X-API-Key", key)
+	req.Header.Set(header, credential)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

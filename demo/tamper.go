@@ -42,7 +42,7 @@ func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error
 	return false, "verify names it: " + firstLine(out.String()), nil
 }
 
-// forge turns the first deny of the records into an allow.
+// forge turns the first deny of each file of records into a hold.
 func forge(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "entries") {
