@@ -117,10 +117,13 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 
 // Refuse implements the gate's adapter. The SDKs show detail, and all of it
 // where there is no error.message. They repeat 409, 429 and 5xx by themselves,
-// writes too; the header tells them not to.
-func (a *Adapter) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
+// writes too; the header tells them not to, but for a read of a backend that did not
+// answer: without memproxy, they repeat that.
+func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
-	r.Header["X-Should-Retry"] = []string{"false"}
+	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.Says(d, memproxy.UpstreamUnavailable) {
+		r.Header["X-Should-Retry"] = []string{"false"}
+	}
 	return r.Reply()
 }
 

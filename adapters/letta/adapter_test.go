@@ -46,6 +46,23 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%d may be repeated", status)
 		}
 	}
+	for _, tc := range []struct {
+		method        string
+		status        int
+		code          memproxy.ReasonCode
+		repeat, after bool
+	}{
+		{"GET", 502, memproxy.UpstreamUnavailable, true, true},
+		{"POST", 502, memproxy.UpstreamUnavailable, false, true},
+		{"GET", 502, memproxy.UpstreamMalformed, false, false},
+		{"PATCH", 502, memproxy.UpstreamMalformed, false, false},
+		{"GET", 503, memproxy.LimitInFlight, false, true},
+	} {
+		r := a.Refuse(memproxy.Request{Method: tc.method}, memproxy.Decision{Verdict: memproxy.Deny, Status: tc.status, Reasons: []memproxy.Reason{{Code: tc.code}}})
+		if repeat := r.Header.Get("X-Should-Retry") == ""; repeat != tc.repeat || (r.Header.Get("Retry-After") != "") != tc.after {
+			t.Errorf("%+v: %v", tc, r.Header)
+		}
+	}
 	d := memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny, Status: 429, Allowance: &memproxy.Allowance{Refused: 0, Lines: []memproxy.LineState{{
 		Line: memproxy.Line{Reason: memproxy.BudgetHour, Limit: 10}, Used: 10, Reset: now.Add(90*time.Second + time.Millisecond),
 	}}}}

@@ -64,7 +64,9 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
 		r.Body.Detail = sentence(d, "memproxy could not let this request through")
-		r.Header["Retry-After"] = []string{"1"}
+		if !Says(d, memproxy.UpstreamMalformed) { // the backend did what it was asked, and would answer the same
+			r.Header["Retry-After"] = []string{"1"}
+		}
 	default:
 		r.Body.Detail = sentence(d, "refused by policy")
 	}
@@ -72,6 +74,11 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.Body.Code = CodeHeld
 	}
 	return r
+}
+
+// Says reports whether a decision has a reason.
+func Says(d memproxy.Decision, code memproxy.ReasonCode) bool {
+	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 
 // told are reasons as the caller may know them: that something is somebody
