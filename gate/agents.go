@@ -350,7 +350,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		return memproxy.Reply{}, false
 	}
 	ret := &answer{Admission: a, g: g.Gate}
-	ret.refuse(memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; agents of type letta_v1_agent can be ruled on, and backends[].ungated: compensate allows others")
+	ret.refuse(memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others")
 	g.outcome(ctx, ret)
 	return ret.reply, true
 }
