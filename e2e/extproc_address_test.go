@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -39,6 +41,37 @@ func serveProcessor(t *testing.T, kind string, backend http.Handler, config stri
 	s.process = start(t, memproxyBinary(t), "extproc", "--config", path, "--listen", b.processor, "--grace", "300ms")
 	b.awaits(listen)
 	return processed{s, "http://" + through}
+}
+
+// Proves EDGE-13, CARD-9: a client that the real Envoy counts as internal has it
+// neither repeat a write nor send it elsewhere.
+func TestEnvoyIsNotCommandedByClients(t *testing.T) {
+	t.Parallel()
+	const edge = "use_remote_address: true\n"
+	b := startEnvoy(t, edge, edge+"          internal_address_config: {cidr_ranges: [{address_prefix: 127.0.0.0, prefix_len: 8}]}\n")
+	arrived := make(chan http.Header, 16)
+	b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.UserAgent() == memproxy.UserAgent {
+			return
+		}
+		arrived <- r.Header
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	b.start(settings(t))
+	for name, value := range map[string]string{"X-Envoy-Retry-On": "5xx", "X-Envoy-Max-Retries": "3", "X-Envoy-Original-Dst-Host": "192.0.2.1:1", "X-Envoy-Original-Path": "/reset"} {
+		q := must.Get(http.NewRequest(http.MethodPost, "http://"+b.mem0+"/memories", strings.NewReader(`{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","agent_id":"dev"}`)))(t)
+		q.Header = http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"m0sk_dev"}, name: {value}}
+		resp := must.Get(http.DefaultClient.Do(q))(t)
+		resp.Body.Close()
+		switch forwarded := len(arrived); {
+		case name != "X-Envoy-Original-Path":
+			if resp.StatusCode != http.StatusBadRequest || forwarded > 0 {
+				t.Errorf("%s: %d, sent %d times", name, resp.StatusCode, forwarded)
+			}
+		case forwarded != 1 || len((<-arrived)[name]) > 0:
+			t.Errorf("%s: %d, sent %d times, or with it", name, resp.StatusCode, forwarded)
+		}
+	}
 }
 
 // Proves EDGE-14: behind the real Envoy a rejection counts against the address

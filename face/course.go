@@ -109,6 +109,11 @@ func protocol(h Head) *memproxy.Malformed {
 			}
 		}
 	}
+	for name := range h.Sent {
+		if beginsAny(name, commanding[:]) {
+			return barred(http.StatusBadRequest, "a header that tells Envoy how often or where to send a request is not accepted")
+		}
+	}
 	for name := range h.Header {
 		if overrides(name) && name != "Access-Control-Request-Method" {
 			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
@@ -119,6 +124,15 @@ func protocol(h Head) *memproxy.Malformed {
 		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
 	}
 	return nil
+}
+
+// commanding begin the headers by which a client that Envoy counts as internal has
+// its router repeat a request, change its timeouts or send it elsewhere, after it was
+// ruled on. An external processor cannot rely on removing them: Envoy ignores that
+// unless its configuration allows it (mutation_rules). An Envoy in front of the
+// client's own removes them once it has obeyed.
+var commanding = [...]string{
+	"x-envoy-retry-", "x-envoy-retriable-", "x-envoy-max-retries", "x-envoy-hedge-", "x-envoy-upstream-", "x-envoy-original-dst-",
 }
 
 func barred(status int, detail string) *memproxy.Malformed {

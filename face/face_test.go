@@ -201,6 +201,12 @@ func TestChart(t *testing.T) {
 		"header with a dot":     {"GET", memproxy.Header{"X.http.method": {"PUT"}}, "", 400},
 		"header with a verb":    {"GET", memproxy.Header{"X-Verb": {"PUT"}}, "", 400},
 		"header named alike":    {"GET", memproxy.Header{"X-Verbose": {"1"}}, "", 0},
+		"how often, for Envoy":  {"POST", memproxy.Header{"X-Envoy-Retry-On": {"5xx"}}, "", 400},
+		"so often, for Envoy":   {"POST", memproxy.Header{"X_Envoy_Max_Retries": {"9"}}, "", 400},
+		"twice at once":         {"POST", memproxy.Header{"X-Envoy-Hedge-On-Per-Try-Timeout": {"true"}}, "", 400},
+		"where, for Envoy":      {"GET", memproxy.Header{"X-Envoy-Original-Dst-Host": {"192.0.2.1:80"}}, "", 400},
+		"how long, for Envoy":   {"POST", memproxy.Header{"X-Envoy-Upstream-Rq-Timeout-Ms": {"1"}}, "", 400},
+		"what Envoy says":       {"POST", memproxy.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"15000"}, "X-Envoy-Attempt-Count": {"1"}, "X-Envoy-External-Address": {"192.0.2.1"}}, "", 0},
 		"asked of a browser":    {"GET", memproxy.Header{"Access-Control-Request-Method": {"PUT"}}, "", 0},
 	} {
 		got := face.Chart(nowhere{}, nil, face.Head{Request: memproxy.Request{Method: c.method, EscapedPath: "/x", Query: c.query, Header: c.header}, Sent: c.header})
