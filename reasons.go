@@ -48,6 +48,7 @@ const (
 	IntegrityMetadata ReasonCode = "integrity.metadata" // the metadata is not what was written
 	IntegrityMissing  ReasonCode = "integrity.missing"  // missing from the backend, and not deleted through memproxy
 	IntegrityChain    ReasonCode = "integrity.chain"    // its history follows a break of the chain
+	IntegrityLedger   ReasonCode = "integrity.ledger"   // what the ledger says of it was changed outside of memproxy
 
 	ReviewApproved ReasonCode = "review.approved" // a held write that a reviewer approved
 	SessionLocked  ReasonCode = "session.locked"  // too many rejections; it ends by itself, or a reviewer unlocks it
@@ -118,7 +119,7 @@ func ReasonCodes() []ReasonCode {
 		RunUngated,
 		PayloadMalformed, PayloadDuplicate, PayloadEncoding, PayloadTooLarge, PayloadTooDeep, PayloadContentType, PayloadSlow, PayloadPath,
 		PayloadReserved, PayloadUnclaimed, PayloadTooMany, PayloadUnseen,
-		IntegrityMismatch, IntegrityForged, IntegrityUnknown, IntegrityMetadata, IntegrityMissing, IntegrityChain, ReviewApproved,
+		IntegrityMismatch, IntegrityForged, IntegrityUnknown, IntegrityMetadata, IntegrityMissing, IntegrityChain, IntegrityLedger, ReviewApproved,
 		SessionLocked, StateWithheld, StateSanitised,
 		TrustBelow, TrustAuthority, TrustCorrection, TrustClamped, TrustBackdated, TrustAttribution,
 		ScreenRisk, ScreenSecret, ScreenFinding, ScreenPattern, ScreenExtracted, ScreenWithheld, ScreenStored, ScreenConfigured, ScreenRewritten,

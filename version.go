@@ -118,6 +118,7 @@ const (
 	FaultReorder  FaultClass = "reorder"      // records are in another order
 	FaultForge    FaultClass = "forge"        // a record that this installation did not sign
 	FaultText     FaultClass = "missing-text" // a text is missing or is not the one that was recorded
+	FaultRow      FaultClass = "row"          // what the ledger says of an object was changed
 	FaultInsert   FaultClass = "insert"       // in a backend, something that was not written through the proxy
 	FaultMetadata FaultClass = "metadata"     // in a backend, the metadata was changed
 )

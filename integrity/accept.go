@@ -94,7 +94,14 @@ func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(found.Faults, func(f memproxy.ChainFault) bool { return f.Accepted }), nil
+	faults := slices.DeleteFunc(found.Faults, func(f memproxy.ChainFault) bool { return f.Accepted })
+	edited, err := c.Ledger.Backends.VerifyRecords(ctx, nil)
+	for _, d := range edited {
+		if d.Tenant == tenant {
+			faults = append(faults, row(d))
+		}
+	}
+	return faults, err
 }
 
 // gone is what is wrong with a chain of which nothing is left.

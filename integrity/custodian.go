@@ -197,6 +197,19 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 		}
 		out = append(out, memproxy.ChainReport{Tenant: hashed + hash, Faults: []memproxy.ChainFault{gone(hashed + hash)}, Head: a.ChainHead})
 	}
+	if texts {
+		edited, err := c.Ledger.Backends.VerifyRecords(ctx, count)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range edited {
+			i := slices.IndexFunc(out, func(r memproxy.ChainReport) bool { return r.Tenant == d.Tenant })
+			if i < 0 {
+				i, out = len(out), append(out, memproxy.ChainReport{Tenant: d.Tenant})
+			}
+			out[i].Faults = append(out[i].Faults, row(d))
+		}
+	}
 	slices.SortFunc(out, func(a, b memproxy.ChainReport) int { return strings.Compare(a.Tenant, b.Tenant) })
 	for i := range out {
 		for _, f := range out[i].Faults {
@@ -208,7 +221,23 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 			}
 		}
 	}
-	return out, nil
+	return out, c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
+}
+
+// row is a record of the ledger that was edited, among the faults of its tenant's chain.
+func row(d memproxy.Discrepancy) memproxy.ChainFault {
+	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
+}
+
+// edited records a row of the ledger that was changed outside of memproxy.
+func edited(ctx context.Context, c *Custodian, d memproxy.Discrepancy) error {
+	ev := c.event(memproxy.EventIntegrity, d.Tenant, d.Backend, string(d.Class)+": "+d.Detail, d.ID)
+	ev.Reasons = []memproxy.Reason{{Code: d.Code, Rule: d.ID, Detail: string(d.Class)}}
+	if err := c.record(ctx, ev); err != nil {
+		return err
+	}
+	c.Log.Error("a row of the ledger was changed outside of memproxy", "backend", d.Backend, "kind", string(d.Kind), "id", d.ID, "detail", d.Detail)
+	return nil
 }
 
 // breakPause is how long the chains are left alone after they were verified
@@ -238,7 +267,7 @@ func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 // broke names a fault of a chain in the log, once, and marks what stands
 // behind it as unverified. Nothing is repaired.
 func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
-	if known, err := c.told(ctx, f); known || err != nil {
+	if known, err := c.told(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)

@@ -150,6 +150,9 @@ func (s *seen) absent(k key) (rec memproxy.Record, absent bool) {
 	if sealed {
 		rec.Listing = memproxy.Unlisted
 	}
+	if unknown { // else its record was removed
+		unknown, _ = s.unknown(versions, k)
+	}
 	return rec, unknown
 }
 

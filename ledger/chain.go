@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -220,7 +221,7 @@ func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error 
 	t.run(`UPDATE breach SET accepted = ? WHERE tenant = ? AND accepted = 0`, now, h.tenant)
 	for i := range faults {
 		f := &faults[i]
-		if f.Class == memproxy.FaultText || f.Position > h.base {
+		if f.Class == memproxy.FaultText || f.Class == memproxy.FaultRow || f.Position > h.base {
 			continue
 		}
 		if storable(f.Detail) != nil {
@@ -234,11 +235,13 @@ func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error 
 
 // acquit takes the marks of a broken chain off a tenant's memories.
 func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) int {
-	t.save()
-	free := rows(t, scanKey,
-		`UPDATE record SET unverified = '' WHERE status_tenant = ? AND unverified = ? RETURNING backend, kind, id`, tenant, string(memproxy.IntegrityChain))
-	t.reread(free...)
-	n := len(free)
+	n := acceptRows(t, tenant)
+	for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) {
+		st := r.Status
+		st.Unverified = ""
+		t.putStatus(r, st, r.prior)
+		n++
+	}
 	for i := range faults {
 		if faults[i].Class == memproxy.FaultText && t.cast(&memproxy.Doubt{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain}) {
 			n--

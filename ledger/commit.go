@@ -4,8 +4,17 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/memproxy/memproxy/ledger/circuit"
+	"modernc.org/sqlite"
+	sqlitelib "modernc.org/sqlite/lib"
 )
 
 // maxTries is how often a transaction is tried that another proxy's undid.
@@ -336,4 +345,38 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 // refused is an error that is about the call, not about the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
+}
+
+// damaged adds ErrDamaged and what to do to the errors with which SQLite says
+// that a file is broken.
+func damaged(err error) error {
+	var se *sqlite.Error
+	if !errors.As(err, &se) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	switch se.Code() & 0xff {
+	case sqlitelib.SQLITE_CORRUPT, sqlitelib.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w; %s", ErrDamaged, err, advice)
+	}
+	return err
+}
+
+// canWait reports whether an error is the store's (no room on its disk, a lock, no answer),
+// and not of what was to be written: the same entry can be written later.
+func canWait(err error) bool {
+	var se *sqlite.Error
+	var pe *pgconn.PgError
+	var ne net.Error
+	switch {
+	case errors.As(err, &se):
+		switch se.Code() & 0xff {
+		case sqlitelib.SQLITE_FULL, sqlitelib.SQLITE_IOERR, sqlitelib.SQLITE_READONLY, sqlitelib.SQLITE_CANTOPEN, sqlitelib.SQLITE_NOMEM, sqlitelib.SQLITE_BUSY, sqlitelib.SQLITE_LOCKED:
+			return true
+		}
+		return false
+	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
+		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
+	}
+	return errors.Is(err, circuit.ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }

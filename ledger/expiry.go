@@ -20,13 +20,16 @@ type Upkeep struct{ *store }
 // and quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
-		t.save()
 		now := micros(t.store.opt.Clock())
-		gone := rows(t, scanStatus, `UPDATE record SET prior = state, state = 'expired', reason = 'its time is over', changed = ?
-			WHERE (backend, kind, id) IN (SELECT backend, kind, id FROM record WHERE `+overdue+` LIMIT ?)
-			RETURNING `+recordColumns, now, now, expireStep)
-		for i := range gone {
-			t.reread(gone[i].MemoryKey)
+		var gone []memproxy.Status
+		for _, r := range t.lock(expireStep, overdue, now) {
+			if r.edited {
+				continue
+			}
+			st, was := r.Status, r.Status.State
+			st.State, st.Reason, st.Changed = memproxy.StateExpired, "its time is over", moment(now)
+			t.putStatus(r, st, was)
+			gone = append(gone, r.Status)
 		}
 		return gone, nil
 	})
@@ -72,7 +75,7 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 // Purgeable returns memories that expired before a time, at most limit. Who
 // purges deletes them in the backend first, then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
-	return look(ctx, u.store, "list expired memories", scanStatus, `SELECT `+recordColumns+` FROM record
+	return look(ctx, u.store, "list expired memories", scanStatus(u.store), `SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
@@ -162,7 +165,7 @@ func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	return inSteps(ctx, u.store, job{}, pruneStep, func(t *transaction) (int, error) { return pruneOnce(t, before), nil })
 }
 
-func pruneOnce(t *transaction, before time.Time) int {
+func pruneOnce(t *transaction, before time.Time) (n int) {
 	t.save()
 	for _, table := range [...]string{"correction", "retraction", "vote"} { // also agreement that led to nothing for so long
 		t.run(`DELETE FROM `+table+` WHERE at < ?`, before.UnixMicro())
@@ -171,14 +174,15 @@ func pruneOnce(t *transaction, before time.Time) int {
 	for _, k := range gone {
 		r := t.record(k)
 		if r.deleted == 0 {
-			continue // another proxy wrote it meanwhile
+			continue // another proxy wrote it meanwhile, or somebody edited it
 		}
 		if r.Rated() {
 			forgetStatus(t, r)
 		}
 		r.Owner, r.deleted, r.validated, r.sure, r.dirty = memproxy.Ownership{}, 0, false, false, r.dirty|ownerPart
+		n++
 	}
-	return len(gone)
+	return n
 }
 
 const day = 24 * time.Hour
@@ -242,52 +246,51 @@ func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 // Histories that are in the scope and do not end yet get a version like v, which
 // says who deleted them and by which decision; none where it has no operation.
 func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
-	args := []any{max(1, micros(l.opt.Clock())), backend, scope.User, scope.Agent, scope.App, scope.Run}
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
 		return nil, err
 	}
 	if backend == "" || !scope.Owned() {
 		return nil, refused("a backend and an owner are required")
 	}
-	tallies, err := result(ctx, l.store, job{}, func(t *transaction) ([]memproxy.Tally, error) {
-		return sweepScope(t, args), nil
-	})
+	tallies, err := sweepScope(ctx, l.store, backend, scope)
 	if err != nil || v.Op == "" {
 		return tallies, err
 	}
 	return tallies, endHistories(ctx, l.store, backend, scope, v)
 }
 
-func sweepScope(t *transaction, args []any) (by []memproxy.Tally) {
-	type swept struct {
-		key
-		by memproxy.Tally
-	}
-	t.save()
-	found := rows(t, func(s scanner) (row swept, err error) {
-		row.Kind = memproxy.TargetMemory
-		err = s.Scan(&row.Backend, &row.ID, &row.by.Tenant, &row.by.Actor, &row.by.Trust, &row.by.User)
-		return row, err
-	}, `UPDATE record SET deleted = ?1
-		WHERE backend = ?2 AND kind = 'memory' AND owned = 1 AND deleted = 0
-		AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run)
-		RETURNING backend, id, tenant, actor, trust, "user"`, args...)
-	at := map[memproxy.Tally]int{}
-	for _, row := range found {
-		who := row.by
-		t.reread(row.key)
-		if who.Actor == "" {
-			continue
+func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Scope) (by []memproxy.Tally, _ error) {
+	at, after := map[memproxy.Tally]int{}, ""
+	for {
+		found, err := result(ctx, s, job{}, func(t *transaction) (found []memproxy.Ownership, _ error) {
+			for _, r := range t.lock(expireStep, `backend = ?1 AND kind = 'memory' AND owned = 1 AND deleted = 0 AND id > ?2
+				AND ?3 IN ('', "user") AND ?4 IN ('', agent) AND ?5 IN ('', app) AND ?6 IN ('', run) ORDER BY id`,
+				backend, after, scope.User, scope.Agent, scope.App, scope.Run) {
+				gone := r.Owner
+				gone.Deleted = true
+				r.own(&gone, t.now())
+				found = append(found, gone)
+			}
+			return found, nil
+		})
+		for i := range found {
+			row := &found[i]
+			who := memproxy.Tally{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User}
+			if after = max(after, row.ID); row.Actor == "" { // nobody's, or edited
+				continue
+			}
+			i, seen := at[who]
+			if !seen {
+				i = len(by)
+				at[who] = i
+				by = append(by, who)
+			}
+			by[i].Memories++
 		}
-		i, seen := at[who]
-		if !seen {
-			i = len(by)
-			at[who] = i
-			by = append(by, who)
+		if err != nil || len(found) < expireStep {
+			return by, err
 		}
-		by[i].Memories++
 	}
-	return by
 }
 
 // endHistories appends a version like v to each memory within a scope that is

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // Backends is what is known of each backend as a whole: what it should hold, how
@@ -62,7 +64,7 @@ func settleDoubt(t *transaction, r *record) {
 // the proxy.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return look(ctx, bs.store, "list memories", scanOwner, `SELECT `+recordColumns+` FROM record
+	return look(ctx, bs.store, "list memories", scanOwner(bs.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
@@ -81,7 +83,7 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 	return bs.change(ctx, func(t *transaction) error {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
-		t.reread(everything) // what has no record there is now known to be new
+		t.records[everything] = nil // what has no record there is now known to be new
 		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 		return nil
 	})
@@ -129,14 +131,17 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 	own := slices.Clone(found)
 	next, err := changed(ctx, bs.store, func(t *transaction) (memproxy.Sealing, error) {
 		next := at
-		t.save()
 		for i := range own {
 			f := &own[i]
-			n := t.run(`INSERT INTO record (backend, kind, id, listed, first_seen) VALUES (?, ?, ?, 1, ?)
-				ON CONFLICT (backend, kind, id) DO UPDATE SET listed = 1, first_seen = excluded.first_seen WHERE record.listed = 0`,
-				f.Backend, string(f.Kind), f.ID, f.SHA256)
-			t.reread(f.MemoryKey)
-			next.Fresh, next.Found = next.Fresh+int(n), next.Found+int(n)
+			r := t.record(f.MemoryKey)
+			if r.listed || r.edited {
+				continue
+			}
+			r.listed, r.firstSeen, r.dirty = true, f.SHA256, r.dirty|listingPart
+			if !r.Owned() {
+				r.Listing, r.FirstSeen, r.sure = memproxy.Listed, f.SHA256, true
+			}
+			next.Fresh, next.Found = next.Fresh+1, next.Found+1
 		}
 		t.run(`INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (backend) DO UPDATE SET cursor = excluded.cursor, pass = excluded.pass, fresh = excluded.fresh, found = excluded.found`,
@@ -147,4 +152,172 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 		return at, err
 	}
 	return next, nil
+}
+
+// editedRow is what is wrong with a row whose mark is not of what it says.
+const editedRow = "its row in the ledger was changed outside of memproxy"
+
+// distrusted is what counts of a record that was edited: it is nobody's, and
+// quarantined. What the row says is not written over before a person accepts it.
+func distrusted(s *store, f *fields) recordRow {
+	k, why := f.key(), editedRow
+	if !s.opt.Vault.MarkKnown(f.mark) {
+		why = "its row in the ledger is signed with a key that is missing: is vault.key the one of all sidecars of this ledger?"
+	}
+	s.edits.note(k, f.tenant(), why)
+	return recordRow{key: k, stored: true, sure: true, edited: true, Record: memproxy.Record{
+		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}, Deleted: f.numbers[3] > 0},
+		Status: doubted(k, memproxy.TenantNobody, why),
+	}}
+}
+
+func doubted(k key, tenant, why string) memproxy.Status {
+	return memproxy.Status{MemoryKey: k, Tenant: tenant, State: memproxy.StateQuarantined, Reason: why, Unverified: memproxy.IntegrityLedger}
+}
+
+// lostQuery finds those of some ids that have a history, and no record: a write makes
+// both. A record is removed some time after the memory was deleted.
+const lostQuery = `SELECT backend, kind, id FROM version v WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3)) AND kind <> 'object'
+	AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
+	AND NOT EXISTS (SELECT 1 FROM record r WHERE r.backend = v.backend AND r.kind = v.kind AND r.id = v.id AND (r.owned > 0 OR r.state <> '' OR r.listed > 0))`
+
+// lost is the status of a memory whose record was removed. It has no owner: the author
+// may write it again, and a person may promote it.
+func lost(s *store, k key) memproxy.Status {
+	const why = "its row in the ledger was removed outside of memproxy"
+	s.edits.note(k, "", why)
+	return doubted(k, "", why)
+}
+
+// askLost adds to had those of some objects whose records were removed.
+func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group key, ids []string) error {
+	var ask []string
+	for _, id := range ids {
+		group.ID = id
+		unknown, _ := s.seen.unknown(versions, group)
+		if _, known := had[group]; !known && !unknown {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	rows, err := s.query(ctx, lostQuery, group.Backend, string(group.Kind), asJSON(ask))
+	if err != nil {
+		return err
+	}
+	found, err := drain(rows, scanKey)
+	for _, k := range found {
+		had[k] = memproxy.Record{Status: lost(s, k)}
+	}
+	return err
+}
+
+// maxEdits bounds the edited rows that are known to have been told of. Of those over it,
+// each is told of again when it is read again.
+const maxEdits = 10000
+
+// edits are rows that were found edited, each once, until somebody tells of them.
+type edits struct {
+	mu      sync.Mutex
+	found   map[key]bool
+	waiting []memproxy.Discrepancy
+	broken  func()
+}
+
+func newEdits(opt *Options) *edits { return &edits{found: map[key]bool{}, broken: opt.Broken} }
+
+func (e *edits) note(k key, tenant, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found[k] || len(e.waiting) >= maxEdits {
+		return
+	}
+	if len(e.found) >= maxEdits {
+		clear(e.found)
+	}
+	e.found[k] = true
+	e.waiting = append(e.waiting, memproxy.Discrepancy{Class: memproxy.FaultTamper, Code: memproxy.IntegrityLedger, Tenant: tenant, MemoryKey: k, Detail: why})
+	e.broken()
+}
+
+func (e *edits) forget(k key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.found, k)
+}
+
+// Edits hands tell the rows that were found changed outside of memproxy, each once. After
+// an error it is handed the rest, and that one, next time.
+func (bs Backends) Edits(tell func(memproxy.Discrepancy) error) error {
+	e := bs.edits
+	for {
+		e.mu.Lock()
+		if len(e.waiting) == 0 {
+			e.mu.Unlock()
+			return nil
+		}
+		next := e.waiting[0]
+		e.mu.Unlock()
+		if err := tell(next); err != nil {
+			return err
+		}
+		e.mu.Lock()
+		e.waiting = e.waiting[1:]
+		e.mu.Unlock()
+	}
+}
+
+// maxEdited is how many edited records are listed.
+const maxEdited = 100
+
+// VerifyRecords reads all records, and returns the first of those that were edited, with
+// the tenants that they say.
+func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
+	if bs.opt.Vault == nil {
+		return nil, ErrNoVault
+	}
+	for after := (key{}); ; {
+		found, err := glance(ctx, bs.store, "read records", scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
+		for i := range found {
+			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
+				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: editedRow})
+				bs.edits.note(f.key(), f.tenant(), editedRow)
+			}
+		}
+		if count != nil {
+			count(len(found))
+		}
+		if err != nil || len(found) < verifyStep {
+			return edited, err
+		}
+		after = found[len(found)-1].key()
+	}
+}
+
+// marked reports whether a record is as it was written here, or says nothing.
+func marked(v *keys.Vault, f *fields) bool {
+	blank := f.texts[13] == "" && f.numbers[0] <= 0 && f.numbers[9] <= 0
+	return v == nil || blank || v.MarkedRow(f.row, f.mark)
+}
+
+// acceptRows takes the edited records of a tenant as they are.
+func acceptRows(t *transaction, tenant string) (n int) {
+	t.save()
+	for after := (key{}); ; {
+		found := rows(t, scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
+		for i := range found {
+			if f := &found[i]; f.tenant() == tenant && !marked(t.store.opt.Vault, f) {
+				k := f.key()
+				t.run(`UPDATE record SET mac = ? WHERE backend = ? AND kind = ? AND id = ?`, t.store.opt.Vault.MarkRow(f.row), k.Backend, string(k.Kind), k.ID)
+				t.records[k] = nil
+				t.store.edits.forget(k)
+				n++
+			}
+		}
+		if len(found) < verifyStep {
+			return n
+		}
+		after = found[len(found)-1].key()
+	}
 }

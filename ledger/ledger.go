@@ -70,8 +70,9 @@ type store struct {
 	dialect        dialect
 	writer, reader *sql.DB
 	recent         *recent
-	absent         *absences      // nil where others write the store too
-	seen           *seen          // likewise
+	absent         *absences // nil where others write the store too
+	seen           *seen     // likewise
+	edits          *edits
 	redo           *redo          // nil where nothing is queued
 	loading        sync.WaitGroup // seen, until stopLoading
 	stopLoading    context.CancelFunc
@@ -172,7 +173,7 @@ func ByID(ctx context.Context, l interface {
 // recordQuery asks for all that is known of objects of one kind, and, in a row
 // without a kind, whether their backend is sealed.
 var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))
-	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + ` FROM sealed WHERE backend = ?1`
+	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + `, NULL FROM sealed WHERE backend = ?1`
 
 // byKind are the ids of objects, by backend and kind.
 func byKind(keys []key) map[key][]string {
@@ -191,17 +192,20 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 		if err != nil {
 			return err
 		}
-		scan, sealed := rowScanner(), false
+		scan, sealed := rowScanner(s), false
 		_, err = drain(rows, func(from scanner) (none struct{}, err error) {
 			r, err := scan(from)
 			if r.Kind == "" {
 				sealed = true
-			} else {
+			} else if !r.blank() {
 				had[r.key] = r.Record
 			}
 			return none, err
 		})
 		if err != nil {
+			return err
+		}
+		if err := askLost(ctx, s, had, group, ids); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -221,7 +225,7 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
 	// A receipt is of the whole write, so it comes first; then what
 	// is still there; then a fixed order.
-	return first(look(ctx, l.store, "look up a decision", scanOwner, `SELECT `+recordColumns+` FROM record
+	return first(look(ctx, l.store, "look up a decision", scanOwner(l.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }

@@ -106,9 +106,9 @@ func TestUpgradedIsFresh(t *testing.T) {
 }
 
 // A ledger of every earlier schema opens, keeps what it had and takes what is
-// new.
+// new. What it had is trusted.
 func TestMigrations(t *testing.T) {
-	for n := oldest; n <= schema; n++ {
+	for n := oldest; n < schema; n++ {
 		t.Run(fmt.Sprint("from schema ", n), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			db, err := ofSchema(t, path, n)

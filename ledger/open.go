@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
 	}
-	s := &store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{})}
+	s := &store{opt: opt, ready: map[string]*sql.Stmt{}, jobs: make(chan *job, opt.Queue), stopped: make(chan struct{}), edits: newEdits(&opt)}
 	l := &Ledger{s, Holds{s}, Sessions{s}, Notices{s}, Rollbacks{s}, Chains{s}, Backends{s}, Upkeep{s}}
 	left, err := l.open()
 	if err != nil {
@@ -302,4 +303,67 @@ func (l *Ledger) Ping(ctx context.Context) error {
 		t.run(`UPDATE redo SET applied = applied`) // an empty transaction needs no room
 		return nil
 	}})
+}
+
+// dialect is what the two stores differ in. Statements are written once, as
+// SQLite reads them: ? and ?N for parameters, and tables in the words that ddl
+// knows.
+type dialect int
+
+const (
+	sqliteDialect dialect = iota
+	postgresDialect
+)
+
+// sql is a statement in the dialect's words. It must hold no question mark but
+// parameters'.
+func (d dialect) sql(text string) string {
+	if d == sqliteDialect {
+		// SQLite looks at a limit's value to plan the query, and plans it again for each
+		// value that is bound, unless it is an expression.
+		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
+	}
+	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
+	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
+	var b strings.Builder
+	next := 0
+	for {
+		before, after, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
+		n, err := strconv.Atoi(after[:digits])
+		if err != nil {
+			next++
+			n = next
+		}
+		b.WriteString("$" + strconv.Itoa(n))
+		text = after[digits:]
+	}
+}
+
+// sqliteOnly is before what is for SQLite alone, at the end of a definition.
+const sqliteOnly = "\n-- SQLite only"
+
+// ddl is the definition of tables in the dialect's words, and what fills them.
+// Text compares by bytes in both.
+func (d dialect) ddl(text string) string {
+	if d == sqliteDialect {
+		return text
+	}
+	text, _, _ = strings.Cut(text, sqliteOnly)
+	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
+		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
+		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
+		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text)
+}
+
+// applied is the table of the migrations that were made.
+func (d dialect) applied() string {
+	if d == postgresDialect {
+		return "memproxy_schema"
+	}
+	return "schema_version"
 }

@@ -2,16 +2,16 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // maxNote bounds what a reviewer writes, in bytes.
@@ -34,6 +34,35 @@ func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	return only(found, t.err, "hold "+id)
 }
 
+const voteColumns = `subject, reviewer, at, note, mac`
+
+// vote is a reviewer's yes as it is stored. One that was edited does not count.
+type vote struct {
+	subject, reviewer string
+	at                int64
+	note              string
+	edited            bool
+}
+
+func (v *vote) row(b []byte) []byte {
+	for _, text := range [...]string{"vote", v.subject, v.reviewer, v.note} {
+		b = keys.AppendField(b, text)
+	}
+	return binary.BigEndian.AppendUint64(b, uint64(v.at))
+}
+
+func scanVote(of *store) func(scanner) (vote, error) {
+	return func(s scanner) (v vote, err error) {
+		var mark []byte
+		err = s.Scan(&v.subject, &v.reviewer, &v.at, &v.note, &mark)
+		if of.opt.Vault != nil && err == nil && !of.opt.Vault.MarkedRow(v.row, mark) {
+			v.edited = true
+			of.edits.note(memproxy.MemoryKey{Kind: "vote", ID: memproxy.InertID(v.subject)}, "", editedRow)
+		}
+		return v, err
+	}
+}
+
 // vote counts a reviewer's yes and returns how many there are. The author's
 // never counts.
 func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
@@ -41,9 +70,12 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	if r.Reviewer == author {
 		return tally, ErrOwnReview
 	}
-	t.run(`INSERT INTO vote (subject, reviewer, at, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note)
-	t.one(`SELECT count(*) FROM vote WHERE subject = ? AND reviewer <> ?`, []any{subject, author}, &tally.Have)
+	yes := vote{subject, r.Reviewer, micros(t.store.opt.Clock()), r.Note, false}
+	t.run(`INSERT INTO vote (`+voteColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject, reviewer) DO UPDATE SET at = excluded.at, note = excluded.note, mac = excluded.mac`,
+		yes.subject, yes.reviewer, yes.at, yes.note, mark(t.store.opt.Vault, yes.row))
+	for _, v := range rows(t, scanVote(t.store), `SELECT `+voteColumns+` FROM vote WHERE subject = ? AND reviewer <> ?`, subject, author) {
+		tally.Have += int(count(!v.edited))
+	}
 	tally.Settled = tally.Have >= tally.Need
 	return tally, nil
 }
@@ -266,88 +298,6 @@ func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite
 	}
 	slices.SortFunc(aged, func(a, b memproxy.HeldWrite) int { return a.Created.Compare(b.Created) })
 	return aged, nil
-}
-
-// notify queues a notice in the transaction that it tells of, so that neither
-// is there without the other.
-func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) {
-	if t.store.opt.Noticed == nil {
-		return
-	}
-	t.noticed = true
-	subject, data = memproxy.InertID(subject), shown(data)
-	at := t.now()
-	t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error)
-		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '') ON CONFLICT DO NOTHING`,
-		ref(string(kind)+"/", tenant, subject)+strconv.FormatInt(at, 36), string(kind), tenant, subject, at, asJSON(data))
-	t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
-		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
-}
-
-// shown is what a notice tells, with no name in it that reads like a sentence:
-// whoever receives it may be a model.
-func shown(data any) any {
-	switch v := data.(type) {
-	case memproxy.HeldWrite:
-		v.Session, v.Scope, v.EscapedPath = memproxy.InertSession(v.Session), memproxy.InertScope(v.Scope), memproxy.InertPath(v.EscapedPath)
-		v.Principal = memproxy.Inert(v.Principal)
-		return v
-	case memproxy.Session:
-		v.ID, v.Principal = memproxy.InertID(v.ID), memproxy.Inert(v.Principal)
-		return v
-	case memproxy.Status:
-		v.ID = memproxy.InertID(v.ID)
-		return v
-	case *memproxy.Status:
-		return shown(*v)
-	}
-	return data
-}
-
-// Notices is the queue of events that a webhook delivers.
-type Notices struct{ *store }
-
-// Due gives the caller notices to deliver that are due, oldest first, at
-// most limit of them. Nobody else gets them for the length of the lease; what
-// is not Delivered or Delayed by then is given out again. So each is delivered
-// at least once, and now and then twice. Next is when the first of all that are
-// left, or given out, is due; zero is never.
-func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
-	now := ns.opt.Clock()
-	type found struct {
-		mine []memproxy.Notice
-		next sql.NullInt64
-	}
-	out, err := changed(ctx, ns.store, func(t *transaction) (out found, _ error) {
-		due := rows(t, scanNotice, `SELECT id, kind, tenant, subject, created, data, attempts FROM notice
-			WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
-		for _, n := range due {
-			if t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now)) == 1 {
-				out.mine = append(out.mine, n)
-			}
-		}
-		t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
-		return out, nil
-	})
-	if out.next.Valid {
-		next = moment(out.next.Int64)
-	}
-	return out.mine, next, err
-}
-
-func scanNotice(s scanner) (n memproxy.Notice, err error) {
-	err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*when)(&n.Created), &n.Data, &n.Attempts)
-	return n, err
-}
-
-// Delivered forgets a notice that reached its reader, or is given up.
-func (ns Notices) Delivered(ctx context.Context, id string) error {
-	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
-}
-
-// Delayed notes that a notice could not be delivered and when it is due again.
-func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
-	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
 }
 
 // clean makes a sentence of somebody else's storable.

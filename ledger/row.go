@@ -3,23 +3,17 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
+	"database/sql"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
-	sqlitelib "modernc.org/sqlite/lib"
-
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/ledger/circuit"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 // maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or
@@ -31,16 +25,20 @@ type key = memproxy.MemoryKey
 // recordColumns are texts and then numbers, as rowScanner reads them.
 const recordColumns = `backend, kind, id, tenant, "user", agent, app, run, actor, trust, source, decision, sha256,
 	state, status_tenant, prior, reason, status_decision, attestation, rules, findings, unverified, reviewed, current, first_seen,
-	owned, confidence, written, deleted, validated, changed, contested, pinned, expires, listed`
+	owned, confidence, written, deleted, validated, changed, contested, pinned, expires, listed, mac`
 
-const recordTexts, recordNumbers = 25, 10
+const recordTexts, recordNumbers, recordValues = 25, 10, 36
 
-// part is the owner of a record, or its status, or both. Its listing is never changed.
+// bulkRows is how many rows are sent to Postgres at once.
+const bulkRows = 50
+
+// part is the owner of a record, its status, or its listing, or several of them.
 type part int
 
 const (
 	ownerPart part = 1 << iota
 	statusPart
+	listingPart
 )
 
 const (
@@ -49,23 +47,31 @@ const (
 )
 
 // upserts write parts of a record, by part: an index of which no column is set is left
-// as it is.
-var upserts = [...]string{ownerPart: upsert(ownerColumns), statusPart: upsert(statusColumns), ownerPart | statusPart: upsert(ownerColumns + ", " + statusColumns)}
-
-func upsert(columns string) string {
-	var set []string
-	for name := range strings.SplitSeq(columns, ",") {
-		set = append(set, name+" = excluded."+strings.TrimSpace(name))
+// as it is. The mark is always written: it is over all parts.
+var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, bulk string }) {
+	for of := range by {
+		columns := "mac"
+		for p, names := range map[part]string{ownerPart: ownerColumns, statusPart: statusColumns, listingPart: "listed, first_seen"} {
+			if part(of)&p != 0 {
+				columns += ", " + names
+			}
+		}
+		var set []string
+		for name := range strings.SplitSeq(columns, ",") {
+			set = append(set, name+" = excluded."+strings.TrimSpace(name))
+		}
+		begin, end := `INSERT INTO record (`+recordColumns+`) VALUES `, ` ON CONFLICT (backend, kind, id) DO UPDATE SET `+strings.Join(set, ",")
+		row := `(?` + strings.Repeat(", ?", recordValues-1) + `)`
+		by[of].one, by[of].bulk = begin+row+end, begin+row+strings.Repeat(", "+row, bulkRows-1)+end
 	}
-	return `INSERT INTO record (` + recordColumns + `) VALUES (?` + strings.Repeat(", ?", recordTexts+recordNumbers-1) +
-		`) ON CONFLICT (backend, kind, id) DO UPDATE SET ` + strings.Join(set, ",")
-}
+	return by
+}()
 
 const (
 	oneRecord = `SELECT ` + recordColumns + ` FROM record WHERE backend = ? AND kind = ? AND id = ?`
 	// lockRecord keeps other proxies away from a record until the transaction is over,
 	// also from one that is not there yet; save removes what stays empty.
-	lockRecord = `INSERT INTO record (backend, kind, id) VALUES (?, ?, ?) ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns
+	lockRecord = `INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, '') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns
 )
 
 // recordRow is a record as it is stored.
@@ -75,30 +81,76 @@ type recordRow struct {
 	deleted   int64                // when it was deleted
 	validated bool                 // it counts for its author
 	prior     memproxy.MemoryState // before it expired
+	findings  string               // of the status, as they are stored
 	listed    bool                 // also where an owner ends what that says
+	firstSeen string               // likewise
 
 	// stored: there is a row. Sure: the listing is known of one without an owner.
 	stored, sure bool
 	dirty        part // what save has to write
 	touched      bool // something was changed in this transaction
+	// edited: the row is not as it was written here. It stays as it is, as evidence,
+	// until a person accepts it. Begun: it has a history since this transaction.
+	// Lost: it has one, and there is no row.
+	edited, begun, lost bool
 }
 
-// rowScanner reads records, without an allocation for each.
-func rowScanner() func(scanner) (recordRow, error) {
-	var s [recordTexts]string
-	var n [recordNumbers]int64
-	to := make([]any, 0, len(s)+len(n))
-	for i := range s {
-		to = append(to, &s[i])
+// fields are the columns of a record but its mark, which is over all of them.
+type fields struct {
+	texts   [recordTexts]string
+	numbers [recordNumbers]int64
+	mark    []byte
+}
+
+func (f *fields) key() key {
+	return key{Backend: f.texts[0], Kind: memproxy.TargetKind(f.texts[1]), ID: f.texts[2]}
+}
+
+// tenant is whose the record says that its object is.
+func (f *fields) tenant() string { return cmp.Or(f.texts[3], f.texts[14]) }
+
+// nextRecords are records after a key, in order.
+const nextRecords = `SELECT ` + recordColumns + ` FROM record WHERE (backend, kind, id) > (?, ?, ?) ORDER BY backend, kind, id LIMIT ?`
+
+// scanFields reads records as they are, edited or not.
+func scanFields(from scanner) (f fields, err error) {
+	err = from.Scan(f.columns(&f.mark)...)
+	return f, err
+}
+
+// columns are where a row's are scanned to.
+func (f *fields) columns(mark any) []any {
+	to := make([]any, 0, recordValues)
+	for i := range f.texts {
+		to = append(to, &f.texts[i])
 	}
-	for i := range n {
-		to = append(to, &n[i])
+	for i := range f.numbers {
+		to = append(to, &f.numbers[i])
 	}
+	return append(to, mark)
+}
+
+func (f *fields) row(b []byte) []byte {
+	b = append(b, "record"...)
+	for i := range f.texts {
+		b = append(binary.AppendUvarint(b, uint64(len(f.texts[i]))), f.texts[i]...)
+	}
+	for _, n := range f.numbers {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+// rowScanner reads records, without an allocation for each. With a vault, one that is
+// not as it was written is edited, and nothing that it says counts.
+func rowScanner(of *store) func(scanner) (recordRow, error) {
+	var f fields
+	s, n, to := &f.texts, &f.numbers, f.columns((*sql.RawBytes)(&f.mark))
 	return func(from scanner) (r recordRow, err error) {
 		if err := from.Scan(to...); err != nil {
 			return r, err
 		}
-		r.key, r.stored = key{Backend: s[0], Kind: memproxy.TargetKind(s[1]), ID: s[2]}, true
+		r.key, r.stored = f.key(), true
 		if n[0] > 0 {
 			r.Owner = memproxy.Ownership{
 				Backend: r.Backend, Kind: r.Kind, ID: r.ID, Scope: memproxy.Scope{Tenant: s[3], User: s[4], Agent: s[5], App: s[6], Run: s[7]},
@@ -107,7 +159,7 @@ func rowScanner() func(scanner) (recordRow, error) {
 			}
 			r.deleted, r.validated = n[3], n[4] > 0
 		}
-		if s[13] != "" {
+		if r.findings = s[20]; s[13] != "" {
 			r.Status = memproxy.Status{
 				MemoryKey: r.key, State: memproxy.MemoryState(s[13]), Tenant: s[14], Reason: s[16], Decision: s[17], Attestation: memproxy.Attestation(s[18]), Rules: s[19],
 				Unverified: memproxy.ReasonCode(s[21]), Reviewed: s[22], CurrentRules: memproxy.MemoryState(s[23]),
@@ -116,38 +168,77 @@ func rowScanner() func(scanner) (recordRow, error) {
 			r.prior = memproxy.MemoryState(s[15])
 			err = readFindings(&r.Status, s[20])
 		}
-		if r.listed = n[9] > 0; r.listed && !r.Owned() {
+		if r.listed, r.firstSeen = n[9] > 0, s[24]; r.listed && !r.Owned() {
 			r.Listing, r.FirstSeen = memproxy.Listed, s[24]
 		}
 		r.sure = r.listed || r.Owned()
+		if !marked(of.opt.Vault, &f) {
+			r, err = distrusted(of, &f), nil
+		}
 		return r, err
 	}
 }
 
-func (r *recordRow) arguments() []any {
-	o, st, findings := &r.Owner, &r.Status, ""
-	if r.Rated() {
-		findings = asJSON(spans{st.Text, st.Findings})
+// blank reports whether a row says nothing, as if it were not there.
+func (r *recordRow) blank() bool { return !r.Owned() && !r.Rated() && !r.listed }
+
+// fields are the columns as save writes them.
+func (r *recordRow) fields() *fields {
+	o, st := &r.Owner, &r.Status
+	return &fields{
+		[...]string{
+			r.Backend, string(r.Kind), r.ID,
+			o.Scope.Tenant, o.Scope.User, o.Scope.Agent, o.Scope.App, o.Scope.Run, o.Actor, string(o.Trust), string(o.Source), o.Decision, o.SHA256,
+			string(st.State), st.Tenant, string(r.prior), st.Reason, st.Decision, string(st.Attestation), st.Rules, r.findings, string(st.Unverified), st.Reviewed,
+			string(st.CurrentRules), r.firstSeen,
+		},
+		[...]int64{
+			count(r.Owned()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
+			micros(st.Changed), count(st.Contested), count(st.Pinned), micros(st.Expires), count(r.listed),
+		}, nil,
 	}
-	return []any{r.Backend, string(r.Kind), r.ID,
-		o.Scope.Tenant, o.Scope.User, o.Scope.Agent, o.Scope.App, o.Scope.Run, o.Actor, string(o.Trust), string(o.Source), o.Decision, o.SHA256,
-		string(st.State), st.Tenant, string(r.prior), st.Reason, st.Decision, string(st.Attestation), st.Rules, findings, string(st.Unverified), st.Reviewed, string(st.CurrentRules), "",
-		count(r.Owned()), int64(o.Confidence), micros(o.Written), r.deleted, count(r.validated),
-		micros(st.Changed), count(st.Contested), count(st.Pinned), micros(st.Expires), int64(0)}
 }
 
-func scanOwner(s scanner) (memproxy.Ownership, error) {
-	r, err := rowScanner()(s)
-	return r.Owner, err
+// append appends the values of a record's columns, with its mark.
+func (f *fields) append(args []any, v *keys.Vault) []any {
+	for _, text := range f.texts {
+		args = append(args, text)
+	}
+	for _, n := range f.numbers {
+		args = append(args, n)
+	}
+	return append(args, mark(v, f.row))
 }
 
-func scanStatus(s scanner) (memproxy.Status, error) {
-	r, err := rowScanner()(s)
-	return r.Status, err
+// mark is that of a row, empty without a vault.
+func mark(v *keys.Vault, row func([]byte) []byte) []byte {
+	if v == nil {
+		return []byte{}
+	}
+	return v.MarkRow(row)
+}
+
+func scanOwner(of *store) func(scanner) (memproxy.Ownership, error) {
+	scan := rowScanner(of)
+	return func(s scanner) (memproxy.Ownership, error) {
+		r, err := scan(s)
+		return r.Owner, err
+	}
+}
+
+func scanStatus(of *store) func(scanner) (memproxy.Status, error) {
+	scan := rowScanner(of)
+	return func(s scanner) (memproxy.Status, error) {
+		r, err := scan(s)
+		return r.Status, err
+	}
 }
 
 // own gives a record an owner. A tombstone keeps the time of the first deletion.
 func (r *recordRow) own(row *memproxy.Ownership, now int64) {
+	if r.edited {
+		return
+	}
 	r.Record = owned(r.Record, row)
 	if !row.Deleted {
 		r.deleted = 0
@@ -248,40 +339,6 @@ func storableParts(of string, parts ...string) error {
 func validate(row *memproxy.Ownership) error {
 	return cmp.Or(validKey(keyOf(row)), storableParts("owner", row.Scope.Tenant, row.Scope.User, row.Scope.Agent, row.Scope.App, row.Scope.Run,
 		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
-}
-
-// damaged adds ErrDamaged and what to do to the errors with which SQLite says
-// that a file is broken.
-func damaged(err error) error {
-	var se *sqlite.Error
-	if !errors.As(err, &se) || errors.Is(err, ErrDamaged) {
-		return err
-	}
-	switch se.Code() & 0xff {
-	case sqlitelib.SQLITE_CORRUPT, sqlitelib.SQLITE_NOTADB:
-		return fmt.Errorf("%w: %w; %s", ErrDamaged, err, advice)
-	}
-	return err
-}
-
-// canWait reports whether an error is the store's (no room on its disk, a lock, no answer),
-// and not of what was to be written: the same entry can be written later.
-func canWait(err error) bool {
-	var se *sqlite.Error
-	var pe *pgconn.PgError
-	var ne net.Error
-	switch {
-	case errors.As(err, &se):
-		switch se.Code() & 0xff {
-		case sqlitelib.SQLITE_FULL, sqlitelib.SQLITE_IOERR, sqlitelib.SQLITE_READONLY, sqlitelib.SQLITE_CANTOPEN, sqlitelib.SQLITE_NOMEM, sqlitelib.SQLITE_BUSY, sqlitelib.SQLITE_LOCKED:
-			return true
-		}
-		return false
-	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
-		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
-	}
-	return errors.Is(err, circuit.ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }
 
 // Bind inserts rows of which there is none by (Backend, Kind, ID), and returns

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -115,78 +114,23 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		return nil
 	}
 	if n == 0 {
-		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
+		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables+d.onlyMarked())
 	}
+	unsigned := n < firstMarked
 	for ; n < schema; n++ {
 		opt.Progress(fmt.Sprintf("schema %d of %d", n+1, schema))
-		if err := define(n+1, upgrades()[n-oldest]); err != nil {
+		text := upgrades()[n-oldest]
+		if n+1 == firstMarked {
+			text += d.onlyMarked()
+		}
+		if err := define(n+1, text); err != nil {
 			return err
 		}
 	}
+	if unsigned {
+		return markAll(&transaction{store: &store{dialect: d, opt: Options{Vault: opt.Vault}}, ctx: ctx, tx: tx, fresh: map[string]*sql.Stmt{}})
+	}
 	return nil
-}
-
-// dialect is what the two stores differ in. Statements are written once, as
-// SQLite reads them: ? and ?N for parameters, and tables in the words that ddl
-// knows.
-type dialect int
-
-const (
-	sqliteDialect dialect = iota
-	postgresDialect
-)
-
-// sql is a statement in the dialect's words. It must hold no question mark but
-// parameters'.
-func (d dialect) sql(text string) string {
-	if d == sqliteDialect {
-		// SQLite looks at a limit's value to plan the query, and plans it again for each
-		// value that is bound, unless it is an expression.
-		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
-	}
-	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
-	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
-	var b strings.Builder
-	next := 0
-	for {
-		before, after, found := strings.Cut(text, "?")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
-		n, err := strconv.Atoi(after[:digits])
-		if err != nil {
-			next++
-			n = next
-		}
-		b.WriteString("$" + strconv.Itoa(n))
-		text = after[digits:]
-	}
-}
-
-// sqliteOnly is before what is for SQLite alone, at the end of a definition.
-const sqliteOnly = "\n-- SQLite only"
-
-// ddl is the definition of tables in the dialect's words, and what fills them.
-// Text compares by bytes in both.
-func (d dialect) ddl(text string) string {
-	if d == sqliteDialect {
-		return text
-	}
-	text, _, _ = strings.Cut(text, sqliteOnly)
-	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
-		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
-		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
-		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text)
-}
-
-// applied is the table of the migrations that were made.
-func (d dialect) applied() string {
-	if d == postgresDialect {
-		return "memproxy_schema"
-	}
-	return "schema_version"
 }
 
 //go:embed schema.sql
@@ -202,7 +146,7 @@ var schema = oldest + len(upgrades())
 // words that dialect.ddl translates. A released one is never edited: later needs are a
 // further entry.
 func upgrades() []string {
-	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables, recordTables}
+	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables, recordTables, markTables}
 }
 
 // actorTables: how many of an author's memories were let out of review, and
@@ -366,3 +310,66 @@ CREATE TABLE content (ref TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, vault
 INSERT INTO content SELECT * FROM content_before;
 DROP TABLE content_before;
 `
+
+// markTables: rows have marks, which markAll makes. A memory that has a history has a
+// record.
+const markTables = `
+ALTER TABLE record ADD COLUMN mac BLOB NOT NULL DEFAULT '';
+ALTER TABLE session ADD COLUMN mac BLOB NOT NULL DEFAULT '';
+ALTER TABLE vote ADD COLUMN mac BLOB NOT NULL DEFAULT '';
+ALTER TABLE notice ADD COLUMN mac BLOB NOT NULL DEFAULT '';
+INSERT INTO record (backend, kind, id, state, status_tenant, changed) SELECT backend, kind, id, 'untrusted', tenant, at FROM version AS v
+	WHERE kind <> 'object' AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version AS n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
+	ON CONFLICT DO NOTHING;
+`
+
+// onlyMarked keeps a program of before, which may still be running, from writing rows
+// that have no mark.
+func (d dialect) onlyMarked() (text string) {
+	for _, table := range [...]string{"record", "session", "vote", "notice"} {
+		if d == postgresDialect {
+			text += "ALTER TABLE " + table + " ALTER COLUMN mac DROP DEFAULT;\n"
+		}
+	}
+	return text
+}
+
+// markStep is how many records are marked at once.
+const markStep = 500
+
+// markAll marks the rows that were written before there were marks: what they say is
+// trusted.
+func markAll(t *transaction) error {
+	vault := t.store.opt.Vault
+	if vault == nil {
+		return nil
+	}
+	for after := (key{}); ; {
+		found := rows(t, scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, markStep)
+		if len(found) == 0 {
+			break
+		}
+		var args []any
+		for i := range found {
+			f := &found[i]
+			args = append(args, f.texts[0], f.texts[1], f.texts[2], vault.MarkRow(f.row))
+		}
+		t.run(`INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, ?)`+strings.Repeat(", (?, ?, ?, ?)", len(found)-1)+
+			` ON CONFLICT (backend, kind, id) DO UPDATE SET mac = excluded.mac`, args...)
+		after = found[len(found)-1].key()
+	}
+	unmarked := &store{}
+	for _, s := range rows(t, scanSession(unmarked, false), `SELECT `+sessionColumns+` FROM session`) {
+		s.mark(t)
+	}
+	for _, v := range rows(t, scanVote(unmarked), `SELECT `+voteColumns+` FROM vote`) {
+		t.run(`UPDATE vote SET mac = ? WHERE subject = ? AND reviewer = ?`, mark(vault, v.row), v.subject, v.reviewer)
+	}
+	for _, n := range rows(t, scanNotice(unmarked), `SELECT `+noticeColumns+` FROM notice`) {
+		t.run(`UPDATE notice SET mac = ? WHERE id = ?`, mark(vault, noticeRow(&n)), n.ID)
+	}
+	return t.err
+}
+
+// firstMarked is the first schema whose rows have marks.
+const firstMarked = 22

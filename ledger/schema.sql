@@ -38,6 +38,7 @@ CREATE TABLE record ( -- what is known of an object; each of its three parts may
 	current         TEXT    NOT NULL DEFAULT '', -- status that the current rules would give it
 	listed          INTEGER NOT NULL DEFAULT 0, -- 1 if its backend held it when that was sealed
 	first_seen      TEXT    NOT NULL DEFAULT '', -- hash of the text that it had then
+	mac             BLOB    NOT NULL DEFAULT '', -- mark of the row; see keys.Vault
 	PRIMARY KEY (backend, kind, id)
 );
 CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
@@ -198,6 +199,7 @@ CREATE TABLE vote ( -- who agreed to a promotion
 	reviewer TEXT    NOT NULL,
 	at       INTEGER NOT NULL,
 	note     TEXT    NOT NULL,
+	mac      BLOB    NOT NULL DEFAULT '',
 	PRIMARY KEY (subject, reviewer)
 ) WITHOUT ROWID;
 CREATE INDEX vote_at ON vote (at);;
@@ -234,6 +236,7 @@ CREATE TABLE session (
 	counted     INTEGER NOT NULL DEFAULT 0, -- strikes are counted from then on
 	reasons     TEXT    NOT NULL DEFAULT '[]', -- JSON, as refused is
 	refused     TEXT    NOT NULL DEFAULT '[]',
+	mac         BLOB    NOT NULL DEFAULT '',
 	PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
 CREATE INDEX session_last ON session (last);
@@ -247,7 +250,8 @@ CREATE TABLE notice ( -- what is still to be told to people outside
 	data     TEXT    NOT NULL, -- JSON
 	attempts INTEGER NOT NULL,
 	due      INTEGER NOT NULL, -- not before; also the lease of who sends it
-	error    TEXT    NOT NULL
+	error    TEXT    NOT NULL,
+	mac      BLOB    NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX notice_due ON notice (due);
 

@@ -3,6 +3,8 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
 )
 
 const (
@@ -19,16 +22,63 @@ const (
 	maxReasons = 200 // reasons of a record that are counted
 	endStep    = 200 // sessions that one transaction ends
 
-	sessionColumns = `tenant, id, principal, begun, last, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended, reasons`
-	withStrikes    = `SELECT ` + sessionColumns + `, '[]' FROM session WHERE tenant = ? AND strikes > 0 AND id IN (SELECT value FROM json_each(?))`
+	sessionColumns = `tenant, id, principal, begun, last, held, rejections, strikes, struck, counted, unlocked, unlocked_by, ended, reasons, refused, mac`
+	asked          = `SELECT ` + sessionColumns + ` FROM session WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))`
 )
 
-func scanSession(s scanner) (v memproxy.Session, err error) {
-	err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.Strikes, (*when)(&v.Struck),
-		(*when)(&v.Counted), (*when)(&v.Unlocked), &v.UnlockedBy, (*when)(&v.Ended), parsed{&v.Reasons}, parsed{&v.Refused})
-	key := memproxy.SessionKeyOf(v.ID)
-	v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
-	return v, err
+// sessionRow is a record of rejections as it is stored.
+type sessionRow struct {
+	memproxy.Session
+	refused string // as JSON
+	edited  bool
+}
+
+// row is what locks depend on.
+func (r *sessionRow) row(b []byte) []byte {
+	for _, text := range [...]string{"session", r.Tenant, r.ID, r.Principal, r.refused} {
+		b = keys.AppendField(b, text)
+	}
+	for _, n := range [...]int64{int64(r.Strikes), micros(r.Struck), micros(r.Counted)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+// mark writes what locks depend on.
+func (r *sessionRow) mark(t *transaction) {
+	t.run(`UPDATE session SET principal = ?, strikes = ?, struck = ?, counted = ?, refused = ?, mac = ? WHERE tenant = ? AND id = ?`,
+		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, mark(t.store.opt.Vault, r.row), r.Tenant, r.ID)
+}
+
+// scanSession reads records of rejections, with what was refused or without. One that
+// is not as it was written is a lock that begins now.
+func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
+	return func(s scanner) (v sessionRow, err error) {
+		var mark []byte
+		err = s.Scan(&v.Tenant, &v.ID, &v.Principal, (*when)(&v.Begun), (*when)(&v.Last), &v.Held, &v.Rejections, &v.Strikes, (*when)(&v.Struck),
+			(*when)(&v.Counted), (*when)(&v.Unlocked), &v.UnlockedBy, (*when)(&v.Ended), parsed{&v.Reasons}, &v.refused, &mark)
+		key := memproxy.SessionKeyOf(v.ID)
+		v.Kind, v.User, v.Name = key.Kind, key.User, key.Name
+		unwritten := len(mark) == 0 && v.Strikes == 0 && v.Struck.IsZero() && v.Counted.IsZero() && v.refused == "[]"
+		if vault := of.opt.Vault; err == nil && vault != nil && !unwritten && !vault.MarkedRow(v.row, mark) {
+			v.edited, v.Strikes, v.Struck = true, max(v.Strikes, math.MaxInt32), moment(max(1, micros(of.opt.Clock())))
+			of.edits.note(memproxy.MemoryKey{Kind: "session", ID: memproxy.InertID(v.ID)}, v.Tenant, editedRow)
+		}
+		if err == nil && refused {
+			err = json.Unmarshal([]byte(v.refused), &v.Refused)
+		}
+		return v, err
+	}
+}
+
+// sessions are records of rejections, with their locks.
+func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
+	all := make([]memproxy.Session, len(rows))
+	for i := range rows {
+		all[i] = rows[i].Session
+		o.lock(&all[i])
+	}
+	return all
 }
 
 // lock says whether today's limits lock a record.
@@ -40,9 +90,10 @@ func (o *Options) lock(s *memproxy.Session) {
 }
 
 // last is the lock of some records that ends last, or the zero Lock.
-func (o *Options) last(found []memproxy.Session) (lock memproxy.Lock) {
+func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
+	found := o.sessions(rows)
 	for i := range found {
-		if o.lock(&found[i]); found[i].Until.After(lock.Until) {
+		if found[i].Until.After(lock.Until) {
 			lock = memproxy.Lock{ID: found[i].ID, Limit: found[i].Limit, Until: found[i].Until}
 		}
 	}
@@ -70,12 +121,28 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
-	found, err := glance(ctx, l.store, "look up locks", scanSession, withStrikes, tenant, asJSON(ids))
-	lock := l.opt.last(found)
+	found, err := glance(ctx, l.store, "look up locks", scanSession(l.store, false), asked, tenant, asJSON(ids))
+	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
+		found, err = changed(ctx, l.store, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
+	}
+	lock := l.opt.last(found...)
 	if err == nil && lock.ID == "" { // only a rejection locks, and it ends the absence
 		l.absent.note(era, ask...)
 	}
 	return lock, err
+}
+
+// lockEdited locks the records among some that were edited, for as long as any other.
+func lockEdited(t *transaction, tenant string, ids []string) []sessionRow {
+	found := rows(t, scanSession(t.store, false), asked, tenant, asJSON(ids))
+	for i := range found {
+		if r := &found[i]; r.edited {
+			r.mark(t)
+			t.store.opt.lock(&r.Session)
+			t.notify(memproxy.NoticeLocked, r.Tenant, r.ID, r.Session)
+		}
+	}
+	return found
 }
 
 func locksOf(tenant string, ids []string) []absent {
@@ -113,10 +180,12 @@ func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids .
 func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy.Session, locked bool) {
 	at := t.now()
 	// That it is updated keeps other writers of the record away.
-	s, _ = row(t, scanSession, `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended)
-		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0) ON CONFLICT (tenant, id) DO UPDATE SET principal = excluded.principal, last = excluded.last, ended = 0
-		RETURNING `+sessionColumns+`, refused`, e.Tenant, id, e.Principal, at)
+	r, _ := row(t, scanSession(t.store, true), `INSERT INTO session (tenant, id, principal, begun, last, held, rejections, strikes, unlocked, unlocked_by, ended, mac)
+		VALUES (?1, ?2, ?3, ?4, ?4, 0, 0, 0, 0, '', 0, '') ON CONFLICT (tenant, id) DO UPDATE SET last = excluded.last, ended = 0
+		RETURNING `+sessionColumns, e.Tenant, id, e.Principal, at)
+	s = r.Session
 	t.store.opt.lock(&s)
+	s.Principal = e.Principal
 	if slices.ContainsFunc(s.Refused, func(r memproxy.SessionEvent) bool { return r.Decision == e.Decision }) {
 		return s, false
 	}
@@ -132,8 +201,9 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 		t.store.opt.lock(&s)
 		locked = was.IsZero() && !s.Locked.IsZero()
 	}
-	t.run(`UPDATE session SET held = ?, rejections = ?, strikes = ?, struck = ?, counted = ?, reasons = ?, refused = ? WHERE tenant = ? AND id = ?`,
-		s.Held, s.Rejections, s.Strikes, micros(s.Struck), micros(s.Counted), asJSON(s.Reasons), asJSON(s.Refused), e.Tenant, id)
+	t.run(`UPDATE session SET held = ?, rejections = ?, reasons = ? WHERE tenant = ? AND id = ?`, s.Held, s.Rejections, asJSON(s.Reasons), e.Tenant, id)
+	r.Session, r.refused = s, asJSON(s.Refused)
+	r.mark(t)
 	s.Refused = nil
 	if locked {
 		t.notify(memproxy.NoticeLocked, s.Tenant, s.ID, s)
@@ -188,13 +258,12 @@ func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy
 	for _, by := range [...]struct{ where, id string }{
 		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
 	} {
-		found, err := glance(ctx, ss.store, "look up a session", scanSession, `SELECT `+sessionColumns+`, refused FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
+		found, err := glance(ctx, ss.store, "look up a session", scanSession(ss.store, true), `SELECT `+sessionColumns+` FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
 		case len(found) == 1:
-			ss.opt.lock(&found[0])
-			return found[0], nil
+			return ss.opt.sessions(found)[0], nil
 		case len(found) > 1:
 			return memproxy.Session{}, fmt.Errorf("%w: several sessions have that name: give the id of one, and its tenant", ErrState)
 		}
@@ -226,11 +295,9 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	if !f.All {
 		where = ` AND ` + ss.opt.inForce()
 	}
-	found, err := glance(ctx, ss.store, "list sessions", scanSession, `SELECT `+sessionColumns+`, '[]' FROM session
+	rows, err := glance(ctx, ss.store, "list sessions", scanSession(ss.store, false), `SELECT `+sessionColumns+` FROM session
 		WHERE `+of+` AND (id, tenant) > (?2, ?3) AND ?4 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?5`, whose, id, tenant, f.Principal, n+1)
-	for i := range found {
-		ss.opt.lock(&found[i])
-	}
+	found := ss.opt.sessions(rows)
 	if err != nil || len(found) <= n {
 		return memproxy.SessionPage{Sessions: found}, err
 	}
@@ -258,17 +325,19 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 		return err
 	}
 	return ss.change(ctx, func(t *transaction) error {
-		found := rows(t, scanSession, `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns+`, '[]'`, tenant, id)
+		found := rows(t, scanSession(t.store, false), `UPDATE session SET last = last WHERE tenant = ? AND id = ? RETURNING `+sessionColumns, tenant, id)
 		switch {
 		case len(found) == 0:
 			return fmt.Errorf("%w: session", ErrUnknown)
 		case found[0].Principal == r.Reviewer:
 			return ErrOwnReview
-		case t.store.opt.last(found).ID == "":
+		case t.store.opt.last(found...).ID == "":
 			return fmt.Errorf("%w: the session is not locked", ErrState)
 		}
-		t.run(`UPDATE session SET strikes = 0, counted = ?1, unlocked = ?1, unlocked_by = ?2 WHERE tenant = ?3 AND id = ?4`,
-			micros(t.store.opt.Clock())+1, r.Reviewer, tenant, id)
+		s, now := &found[0], micros(t.store.opt.Clock())+1
+		s.Strikes, s.Counted = 0, moment(now)
+		s.mark(t)
+		t.run(`UPDATE session SET unlocked = ?, unlocked_by = ? WHERE tenant = ? AND id = ?`, now, r.Reviewer, tenant, id)
 		return nil
 	})
 }
@@ -277,11 +346,10 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 // how many; of those in which something was refused or held it queues a notice.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
-		ended := rows(t, scanSession, `UPDATE session SET ended = ? WHERE (tenant, id) IN
-			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns+`, '[]'`,
-			t.now(), micros(idleSince), endStep)
+		ended := t.store.opt.sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
+			(SELECT tenant, id FROM session WHERE ended = 0 AND last < ? ORDER BY last LIMIT ?) RETURNING `+sessionColumns,
+			t.now(), micros(idleSince), endStep))
 		for i := range ended {
-			t.store.opt.lock(&ended[i])
 			t.notify(memproxy.NoticeEnded, ended[i].Tenant, ended[i].ID, ended[i])
 		}
 		return len(ended), nil

@@ -35,13 +35,21 @@ type spans struct {
 	Findings []memproxy.Finding `json:"findings"`
 }
 
+// findingsOf is what is kept of a status as spans.
+func findingsOf(st *memproxy.Status) string {
+	if st.State == "" {
+		return ""
+	}
+	return asJSON(spans{st.Text, st.Findings})
+}
+
 // ListStatuses returns a page of statuses, in the order of their keys.
 func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
 	query, args, err := statusQuery(&f, l.opt.Clock())
 	if err != nil {
 		return nil, err
 	}
-	return look(ctx, l.store, "list statuses", scanStatus, query, args...)
+	return look(ctx, l.store, "list statuses", scanStatus(l.store), query, args...)
 }
 
 // viaUnverified has SQLite use the index, which is small: without statistics it takes
@@ -129,6 +137,9 @@ func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.St
 }
 
 func (t *transaction) putStatus(r *recordRow, st memproxy.Status, prior memproxy.MemoryState) {
+	if r.edited {
+		return
+	}
 	if st.Changed.IsZero() {
 		st.Changed = moment(t.now())
 	}
@@ -148,7 +159,7 @@ func count(b bool) int64 {
 // noted, and told.
 func (t *transaction) setState(c *memproxy.StateChange) bool {
 	r, st := t.status(c.MemoryKey)
-	if len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
+	if r.edited || len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
 		return false
 	}
 	if c.Tenant != "" {
@@ -231,6 +242,9 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 	}
 	return changed(ctx, l.store, func(t *transaction) (tally memproxy.Tallied, err error) {
 		r, st := t.status(k)
+		if r.edited {
+			return tally, fmt.Errorf("%w: %s", ErrState, editedRow)
+		}
 		switch st.State {
 		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
 		default:

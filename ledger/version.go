@@ -88,6 +88,10 @@ func validVersion(v *memproxy.Version) error {
 // append adds one version to the memory's chain and the tenant's.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	head := t.head(v.Tenant) // first: it keeps other writers of the tenant away
+	if v.Kind != memproxy.TargetObject {
+		r := t.record(v.MemoryKey) // before there is a history, without which a record may be missing
+		r.begun = r.begun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
+	}
 	last, known := t.lastVersion(v.MemoryKey)
 	if v.Text != "" || v.SHA256 == "" && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 		v.SHA256 = hexHash([]byte(v.Text))

@@ -289,37 +289,79 @@ func (t *transaction) record(k key) *recordRow {
 		if t.store.dialect == postgresDialect {
 			text = lockRecord
 		}
-		if found, there := row(t, rowScanner(), text, k.Backend, string(k.Kind), k.ID); there {
+		if found, there := row(t, rowScanner(t.store), text, k.Backend, string(k.Kind), k.ID); there {
 			r = found
+		}
+		if known, _ := t.store.seen.unknown(versions, k); !known && r.blank() {
+			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
+				r.Status, r.lost = lost(t.store, k), true
+			}
 		}
 	}
 	t.records[k] = &r
 	return &r
 }
 
+// lock returns records that a condition selects, at most so many, as record does.
+func (t *transaction) lock(most int, where string, args ...any) (all []*recordRow) {
+	t.save()
+	where += fmt.Sprintf(` LIMIT ?%d`, len(args)+1)
+	text := `SELECT ` + recordColumns + ` FROM record WHERE ` + where
+	if t.store.dialect == postgresDialect {
+		text += ` FOR UPDATE`
+	}
+	found := rows(t, rowScanner(t.store), text, append(args, most)...)
+	for i := range found {
+		r := &found[i]
+		if old, known := t.records[r.key]; known { // nil: it was changed, and is not in memory
+			r.touched = old == nil || old.touched
+		}
+		t.records[r.key] = r
+		all = append(all, r)
+	}
+	return all
+}
+
 // save writes what was changed in records: before the transaction ends, and before
 // a statement that is about more than one of them.
 func (t *transaction) save() {
+	var all [len(upserts)][]*recordRow // by part
 	for _, r := range t.records {
-		if r == nil {
+		if r == nil || r.edited {
 			continue
 		}
-		if empty := !r.Owned() && !r.Rated() && !r.listed; empty && r.stored {
+		if r.begun && r.blank() { // a history without a record is one that somebody removed
+			_, st := t.status(r.key)
+			t.putStatus(r, st, "")
+		}
+		if r.lost && r.dirty != 0 {
+			r.dirty, r.lost = r.dirty|statusPart, false
+		}
+		if (r.blank() || r.lost) && r.stored {
 			t.run(`DELETE FROM record WHERE backend = ? AND kind = ? AND id = ?`, r.Backend, string(r.Kind), r.ID)
 			r.stored = false
-		} else if !empty && r.dirty != 0 {
+		} else if !r.blank() && r.dirty != 0 {
+			if r.dirty&statusPart != 0 {
+				r.findings = findingsOf(&r.Status)
+			}
 			t.store.seen.add(r.key, records)
-			t.run(upserts[r.dirty], r.arguments()...)
+			all[r.dirty] = append(all[r.dirty], r)
 			r.stored = true
 		}
 		r.touched, r.dirty = r.touched || r.dirty != 0, 0
 	}
-}
-
-// reread is called for records that another statement changed, after save.
-func (t *transaction) reread(keys ...key) {
-	for _, k := range keys {
-		t.store.seen.add(k, records)
-		t.records[k] = nil
+	for of, left := range all {
+		for len(left) > 0 {
+			n, text := 1, upserts[of].one
+			if t.store.dialect == postgresDialect && len(left) >= bulkRows {
+				n, text = bulkRows, upserts[of].bulk
+			}
+			args := make([]any, 0, n*recordValues)
+			for _, r := range left[:n] {
+				args = r.fields().append(args, t.store.opt.Vault)
+			}
+			t.run(text, args...)
+			left = left[n:]
+		}
 	}
 }

@@ -103,6 +103,7 @@ func TestRefusedValues(t *testing.T) {
 		{"two ports in one", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x"}], sidecar: {adminPort: 9904}}`, "sidecar.reviewPort"},
 		{"the admin port", `{backends: [{name: a, kind: mem0, port: 9901, upstream: "http://x"}]}`, "sidecar.adminPort"},
 		{"a policy without a credential", `{backends: [{name: a, kind: mem0, port: 8081, upstream: "http://x", pods: {namespace: n, selector: {a: b}, port: 1}}]}`, "share the pod with the sidecar"},
+		{"a shared ledger without its key", `{postgres: {existingSecret: x}, keys: {existingSecret: k, files: [stamp.key]}}`, "vault.key"},
 		{"a token without an issuer", `{identity: {token: {enabled: true}}}`, "issuer"},
 		{"a certificate without its CA", `{certificates: {mode: existing, existingSecret: x}}`, "caBundle"},
 		{"a fleet without a name", `{control: {enabled: true, tlsSecret: a, releasesClaim: b, sidecars: [{}]}}`, "fleet needs name and keys"},

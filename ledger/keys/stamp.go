@@ -141,12 +141,29 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 			b = AppendField(b, st.Metadata)
 		}
 	}
+	pool.end(h, b, sum[:])
+}
+
+// end puts the MAC over b, which begins in h's buffer, into sum.
+func (p *macPool) end(h *mac, b, sum []byte) {
 	h.Reset()
 	h.Write(b)
 	h.Sum(sum[:0])
-	if h.buf = b; cap(b) <= 4<<10 { // a stamp is about a tenth of that
-		pool.pool.Put(h)
+	if h.buf = b; cap(b) <= 4<<10 { // a stamp is about a tenth of that, and so is a row
+		p.pool.Put(h)
 	}
+}
+
+// sum puts the MAC over what row appends into sum.
+func (p *macPool) sum(row func([]byte) []byte, sum []byte) {
+	h := p.pool.Get().(*mac)
+	p.end(h, row(h.buf[:0]), sum)
+}
+
+func newMACPool(key []byte) *macPool {
+	p := &macPool{}
+	p.pool.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
+	return p
 }
 
 // later reports whether a stamp says how the write came about.
@@ -172,8 +189,7 @@ func (s *Signer) macs(key Key, id, tenant string) *macPool {
 	if err != nil {
 		panic("keys: HKDF: " + err.Error()) // only for an impossible length
 	}
-	p := &macPool{}
-	p.pool.New = func() any { return &mac{Hash: hmac.New(sha256.New, derived)} }
+	p := newMACPool(derived)
 	s.derived.Add(k, p)
 	return p
 }

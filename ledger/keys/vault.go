@@ -6,6 +6,7 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,13 +34,15 @@ const vaultDomain = "memproxy vault 1"
 // Vault encrypts contents: AES-256-GCM under a fresh key for each item, which
 // is itself encrypted under the installation's key. Both are bound to the
 // item's name and tenant, so that an envelope opens nowhere else. It also
-// signs the chains of versions. It is safe for concurrent use.
+// signs the chains of versions and the rows of the store. It is safe for concurrent use.
 //
 // To rotate, start with a new signing key and the old one among Verifying, which
 // is needed as long as there is something from before.
 type Vault struct {
 	current string // id of the key that encrypts
 	keys    map[string]vaultKey
+	rows    map[[rowKey]byte]*macPool // by the id that marks begin with
+	rowID   [rowKey]byte
 
 	mu     sync.Mutex // random need not be safe
 	random io.Reader
@@ -64,7 +67,7 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 	if keys.Signing == (Key{}) || random == nil {
 		return nil, errors.New("keys: a vault needs a key and a source of randomness")
 	}
-	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, random: random}
+	v := &Vault{current: keys.Signing.ID(), keys: map[string]vaultKey{}, rows: map[[rowKey]byte]*macPool{}, random: random}
 	all := append([]Key{keys.Signing}, keys.Verifying...)
 	for i, k := range all {
 		id := k.ID()
@@ -91,8 +94,13 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.keys[id] = vaultKey{one, other, chain}
+		row, err := derive(k, "row")
+		if err != nil {
+			return nil, err
+		}
+		v.keys[id], v.rows[rowKeyOf(id)] = vaultKey{one, other, chain}, newMACPool(row)
 	}
+	v.rowID = rowKeyOf(v.current)
 	return v, nil
 }
 
@@ -219,6 +227,43 @@ func chainMAC(key []byte, use string, data []byte) []byte {
 	h.Write(AppendField(nil, use))
 	h.Write(data)
 	return h.Sum(nil)
+}
+
+const (
+	rowKey = 4  // bytes of a mark that name its key
+	rowMAC = 16 // and of its MAC: to guess one takes 2^128 edits
+)
+
+func rowKeyOf(id string) (short [rowKey]byte) {
+	_, _ = hex.Decode(short[:], []byte(id)) // which ID wrote
+	return short
+}
+
+// MarkRow returns the mark of a row of the store: the id of the current key, and a
+// MAC over what row appends, which should name the table and have the row's key.
+func (v *Vault) MarkRow(row func([]byte) []byte) []byte {
+	mark := make([]byte, rowKey+sha256.Size)
+	copy(mark, v.rowID[:])
+	v.rows[v.rowID].sum(row, mark[rowKey:])
+	return mark[:rowKey+rowMAC]
+}
+
+// MarkedRow reports whether the mark is this installation's and of that row.
+func (v *Vault) MarkedRow(row func([]byte) []byte, mark []byte) bool {
+	if len(mark) != rowKey+rowMAC {
+		return false
+	}
+	key, known := v.rows[[rowKey]byte(mark)]
+	var sum [sha256.Size]byte
+	if known {
+		key.sum(row, sum[:])
+	}
+	return known && hmac.Equal(sum[:rowMAC], mark[rowKey:])
+}
+
+// MarkKnown reports whether a mark is under a key that the vault has.
+func (v *Vault) MarkKnown(mark []byte) bool {
+	return len(mark) < rowKey || v.rows[[rowKey]byte(mark)] != nil
 }
 
 // Current is the id of the key that encrypts.

@@ -7,6 +7,7 @@
 {{- if not (and $v.certificates.existingSecret $v.certificates.caBundle) }}{{ fail "certificates.mode existing needs existingSecret and caBundle" }}{{ end }}
 {{- end }}
 {{- if and (eq (toString (dig "enforce" true $v.config)) "false") (not (contains "MEMPROXY_ALLOW_UNSAFE" (toJson $v.sidecar.env))) }}{{ fail "config.enforce is false: the sidecar starts with that only if sidecar.env has {name: MEMPROXY_ALLOW_UNSAFE, value: enforce}" }}{{ end }}
+{{- if and $v.postgres.existingSecret (not (and $v.keys.existingSecret (has "vault.key" $v.keys.files))) }}{{ fail "postgres needs keys.existingSecret with vault.key among keys.files: sidecars take what another key signed for edited" }}{{ end }}
 {{- if and $v.identity.token.enabled (not $v.identity.token.issuer) }}{{ fail "identity.token needs the cluster's issuer" }}{{ end }}
 {{- if and (or $v.fleet.enabled $v.control.enabled) (not (and $v.fleet.name $v.fleet.keys)) }}{{ fail "fleet needs name and keys: releases are named and signed" }}{{ end }}
 {{- if and $v.fleet.enabled (not $v.fleet.clientSecret) }}{{ fail "fleet.clientSecret is empty: sidecars have no certificate for the control plane" }}{{ end }}

@@ -26,7 +26,7 @@ func threatOf(code memproxy.ReasonCode) threat {
 		return threat{atlas: "AML.T0029"}
 	case "payload.reserved", "payload.unseen", "trust.authority", "trust.correction", "trust.backdated",
 		"screen.risk", "screen.pattern", "screen.extracted", "screen.withheld", "screen.stored", "screen.rewritten", "layer.inferred",
-		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain":
+		"integrity.mismatch", "integrity.unknown", "integrity.metadata", "integrity.missing", "integrity.chain", "integrity.ledger":
 		return threat{"ASI06", "AML.T0080.000"}
 	case "integrity.forged":
 		return threat{"ASI06", "AML.T0073"}

@@ -1,0 +1,291 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
+)
+
+// edits are the rows that a ledger found edited and told of.
+func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
+	t.Helper()
+	err := l.Backends.Edits(func(d memproxy.Discrepancy) error {
+		if d.Code != memproxy.IntegrityLedger || d.Detail == "" {
+			t.Errorf("told of %+v", d)
+		}
+		ids = append(ids, string(d.Kind)+" "+d.ID)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// Whatever is edited in what the ledger records of a memory, the memory is nobody's and
+// quarantined, and nothing is written over the row until a person takes it as it is.
+//
+// Proves EDGE-4, DOL-1.
+func TestEditedRecordsAreQuarantined(t *testing.T) {
+	vault := ledgertest.Vault(t)
+	for name, edit := range map[string]string{
+		"the state":                `UPDATE record SET state = 'validated' WHERE id = 'm'`,
+		"the owner":                `UPDATE record SET tenant = 'globex', status_tenant = 'globex' WHERE id = 'm'`,
+		"the user":                 `UPDATE record SET "user" = 'eve' WHERE id = 'm'`,
+		"the trust of its author":  `UPDATE record SET trust = 'human' WHERE id = 'm'`,
+		"the time to live":         `UPDATE record SET expires = 0, prior = '' WHERE id = 'm'`,
+		"no owner":                 `UPDATE record SET owned = 0 WHERE id = 'm'`,
+		"no status":                `UPDATE record SET state = '' WHERE id = 'm'`,
+		"the row of another":       `UPDATE record SET (state, status_decision, reason, findings, rules, mac) = (SELECT state, status_decision, reason, findings, rules, mac FROM record WHERE id = 'sound') WHERE id = 'm'`,
+		"no mark":                  `UPDATE record SET mac = '' WHERE id = 'm'`,
+		"a mark under another key": `UPDATE record SET mac = x'00000000' || substr(mac, 5) WHERE id = 'm'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, told := filepath.Join(t.TempDir(), "ledger.db"), false
+			opt := ledger.Options{Path: path, Vault: vault, Broken: func() { told = true }}
+			l := open(t, opt)
+			written(t, l, "m", memproxy.StateQuarantined)
+			written(t, l, "sound", memproxy.StateValidated)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			vandalise(t, path, edit)
+			edited := values(t, path)
+			l = open(t, opt)
+			shown := func() memproxy.Record {
+				t.Helper()
+				found, err := l.Lookup(t.Context(), key("m"), key("sound"))
+				if rec := found[key("sound")]; err != nil || rec.Status.State != memproxy.StateValidated || rec.Owner.Scope.Tenant != "acme" {
+					t.Errorf("the neighbour: %+v, %v", rec, err)
+				}
+				return found[key("m")]
+			}
+			for range 2 {
+				if rec := shown(); rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger || rec.Owner.Scope.Tenant != memproxy.TenantNobody {
+					t.Errorf("%+v", rec)
+				}
+			}
+			if got := edits(t, l); !told || !slices.Equal(got, []string{"memory m"}) || len(edits(t, l)) > 0 {
+				t.Errorf("told %v of %v", told, got)
+			}
+			// Rules, authors and reviewers do not write over it.
+			if n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: key("m"), State: memproxy.StateValidated, Person: true}); n != 0 || err != nil {
+				t.Errorf("%d states are changed, %v", n, err)
+			}
+			if _, err := l.Promote(t.Context(), key("m"), memproxy.Review{Reviewer: "human:ann"}); !errors.Is(err, ledger.ErrState) {
+				t.Errorf("promoted: %v", err)
+			}
+			if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
+				t.Error(err)
+			}
+			if rec := shown(); rec.Owner.Scope.Tenant != memproxy.TenantNobody {
+				t.Errorf("%+v", rec)
+			}
+			if now := values(t, path); now != edited {
+				t.Errorf("written over:\n%s\n%s", edited, now)
+			}
+			found, err := l.Backends.VerifyRecords(t.Context(), nil)
+			if err != nil || len(found) != 1 || found[0].ID != "m" {
+				t.Fatalf("found %v, %v", found, err)
+			}
+			if _, n, err := l.Chains.Accept(t.Context(), found[0].Tenant, nil); err != nil || n != 1 {
+				t.Errorf("accepted %d, %v", n, err)
+			}
+			if rec := shown(); rec.Status.Unverified != "" || rec.Owner.Scope.Tenant == memproxy.TenantNobody {
+				t.Errorf("accepted: %+v", rec)
+			}
+		})
+	}
+}
+
+// written has a memory written with a state.
+func written(t *testing.T, l *ledger.Ledger, id string, state memproxy.MemoryState) {
+	t.Helper()
+	e := memproxy.Entry{
+		Owners: []memproxy.Ownership{ledgertest.Row(id)}, Versions: []memproxy.Version{ledgertest.Version(id, "text of "+id)},
+		States: []memproxy.StateChange{{MemoryKey: key(id), Tenant: "acme", State: state, Expires: time.Now().Add(time.Hour)}},
+	}
+	if err := l.Commit(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// values are those of the record of a memory.
+func values(t *testing.T, path string) string {
+	t.Helper()
+	var all string
+	db := opened(t, path)
+	if err := db.QueryRow(`SELECT concat_ws('|', tenant, "user", actor, trust, decision, owned, state, status_tenant, prior, reason, expires, unverified, hex(mac)) FROM record WHERE id = 'm'`).Scan(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A memory that has a history and no record is quarantined, until its author writes it
+// again or a person promotes it.
+func TestRemovedRecordsAreQuarantined(t *testing.T) {
+	for name, remove := range map[string]string{
+		"removed": `DELETE FROM record WHERE id = 'm'`,
+		"emptied": `UPDATE record SET owned = 0, state = '', listed = 0, mac = '' WHERE id = 'm'`,
+	} {
+		for how, mend := range map[string]func(*ledger.Ledger) error{
+			"written": func(l *ledger.Ledger) error { written(t, l, "m", memproxy.StateValidated); return nil },
+			"promoted": func(l *ledger.Ledger) error {
+				_, err := l.Promote(t.Context(), key("m"), memproxy.Review{Reviewer: "human:ann"})
+				return err
+			},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "ledger.db")
+				opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
+				l := open(t, opt)
+				written(t, l, "m", memproxy.StateQuarantined)
+				written(t, l, "gone", memproxy.StateValidated)
+				v := ledgertest.Version("gone", "")
+				v.Op = memproxy.OpDelete
+				if err := l.Commit(t.Context(), memproxy.Entry{Versions: []memproxy.Version{v}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				vandalise(t, path, remove, `DELETE FROM record WHERE id = 'gone'`)
+				l = open(t, opt)
+				state := func(id string) memproxy.Record {
+					t.Helper()
+					found, err := l.Lookup(t.Context(), key(id))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return found[key(id)]
+				}
+				quarantined := func(rec memproxy.Record) bool {
+					return rec.Status.State == memproxy.StateQuarantined && rec.Status.Unverified == memproxy.IntegrityLedger
+				}
+				if rec := state("m"); !quarantined(rec) || rec.Owned() {
+					t.Errorf("%+v", rec)
+				}
+				if rec := state("gone"); rec.Rated() { // its tombstone was pruned
+					t.Errorf("deleted: %+v", rec)
+				}
+				// A read that binds the memory to its author does not make it a new one.
+				if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
+					t.Fatal(err)
+				}
+				if rec := state("m"); !quarantined(rec) || !rec.Owned() {
+					t.Errorf("bound: %+v", rec)
+				}
+				if got := edits(t, l); !slices.Equal(got, []string{"memory m"}) {
+					t.Errorf("told of %v", got)
+				}
+				if err := mend(l); err != nil {
+					t.Fatal(err)
+				}
+				if rec := state("m"); rec.Status.State != memproxy.StateValidated {
+					t.Errorf("mended: %+v", rec)
+				}
+			})
+		}
+	}
+}
+
+// A record of rejections that was edited is a lock, for as long as any other.
+func TestEditedSessionsAreLocked(t *testing.T) {
+	const id = "session:a/ann/s"
+	for name, edit := range map[string]string{
+		"no rejections":     `UPDATE session SET strikes = 0`,
+		"long ago":          `UPDATE session SET struck = 1`,
+		"counted from now":  `UPDATE session SET counted = struck + 1`,
+		"another's":         `UPDATE session SET principal = 'human:ann'`,
+		"nothing refused":   `UPDATE session SET refused = '[]'`,
+		"the row of before": `UPDATE session SET (strikes, struck, counted, refused, mac) = (SELECT strikes, struck, counted, refused, mac FROM session WHERE id = 'session:b/ann/s') WHERE id = '` + id + `'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, clock := filepath.Join(t.TempDir(), "ledger.db"), ledgertest.NewClock()
+			opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t), Clock: clock.Now}
+			l := open(t, opt)
+			reject := func(id string, n int) {
+				for i := range n {
+					if _, err := l.NoteSession(t.Context(), memproxy.SessionEvent{Tenant: "acme", Principal: "a", Decision: fmt.Sprint(id, i), Verdict: memproxy.Deny}, id); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			reject(id, memproxy.DefaultLockLimits().Session)
+			reject("session:b/ann/s", 1)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			clock.Pass(time.Minute)
+			vandalise(t, path, edit)
+			l = open(t, opt)
+			locked := func() bool {
+				t.Helper()
+				lock, err := l.SessionLocked(t.Context(), "acme", id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return lock.ID == id
+			}
+			if !locked() || !locked() || !slices.Contains(edits(t, l), "session "+memproxy.InertID(id)) {
+				t.Error("it is not locked, or nobody is told")
+			}
+			if page, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{}); err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != id {
+				t.Errorf("listed %+v, %v", page, err)
+			}
+			if clock.Pass(memproxy.DefaultLockLimits().For - time.Minute); !locked() {
+				t.Error("the lock ended early")
+			}
+			if clock.Pass(time.Minute); locked() {
+				t.Error("the lock does not end")
+			}
+			if reject("session:b/ann/s", 2); locked() {
+				t.Error("locked again")
+			}
+		})
+	}
+}
+
+// Votes that nobody gave here do not count, and notices that nobody queued are not
+// delivered.
+func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t), Noticed: func() {}})
+	held(t, l, "h1")
+	held(t, l, "h2")
+	vote := func(id, reviewer string) bool {
+		t.Helper()
+		tally, err := l.Holds.Approve(t.Context(), id, memproxy.Review{Reviewer: reviewer, Need: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tally.Settled
+	}
+	vote("h1", "human:ann")
+	vandalise(t, path, `INSERT INTO vote (subject, reviewer, at, note) VALUES ('hold/2:h2/', 'human:bob', 1, '')`,
+		`INSERT INTO vote SELECT 'hold/2:h2/', 'human:cy', at, note, mac FROM vote WHERE reviewer = 'human:ann'`,
+		`UPDATE notice SET data = '{"id":"h9"}' WHERE subject = 'h1'`)
+	if vote("h2", "human:dee") {
+		t.Error("votes that were inserted count")
+	}
+	if !vote("h2", "human:bob") { // whom somebody voted for
+		t.Error("a vote in the place of an inserted one does not count")
+	}
+	if !vote("h1", "human:bob") {
+		t.Error("the vote of before does not count")
+	}
+	due, _, err := l.Notices.Due(t.Context(), 10, time.Minute)
+	if err != nil || len(due) != 1 || due[0].Subject != "h2" {
+		t.Errorf("due: %+v, %v", due, err)
+	}
+	if got := edits(t, l); !slices.Contains(got, "notice h1") || !slices.ContainsFunc(got, func(id string) bool { return id[:5] == "vote " }) {
+		t.Errorf("told of %v", got)
+	}
+}

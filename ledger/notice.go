@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/keys"
+)
+
+// notify queues a notice in the transaction that it tells of, so that neither
+// is there without the other.
+func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) {
+	if t.store.opt.Noticed == nil {
+		return
+	}
+	t.noticed = true
+	subject, data = memproxy.InertID(subject), shown(data)
+	at := t.now()
+	n := memproxy.Notice{ID: ref(string(kind)+"/", tenant, subject) + strconv.FormatInt(at, 36), Kind: kind, Tenant: tenant, Subject: subject, Created: moment(at), Data: inJSON(data)}
+	t.run(`INSERT INTO notice (id, kind, tenant, subject, created, data, attempts, due, error, mac)
+		VALUES (?, ?, ?, ?, ?, ?, 0, 0, '', ?) ON CONFLICT DO NOTHING`,
+		n.ID, string(kind), tenant, subject, at, string(n.Data), mark(t.store.opt.Vault, noticeRow(&n)))
+	t.run(`DELETE FROM notice WHERE (SELECT COUNT(*) FROM notice) > ? AND id IN (SELECT id FROM notice
+		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
+}
+
+// shown is what a notice tells, with no name in it that reads like a sentence:
+// whoever receives it may be a model.
+func shown(data any) any {
+	switch v := data.(type) {
+	case memproxy.HeldWrite:
+		v.Session, v.Scope, v.EscapedPath = memproxy.InertSession(v.Session), memproxy.InertScope(v.Scope), memproxy.InertPath(v.EscapedPath)
+		v.Principal = memproxy.Inert(v.Principal)
+		return v
+	case memproxy.Session:
+		v.ID, v.Principal = memproxy.InertID(v.ID), memproxy.Inert(v.Principal)
+		return v
+	case memproxy.Status:
+		v.ID = memproxy.InertID(v.ID)
+		return v
+	case *memproxy.Status:
+		return shown(*v)
+	}
+	return data
+}
+
+// Notices is the queue of events that a webhook delivers.
+type Notices struct{ *store }
+
+// Due gives the caller notices to deliver that are due, oldest first, at
+// most limit of them. Nobody else gets them for the length of the lease; what
+// is not Delivered or Delayed by then is given out again. So each is delivered
+// at least once, and now and then twice. Next is when the first of all that are
+// left, or given out, is due; zero is never.
+func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
+	now := ns.opt.Clock()
+	type found struct {
+		mine []memproxy.Notice
+		next sql.NullInt64
+	}
+	out, err := changed(ctx, ns.store, func(t *transaction) (out found, _ error) {
+		due := rows(t, scanNotice(t.store), `SELECT `+noticeColumns+` FROM notice WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
+		for _, n := range due {
+			if n.Data == nil { // edited
+				t.run(`DELETE FROM notice WHERE id = ?`, n.ID)
+			} else if t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now)) == 1 {
+				out.mine = append(out.mine, n)
+			}
+		}
+		t.one(`SELECT MIN(due) FROM notice`, nil, &out.next)
+		return out, nil
+	})
+	if out.next.Valid {
+		next = moment(out.next.Int64)
+	}
+	return out.mine, next, err
+}
+
+const noticeColumns = `id, kind, tenant, subject, created, data, attempts, mac`
+
+// scanNotice reads notices. One that was edited has no data.
+func scanNotice(of *store) func(scanner) (memproxy.Notice, error) {
+	return func(s scanner) (n memproxy.Notice, err error) {
+		var mark []byte
+		err = s.Scan(&n.ID, &n.Kind, &n.Tenant, &n.Subject, (*when)(&n.Created), &n.Data, &n.Attempts, &mark)
+		if of.opt.Vault != nil && err == nil && !of.opt.Vault.MarkedRow(noticeRow(&n), mark) {
+			n.Data = nil
+			of.edits.note(memproxy.MemoryKey{Kind: "notice", ID: memproxy.InertID(n.Subject)}, n.Tenant, editedRow)
+		}
+		return n, err
+	}
+}
+
+func noticeRow(n *memproxy.Notice) func([]byte) []byte {
+	return func(b []byte) []byte {
+		for _, text := range [...]string{"notice", n.ID, string(n.Kind), n.Tenant, n.Subject, string(n.Data)} {
+			b = keys.AppendField(b, text)
+		}
+		return binary.BigEndian.AppendUint64(b, uint64(micros(n.Created)))
+	}
+}
+
+// Delivered forgets a notice that reached its reader, or is given up.
+func (ns Notices) Delivered(ctx context.Context, id string) error {
+	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
+}
+
+// Delayed notes that a notice could not be delivered and when it is due again.
+func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
+	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
+}
