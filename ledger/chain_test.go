@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -85,12 +86,9 @@ func TestChainFaults(t *testing.T) {
 func TestChainForgery(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	theirs := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
-	if _, err := theirs.Append(t.Context(), ledgertest.Version("m", "text")); err != nil {
-		t.Fatal(err)
-	}
-	if err := theirs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(theirs.Append(t.Context(), ledgertest.Version("m", "text")))(t)
+	must.Do(t, theirs.Close())
+	vandalise(t, path, `DELETE FROM record`) // a ledger of another key is not opened
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
 	if err != nil || len(report.Faults) != 2 || report.Faults[0].Class != memproxy.FaultForge || report.Faults[1].Class != memproxy.FaultForge {

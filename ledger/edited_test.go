@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -287,5 +288,24 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	}
 	if got := edits(t, l); !slices.Contains(got, "notice h1") || !slices.ContainsFunc(got, func(id string) bool { return id[:5] == "vote " }) {
 		t.Errorf("told of %v", got)
+	}
+}
+
+// A ledger whose rows another key signed is not opened: all of it would be quarantined.
+// One that a former key signed is.
+//
+// Proves EDGE-4.
+func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	first, second := ledgertest.Key(t), ledgertest.Key(t)
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, first)})
+	written(t, l, "m", memproxy.StateValidated)
+	must.Do(t, l.Close())
+	if _, err := ledger.Open(ledger.Options{Path: path, Vault: ledgertest.Vault(t, second)}); !errors.Is(err, ledger.ErrKey) {
+		t.Errorf("opened with another key: %v", err)
+	}
+	l = open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t, second, first)})
+	if found, err := l.Lookup(t.Context(), key("m")); err != nil || found[key("m")].Status.State != memproxy.StateValidated {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ var (
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
 	// ErrOlder: the file was written by a memproxy whose tables are known no more.
 	ErrOlder = errors.New("the ledger was written by a memproxy that is too old to upgrade from")
+	// ErrKey: the rows are signed with keys that the Vault does not have.
+	ErrKey = errors.New("the ledger's rows are signed with another vault.key")
 	// ErrNoVault: the ledger was opened without a Vault.
 	ErrNoVault = errors.New("ledger: no key to encrypt contents with")
 	// ErrShredded and ErrSealed: contents that cannot be opened, see keys.Vault.
@@ -124,11 +127,31 @@ func (s *store) open() (left []*job, err error) {
 		s.absent = newAbsences()
 		s.seen = &seen{sealed: map[string]bool{}}
 	}
+	if err := s.checkKey(ctx); err != nil {
+		return nil, err
+	}
 	// Where a table is missing, whatever schema the store says it has, the start fails.
 	if err := s.ask(ctx, map[key]memproxy.Record{}, []key{everything}); err != nil {
 		return nil, err
 	}
 	return openRedo(ctx, s)
+}
+
+// checkKey refuses a ledger of which no row is signed with a key of the Vault: with
+// a lost key, or one that its sidecars do not share, all of it would be quarantined.
+func (s *store) checkKey(ctx context.Context) error {
+	if s.opt.Vault == nil {
+		return nil
+	}
+	rows, err := s.query(ctx, `SELECT mac FROM record WHERE length(mac) > 0 LIMIT ?`, 64)
+	if err != nil {
+		return err
+	}
+	marks, err := drain(rows, func(from scanner) (mark []byte, err error) { return mark, from.Scan(&mark) })
+	if err != nil || len(marks) == 0 || slices.ContainsFunc(marks, s.opt.Vault.MarkKnown) {
+		return err
+	}
+	return fmt.Errorf("%w: keys/vault.key in the state directory must be the one of all sidecars that use this ledger; without it, move the ledger aside to start empty", ErrKey)
 }
 
 // connect opens one connection for the writer and a few for readers. In
