@@ -68,7 +68,7 @@ func (c *Streams) Begin(t memproxy.Resumable) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.order) > 0 && (len(c.order) >= maxStreams || now.Sub(c.order[0].begun) > streamTime) {
-		c.forget(0)
+		c.forget()
 	}
 	c.order = append(c.order, ch)
 	c.name(ch, ch.names)
@@ -85,10 +85,10 @@ func (c *Streams) name(ch *Stream, names []string) {
 	}
 }
 
-// forget drops a stream; the lock is held.
-func (c *Streams) forget(i int) {
-	ch := c.order[i]
-	c.order = append(c.order[:i:i], c.order[i+1:]...)
+// forget drops the oldest stream; the lock is held.
+func (c *Streams) forget() {
+	ch := c.order[0]
+	c.order = slices.Delete(c.order, 0, 1)
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, n := range append(ch.names, ch.runs...) {
@@ -137,7 +137,7 @@ func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	ch.all.mu.Lock()
 	defer ch.all.mu.Unlock()
 	for ch.all.size+size > maxLogs && len(ch.all.order) > 0 && ch.all.order[0] != ch {
-		ch.all.forget(0)
+		ch.all.forget()
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -47,7 +47,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 			v.fault(at("backends", i, "listen"), "%s is the address of %s already", b.Listen, other)
 		}
 		listens[b.Listen] = b.Name
-		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential", "http", "https")
+		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
 		for j := range c.Backends[:i] {
 			// Where both serve the one tenant, nobody is to be told apart.
 			if other := &c.Backends[j]; c.Profile == "production" && sameStore(other, &b) && (b.Tenant == "" || b.Tenant != other.Tenant) {
@@ -79,7 +79,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	v.ttl(&c.Memories, at)
 	knownEntries(v, c, at)
 	if c.Telemetry.OTLP != "" {
-		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers", "http", "https")
+		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers")
 	}
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
@@ -109,7 +109,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 	faultIf(v, c.Identity.Default != nil && *c.Identity.Require, at("identity", "require"), "require and default exclude each other")
 	if o := c.Identity.OIDC; o != nil {
-		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public", "http", "https")
+		v.url(o.Issuer, at("identity", "oidc", "issuer"), "issuer", "it is public")
 		faultIf(v, o.TokenFile != "" && !strings.HasPrefix(o.Issuer, "https://"), at("identity", "oidc", "token_file"), "token_file would go to the issuer in the clear: it needs https")
 	}
 }
@@ -150,11 +150,11 @@ func (v *reader) listen(addr string, line int) {
 }
 
 // url checks a base URL. It is never quoted: it may hold what it should not.
-func (v *reader) url(s string, line int, key, instead string, schemes ...string) {
+func (v *reader) url(s string, line int, key, instead string) {
 	u, err := url.Parse(s)
 	switch {
-	case err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "":
-		v.fault(line, "%s is not a URL with %s", key, strings.Join(schemes, " or "))
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		v.fault(line, "%s is not a URL with http or https", key)
 	case u.User != nil:
 		v.fault(line, "%s must not carry a credential; %s", key, instead)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
@@ -200,10 +200,10 @@ func (v *reader) screening(s *Screening, at func(...any) int) {
 		faultIf(v, !isSHA256(sum) || strings.ToLower(sum) != sum, at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
 	}
 	if x := s.Similar; x != nil && x.URL != "" {
-		v.url(x.URL, at("screening", "similar", "url"), "url", "use key", "http", "https")
+		v.url(x.URL, at("screening", "similar", "url"), "url", "use key")
 	}
 	if j := s.Judge; j != nil && j.URL != "" {
-		v.url(j.URL, at("screening", "judge", "url"), "url", "use key", "http", "https")
+		v.url(j.URL, at("screening", "judge", "url"), "url", "use key")
 	}
 }
 
@@ -219,7 +219,7 @@ func (v *reader) review(r *Review, at func(...any) int) {
 	}
 	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {
-		v.url(w.URL, at("review", "webhook", "url"), "url", "use key", "http", "https")
+		v.url(w.URL, at("review", "webhook", "url"), "url", "use key")
 		faultIf(v, len(w.Key.Reveal()) < 16, at("review", "webhook", "key"), "key wants at least 16 bytes")
 	}
 }

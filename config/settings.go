@@ -42,8 +42,7 @@ type Setting struct {
 	Unsafe string
 
 	direction direction
-	value     reflect.Value // invalid: absent
-	at        []any         // where it stands, for lineOf
+	at        []any // where it stands, for lineOf
 }
 
 // The statuses of a control.
@@ -56,7 +55,7 @@ const (
 // Settings are the values of all keys that controls hang on, in the order of
 // the document: the effective profile.
 func (c *Config) Settings() []Setting {
-	w := walk{c: c}
+	var w walk
 	w.structure(reflect.ValueOf(c).Elem(), "", "", nil)
 	for i := range w.out {
 		s := &w.out[i]
@@ -150,7 +149,6 @@ func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 
 // walk gathers the settings of a configuration.
 type walk struct {
-	c   *Config
 	out []Setting
 }
 
@@ -198,7 +196,7 @@ func (w *walk) field(v reflect.Value, f field, path, name string, at []any) {
 }
 
 func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
-	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, value: v, at: at})
+	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
 }
 
 // labelOf names an element of a list.

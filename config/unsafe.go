@@ -120,7 +120,7 @@ func (c *Config) usual(s *Setting) (value string, there bool) {
 	}
 	other.Profile = "production"
 	other.defaults()
-	w := walk{c: other}
+	var w walk
 	w.structure(reflect.ValueOf(other).Elem(), "", "", nil)
 	for i := range w.out {
 		if w.out[i].Path == s.Path {

@@ -67,7 +67,7 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := stripping{doc: doc, edits: doc.Edit(), keep: keep}
+	s := stripping{edits: doc.Edit(), keep: keep}
 	s.value(doc.Root)
 	if s.found == 0 {
 		return body, nil
@@ -88,7 +88,6 @@ func mayHold(body []byte) bool {
 }
 
 type stripping struct {
-	doc   *jsondoc.Doc
 	edits *jsondoc.Edits
 	keep  Keep
 	found int

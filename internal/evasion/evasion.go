@@ -184,11 +184,11 @@ func encodings() []Transform {
 		{"ascii85", func(s string) string { return "<~" + b85(s) + "~>" }, nil},
 		{"ascii85 without marks", b85, nil},
 		{"base85", func(s string) string { return rfc1924(s) }, nil},
-		{"morse", func(s string) string { return morse(s, " ", "/ ") }, spelled},
+		{"morse", func(s string) string { return morse(s, "/ ") }, spelled},
 		{"morse with points", func(s string) string {
-			return strings.NewReplacer(".", "·", "-", "−").Replace(morse(s, " ", "  "))
+			return strings.NewReplacer(".", "·", "-", "−").Replace(morse(s, "  "))
 		}, spelled},
-		{"morse in lines", func(s string) string { return morse(s, " ", "\n") }, spelled},
+		{"morse in lines", func(s string) string { return morse(s, "\n") }, spelled},
 		{"spelling alphabet", func(s string) string { return phonetic(s, " ", "/ ") }, spelled},
 		{"spelling alphabet with hyphens", func(s string) string { return phonetic(s, "-", " ") }, spelled},
 		{"spelling alphabet without gaps", func(s string) string { return phonetic(s, " ", "") }, spelled},

@@ -223,7 +223,7 @@ func packed(s string) string {
 	return b.String()
 }
 
-func morse(s, sep, gap string) string { return spell(s, morseCodes, sep, gap) }
+func morse(s, gap string) string { return spell(s, morseCodes, " ", gap) }
 
 func phonetic(s, sep, gap string) string { return spell(s, spelling, sep, gap) }
 

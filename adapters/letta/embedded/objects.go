@@ -12,10 +12,10 @@ type object map[string]any
 
 func (o object) id() string { s, _ := o["id"].(string); return s }
 
-// has reports whether a list of the object's names an id.
-func (o object) has(list, id string) bool {
-	ids, _ := o[list].([]any)
-	return slices.Contains(ids, any(id))
+// of reports whether the object is an agent's.
+func (o object) of(agent string) bool {
+	ids, _ := o["_agents"].([]any)
+	return slices.Contains(ids, any(agent))
 }
 
 // kept are the kinds of object by the segment of their routes, and what the
@@ -70,7 +70,7 @@ func (s *objects) routes() {
 			q := r.URL.Query()
 			list := slices.DeleteFunc(sorted(s.all, object.id), func(o object) bool {
 				return o.id()[:len(k.prefix)+1] != k.prefix+"-" ||
-					segment == "archives" && q.Has("agent_id") && !o.has("_agents", q.Get("agent_id")) ||
+					segment == "archives" && q.Has("agent_id") && !o.of(q.Get("agent_id")) ||
 					segment == "identities" && q.Has("identifier_key") && o["identifier_key"] != q.Get("identifier_key")
 			})
 			shown := make([]object, len(list))
@@ -111,7 +111,7 @@ func (s *objects) one(r *http.Request, change *object) any {
 // passage; the lock is held.
 func (s *objects) archiveOf(a *agent) string {
 	for _, o := range s.all {
-		if o.has("_agents", a.ID) {
+		if o.of(a.ID) {
 			return o.id()
 		}
 	}
@@ -126,5 +126,5 @@ func (s *objects) agents(r *http.Request) any {
 		return refusal{http.StatusNotFound, "not found"}
 	}
 	all := sorted(s.b.agents, func(a *agent) string { return a.ID })
-	return slices.DeleteFunc(all, func(a *agent) bool { return !o.has("_agents", a.ID) })
+	return slices.DeleteFunc(all, func(a *agent) bool { return !o.of(a.ID) })
 }

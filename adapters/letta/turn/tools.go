@@ -75,7 +75,6 @@ func Replaces(name, agent, arguments string) bool {
 
 // toolCall is one call on its way to an Operation.
 type toolCall struct {
-	tool memoryTool
 	name string
 	doc  *jsondoc.Doc
 	args selfedit.Args
@@ -97,7 +96,7 @@ func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operati
 	if doc.Root.Kind != jsondoc.Object {
 		return nil, malformed("", "a tool's arguments are an object")
 	}
-	c := &toolCall{tool: tool, name: name, doc: doc, op: &memproxy.Operation{
+	c := &toolCall{name: name, doc: doc, op: &memproxy.Operation{
 		Kind: tool.kind, Cost: 1, Scope: memproxy.Scope{Agent: agent}, TargetKind: memproxy.TargetMemory,
 		Claims: []memproxy.Claim{{Dim: memproxy.DimAgent, Op: memproxy.ClaimIs, Values: []string{agent}, Pointer: "path:agent_id", Pins: true}},
 		Refs:   []memproxy.Ref{{Kind: memproxy.TargetMemory, ID: agent, Pointer: "path:agent_id"}},
