@@ -77,7 +77,8 @@ type Route struct {
 	// Public marks Pass routes that need no identity and are not recorded: health,
 	// documentation.
 	Public bool
-	// Params are the path parameters, decoded, by the name in the table.
+	// Params are the path parameters, decoded, by the name in the table; and what
+	// an adapter's Decode notes of the request for its Read and Rewrite.
 	Params map[string]string
 }
 
