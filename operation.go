@@ -77,8 +77,7 @@ type Route struct {
 	// Public marks Pass routes that need no identity and are not recorded: health,
 	// documentation.
 	Public bool
-	// Params are the path parameters, decoded, by the name in the table; and what
-	// an adapter's Decode notes of the request for its Read and Rewrite.
+	// Params are the path's, decoded, by name, and what Decode notes for Read and Rewrite.
 	Params map[string]string
 }
 
