@@ -269,6 +269,7 @@ const (
 	OutcomeRefused                 // memproxy refused it; nothing was sent
 	OutcomeRejected                // the backend refused it
 	OutcomeUnsent                  // nothing was sent; another attempt may succeed
+	OutcomeDenied                  // the backend refused memproxy's credential, and so did nothing
 )
 
 // Sent is the result of a request that memproxy sends on behalf of somebody.
@@ -278,7 +279,7 @@ type Sent struct {
 	Err     error      // why, of OutcomeUnsent and OutcomeUnknown
 }
 
-const requestTimeout = 408
+const unauthorized, requestTimeout = 401, 408
 
 // Answered is the outcome of a request that the backend answered. A backend that
 // breaks or takes too long may have written before it did.
@@ -286,6 +287,9 @@ func Answered(r HoldResult) Sent {
 	switch {
 	case r.Status >= 200 && r.Status < 300:
 		return Sent{Outcome: OutcomeDone, Result: r}
+	case r.Status == unauthorized:
+		r.Detail = "the backend refuses memproxy's credential: see backends[].credential"
+		return Sent{Outcome: OutcomeDenied, Result: r}
 	case r.Status >= 300 && r.Status < 500 && r.Status != requestTimeout:
 		return Sent{Outcome: OutcomeRejected, Result: r}
 	}

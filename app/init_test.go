@@ -34,9 +34,10 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 	if !strings.Contains(string(text), "\nstate: ./"+filepath.Dir(review.DefaultSocket)+" ") {
 		t.Errorf("the state is not where %s is looked for:\n%s", review.DefaultSocket, text)
 	}
-	code, said, errs := invoke(t, "check", "--config", path)
-	if code != 0 || strings.Contains(errs, "warning") || !strings.Contains(said, "profile production") {
-		t.Errorf("check: exit %d %s%s", code, said, errs)
+	said, errs := &lockedBuffer{}, &lockedBuffer{}
+	a.Args, a.Stdout, a.Stderr = []string{"check", "--config", path}, said, errs
+	if code := a.run(t.Context()); code != 0 || strings.Contains(errs.String(), "warning") || !strings.Contains(said.String(), "profile production") {
+		t.Errorf("check: exit %d %s%s", code, said.String(), errs.String())
 	}
 	return string(text), stdout.String()
 }
@@ -52,11 +53,11 @@ func TestInit(t *testing.T) {
 		env           map[string]string
 		want          []string
 	}{
-		{"options", "", []string{"--backend", "mem0", "--upstream", "https://mem0.example/base"}, key, []string{"kind: mem0", "https://mem0.example/base", sha("m0-secret")}},
-		{"answers", "letta\nhttp://10.0.0.8:8283\n", nil, key, []string{"kind: letta", "http://10.0.0.8:8283", sha("letta-secret")}},
+		{"options", "", []string{"--backend", "mem0", "--upstream", "https://mem0.example/base"}, key, []string{"kind: mem0", "https://mem0.example/base", sha("m0-secret"), "\n    credential: \"${MEM0_API_KEY}\"\n    credential_as: token\n"}},
+		{"answers", "letta\nhttp://10.0.0.8:8283\n", nil, key, []string{"kind: letta", "http://10.0.0.8:8283", sha("letta-secret"), "\n    credential: \"${LETTA_SERVER_PASSWORD}\"\n    credential_as: bearer\n"}},
 		{"proposals", "\n\n", nil, key, []string{"kind: mem0", "https://api.mem0.ai", sha("m0-secret")}},
 		{"by the backend's flag", "", []string{"--letta"}, key, []string{"kind: letta", "http://127.0.0.1:8283", sha("letta-secret")}},
-		{"one of each", "http://127.0.0.1:8000", []string{"--backend", "mem0-server"}, key, []string{"http://127.0.0.1:8000"}},
+		{"one of each", "http://127.0.0.1:8000", []string{"--backend", "mem0-server"}, key, []string{"http://127.0.0.1:8000", "\n    credential_as: x-api-key\n"}},
 	} {
 		file, out := initialised(t, tc.answers, tc.env, tc.args...)
 		for _, want := range tc.want {
@@ -74,7 +75,7 @@ func TestInit(t *testing.T) {
 	file, out := initialised(t, "letta\n\n", nil)
 	_, made, _ := strings.Cut(out, "That key is ")
 	made, _, _ = strings.Cut(made, "\n")
-	if len(made) < 20 || !strings.Contains(file, sha(made)) || strings.Contains(file, made) {
+	if len(made) < 20 || !strings.Contains(file, sha(made)) || strings.Contains(file, made) || !strings.Contains(file, "\n    # credential: ") {
 		t.Errorf("the key that was made: %q\n%s", made, file)
 	}
 	if _, again := initialised(t, "letta\n\n", nil); strings.Contains(again, made) {
@@ -122,6 +123,7 @@ func rigged(t *testing.T, backend, upstream string) string {
 	file, _ := initialised(t, "", map[string]string{"MEM0_API_KEY": devToken, "LETTA_API_KEY": devToken}, "--backend", backend, "--upstream", "http://upstream.example")
 	for _, change := range [][2]string{
 		{"http://upstream.example", upstream}, {"./state", "DIR/state"}, {"name: letta", "name: mem0"},
+		{"${MEM0_API_KEY}", devToken}, {"${LETTA_API_KEY}", devToken},
 	} {
 		file = strings.ReplaceAll(file, change[0], change[1])
 	}

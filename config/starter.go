@@ -31,6 +31,7 @@ var starterFiles embed.FS
 // is, and how a client is led to memproxy.
 type Starter struct {
 	Name, About, Backend, Kind, Upstream string
+	As                                   string   // how the backend's key is presented
 	Listen, Admin                        string   // Write takes the next free ports
 	Client                               string   // with Listen in the place of %s
 	Keys                                 []string // environment variables with the clients' key
@@ -42,11 +43,11 @@ type Starter struct {
 // they are by default.
 func Starters() []Starter {
 	return []Starter{
-		{Name: "mem0", About: "Mem0, hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "https://api.mem0.ai",
+		{Name: "mem0", About: "Mem0, hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "https://api.mem0.ai", As: "token",
 			Client: `MemoryClient(host="http://%s")`, Keys: []string{"MEM0_API_KEY"}},
-		{Name: "mem0-server", About: "Mem0, self-hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "http://127.0.0.1:8000",
+		{Name: "mem0-server", About: "Mem0, self-hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "http://127.0.0.1:8000", As: "x-api-key",
 			Client: "http://%s as the server's address", Keys: []string{"MEM0_API_KEY"}},
-		{Name: "letta", About: "Letta", Backend: "letta", Kind: "letta", Listen: "127.0.0.1:8281", Upstream: "http://127.0.0.1:8283",
+		{Name: "letta", About: "Letta", Backend: "letta", Kind: "letta", Listen: "127.0.0.1:8281", Upstream: "http://127.0.0.1:8283", As: "bearer",
 			Client: `Letta(base_url="http://%s")`, Keys: []string{"LETTA_API_KEY", "LETTA_SERVER_PASSWORD"}},
 	}
 }
@@ -61,10 +62,10 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 	}
 	s.Listen = freeFrom(s.Listen, u.Port())
 	s.Admin = freeFrom("127.0.0.1:9901", u.Port())
-	key := ""
+	key, from, off := "", s.Keys[0], "# "
 	for _, name := range s.Keys {
 		if key = getenv(name); key != "" {
-			s.KeyFrom = "$" + name
+			s.KeyFrom, from, off = "$"+name, name, ""
 			break
 		}
 	}
@@ -78,7 +79,7 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 		return err
 	}
 	text := strings.NewReplacer("{{about}}", s.About, "{{admin}}", s.Admin, "{{backend}}", s.Backend, "{{kind}}", s.Kind, "{{listen}}", s.Listen,
-		"{{upstream}}", s.Upstream, "{{key}}", s.Keys[0], "{{from}}", s.KeyFrom, "{{sha256}}", s.SHA256, "{{roles}}", string(roles)).Replace(starterFile)
+		"{{upstream}}", s.Upstream, "{{key}}", from, "{{off}}", off, "{{as}}", s.As, "{{from}}", s.KeyFrom, "{{sha256}}", s.SHA256, "{{roles}}", string(roles)).Replace(starterFile)
 	if _, err := Parse(path, []byte(text), getenv); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func starter(t *testing.T, backend, upstream string, opens ...string) *sidecar {
 		t.Fatal(out)
 	}
 	b := must.Get(os.ReadFile(path))(t)
-	listen, file := freeport.Addr(t), string(b)
+	listen, file := freeport.Addr(t), strings.Replace(string(b), "${"+key+"}", clientKey, 1)
 	for address, want := range map[string]string{`admin: {listen: "`: freeport.Addr(t), `  listen: "`: listen, `state: `: filepath.Join(s.dir, "state")} {
 		file = regexp.MustCompile(regexp.QuoteMeta(address)+`[^"} ]*`).ReplaceAllLiteralString(file, address+want)
 	}

@@ -72,11 +72,18 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 		return err
 	}
 	err = hs.change(ctx, func(t *transaction) error {
-		t.run(`UPDATE hold SET state = 'pending', reviewer = '', reviewed = 0, note = '' WHERE id = ? AND state = 'approved'`, h.ID)
-		t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, h.ID))
+		if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
+			unapprove(t, h.ID)
+		}
 		return nil
 	})
 	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
+}
+
+// unapprove takes all votes for a hold back.
+func unapprove(t *transaction, id string) {
+	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, id)
+	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 }
 
 // approvalOf is what an approval approves: everything of a hold that is sent or
@@ -117,6 +124,12 @@ func (hs Holds) Release(ctx context.Context, id, token string) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
 }
 
+// Reopen has an approved write wait for review again, without votes. Only where it
+// is certain that nothing was written.
+func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error {
+	return hs.endClaim(ctx, id, token, memproxy.HoldPending, r)
+}
+
 func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	if token == "" {
 		return refused("a claim has a token")
@@ -124,7 +137,9 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 	return hs.change(ctx, func(t *transaction) error {
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
-		if n == 1 {
+		if n == 1 && to == memproxy.HoldPending {
+			unapprove(t, id)
+		} else if n == 1 {
 			closeContests(t, id, to)
 		} else if !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int)) {
 			return notIn(t, id, memproxy.HoldReplaying)

@@ -121,6 +121,18 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// Proves EDGE-15: an approval of which nothing came is no success of the command.
+func TestApprovalsThatWriteNothingFail(t *testing.T) {
+	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend refuses memproxy's credential: see backends[].credential\n"} {
+		r := newRig(t)
+		r.hold("h", "text")
+		r.up.status = status
+		if code, out, errs := r.run(bobToken, "holds approve --reason fine h"); code != 1 || out != want || !strings.Contains(errs, "h: it was not written") {
+			t.Errorf("exit %d: %s%s", code, out, errs)
+		}
+	}
+}
+
 // What is shown cannot steer a terminal or lie about the order of letters.
 func TestCommandsPrintPlain(t *testing.T) {
 	r := newRig(t)

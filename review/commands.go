@@ -111,6 +111,9 @@ func settle(action string) func(context.Context, *invocation) error {
 				continue
 			}
 			all = append(all, s)
+			if s.Hold.State == memproxy.HoldFailed || s.Settled && s.Hold.State == memproxy.HoldPending {
+				errs = append(errs, errors.New(id+": it was not written"))
+			}
 		}
 		err := in.print(all, func(p *printer) {
 			for _, s := range all {

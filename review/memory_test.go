@@ -182,6 +182,7 @@ func TestReplayOutcomes(t *testing.T) {
 		"taken":            {200, nil, memproxy.HoldDone, 1, false},
 		"refused":          {422, nil, memproxy.HoldFailed, 1, false},
 		"led elsewhere":    {307, nil, memproxy.HoldFailed, 1, false},
+		"our credential":   {401, nil, memproxy.HoldPending, 1, false},
 		"memproxy refuses": {0, nil, memproxy.HoldFailed, 0, true},
 		"broken":           {500, nil, memproxy.HoldReplaying, 1, false},
 		"backend is slow":  {408, nil, memproxy.HoldReplaying, 1, false},

@@ -132,10 +132,13 @@ func (p *printer) settled(s Settled) {
 	if s.Hold.Result.Status != 0 {
 		line += fmt.Sprintf(", the backend answered %d", s.Hold.Result.Status)
 	}
+	if s.Hold.State == memproxy.HoldApproved {
+		line += " and not sent yet; it is tried again, and the log says why"
+	}
 	if s.Hold.State == memproxy.HoldReplaying {
 		line += "; it is not known whether it was sent"
 	}
-	if s.Hold.State == memproxy.HoldFailed && s.Hold.Result.Detail != "" {
+	if (s.Hold.State == memproxy.HoldFailed || s.Hold.State == memproxy.HoldPending) && s.Hold.Result.Detail != "" {
 		line += "; " + s.Hold.Result.Detail
 	}
 	p.line("%s", line)

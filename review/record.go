@@ -151,6 +151,7 @@ func became(o memproxy.Outcome) memproxy.Act {
 		memproxy.OutcomeDone:     {Stage: memproxy.ActDone},
 		memproxy.OutcomeRefused:  {Stage: memproxy.ActRefused, Rule: "memproxy"},
 		memproxy.OutcomeRejected: {Stage: memproxy.ActFailed, Rule: "upstream"},
+		memproxy.OutcomeDenied:   {Stage: memproxy.ActFailed, Rule: "credential"},
 		memproxy.OutcomeUnsent:   {Stage: memproxy.ActFailed, Rule: "not_sent"},
 	}
 	if act, ok := known[o]; ok {

@@ -98,6 +98,9 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeRejected:
 		err = r.opt.Store.Fail(settling, id, claim.Token, sent.Result)
+	case memproxy.OutcomeDenied:
+		r.opt.Log.WarnContext(ctx, "an approved write waits for review again", "hold", id, "reason", sent.Result.Detail)
+		err = r.opt.Store.Reopen(settling, id, claim.Token, sent.Result)
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
 		err = r.opt.Store.Release(settling, id, claim.Token)

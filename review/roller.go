@@ -76,8 +76,8 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 var (
 	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which does not take one back under its id"}
 	errMoved   = problem{409, "changed", "the memory is no longer what you go back from; look at its history"}
-	errAsked   = problem{502, "upstream", "the backend could not be asked; nothing was changed"}
-	errUnsent  = problem{502, "upstream", "the backend could not be reached; nothing was changed"}
+	errAsked   = problem{502, "upstream", "the backend could not be asked, the log says why; nothing was changed"}
+	errUnsent  = problem{502, "upstream", "the backend could not be reached, the log says why; nothing was changed"}
 	errSent    = problem{502, "upstream", "it is not known whether the backend was changed; memproxy goes on asking it, look at the memory"}
 )
 
@@ -127,7 +127,7 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 	answer := RollbackAnswer{Result: sent.Result, outcome: sent.Outcome}
 	switch sent.Outcome {
 	case memproxy.OutcomeDone:
-	case memproxy.OutcomeRefused, memproxy.OutcomeRejected:
+	case memproxy.OutcomeRefused, memproxy.OutcomeRejected, memproxy.OutcomeDenied:
 		_, err := r.opt.Rollbacks.End(ctx, rb.Decision, nil)
 		return answer, err
 	case memproxy.OutcomeUnsent:

@@ -29,6 +29,7 @@ type ReplayStore interface {
 	Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Fail(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Release(ctx context.Context, id, token string) error
+	Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error
 	Stranded(context.Context) ([]memproxy.HeldWrite, error)
 	Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error
 }

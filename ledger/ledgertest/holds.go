@@ -115,6 +115,16 @@ func holdLife(t *testing.T, l Life) {
 	wantState(t, l, "g", memproxy.HoldApproved)
 	claim, err = l.Holds.Claim(ctx, "g", time.Minute)
 	must(t, "claim after release", err)
+	must(t, "reopen", l.Holds.Reopen(ctx, "g", claim.Token, memproxy.HoldResult{Status: 401}))
+	if h := wantState(t, l, "g", memproxy.HoldPending); h.Reviewer != "" || h.Result.Status != 401 {
+		t.Errorf("reopened: %+v", h)
+	}
+	_, err = l.Holds.Claim(ctx, "g", time.Minute)
+	wantErr(t, "claim what waits again", err, ledger.ErrState)
+	_, err = l.Holds.Approve(ctx, "g", by("human:bob"))
+	must(t, "approve again", err)
+	claim, err = l.Holds.Claim(ctx, "g", time.Minute)
+	must(t, "claim again", err)
 	must(t, "fail", l.Holds.Fail(ctx, "g", claim.Token, memproxy.HoldResult{Status: 422}))
 	wantState(t, l, "g", memproxy.HoldFailed)
 }
