@@ -14,8 +14,24 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrTooLarge says that an answer is over the limit.
-var ErrTooLarge = errors.New("answer over the limit")
+var (
+	// ErrTooLarge says that an answer is over the limit.
+	ErrTooLarge = errors.New("answer over the limit")
+	// ErrEncoded says that an answer is encoded, and cannot be decoded.
+	ErrEncoded = errors.New("identity was asked for")
+)
+
+// Unreadable is why an answer that came could not be read, to be shown; "" if it did
+// not come.
+func Unreadable(err error, limit int64) string {
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return fmt.Sprintf("the backend's answer is over the limit of %d bytes that limits.answer of the backend sets", limit)
+	case errors.Is(err, ErrEncoded):
+		return "the backend's answer has an encoding that was not asked for, so it could not be filtered"
+	}
+	return ""
+}
 
 // MaxPublic bounds the answers of public routes that are read, such as a server's
 // status or a key's owner.
@@ -73,7 +89,7 @@ func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bo
 func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	if compressed(encoding) {
 		if !strings.EqualFold(encoding, "gzip") {
-			return nil, false, fmt.Errorf("answer encoded as %q, although identity was asked for", encoding)
+			return nil, false, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)
 		}
 		zr, err := gzip.NewReader(src)
 		if err != nil {

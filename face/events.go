@@ -25,7 +25,7 @@ func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	case !compressed(encoding):
 		return src, nil
 	case !strings.EqualFold(encoding, "gzip"):
-		return nil, fmt.Errorf("stream encoded as %q, although identity was asked for", encoding)
+		return nil, fmt.Errorf("stream encoded as %q: %w", encoding, ErrEncoded)
 	}
 	return gzip.NewReader(src)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -116,9 +117,12 @@ func TestReadAnswer(t *testing.T) {
 		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
 		}
+		if why := face.Unreadable(err, c.limit); (why != "") != (c.err == face.ErrTooLarge) || why != "" && !strings.Contains(why, fmt.Sprintf("%d bytes that limits.answer", c.limit)) {
+			t.Errorf("%s: told as %q", name, why)
+		}
 	}
-	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); err == nil {
-		t.Error("an encoding that was not asked for is taken")
+	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); face.Unreadable(err, 10) == "" {
+		t.Errorf("an encoding that was not asked for: %v", err)
 	}
 	plain := []byte("abc")
 	if got, _, err := face.Plain(plain, "", 3); err != nil || &got[0] != &plain[0] {

@@ -86,9 +86,17 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 // the refusal to pass on. End is how an answer that had begun ended, or that the
 // caller hung up.
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
-	ret := &answer{Admission: a, g: g, ended: end}
-	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamUnavailable, "the backend did not answer")
-	a.Answered = nil // the decision is unchanged; there is no answer to rule on
+	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, "the backend did not answer")
+}
+
+// Unread does so where the answer came and cannot be read, and says why.
+func (g *Gate) Unread(ctx context.Context, a *Admission, why string) memproxy.Reply {
+	return g.unanswered(ctx, &answer{Admission: a, g: g}, memproxy.UpstreamMalformed, why)
+}
+
+func (g *Gate) unanswered(ctx context.Context, ret *answer, code memproxy.ReasonCode, why string) memproxy.Reply {
+	ret.refuse(memproxy.StatusBadGateway, code, why)
+	ret.Answered = nil // the decision is unchanged; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply
 }

@@ -12,7 +12,7 @@ import (
 // however they are cut into pieces, and nothing else of an answer passes because
 // it comes in another form.
 func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
-	facetest.Forms(t, start, 502, `"upstream.unavailable"`)
+	facetest.Forms(t, start, 502, `"upstream.malformed"`)
 }
 
 // Proves EDGE-13, CARD-1: of an answer's headers those pass that clients need,

@@ -178,8 +178,14 @@ func dropDigests(h http.Header) {
 	}
 }
 
-// abandon answers for a backend that did not, and has the outcome noted.
+// abandon answers for a backend that did not, or whose answer cannot be read, and has
+// the outcome noted.
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
+	if why := face.Unreadable(err, p.opt.MaxAnswer); why != "" {
+		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
+		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
+		return
+	}
 	var end memproxy.StreamEnd
 	if r.Context().Err() != nil {
 		end = memproxy.StreamGone

@@ -113,8 +113,8 @@ func TestAnswersAreBounded(t *testing.T) {
 				fmt.Fprint(w, strings.Repeat("m1 ann\n", 20))
 			}
 		})
-		if resp, _ := r.do(t, "GET", "/memory", ""); resp.StatusCode != 502 {
-			t.Errorf("chunked %v: %d, want 502", chunked, resp.StatusCode)
+		if resp, said := r.do(t, "GET", "/memory", ""); resp.StatusCode != 502 || said != `"upstream.malformed"` {
+			t.Errorf("chunked %v: %d %s, want 502", chunked, resp.StatusCode, said)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if KindOf(value) != kind || len(value) > 128 || strings.ContainsFunc(value, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) {
-		return bad(memproxy.PayloadPath, 422, ptr, "this cannot be the id of a "+string(kind))
+		return bad(memproxy.PayloadPath, 422, ptr, "this is not an id of the kind "+string(kind))
 	}
 	return nil
 }

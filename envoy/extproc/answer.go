@@ -85,7 +85,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return onResponseHeaders(an.incoming()), nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
-		return x.abandon(http.StatusBadGateway), nil
+		return x.unread(face.ErrTooLarge), nil
 	}
 	return onResponseHeaders(nil), nil
 }
@@ -113,7 +113,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	}
 	plain, decoded, err := face.Plain(body, strings.Join(an.reply.Header["Content-Encoding"], ","), x.b.MaxAnswer)
 	if err != nil {
-		return x.abandon(http.StatusBadGateway), nil
+		return x.unread(err), nil
 	}
 	got, changed, refusal := an.returned(plain)
 	if refusal != nil {

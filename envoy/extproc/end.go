@@ -70,6 +70,15 @@ func retry(h memproxy.Header) memproxy.Header {
 	return out
 }
 
+// unread answers for a backend whose answer cannot be read.
+func (x *exchange) unread(err error) *response {
+	why := face.Unreadable(err, x.b.MaxAnswer)
+	if why == "" {
+		return x.abandon(http.StatusBadGateway)
+	}
+	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))
+}
+
 // abandon answers for a backend that did not, and has the outcome noted.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)

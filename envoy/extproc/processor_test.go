@@ -49,7 +49,7 @@ func TestProcessor(t *testing.T) {
 		"an answer too large": {func(r *rig) {
 			r.opt.Backends[0].MaxAnswer = 10
 			answering(strings.Repeat("m1 ann\n", 10))(r)
-		}, "GET", "/memory", "", nil, 502, `"upstream.unavailable"`, []string{"GET /memory "}},
+		}, "GET", "/memory", "", nil, 502, `"upstream.malformed"`, []string{"GET /memory "}},
 		"a compressed answer": {func(r *rig) {
 			r.answer = func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Encoding", "gzip")
@@ -63,7 +63,7 @@ func TestProcessor(t *testing.T) {
 				w.Header().Set("Content-Encoding", "br")
 				fmt.Fprint(w, "m1 ann\n")
 			}
-		}, "GET", "/memory", "", nil, 502, `"upstream.unavailable"`, []string{"GET /memory "}},
+		}, "GET", "/memory", "", nil, 502, `"upstream.malformed"`, []string{"GET /memory "}},
 		"a body over the limit":         {func(r *rig) { r.opt.Backends[0].MaxBody = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
 		"a body at the limit":           {func(r *rig) { r.opt.Backends[0].MaxBody = 4 }, "POST", "/memory", "milk", nil, 200, "m1 ann\n", []string{"POST /memory agent:dev says: milk"}},
 		"a body over Envoy's":           {func(r *rig) { r.envoy.Buffer = 3 }, "POST", "/memory", "milk", nil, 413, `"payload.too_large"`, nil},
