@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -25,7 +26,7 @@ func NewPruner(texts ...string) (Pruner, error) {
 
 // Prune prunes an answer by its route and status. An error that is not of the
 // backend's form (a proxy's page, a stack trace) keeps its status and loses its
-// body, because it has no members to check.
+// body, because it has no members to check, and so does one of which nothing is left.
 func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned, error) {
 	if reply.Status >= 200 && reply.Status <= 299 {
 		s := p.Answers.answers[rt.ID]
@@ -36,11 +37,17 @@ func (p Pruner) Prune(rt memproxy.Route, reply memproxy.Reply) (memproxy.Pruned,
 	}
 	out, err := p.Answers.PruneFailed(reply.Body)
 	var flaw *memproxy.Malformed
-	if !errors.Is(err, ErrShape) && !errors.As(err, &flaw) {
+	emptied := out.Unclaimed > 0 && len(bytes.Trim(out.Body, "{}[] \t\r\n")) == 0
+	switch {
+	case emptied:
+	case errors.Is(err, ErrShape), errors.As(err, &flaw):
+		out = memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}}
+	default:
 		return out, err
 	}
-	body, err := json.Marshal(map[string]string{"detail": "the backend answered " + strconv.Itoa(reply.Status)})
-	return memproxy.Pruned{Body: body, Unclaimed: 1, Names: []string{"/"}, Type: "application/json"}, err
+	out.Type = "application/json"
+	out.Body, err = json.Marshal(map[string]string{"detail": "the backend answered " + strconv.Itoa(reply.Status)})
+	return out, err
 }
 
 // PruneEvent prunes an event of a stream that a route answers with.
