@@ -142,7 +142,6 @@ func TestErrors(t *testing.T) {
 		{500, `<html>canary</html>`, `{"detail":"the backend answered 500"}`, "application/json"},
 		{502, `["canary"]`, `{"detail":"the backend answered 502"}`, "application/json"},
 		{503, ``, ``, ""},
-		{400, `{ "evil":["canary"] }`, `{"detail":"the backend answered 400"}`, "application/json"},
 		{400, `{ }`, `{ }`, ""},
 	} {
 		p, err := answers.Pruner{Answers: tab}.Prune(memproxy.Route{ID: "list"}, memproxy.Reply{Status: tc.status, Body: []byte(tc.body)})

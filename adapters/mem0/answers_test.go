@@ -1,6 +1,7 @@
 package mem0_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -49,6 +50,10 @@ func TestAnswersOfTheServers(t *testing.T) {
 		if err != nil || got.Unclaimed != 0 || string(got.Body) != tc.body {
 			t.Errorf("%s %d: %q left out of %s: %v", tc.route, tc.status, got.Names, tc.body, err)
 		}
+	}
+	got, err := a.Prune(memproxy.Route{ID: "mem0.v1.add"}, memproxy.Reply{Status: 400, Body: []byte(`{ "user_id":["canary"] }`)})
+	if err != nil || string(got.Body) != `{"detail":"the backend answered 400"}` || !slices.Equal(got.Names, []string{"/user_id"}) || got.Type == "" {
+		t.Errorf("an error of which nothing is left: %+v, %v", got, err)
 	}
 	// The nearest things that must not pass.
 	for _, tc := range []struct{ route, body, want string }{
