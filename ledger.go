@@ -7,6 +7,7 @@ type Tally struct {
 	Tenant, Actor string
 	Trust         Trust
 	User          string // the user they were written for, or ""
+	Field         string // the governed field that they were first written to, or ""
 	Memories      int64
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/ring"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 const budgetConf = `profile: production
@@ -190,6 +191,83 @@ func TestFieldsHaveOneBudget(t *testing.T) {
 		body := strings.TrimSuffix(many(1, false), "}") + `,"metadata":{` + field + `}}`
 		if a := r.do("POST", "/memories", body); a.status != want {
 			t.Errorf("%s: %d %s", field, a.status, a.body)
+		}
+	}
+}
+
+// Proves TRL-6: the total of a field falls when a memory is deleted that was written to
+// it, once, by id and in bulk; not by one that was moved there.
+func TestTotalsOfFieldsFall(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "rapid_per_minute: 0", "rapid_per_minute: 0, namespaces: {format: {writes_total: 2}}",
+		`id: "agent:dev", kind: agent,`, `id: "agent:dev", kind: agent, roles: [memproxy-forget],`)
+	write := func(want int, field string) string {
+		t.Helper()
+		a := r.do("POST", "/memories", strings.TrimSuffix(many(1, false), "}")+`,"metadata":{"field":"`+field+`"}}`)
+		if a.status != want {
+			t.Fatalf("written to %s: %d %s", field, a.status, a.body)
+		}
+		var got struct{ Results []struct{ ID string } }
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil || a.status == 200 && len(got.Results) != 1 {
+			t.Fatal(a.body)
+		}
+		if a.status != 200 {
+			return ""
+		}
+		r.versioned(got.Results[0].ID)
+		return got.Results[0].ID
+	}
+	remove := func(want int, path string) {
+		t.Helper()
+		if a := r.do("DELETE", path, ""); a.status != want {
+			t.Fatalf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	one := write(200, "format")
+	write(200, "format")
+	moved := write(200, "tone")
+	write(429, "format")
+	if a := r.do("PUT", "/v1/memories/"+moved+"/", `{"metadata":{"field":"format"}}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	remove(200, "/memories/"+moved)
+	write(429, "format")
+	remove(200, "/memories/"+one)
+	remove(404, "/memories/"+one)
+	write(200, "format")
+	write(429, "format")
+	remove(200, "/memories?user_id=ann")
+	write(200, "format")
+	write(200, "format")
+	write(429, "format")
+}
+
+// Proves TRL-6, SYN-9: totals fall when expired memories are deleted for good, or by their
+// author before that, and once only.
+func TestTotalsOfExpiredMemoriesFall(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startAt(t, clock.Now, screeningConf+"budgets: {default: {writes_per_hour: 100, writes_total: 2}, rapid_per_minute: 0}\n", "SCREENING",
+		`memories: {validate: 0, archive: 24h, ttl: {default: 1h}}`)
+	one, two := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
+	full := func() bool { return r.do("POST", "/memories", noted("Ann sails.")).status == 429 }
+	if !full() {
+		t.Fatal("the total is not used up")
+	}
+	r.over(clock, two)
+	if a := r.do("DELETE", "/memories/"+one, ""); a.status != 200 { // its author may, expired or not
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.versioned(r.written("Ann has a cat.", ""))
+	if !full() {
+		t.Error("a deletion lowers the total twice")
+	}
+	r.once("upkeep", clock.Now().Add(25*time.Hour))
+	r.written("Ann has a dog.", "")
+	for range 2 {
+		r.once("upkeep", clock.Now().Add(25*time.Hour))
+		if !full() {
+			t.Error("a memory that was deleted for good lowers the total twice")
 		}
 	}
 }

@@ -252,13 +252,14 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	}
 }
 
-// repay credits the total lines of the authors of deleted memories, once for each.
-func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy.Ownership) {
+// repay credits the total lines of the authors of deleted memories, and those of the
+// fields that they were written to, once for each.
+func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories, deleted []memproxy.Ownership) {
 	counts, paid := map[memproxy.Tally]int64{}, map[string]bool{}
-	for _, row := range deleted {
-		if row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted && !paid[row.ID] {
+	for i := range deleted {
+		if row := &deleted[i]; Counts(row) && !paid[row.ID] {
 			paid[row.ID] = true
-			counts[memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}]++
+			counts[TallyOf(ctx, history, row)]++
 		}
 	}
 	for who, n := range counts {
@@ -269,16 +270,46 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, deleted []memproxy
 
 // lower reduces one author's totals.
 func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
-	lines := slices.DeleteFunc(a.rules.Lines(memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}, memproxy.Learn, who.User, nil), func(l memproxy.Line) bool {
+	if err := Lower(ctx, acc.budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
+		acc.log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
+	}
+}
+
+// Histories are the versions of memories.
+type Histories interface {
+	History(ctx context.Context, k memproxy.MemoryKey, before int64, limit int) ([]memproxy.Version, error)
+}
+
+// Counts reports whether a memory counts in totals.
+func Counts(row *memproxy.Ownership) bool {
+	return row.Actor != "" && row.Kind == memproxy.TargetMemory && !row.Deleted
+}
+
+// TallyOf is what one memory counts in. Its field is the one that it was first written
+// to, which was charged: a memory that was moved must not lower another's total.
+func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) memproxy.Tally {
+	who := memproxy.Tally{Actor: row.Actor, Tenant: row.Scope.Tenant, Trust: row.Trust, User: row.Scope.User}
+	first, err := history.History(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, 2, 1)
+	if err == nil && len(first) == 1 && first[0].Op != memproxy.OpSeal {
+		who.Field = memproxy.Key(first[0].Field)
+	}
+	return who
+}
+
+// Lower reduces the totals of an author whose memories are gone, and of the field that
+// they were written to, once for an id.
+func Lower(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.Tally) error {
+	lines := slices.DeleteFunc(rules.Lines(memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}, memproxy.Learn, who.User, []string{who.Field}), func(l memproxy.Line) bool {
 		return l.Window != memproxy.WindowTotal
 	})
 	if len(lines) == 0 {
-		return
+		return nil
 	}
-	c := memproxy.Charge{ID: a.Decision.ID + "/" + string(who.Trust) + "/" + who.Tenant + "/" + who.Actor + "/" + memproxy.Inert(who.User), Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: a.begun}
-	if err := acc.budget.Release(ctx, c); err != nil {
-		acc.log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
+	id += "/" + string(who.Trust) + "/" + who.Tenant + "/" + who.Actor + "/" + memproxy.Inert(who.User)
+	if who.Field != "" {
+		id += "/" + who.Field
 	}
+	return b.Release(ctx, memproxy.Charge{ID: id, Tenant: who.Tenant, Cost: who.Memories, Lines: lines, Time: at})
 }
 
 // budgetEvents records the events that the charge caused.
@@ -366,34 +397,4 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 		return
 	}
 	acc.warnOf(ctx, a, &allowance)
-}
-
-// counted reads the answer to a request of Counts, and settles the bill with the
-// last.
-func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
-	if reply.Status == memproxy.StatusNotFound {
-		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
-	} else if !ok2xx(reply.Status) {
-		return false
-	}
-	ids, more, over, err := counter.Counted(reply)
-	if err != nil {
-		acc.log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
-		return true
-	}
-	if !over {
-		return false
-	}
-	b := a.bill
-	b.mu.Lock()
-	for _, id := range ids {
-		if b.first(eventAdd, id) {
-			more++
-		}
-	}
-	b.mu.Unlock()
-	if last, n := b.count(made{added: more}, -1); last {
-		acc.settleTo(ctx, a, n.added, n.added)
-	}
-	return true
 }

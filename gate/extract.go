@@ -344,3 +344,33 @@ func (ret *making) markLater(ctx context.Context) {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new memories is not kept") // it is in the log
 	}
 }
+
+// counted reads the answer to a request of Counts, and settles the bill with the
+// last.
+func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter, reply memproxy.Reply) (over bool) {
+	if reply.Status == memproxy.StatusNotFound {
+		reply = memproxy.Reply{Status: reply.Status} // deleted meanwhile: it contains nothing
+	} else if !ok2xx(reply.Status) {
+		return false
+	}
+	ids, more, over, err := counter.Counted(reply)
+	if err != nil {
+		acc.log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
+		return true
+	}
+	if !over {
+		return false
+	}
+	b := a.bill
+	b.mu.Lock()
+	for _, id := range ids {
+		if b.first(eventAdd, id) {
+			more++
+		}
+	}
+	b.mu.Unlock()
+	if last, n := b.count(made{added: more}, -1); last {
+		acc.settleTo(ctx, a, n.added, n.added)
+	}
+	return true
+}

@@ -148,7 +148,7 @@ func (ret *effects) learned(ctx context.Context) {
 		}
 		ret.put(*row)
 	}
-	ret.g.accounts.repay(ctx, ret.Admission, gone)
+	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	for _, id := range ret.reading.Events {
 		ret.put(ret.row(memproxy.TargetEvent, id))
 	}
@@ -230,7 +230,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 		row.Deleted = true
 		ret.put(row)
 	}
-	ret.g.accounts.repay(ctx, ret.Admission, gone)
+	ret.g.accounts.repay(ctx, ret.Admission, ret.g.opt.Ledger, gone)
 	ret.shown = ret.op.Targets
 }
 

@@ -273,9 +273,11 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 			}
 			return found, nil
 		})
+		fields, ferr := firstFields(ctx, s, backend, found)
+		err = cmp.Or(err, ferr)
 		for i := range found {
 			row := &found[i]
-			who := memproxy.Tally{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User}
+			who := memproxy.Tally{Tenant: row.Scope.Tenant, Actor: row.Actor, Trust: row.Trust, User: row.Scope.User, Field: fields[row.ID]}
 			if after = max(after, row.ID); row.Actor == "" { // nobody's, or edited
 				continue
 			}
@@ -291,6 +293,21 @@ func sweepScope(ctx context.Context, s *store, backend string, scope memproxy.Sc
 			return by, err
 		}
 	}
+}
+
+// firstFields are the governed fields that memories were first written to, by id.
+func firstFields(ctx context.Context, s *store, backend string, rows []memproxy.Ownership) (map[string]string, error) {
+	ids, fields := make([]string, len(rows)), map[string]string{}
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	_, err := glance(ctx, s, "look up fields", func(s scanner) (none struct{}, _ error) {
+		var id, field string
+		err := s.Scan(&id, &field)
+		fields[id] = memproxy.Key(field)
+		return none, err
+	}, `SELECT id, field FROM version WHERE backend = ? AND kind = 'memory' AND id IN (SELECT value FROM json_each(?)) AND number = 1 AND op <> 'seal'`, backend, asJSON(ids))
+	return fields, err
 }
 
 // endHistories appends a version like v to each memory within a scope that is

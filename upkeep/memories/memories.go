@@ -26,6 +26,8 @@ type Options struct {
 	Log    *slog.Logger
 	// Rules are those in force.
 	Rules func() *gate.Rules
+	// Budget has the totals, which fall when memories are deleted for good.
+	Budget gate.Budget
 	// Backend is the way to one, nil where there is none of that name.
 	Backend   func(name string) *proxy.Own
 	Integrity *integrity.Custodian
@@ -114,8 +116,19 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 			k.Log.Warn("an expired memory was not deleted; it is tried again", "memory", list[i].ID, "error", err)
 			continue
 		}
+		records, err := k.Ledger.Lookup(ctx, list[i].MemoryKey)
+		if err != nil {
+			return err
+		}
 		if err := k.Ledger.Upkeep.Purge(ctx, list[i].MemoryKey, memproxy.SystemActor, list[i].Decision); err != nil {
 			return err
+		}
+		if row := records[list[i].MemoryKey].Owner; gate.Counts(&row) {
+			who := gate.TallyOf(ctx, k.Ledger, &row)
+			who.Memories = 1
+			if err := gate.Lower(ctx, k.Budget, k.Rules(), "purge/"+row.Backend+"/"+row.ID, now, who); err != nil {
+				k.Log.Warn("total not lowered after an expired memory was deleted", "memory", row.ID, "error", err)
+			}
 		}
 	}
 	return nil
