@@ -21,18 +21,10 @@ import (
 // field, source and layer all apply: the shortest counts.
 func lifetimes(m *config.Memories) gate.Lifetime {
 	return func(field string, layer memproxy.Layer, source memproxy.Source) time.Duration {
-		var ttl time.Duration
-		most := func(d time.Duration) {
-			if d > 0 && (ttl == 0 || d < ttl) {
-				ttl = d
-			}
+		ttl := m.Lifetime(field, source)
+		if d := m.LayerTTL(layer); d > 0 && (ttl == 0 || d < ttl) {
+			return d
 		}
-		most(m.FieldTTL(field))
-		most(m.SourceTTL(source))
-		if ttl == 0 {
-			ttl = m.TTL["default"].Time()
-		}
-		most(m.LayerTTL(layer))
 		return ttl
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Proves SYN-9: memories are kept by their field and by their source, the
-// shorter of both, else by default; what nothing is said of is kept for ever.
+// shorter of both, else by default; zero, and what nothing is said of, is for ever.
 func TestLifetimes(t *testing.T) {
 	t.Parallel()
 	hours := func(n int) config.Duration { return config.Duration(time.Duration(n) * time.Hour) }
@@ -38,6 +38,12 @@ func TestLifetimes(t *testing.T) {
 		{map[string]config.Duration{"default": hours(9)}, "default", "", 9},
 		{map[string]config.Duration{"field:default": hours(7), "default": hours(9)}, "default", "", 7},
 		{map[string]config.Duration{"source:hostile": hours(1)}, "source:hostile", "", 0},
+		{map[string]config.Duration{"default": hours(9), "notes": 0}, "notes", "", 0},
+		{map[string]config.Duration{"default": hours(9), "field:notes": 0}, "notes", "", 0},
+		{map[string]config.Duration{"default": hours(9), "notes": 0}, "other", "", 9},
+		{map[string]config.Duration{"default": hours(9), "notes": 0, "source:hostile": hours(1)}, "notes", memproxy.SourceHostile, 1},
+		{map[string]config.Duration{"default": hours(9), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 0},
+		{map[string]config.Duration{"default": hours(9), "notes": hours(90), "source:trusted": 0}, "notes", memproxy.SourceTrusted, 90},
 	} {
 		if got := lifetimes(&config.Memories{TTL: tc.ttl})(tc.field, memproxy.Semantic, tc.source); got != time.Duration(tc.want)*time.Hour {
 			t.Errorf("%v of %q from %q: %v, want %d h", tc.ttl, tc.field, tc.source, got, tc.want)

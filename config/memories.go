@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -86,26 +87,34 @@ const (
 	ttlDefault = "default"
 )
 
-// FieldTTL is how long memories of a field are kept at most, 0 where nothing is
-// said of it.
-func (m *Memories) FieldTTL(field string) time.Duration {
-	field = memproxy.Key(field)
-	if d, ok := m.TTL[ttlField+field]; ok {
-		return d.Time()
-	}
+// Lifetime is how long memories of a field and from a source are kept at most, 0 is for
+// ever: the shorter of what is said of the two, else the default. What claims no source
+// is unstated.
+func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
+	field, s = memproxy.Key(field), cmp.Or(s, memproxy.SourceUnstated)
+	keys := []string{ttlField + field, field}
 	if field == ttlDefault || strings.HasPrefix(field, ttlSource) || strings.HasPrefix(field, ttlField) {
-		return 0 // a field of such a name is meant with its prefix only
+		keys = keys[:1] // a field of such a name is meant with its prefix only
 	}
-	return m.TTL[field].Time()
+	of, said := m.said(keys...)
+	from, also := m.said(ttlSource + string(s))
+	switch {
+	case !said && !also:
+		return m.TTL[ttlDefault].Time()
+	case of > 0 && from > 0:
+		return min(of, from)
+	}
+	return max(of, from)
 }
 
-// SourceTTL is how long memories from a source are kept at most, 0 where nothing
-// is said of it. What claims none is unstated.
-func (m *Memories) SourceTTL(s memproxy.Source) time.Duration {
-	if s == "" {
-		s = memproxy.SourceUnstated
+// said is what the first of some keys that is there says.
+func (m *Memories) said(keys ...string) (time.Duration, bool) {
+	for _, key := range keys {
+		if d, said := m.TTL[key]; said {
+			return d.Time(), true
+		}
 	}
-	return m.TTL[ttlSource+string(s)].Time()
+	return 0, false
 }
 
 // governedTTL is how long memories of the built-in governed fields are kept

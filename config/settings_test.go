@@ -329,7 +329,7 @@ func TestDefaultsOfMemories(t *testing.T) {
 	parse := func(memories string) *config.Config {
 		return must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)
 	}
-	days := func(c *config.Config, field string) int { return int(c.Memories.FieldTTL(field).Hours() / 24) }
+	days := func(c *config.Config, field string) int { return int(c.Memories.Lifetime(field, "").Hours() / 24) }
 	c := parse("profile: production")
 	for field, want := range map[string]int{"learnings": 30, "preferences": 30, "gotchas": 30, "conventions": 30, "decisions": 30, "human": 0, "notes": 0} {
 		if got := days(c, field); got != want {
@@ -343,7 +343,7 @@ func TestDefaultsOfMemories(t *testing.T) {
 	if days(c, "gotchas") != 7 || days(c, "decisions") != 0 || days(c, "learnings") != 30 {
 		t.Errorf("what the file says: %v", c.Memories.TTL)
 	}
-	if c = parse("memories: {ttl: {default: 90d}}"); days(c, "learnings") != 0 {
+	if c = parse("memories: {ttl: {default: 90d}}"); days(c, "learnings") != 90 {
 		t.Errorf("beside a default: %v", c.Memories.TTL)
 	}
 }
