@@ -201,6 +201,21 @@ func TestTheLastWordEndsTheContest(t *testing.T) {
 	}
 }
 
+// Proves EDGE-5: a correction that was approved, and that the backend refuses for good,
+// is the end of the contest as well: nothing else would end it.
+func TestAFailedCorrectionEndsTheContest(t *testing.T) {
+	t.Parallel()
+	r := startPeople(t, "")
+	id := r.note("peer", "Ann likes green tea.", "")
+	held := heldID(t, r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`))
+	r.behind("DELETE", "/v1/memories/"+id+"/", "")
+	r.review(held, true)
+	ring.Until(r.t, "the end of the contest", func() bool { return !r.stands(id).Contested })
+	if h := r.heldWrite(held); h.State != memproxy.HoldFailed || h.Result.Status != 404 {
+		t.Errorf("%s, %+v", h.State, h.Result)
+	}
+}
+
 // Proves TRL-5: what is anchored in a log is changed by people only, its author
 // included.
 func TestAnchoredFactsArePeoples(t *testing.T) {

@@ -80,8 +80,9 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
 }
 
-// unapprove takes all votes for a hold back.
+// unapprove takes the approval of a hold back, and all votes for it.
 func unapprove(t *transaction, id string) {
+	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
 	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, id)
 	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 }
@@ -140,7 +141,7 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 		if n == 1 && to == memproxy.HoldPending {
 			unapprove(t, id)
 		} else if n == 1 {
-			closeContests(t, id, to)
+			endContests(t, id, to)
 		} else if !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int)) {
 			return notIn(t, id, memproxy.HoldReplaying)
 		}
@@ -148,9 +149,10 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 	})
 }
 
-// closeContests closes what a hold contested, once it has become what it wanted.
-func closeContests(t *transaction, id string, to memproxy.HoldState) {
-	if to == memproxy.HoldDone {
+// endContests closes what a hold contested, once nothing can become of it any more: it
+// was written, or it failed for good. One that is approved again is still to be sent.
+func endContests(t *transaction, id string, to memproxy.HoldState) {
+	if to != memproxy.HoldApproved {
 		settleDissents(t, id)
 	}
 }
@@ -186,7 +188,7 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		if n == 0 {
 			return notIn(t, id, memproxy.HoldReplaying)
 		}
-		closeContests(t, id, to)
+		endContests(t, id, to)
 		return nil
 	})
 }

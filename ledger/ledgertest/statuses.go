@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -209,6 +210,11 @@ func purged(t *testing.T, l Life) {
 	sound(t, l)
 }
 
+// open reports whether the dissent of a decision is open.
+func open(all []memproxy.Dissent, decision string) bool {
+	return slices.ContainsFunc(all, func(d memproxy.Dissent) bool { return d.Decision == decision && d.Open })
+}
+
 func contested(t *testing.T, l Life) {
 	ctx := t.Context()
 	put(t, l.Ledger, Row("m"))
@@ -233,7 +239,7 @@ func contested(t *testing.T, l Life) {
 	// the last dissent's end that of the contest.
 	put(t, l.Ledger, Row("n"))
 	d.ID = "n"
-	for _, d.Decision = range []string{"rejected", "approved"} {
+	for _, d.Decision = range []string{"rejected", "failed", "resolved", "approved"} {
 		must(t, "Contest", l.Commit(ctx, memproxy.Entry{Dissents: []memproxy.Dissent{d}}))
 		_, err := l.Holds.Put(ctx, memproxy.HeldWrite{ID: d.Decision, Backend: "mem0", Route: "mem0.update", Method: "PUT", EscapedPath: "/memories/n", Tenant: "acme", Principal: "agent:low", Kind: memproxy.Correct, Created: l.Clock.Now()}, memproxy.HoldContent{Body: []byte("{}")})
 		must(t, "Holds.Put", err)
@@ -241,6 +247,27 @@ func contested(t *testing.T, l Life) {
 	must(t, "Holds.Reject", l.Holds.Reject(ctx, "rejected", by("human:ann")))
 	if st := status(t, l, "n"); !st.Contested {
 		t.Error("one dissent is still open")
+	}
+	for _, id := range [...]string{"failed", "resolved"} { // the backend refused it, or nobody knows
+		_, err = l.Holds.Approve(ctx, id, by("human:ann"))
+		must(t, "Holds.Approve", err)
+		claim, err := l.Holds.Claim(ctx, id, time.Minute)
+		must(t, "Holds.Claim", err)
+		if id == "failed" {
+			must(t, "Holds.Release", l.Holds.Release(ctx, id, claim.Token)) // nothing was sent: it is tried again
+			if all, err := l.Dissents(ctx, mem("n"), false); err != nil || !open(all, id) {
+				t.Errorf("what is tried again: %+v, %v", all, err)
+			}
+			claim, err = l.Holds.Claim(ctx, id, time.Minute)
+			must(t, "Holds.Claim", err)
+			must(t, "Holds.Fail", l.Holds.Fail(ctx, id, claim.Token, memproxy.HoldResult{Status: 422}))
+		} else {
+			l.Clock.Pass(2 * time.Minute)
+			must(t, "Holds.Resolve", l.Holds.Resolve(ctx, id, memproxy.HoldFailed, memproxy.HoldResult{}))
+		}
+		if all, err := l.Dissents(ctx, mem("n"), false); err != nil || open(all, id) || !open(all, "approved") {
+			t.Errorf("%s: %+v, %v", id, all, err)
+		}
 	}
 	_, err = l.Holds.Approve(ctx, "approved", by("human:ann"))
 	must(t, "Holds.Approve", err)
