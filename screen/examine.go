@@ -47,7 +47,7 @@ func (s *Screener) Findings(text string) []memproxy.Finding {
 func (s *Screener) findings(reading *normal.Reading, text string, classify bool) []memproxy.Finding {
 	sc := pool.Get().(*scratch)
 	defer pool.Put(sc)
-	code := reading.Code()
+	code, spans := reading.Code(), codeSpans(text)
 	var out []memproxy.Finding
 	for i := range reading.Views {
 		v := &reading.Views[i]
@@ -67,7 +67,7 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 			out[j].Score = min(out[j].Score, unreadScore)
 		}
 		if v.Innocent {
-			shown(out[from:], text)
+			shown(out[from:], spans)
 		} else {
 			for j := from; j < len(out); j++ {
 				hid(&out[j], v)

@@ -115,20 +115,12 @@ func codeSpans(text string) []stretch {
 	}
 }
 
-func shown(out []memproxy.Finding, text string) {
-	if !strings.Contains(text, "`") {
-		return
-	}
-	var spans []stretch
+// shown lowers what is code among findings, where it stands in spans.
+func shown(out []memproxy.Finding, spans []stretch) {
 	for i := range out {
 		f := &out[i]
 		if f.Score <= quotedScore || !isCode(f.Rule) {
 			continue
-		}
-		if spans == nil {
-			if spans = codeSpans(text); spans == nil {
-				return
-			}
 		}
 		at, exact := slices.BinarySearchFunc(spans, f.Start, func(s stretch, start int) int { return cmp.Compare(s.from, start) })
 		if !exact {

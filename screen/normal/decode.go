@@ -1,13 +1,8 @@
 package normal
 
 import (
-	"bytes"
-	"compress/gzip"
-	"compress/zlib"
-	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -193,114 +188,6 @@ func Decoded(run string) string {
 		}
 	}
 	return ""
-}
-
-// minStretch is how many bytes of text in a row hardly ever occur in bytes that are not
-// text: random ones are letters and signs for three in eight.
-const minStretch = 20
-
-// stretches returns the text that is in a code whose bytes are not text as a whole, or
-// nil: a file with words in it, or a code that other digits precede. All is false where
-// more is packed in it than is unpacked.
-func stretches(s string) (text []byte, all bool) {
-	all = true
-	if len(s) < 2*minStretch {
-		return nil, true
-	}
-	buf := make([]byte, 0, len(s))
-	add := func(b []byte) {
-		b, whole := inflate(b, maxLayers)
-		text, all = append(text, textIn(b)...), all && whole
-	}
-	for skip := range 4 {
-		if cut := s[skip:]; skip < 2 {
-			add(decodeHex(buf, cut[:len(cut)&^1]))
-		}
-		add(decode64(buf, s[skip:]))
-	}
-	return append(append(text, textIn(decode32(buf, s))...), textIn(decodeBits(buf, s))...), all
-}
-
-// maxPacked is how many times as long as its code a packed text is at most: prose is
-// three times as long.
-const maxPacked = 4
-
-// maxLayers is how many times a text is unpacked that was packed again.
-const maxLayers = 4
-
-// inflate unpacks what gzip or zlib packed, as far as it is whole, so many times at
-// most. All is false, and nothing is unpacked, where that is a text too long for its
-// code, or packed more often. Other bytes are returned as they are.
-func inflate(b []byte, layers int) (out []byte, all bool) {
-	var r io.Reader
-	var err error
-	switch {
-	case len(b) < 8:
-		return b, true
-	case b[0] == 0x1f && b[1] == 0x8b: // RFC 1952
-		r, err = gzip.NewReader(bytes.NewReader(b))
-	case b[0]&0xf == 8 && (int(b[0])<<8|int(b[1]))%31 == 0: // RFC 1950
-		r, err = zlib.NewReader(bytes.NewReader(b))
-	default:
-		return b, true
-	}
-	if err != nil {
-		return b, true
-	}
-	if layers == 0 {
-		return nil, false
-	}
-	most := maxPacked*len(b) + 1<<8
-	switch out, err = io.ReadAll(io.LimitReader(r, int64(most))); {
-	case len(out) == most:
-		return nil, false
-	case err != nil && len(out) == 0:
-		return b, true
-	}
-	return inflate(out, layers-1)
-}
-
-// textIn returns the text among bytes: each part of it that is long enough, or all of
-// it where most bytes are text, and language. Every second byte of UTF-16 may be zero.
-func textIn(b []byte) (text []byte) {
-	if bytes.Count(b, []byte{0})*4 > len(b) {
-		b = bytes.ReplaceAll(b, []byte{0}, nil)
-	}
-	most, parts := 0, 0
-	for rest := b; len(rest) > 0; parts++ {
-		n := shows(rest)
-		if n >= minStretch {
-			text = append(append(text, rest[:n]...), '\n')
-		}
-		most, rest = most+n, rest[min(n+1, len(rest)):]
-	}
-	if most+parts < 2*minStretch || most < parts*5 {
-		return text
-	}
-	all := make([]byte, 0, most+parts)
-	for len(b) > 0 {
-		n := shows(b)
-		all, b = append(append(all, b[:n]...), ' '), b[min(n+1, len(b)):]
-	}
-	if language(string(all)) {
-		return all
-	}
-	return text
-}
-
-// shows is how many bytes at the beginning of b are characters that are shown.
-func shows(b []byte) (n int) {
-	for n < len(b) {
-		c, size := rune(b[n]), 1
-		if c >= utf8.RuneSelf {
-			c, size = utf8.DecodeRune(b[n:])
-		}
-		if c == utf8.RuneError && size == 1 || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
-			break
-		}
-		n += size
-	}
-	return n
 }
 
 const opening = 64 // how many digits of a code are decoded first

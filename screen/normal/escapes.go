@@ -99,9 +99,10 @@ func clean(found []View, v View) []View {
 	}
 	b, odd := fold(v.Text)
 	found = odd.read(found, &v, b)
-	found = append(found, mapped(v.Name, b, &v))
+	folded := mapped(v.Name, b, &v)
+	folded.start, folded.end, folded.changed = v.start, v.end, nil
 	b.free()
-	return found
+	return append(found, folded)
 }
 
 const minPoints = 3 // how many code points of Unicode a text must name to be read as such

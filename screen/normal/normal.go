@@ -5,7 +5,8 @@
 // It promises that the text itself is never changed (readings are for matching
 // only), that every byte of a reading leads back to a span of the original,
 // that natural scripts keep their letters, and that its work is linear in the
-// text: decoders have bounds on depth, on number and on size.
+// text: decoders have bounds on depth, on number and on size, and a long text is
+// read in pieces.
 package normal
 
 import (
@@ -43,6 +44,9 @@ const (
 	// multiple of its own length plus 16 KiB. Each reading counts for viewCost
 	// bytes more than it has.
 	maxExtra = 16
+	// A long text may have maxTotal times its own length plus baseTotal, and each of its
+	// pieces maxExtra times its own plus 16 KiB.
+	maxTotal, baseTotal = 4, 256 << 10
 )
 
 const manyAlike = 4 // how many words whose letters imitate others are no slips
@@ -61,16 +65,28 @@ type Reading struct {
 // Code reports whether the text is nothing but code for another, or escapes for the
 // most part, and has a reading without them: as language it says nothing.
 func (r *Reading) Code() bool {
-	n, end := 0, 0
+	var encoded, escaped stretched
 	for i := range r.Views {
-		if v := &r.Views[i]; v.Name == Unescaped && v.Depth == 1 && len(v.Text)*escapedLength <= len(r.Views[0].orig) {
-			return true
-		}
-		if v := &r.Views[i]; v.Name == Encoded && v.Depth == 1 && v.from >= end {
-			n, end = n+v.to-v.from, v.to
+		switch v := &r.Views[i]; {
+		case v.Depth != 1:
+		case v.Name == Encoded:
+			encoded.add(v.from, v.to)
+		case v.Name == Unescaped:
+			if from, to := v.Span(0, len(v.Text)); len(v.Text)*escapedLength <= to-from {
+				escaped.add(from, to)
+			}
 		}
 	}
-	return n*100 >= len(r.Views[0].orig)*codePercent
+	return max(encoded.sum, escaped.sum)*100 >= len(r.Views[0].orig)*codePercent
+}
+
+// stretched sums up parts of a text in their order.
+type stretched struct{ sum, end int }
+
+func (s *stretched) add(from, to int) {
+	if to > s.end {
+		s.sum, s.end = s.sum+to-max(from, s.end), to
+	}
 }
 
 // escapedLength is how many times as long as its reading a text is that is escapes
@@ -80,8 +96,8 @@ const escapedLength = 2
 const codePercent = 95 // how much of a text is code where all is but signs around it
 
 type reader struct {
-	orig  string
-	extra int // bytes of derived readings that are still allowed
+	extra int // bytes of derived readings that are still allowed in a text or a piece of one
+	total int // and in all of it
 	known map[same]struct{}
 	out   Reading
 }
@@ -110,7 +126,7 @@ func (r *reader) seen(v *View) bool {
 
 // Read returns the readings of text, the plain one first.
 func Read(text string) Reading {
-	r := reader{orig: text, extra: maxExtra*len(text) + 16<<10}
+	r := reader{total: maxTotal*len(text) + baseTotal}
 	plain := View{Name: Plain, Text: text, orig: text}
 	marks := scan(text)
 	var found []View
@@ -124,24 +140,33 @@ func Read(text string) Reading {
 		marks = scan(plain.Text)
 	}
 	plain.Innocent = odd.alike < manyAlike
-	found = derive(found, &plain, marks)
-	r.out.Views = append(make([]View, 0, 1+len(found)), plain)
-	if len(found) > 0 {
+	r.out.Views = append(make([]View, 0, 8), plain)
+	if found = r.read(found, &plain, marks, 0, derive); len(found) > 0 {
 		r.seen(&plain)
 	}
-	for depth := 1; len(found) > 0 && !r.out.Cut; depth++ {
+	r.follow(found, 1, len(text))
+	return r.out
+}
+
+// follow reads what was found in a text, or a piece, of so many bytes, what that gives
+// rise to, and so on.
+func (r *reader) follow(found []View, depth, bytes int) {
+	before := r.extra
+	r.extra = maxExtra*bytes + 16<<10
+	for ; len(found) > 0 && r.extra > 0; depth++ {
 		if depth > maxDepth {
 			r.out.Cut = true
 			break
 		}
 		found = r.level(found, depth)
 	}
-	return r.out
+	r.extra = before
 }
 
 // level keeps the readings of one depth, those first that are most likely meant,
 // and returns what they give rise to.
 func (r *reader) level(found []View, depth int) []View {
+	found = trimmed(found)
 	for i := range found {
 		if found[i].sense = fluent; !foreign(found[i].Text) {
 			found[i].sense = sense(found[i].Text)
@@ -154,16 +179,16 @@ func (r *reader) level(found []View, depth int) []View {
 		v.Depth = depth
 		switch {
 		case v.cut:
-			r.out.Cut = true
+			r.cut()
 		case !r.pay(v):
 		case v.sense >= meant || v.decoded():
 			r.out.Views = append(r.out.Views, *v)
-			next = derive(next, v, scan(v.Text))
+			next = r.read(next, v, scan(v.Text), depth, derive)
 		default:
 			if !v.guessed() {
 				r.out.Views = append(r.out.Views, *v)
 			}
-			next, _ = code(next, v, scan(v.Text))
+			next = r.read(next, v, scan(v.Text), depth, encoded)
 		}
 	}
 	return next
@@ -189,15 +214,23 @@ func (v *View) decoded() bool { return v.Name == Encoded || v.Name == Hidden || 
 
 // pay reports whether the bounds allow another reading.
 func (r *reader) pay(v *View) bool {
-	if len(v.Text) == 0 || r.out.Cut || r.seen(v) {
+	if len(v.Text) == 0 || r.extra == 0 || r.seen(v) {
 		return false
 	}
-	if len(v.Text)+viewCost > r.extra {
-		r.out.Cut = true
+	cost := len(v.Text) + viewCost
+	if cost > min(r.extra, r.total) {
+		r.cut()
 		return false
 	}
-	r.extra -= len(v.Text) + viewCost
+	r.extra -= cost
+	r.total -= cost
 	return true
+}
+
+// cut ends the work on a text, or on a piece of one.
+func (r *reader) cut() {
+	r.out.Cut = true
+	r.extra = 0
 }
 
 // derive appends the readings that v gives rise to. What is code is no words.
@@ -214,6 +247,12 @@ func derive(found []View, v *View, m marks) []View {
 	return words(found, v, m)
 }
 
+// encoded is code of what is no language.
+func encoded(found []View, v *View, m marks) []View {
+	found, _ = code(found, v, m)
+	return found
+}
+
 // code appends what v says as code: escaped, encoded, or enciphered. It reports
 // whether v is nothing but code for another text.
 func code(found []View, v *View, m marks) ([]View, bool) {
@@ -224,10 +263,13 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
 		var opaque []span
-		if found, strange, opaque = cipher(found, v); strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
+		if found, strange, opaque = cipher(found, v); !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			for _, o := range opaque {
-				p := v.part(o.start, o.end)
+				p, before := v.part(o.start, o.end), len(found)
 				found = probe(found, &p)
+				for i := before; i < len(found); i++ {
+					found[i].start = -1 // it stands elsewhere, or backward
+				}
 			}
 		}
 	}
@@ -240,11 +282,16 @@ func covers(decoded []View, v *View) bool {
 	n, end := 0, 0
 	for i := range decoded {
 		d := &decoded[i]
-		if d.Name == Encoded && d.whole && d.start >= end && (language(d.Text) || foreign(d.Text) || len(d.Text) >= opening && strings.IndexFunc(d.Text, noRun) < 0) {
+		if d.start >= end && d.clear() {
 			n, end = n+d.end-d.start, d.end
 		}
 	}
 	return n > 0 && n*100 >= len(v.Text)*codePercent
+}
+
+// clear reports whether v was decoded to what is a text, or code again.
+func (v *View) clear() bool {
+	return v.Name == Encoded && v.whole && (language(v.Text) || foreign(v.Text) || len(v.Text) >= opening && strings.IndexFunc(v.Text, noRun) < 0)
 }
 
 func noRun(c rune) bool { return c >= utf8.RuneSelf || !isRun(byte(c)) && c != '=' }
@@ -256,6 +303,9 @@ func encodings(found []View, v *View, m marks) []View {
 	}
 	if m&markMarkup != 0 {
 		found = strip(found, v)
+	}
+	if v.piece { // of what was decoded as a whole
+		return pieces(apiece(found, v), v)
 	}
 	if m&markRun != 0 {
 		found = runs(found, v)
@@ -320,8 +370,9 @@ func whole(name string, text []byte, v *View, start, end int) View {
 
 // mapped finishes a reading whose offsets point into parent.
 func mapped(name string, b *builder, parent *View) View {
+	changed := b.changed(parent.Text)
 	if parent.whole {
-		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true}
+		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true, changed: changed}
 	}
 	at := append(make([]int32, 0, len(b.at)), b.at...)
 	if parent.at != nil || parent.base > 0 {
@@ -329,5 +380,5 @@ func mapped(name string, b *builder, parent *View) View {
 			at[i] = parent.origin(int(o))
 		}
 	}
-	return View{Name: name, Text: string(b.text), at: at, orig: parent.orig}
+	return View{Name: name, Text: string(b.text), at: at, orig: parent.orig, changed: changed}
 }

@@ -83,7 +83,7 @@ func spoken(found []View, v *View) []View {
 	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
 		found = append(found, replaced(v, unpig))
 	}
-	if words >= minBackward && order.backward >= order.forward && v.Name != Reversed && strings.ContainsAny(strings.TrimSpace(s), " \n\t") { // of which there are both ways
+	if words >= minBackward && order.backward >= order.forward && (!v.guessed() || order.backward+ends(s) >= sureBackward) && v.Name != Reversed && strings.ContainsAny(strings.TrimSpace(s), " \n\t") { // of which there are both ways
 
 		b := backward(v)
 		b.Rough = order.backward+ends(s) < sureBackward || order.backward < 2*order.forward
@@ -272,7 +272,9 @@ func voweled(v *View) View {
 			b.byte('a', int32(i))
 		}
 	}
-	return mapped(Scrambled, b, &out)
+	all := mapped(Scrambled, b, &out)
+	all.changed = nil
+	return all
 }
 
 // replaced reads v with other words in the place of those for which another

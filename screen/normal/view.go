@@ -1,6 +1,9 @@
 package normal
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // View is one reading of a text.
 type View struct {
@@ -16,7 +19,8 @@ type View struct {
 	// links, lists, and what may run backward and mostly does not. Others were hidden.
 	Innocent bool
 
-	cut bool // it stands for more than is read
+	cut   bool // it stands for more than is read
+	piece bool // it is a piece of a longer reading, whose codes were decoded
 
 	sense int // how much its letters follow each other as in words
 
@@ -29,7 +33,12 @@ type View struct {
 	// start and end are where it stands in the reading that it was decoded from.
 	start, end int
 
-	likeness []likeness // made when it is first asked for
+	// changed are the stretches in which it is another text than the reading that it was
+	// made from, with what stands around them; nil is all of it.
+	changed []span
+
+	likeness []likeness // of the original from first on, made when it is first asked for
+	first    int
 }
 
 // Span returns where bytes start to end of the reading stand in the original.
@@ -68,7 +77,8 @@ func (v *View) Altered(from, to int) bool {
 	if v.likeness == nil {
 		v.likeness = v.compare()
 	}
-	a, b := v.likeness[from], v.likeness[to]
+	end := len(v.likeness) - 1
+	a, b := v.likeness[min(max(from-v.first, 0), end)], v.likeness[min(max(to-v.first, 0), end)]
 	return (b.same-a.same)*altered < max(b.read-a.read, int32(to-from))*(altered-1)
 }
 
@@ -76,17 +86,18 @@ func (v *View) Altered(from, to int) bool {
 // one, and how many of them are the same.
 type likeness struct{ read, same int32 }
 
-// compare counts, for every byte of the original, what was read in it, so that a
-// text with many findings is compared once.
+// compare counts, for every byte of the original in which it lies, what was read in it,
+// so that a text with many findings is compared once.
 func (v *View) compare() []likeness {
-	sum := make([]likeness, len(v.orig)+1)
+	v.first = int(slices.Min(v.at))
+	sum := make([]likeness, int(slices.Max(v.at))-v.first+2)
 	next, last := int32(0), int32(-1)
 	for i, at := range v.at {
 		pos := at
 		if at == last { // the rest of a letter
 			pos = next
 		}
-		l := &sum[at+1]
+		l := &sum[int(at)-v.first+1]
 		l.read++
 		if pos == next && int(pos) < len(v.orig) && lower(v.orig[pos]) == lower(v.Text[i]) {
 			l.same++
@@ -111,7 +122,7 @@ func (v *View) origin(i int) int32 {
 
 // part is what bytes start to end of the reading are by themselves.
 func (v *View) part(start, end int) View {
-	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Innocent: v.Innocent, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
 	if v.at != nil {
 		p.at = v.at[start:end:end]
 	}

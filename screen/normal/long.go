@@ -1,0 +1,154 @@
+package normal
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A long text is read in pieces, each with bounds of its own: a feature anywhere would
+// make a reading of all of it, and the next feature a reading of that. A piece ends
+// where a line does, or a word, if there is an end near, and shares its end with the
+// next, so that what is written over a border is whole in one of them.
+const (
+	maxWhole = 12 << 10 // how long a text is that is read as a whole
+	onePiece = 4 << 10
+	overlap  = 1 << 10
+	nearEdge = 512 // how far back a line, or a word, is looked for that ends
+)
+
+// derivation appends the readings that one gives rise to.
+type derivation func(found []View, v *View, m marks) []View
+
+// read appends the readings that v gives rise to. Those of the pieces of a long one are
+// followed to their end.
+func (r *reader) read(found []View, v *View, m marks, depth int, by derivation) []View {
+	if len(v.Text) <= maxWhole {
+		return by(found, v, m)
+	}
+	before := len(found)
+	found, all := code(found, v, m)
+	if all {
+		return found
+	}
+	from, kept := 0, before
+	for i := before; i < len(found); i++ {
+		d := &found[i]
+		if d.start == d.end && !d.cut {
+			continue // it was not decoded: it is read in pieces
+		}
+		found[kept] = *d
+		kept++
+		if d.start >= from && d.end-d.start >= overlap && d.clear() {
+			r.pieces(v, from, d.start, depth, by)
+			from = d.end
+		}
+	}
+	r.pieces(v, from, len(v.Text), depth, by)
+	return found[:kept]
+}
+
+// pieces follows the readings of the pieces of v between two places.
+func (r *reader) pieces(v *View, from, to, depth int, by derivation) {
+	for from < to {
+		end := to
+		if to-from > onePiece+overlap {
+			end = edge(v.Text, from+onePiece)
+		}
+		p := v.part(from, end)
+		p.piece = true
+		r.follow(by(nil, &p, scan(p.Text)), depth+1, len(p.Text))
+		if end == to {
+			return
+		}
+		from = edge(v.Text, end-overlap)
+	}
+}
+
+// edge is a place up to i at which a piece of s may begin or end.
+func edge(s string, i int) int {
+	for !utf8.RuneStart(s[i]) {
+		i--
+	}
+	for _, end := range [...]string{"\n", " \t\r"} {
+		if k := strings.LastIndexAny(s[i-nearEdge:i], end); k >= 0 {
+			return i - nearEdge + k + 1
+		}
+	}
+	return i
+}
+
+// A reading of more than leastTrimmed bytes is read where it is another text than what
+// it was made from: near is how much of what stands around that is read with it.
+const leastTrimmed, near = 2 << 10, 320
+
+// changed are the stretches of b in which it is not parent, and what stands around them;
+// nil is all of it. White space that is left out is no change.
+func (b *builder) changed(parent string) (out []span) {
+	if len(b.text) <= leastTrimmed {
+		return nil
+	}
+	next, sum := 0, 0 // what would come next in parent
+	add := func(i int) {
+		from, to := max(0, i-near), min(len(b.text), i+near)
+		if last := len(out) - 1; last >= 0 && from <= out[last].end {
+			sum += to - out[last].end
+			out[last].end = to
+			return
+		}
+		sum += to - from
+		out = append(out, span{from, to})
+	}
+	for i, at := range b.at {
+		at, before := int(at), next
+		next = at + 1
+		if parent[at] == b.text[i] && (at == before || at > before && i > 0 && (b.text[i-1] <= ' ' || b.text[i] <= ' ') && strings.TrimLeft(parent[before:at], " \t\r\n") == "") {
+			continue
+		}
+		if add(i); sum*4 > len(b.text)*3 {
+			return nil
+		}
+	}
+	if next < len(parent) {
+		add(len(b.text))
+	}
+	return out
+}
+
+// trimmed has of each reading what is another text.
+func trimmed(found []View) []View {
+	var out []View
+	for i := range found {
+		d := &found[i]
+		if d.changed == nil && out == nil {
+			continue
+		}
+		if out == nil {
+			out = append(make([]View, 0, len(found)+len(d.changed)), found[:i]...)
+		}
+		if d.changed == nil {
+			out = append(out, *d)
+		}
+		for _, c := range d.changed {
+			from, to := begin(d.Text, c.start), len(d.Text)
+			if c.end < to {
+				to = begin(d.Text, c.end)
+			}
+			out = append(out, d.part(from, to))
+		}
+	}
+	if out == nil {
+		return found
+	}
+	return out
+}
+
+// begin is where the word or the letter begins that stands at s[i].
+func begin(s string, i int) int {
+	for !utf8.RuneStart(s[i]) {
+		i--
+	}
+	if k := strings.LastIndexAny(s[max(0, i-longest):i], " \n\t"); k >= 0 && i > 0 {
+		return max(0, i-longest) + k + 1
+	}
+	return i
+}
