@@ -80,7 +80,7 @@ func (j journal) left() (entries []*journalEntry, err error) {
 		case durable.Partial(name):
 			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // never took effect: its run was not let through
 		case strings.HasSuffix(name, ".json"):
-			raw, err := os.ReadFile(filepath.Join(j.dir, name))
+			raw, err := durable.Read(filepath.Join(j.dir, name))
 			e := &journalEntry{}
 			if err == nil {
 				err = json.Unmarshal(raw, e)

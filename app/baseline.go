@@ -44,7 +44,7 @@ func (s *App) keepBaseline() {
 }
 
 func (h *habits) restore() {
-	f, err := os.Open(h.path)
+	f, err := durable.Regular(h.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

@@ -140,7 +140,7 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 // listenTLS makes a listener's TLS. With client roots, certificates that are
 // given are verified; callers without one are identified in other ways.
 func listenTLS(t config.TLS) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	cert, err := tlsfile.Pair(t.Cert, t.Key)
 	if err != nil {
 		return nil, err
 	}

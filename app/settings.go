@@ -41,7 +41,7 @@ func (s *edits) compare(cfg *config.Config) error {
 	s.sayUnsafe()
 	now := cfg.Settings()
 	var before map[string]string
-	text, err := os.ReadFile(s.path(settingsFile))
+	text, err := durable.Read(s.path(settingsFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // total names one account that counts for ever.
@@ -55,7 +57,7 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 // file stays in use.
 func (t *totals) rewrite(counts map[total]int64) error {
 	tmp := t.path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := durable.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return fmt.Errorf("budgets: %w", err)
 	}
@@ -86,7 +88,7 @@ const (
 
 func readTotals(path string) (map[total]int64, error) {
 	counts := map[total]int64{}
-	f, err := os.Open(path)
+	f, err := durable.Regular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return counts, nil
 	}

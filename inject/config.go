@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 
+	"github.com/memproxy/memproxy/internal/durable"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -32,7 +32,7 @@ type Config struct {
 
 // LoadConfig reads a file as ParseConfig does.
 func LoadConfig(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
+	text, err := durable.Read(path)
 	if err != nil {
 		return nil, err
 	}

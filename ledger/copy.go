@@ -45,7 +45,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 		if err != nil {
 			return err
 		}
-		redo, err := os.ReadFile(tmp + redoSuffix)
+		redo, err := durable.Read(tmp + redoSuffix)
 		if err == nil {
 			err = os.WriteFile(tmp+redoSuffix, unapplied(redo, applied), 0o600)
 		}
@@ -222,7 +222,7 @@ func dropPartial(to string) error {
 // ready returned; nil: nothing is left to do. On an error there is none.
 func replicate(ctx context.Context, from, to string, ready func(tmp string) error) error {
 	// The log before the database: what leaves it meanwhile is in there.
-	redo, err := os.ReadFile(from + redoSuffix)
+	redo, err := durable.Read(from + redoSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

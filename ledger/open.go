@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/ledger/circuit"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
@@ -232,7 +233,7 @@ func pragmas(opt *Options, journal string) string {
 // claim creates the file with tight permissions, or looks at its first bytes
 // before SQLite does: an empty file counts as new. It returns the size.
 func claim(path string) (int64, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
@@ -171,7 +172,7 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 		return nil, nil
 	}
 	r := &redo{vault: s.opt.Vault}
-	if r.file, err = os.OpenFile(s.opt.Path+redoSuffix, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if r.file, err = durable.Open(s.opt.Path+redoSuffix, os.O_RDWR|os.O_CREATE); err != nil {
 		return nil, err
 	}
 	s.redo = r

@@ -2,12 +2,14 @@ package ledger_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -242,6 +244,33 @@ func TestEditsOfHoldsAreNoApprovals(t *testing.T) {
 		}
 		if h, err := l.Holds.Get(t.Context(), "h"); c.edit != nil && (err != nil || h.State != memproxy.HoldPending) {
 			t.Errorf("%s: it is %s, %v", name, h.State, err)
+		}
+	}
+}
+
+// A pipe or a device in the place of one of the ledger's files, or of its keys, is an error:
+// it is not waited for, and no entry is written where it is lost.
+func TestOnlyRegularFilesAreUsed(t *testing.T) {
+	for name, put := range map[string]func(string) error{
+		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"device": func(path string) error { return os.Symlink(os.DevNull, path) },
+	} {
+		for _, file := range []string{"ledger.db", "ledger.db.redo", "vault.key"} {
+			dir := t.TempDir()
+			if err := put(filepath.Join(dir, file)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := keys.LoadOrCreateVault(dir, rand.Reader)
+			if file == "vault.key" == (err == nil) {
+				t.Errorf("a %s as %s: keys: %v", name, file, err)
+			}
+			l, err := ledger.Open(ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t)})
+			if file == "vault.key" != (err == nil) {
+				t.Errorf("a %s as %s: %v", name, file, err)
+			}
+			if err == nil {
+				_ = l.Close()
+			}
 		}
 	}
 }

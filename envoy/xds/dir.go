@@ -173,7 +173,7 @@ func (d *Dir) Marks() ([]Mark, error) {
 		// The file name has everything but the time and the reason; a mark with a
 		// truncated file still counts.
 		var text Mark
-		if b, err := os.ReadFile(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
+		if b, err := durable.Read(filepath.Join(d.marks, e.Name())); err == nil && json.Unmarshal(b, &text) == nil {
 			mark.At, mark.Reason = text.At, text.Reason
 			present[e.Name()] = mark
 		}

@@ -4,6 +4,7 @@ package durable
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,11 +85,24 @@ func SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Regular opens a regular file to read it. Anything else, which might be waited for
-// or read without end (a pipe, a device), is an error, also one that takes the
-// file's place at that moment.
-func Regular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes to opens at once
+// Regular opens a regular file to read it, as Open does.
+func Regular(path string) (*os.File, error) { return Open(path, os.O_RDONLY) }
+
+// Read is the content of a regular file.
+func Read(path string) ([]byte, error) {
+	f, err := Regular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// Open opens a regular file, which it makes with mode 0600 where the flags say so.
+// Anything else, which might be waited for, read without end, or lose what is written to
+// it (a pipe, a device), is an error, also one that takes the file's place at that moment.
+func Open(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|syscall.O_NONBLOCK, 0o600) // a pipe without another end is not waited for
 	if err != nil {
 		return nil, err
 	}

@@ -84,5 +84,19 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		if err == nil {
 			_ = f.Close()
 		}
+		text, err := durable.Read(at(name))
+		if (err == nil) != want || want && string(text) != "text" {
+			t.Errorf("read %s: %q, %v", name, text, err)
+		}
+		for _, flags := range []int{os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_CREATE, os.O_RDWR | os.O_CREATE} {
+			f, err := durable.Open(at(name), flags)
+			if made := name == "none" && flags&os.O_CREATE != 0; (err == nil) != (want || made) {
+				t.Errorf("%s with flags %x: %v", name, flags, err)
+			}
+			if err == nil {
+				_ = f.Close()
+				_ = os.Remove(at("none"))
+			}
+		}
 	}
 }

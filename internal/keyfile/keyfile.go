@@ -7,17 +7,24 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // Read reads a key that those of the mode bits may do nothing with.
 func Read(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
-	b, err := os.ReadFile(path)
+	f, err := durable.Regular(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}

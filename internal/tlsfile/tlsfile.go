@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // A Certificate is one that is read again when its file changes, so that
@@ -40,7 +42,7 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	}
 	var pair tls.Certificate
 	if err == nil {
-		pair, err = tls.LoadX509KeyPair(c.cert, c.key)
+		pair, err = Pair(c.cert, c.key)
 	}
 	c.failed = err
 	if err == nil {
@@ -50,6 +52,19 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 		return nil, err
 	}
 	return c.loaded, nil
+}
+
+// Pair is a certificate with its key.
+func Pair(cert, key string) (pair tls.Certificate, err error) {
+	public, err := durable.Read(cert)
+	if err != nil {
+		return pair, err
+	}
+	private, err := durable.Read(key)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(public, private)
 }
 
 // Failed is why Get gave a certificate that is not that of the files, or nil.
@@ -67,7 +82,7 @@ func (c *Certificate) Client(*tls.CertificateRequestInfo) (*tls.Certificate, err
 
 // Roots are the certificates of a PEM file, to believe.
 func Roots(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
+	pem, err := durable.Read(path)
 	if err != nil {
 		return nil, err
 	}

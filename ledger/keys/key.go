@@ -132,7 +132,7 @@ func escapeGlob(dir string) string {
 }
 
 func (kind keyKind) read(path string) (Key, error) {
-	f, err := os.Open(path)
+	f, err := durable.Regular(path)
 	if err != nil {
 		return Key{}, fmt.Errorf("keys: %s key: %w", kind, err)
 	}

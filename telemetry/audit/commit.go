@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // committer is the writer: it appends the queue to the journal, with one sync for
@@ -153,7 +154,7 @@ func (c *committer) flush(t tip) (err error) {
 		c.offset = 0
 		if c.journal = c.reserve.take(n); c.journal != nil {
 			fresh = false // its name is durable
-		} else if c.journal, err = os.OpenFile(c.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		} else if c.journal, err = durable.Open(c.disk.path(journalPath(n)), os.O_WRONLY|os.O_CREATE|os.O_TRUNC); err != nil {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
@@ -296,7 +297,7 @@ func (c *committer) rewrite(n int64, b *bundle) error {
 		return err
 	}
 	var err error
-	if c.journal, err = os.OpenFile(c.disk.path(journalPath(n)), os.O_WRONLY, 0o600); err != nil {
+	if c.journal, err = durable.Open(c.disk.path(journalPath(n)), os.O_WRONLY); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	c.offset = int64(len(f.buf))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // The names of the log's files. Package verify has its own copy: it has nothing in
@@ -55,21 +57,21 @@ type disk struct {
 func (d disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
 // replace puts content at name in one step, so that a reader sees all of it or
-// the file as it was. A durable file is synced before it gets its name; the
+// the file as it was. It is synced before it gets its name, if that is asked for; the
 // directory is the caller's.
-func (d disk) replace(name string, content []byte, durable bool) error {
+func (d disk) replace(name string, content []byte, synced bool) error {
 	path := d.path(name)
-	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			f, err = os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+			f, err = durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	_, err = f.Write(content)
-	if err == nil && durable {
+	if err == nil && synced {
 		err = d.sync(f)
 	}
 	if cerr := f.Close(); err == nil {
@@ -108,7 +110,7 @@ func (d disk) syncDir(name string) error {
 
 // read returns a file's content; one that is not there is nil without error.
 func (d disk) read(name string) ([]byte, error) {
-	b, err := os.ReadFile(d.path(name))
+	b, err := durable.Read(d.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

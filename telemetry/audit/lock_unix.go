@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // lock takes the directory for one writer. The kernel gives it back when the
 // process ends, however it ends.
 func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memproxy/memproxy/internal/durable"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -260,7 +261,7 @@ func (r *recovery) resume(end tail) error {
 	if !end.file {
 		return nil
 	}
-	f, err := os.OpenFile(r.disk.path(journalPath(end.n)), os.O_WRONLY, 0o600)
+	f, err := durable.Open(r.disk.path(journalPath(end.n)), os.O_WRONLY)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

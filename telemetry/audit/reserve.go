@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"sync"
+
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // A commit to a file that does not grow takes the disk about a third less
@@ -58,7 +60,7 @@ func (r *reserve) run() {
 
 func (r *reserve) layOut(n int64) error {
 	path := r.disk.path(journalPath(n))
-	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}

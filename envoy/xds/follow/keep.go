@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -20,7 +19,7 @@ type kept struct {
 
 // readKept reads the file. A missing file is an empty kept.
 func readKept(path string) (kept, error) {
-	b, err := os.ReadFile(path)
+	b, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return kept{}, nil
 	} else if err != nil {

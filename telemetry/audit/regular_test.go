@@ -1,0 +1,44 @@
+package audit
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// A pipe that nobody reads, or a device, in the place of one of the log's files is an
+// error: the log is not waited for, and no record is written where it is lost.
+func TestOnlyRegularFilesAreWritten(t *testing.T) {
+	for name, put := range map[string]func(string) error{
+		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"device": func(path string) error { return os.Symlink(os.DevNull, path) },
+	} {
+		for _, file := range []string{"lock", "checkpoint", "checkpoint" + tempSuffix, journalPath(0), journalPath(0) + tempSuffix} {
+			dir := t.TempDir()
+			opt := testOptions(dir)
+			l := open(t, opt)
+			record(t, l, 1)
+			closeLog(t, l)
+			path := filepath.Join(dir, filepath.FromSlash(file))
+			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			must.Do(t, put(path))
+			l, err := Open(opt)
+			if err != nil {
+				continue
+			}
+			if _, err := l.Record(t.Context(), fullEvent()); err == nil {
+				err = l.Close(t.Context())
+				if info, serr := os.Lstat(path); err == nil && serr == nil && !info.Mode().IsRegular() {
+					t.Errorf("a %s at %s is taken for the file", name, file)
+				}
+				continue
+			}
+			_ = l.Close(t.Context())
+		}
+	}
+}
