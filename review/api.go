@@ -6,11 +6,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -148,12 +151,10 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 		}
 		var answer any
 		err := error(problem{http.StatusForbidden, "role", "this takes the role " + string(rt.role())})
-		switch {
-		case !c.has(rt.role()):
-		case !plain(r.URL.RawQuery):
-			err = badRequest("the query can be read in two ways, or not at all")
-		default:
-			answer, err = rt.handle(c)
+		if c.has(rt.role()) {
+			if err = rt.readable(r.URL.RawQuery); err == nil {
+				answer, err = rt.handle(c)
+			}
 		}
 		c.decided(answer, err)
 		if err != nil {
@@ -164,16 +165,33 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 	})
 }
 
-// plain reports whether a query has one meaning: a filter that is given twice, or that
-// cannot be read, must not be one that was not given.
-func plain(query string) bool {
+// readable refuses a query that has no one meaning here: a filter that is given twice,
+// that cannot be read or that is misspelled, must not be one that was not given.
+func (rt route) readable(query string) error {
 	values, err := url.ParseQuery(query)
-	for _, v := range values {
-		if len(v) > 1 {
-			return false
+	odd := err != nil
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.ContainsFunc(rt.query, func(p param) bool { return p.name == name }) {
+			return badRequest(fmt.Sprintf("there is no parameter %+.40q here; %s", name, rt.parameters()))
 		}
+		odd = odd || len(values[name]) > 1
 	}
-	return err == nil
+	if odd {
+		return badRequest("the query can be read in two ways, or not at all")
+	}
+	return nil
+}
+
+// parameters names those that the route has.
+func (rt route) parameters() string {
+	if len(rt.query) == 0 {
+		return "this takes none"
+	}
+	names := make([]string, len(rt.query))
+	for i, p := range rt.query {
+		names[i] = p.name
+	}
+	return "there are " + strings.Join(names, ", ")
 }
 
 func write(w http.ResponseWriter, status int, v any) {

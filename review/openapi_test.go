@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memproxy/memproxy/review"
 )
 
 // What is documented is served, and answers as documented: every route of the
@@ -103,6 +105,45 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 	for _, member := range s.Required {
 		if _, there := got[member]; !there {
 			t.Errorf("%s: %s is required and missing", name, member)
+		}
+	}
+}
+
+// A parameter that a route does not have is refused by its name, on every route: a
+// misspelled filter is not one that was not given. Those that it has are taken.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	r := newRig(t)
+	text, err := json.Marshal(review.OpenAPI())
+	must(t, "Marshal", err)
+	var doc struct {
+		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
+	}
+	must(t, "Unmarshal", json.Unmarshal(text, &doc))
+	parts := regexp.MustCompile(`{[a-z]+}`)
+	for path, methods := range doc.Paths {
+		at := parts.ReplaceAllString(path, "x")
+		for method, op := range methods {
+			method = strings.ToUpper(method)
+			const reason = `{"reason":"because"}`
+			known := map[string]bool{}
+			for _, p := range op.Parameters {
+				known[p.Name] = p.In == "query"
+			}
+			for name, taken := range known {
+				if _, body := r.do(annToken, method, at+"?"+name+"=", reason); taken && strings.Contains(body, "there is no parameter") {
+					t.Errorf("%s %s with %s: %s", method, path, name, body)
+				}
+				misspelled := name[:len(name)-1]
+				if status, body := r.do(annToken, method, at+"?"+misspelled+"=x", reason); !known[misspelled] && (status != 400 || !strings.Contains(body, `\"`+misspelled+`\"`)) {
+					t.Errorf("%s %s with %s: %d %s", method, path, misspelled, status, body)
+				}
+			}
+			if status, body := r.do(annToken, method, at+"?Tenant=acme", reason); status != 400 || !strings.Contains(body, "Tenant") {
+				t.Errorf("%s %s: %d %s", method, path, status, body)
+			}
+			if status, body := r.do(viewToken, method, at+"?x=1", reason); method == "POST" && status != 403 {
+				t.Errorf("%s %s by a viewer: %d %s", method, path, status, body)
+			}
 		}
 	}
 }
