@@ -60,11 +60,18 @@ func (h *head) data() []byte {
 
 const headColumns = `tenant, place, link, base, base_link, vault, mac`
 
+// What the ends of chains are signed as. That rows have marks is signed with them: a ledger
+// that was made to look like one of before has other ends, and is not trusted anew.
+const (
+	unmarkedHead = "chain"
+	markedHead   = "chain of a ledger with marks"
+)
+
 // scanHead reads heads and checks their signatures.
-func scanHead(vault *keys.Vault) func(scanner) (head, error) {
+func scanHead(vault *keys.Vault, as string) func(scanner) (head, error) {
 	return func(s scanner) (h head, err error) {
 		err = s.Scan(&h.tenant, &h.place, &h.link, &h.base, &h.baseLink, &h.key, &h.mac)
-		h.broken = err == nil && !vault.Signed("chain", h.key, h.data(), h.mac)
+		h.broken = err == nil && !vault.Signed(as, h.key, h.data(), h.mac)
 		return h, err
 	}
 }
@@ -80,7 +87,7 @@ func (t *transaction) head(tenant string) head {
 		}
 	}
 	for try := 0; ; try++ {
-		found, there := row(t, scanHead(t.store.opt.Vault), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
+		found, there := row(t, scanHead(t.store.opt.Vault, markedHead), `UPDATE chain SET place = place WHERE tenant = ? RETURNING `+headColumns, tenant)
 		if there || t.err != nil {
 			return found
 		}
@@ -92,7 +99,7 @@ func (t *transaction) head(tenant string) head {
 		if last, there := row(t, scanRecord, lastRecord, tenant); there { // somebody took the end away: it goes on, and stays unsigned
 			h.place, h.link = last.place, last.Link
 		} else {
-			h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
+			h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
 		}
 		t.run(`INSERT INTO chain (`+headColumns+`) VALUES (?,?,?,0,'',?,?) ON CONFLICT DO NOTHING`, tenant, h.place, h.link, h.key, h.mac)
 	}
@@ -112,7 +119,7 @@ func (t *transaction) setHead(h head) {
 
 func (t *transaction) putHeads() {
 	for _, h := range t.heads {
-		h.key, h.mac = t.store.opt.Vault.Sign("chain", h.data())
+		h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
 		if h.broken {
 			h.key, h.mac = "", []byte{}
 		}
@@ -131,7 +138,7 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	found, err := look(ctx, cs.store, "list chains", scanHead(cs.opt.Vault), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	found, err := look(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
 		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}

@@ -309,3 +309,18 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
+
+// A ledger that is made to look like one of before rows were signed is not trusted anew.
+func TestMarksAreNotTakenAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
+	l := open(t, opt)
+	written(t, l, "m", memproxy.StateQuarantined)
+	must.Do(t, l.Close())
+	vandalise(t, path, `UPDATE schema_version SET version = 21`, `ALTER TABLE record DROP COLUMN mac`, `ALTER TABLE session DROP COLUMN mac`,
+		`ALTER TABLE vote DROP COLUMN mac`, `ALTER TABLE notice DROP COLUMN mac`, `UPDATE record SET state = 'validated'`)
+	found, err := open(t, opt).Lookup(t.Context(), key("m"))
+	if rec := found[key("m")]; err != nil || rec.Status.State != memproxy.StateQuarantined || rec.Status.Unverified != memproxy.IntegrityLedger {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}

@@ -338,11 +338,24 @@ func (d dialect) onlyMarked() (text string) {
 const markStep = 500
 
 // markAll marks the rows that were written before there were marks: what they say is
-// trusted.
+// trusted. Where the end of a chain says that there were marks, somebody took them away, and
+// nothing is.
 func markAll(t *transaction) error {
 	vault := t.store.opt.Vault
 	if vault == nil {
 		return nil
+	}
+	const heads = `SELECT ` + headColumns + ` FROM chain`
+	for _, h := range rows(t, scanHead(vault, markedHead), heads) {
+		if !h.broken {
+			return nil
+		}
+	}
+	for _, h := range rows(t, scanHead(vault, unmarkedHead), heads) {
+		if !h.broken {
+			h.key, h.mac = vault.Sign(markedHead, h.data())
+			t.run(`UPDATE chain SET vault = ?, mac = ? WHERE tenant = ?`, h.key, h.mac, h.tenant)
+		}
 	}
 	for after := (key{}); ; {
 		found := rows(t, scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, markStep)

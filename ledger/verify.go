@@ -264,7 +264,7 @@ const unsigned = "the end of the chain is not signed by this installation"
 
 // headOf is the end of a tenant's chain, if there is one.
 func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
-	return first(look(ctx, s, "look up a chain", scanHead(s.opt.Vault), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
+	return first(look(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
 }
 
 func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
