@@ -175,10 +175,10 @@ type Operation struct {
 	Scope   Scope  // the identities that the payload names plainly
 	Claims  []Claim
 	// Targets are the ids of existing memories (or of objects of TargetKind) that
-	// the operation names.
-	Targets []string
-	// Upserts is the target that is created if it does not exist: an object that
-	// the backend finds by a key of the caller's choice.
+	// the operation names; Kept are those that a deletion leaves, as it only empties
+	// them.
+	Targets, Kept []string
+	// Upserts is the target that is created if it does not exist, by a key.
 	Upserts    string
 	TargetKind TargetKind
 	// Refs are all existing objects and owners that the request names, wherever

@@ -117,6 +117,23 @@ func TestLedgerAndTotalsFollowWrites(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3, TRL-6: what a deletion takes something out of stays its owner's, and
+// in their totals.
+func TestWhatADeletionLeavesStays(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, nil)
+	for _, id := range []string{"box", "m1"} {
+		r.fake.memories = []memproxy.Memory{{ID: id, Text: id, Event: "ADD"}}
+		r.gate.Return(ctx, r.admit(learn(id)), memproxy.Reply{Status: 200})
+	}
+	op := byID(memproxy.Forget, "box", "m1")
+	op.Kept = []string{"box"}
+	r.gate.Return(ctx, r.admit(op), memproxy.Reply{Status: 204})
+	if r.ledger.rows["box"].Deleted || !r.ledger.rows["m1"].Deleted || r.budget.used != 1 {
+		t.Errorf("%+v, %d charged", r.ledger.rows, r.budget.used)
+	}
+}
+
 // caching is a reader that notes what it is to remove from its cache.
 type caching struct {
 	fakeReader

@@ -132,7 +132,7 @@ func (ret *effects) versions() (found, out []memproxy.Version) {
 	case memproxy.Forget:
 		for _, target := range ret.op.Targets {
 			id, before := ret.before(target)
-			if before.Text == "" {
+			if before.Text == "" || slices.Contains(ret.op.Kept, target) {
 				continue
 			}
 			found = append(found, ret.found(id, before))

@@ -199,7 +199,7 @@ func (ret *effects) objects() (found, out []memproxy.Version) {
 	}
 	if ret.op.Kind == memproxy.Forget {
 		for _, target := range ret.op.Targets {
-			if id, before := ret.before(target); before.Members != nil {
+			if id, before := ret.before(target); before.Members != nil && !slices.Contains(ret.op.Kept, target) {
 				changed(id, before.Members, nil, memproxy.OpDelete)
 			}
 		}

@@ -223,7 +223,7 @@ func (ret *effects) forgotten(ctx context.Context) {
 	var gone []memproxy.Ownership
 	for _, id := range ret.op.Targets {
 		row, known := ret.owners[id]
-		if !known {
+		if !known || slices.Contains(ret.op.Kept, id) {
 			continue
 		}
 		gone = append(gone, row)

@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func renderOperation(op *memproxy.Operation) string {
 		l.add("claim", string(c.Dim), string(c.Op), fmt.Sprintf("%q", c.Values), c.Pointer, when(c.Pins, "pins"))
 	}
 	for _, id := range op.Targets {
-		l.add("target", string(op.TargetKind), strconv.Quote(id))
+		l.add("target", string(op.TargetKind), strconv.Quote(id), when(slices.Contains(op.Kept, id), "kept"))
 	}
 	for _, it := range op.Items {
 		l.add("item", string(it.Kind), it.Pointer, named("role", it.Role), named("field", it.Field), named("filed", strings.Join(it.Filed, ",")), when(it.Moved, "moved"), named("layer", string(it.Layer)), when(it.Inferred, "inferred"), named("target", it.Target), strconv.Quote(it.Text))

@@ -71,10 +71,19 @@ func (d *decoding) path() error {
 			}
 			if !d.row.is(lists) {
 				d.draft.target(value)
+				if d.row.keeps(name) {
+					d.op.Kept = append(d.op.Kept, value)
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// keeps reports whether a deletion leaves what a parameter of its path names: the
+// path of a deleted object ends with it.
+func (r *row) keeps(param string) bool {
+	return r.kind == memproxy.Forget && (r.method != "DELETE" || !strings.HasSuffix(r.path, "/{"+param+"}"))
 }
 
 // conversation reads a conversation's id. "default" leaves it to agent_id, and
