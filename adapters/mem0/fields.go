@@ -13,9 +13,10 @@ import (
 // that projects them away gets them removed again on the way back.
 var needed = [...]string{"id", "metadata", "user_id", "agent_id", "app_id", "run_id", "session_id"}
 
-// projects reports whether a body may carry a projection.
+// projects reports whether a body may carry a projection: other servers than the
+// hosted one have none, and answer with all fields.
 func projects(r *row, op *memproxy.Operation) bool {
-	return op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
+	return r.dialect == hosted && op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
 }
 
 // projection is the list of fields that the client requests in a body, or nil.
@@ -47,7 +48,9 @@ func widenBody(e *jsondoc.Edits, doc *jsondoc.Doc) {
 	e.Replace(list, append(text, ']'))
 }
 
-// widenQuery adds the needed fields to fields=a,b in a query.
+// widenQuery adds the needed fields to fields=a,b in a query. Where that is not
+// written as one list, it is not known whether the server takes all values or splits
+// the last one: the fields are added in both ways.
 func widenQuery(r *row, query string) string {
 	have, single := queryFields(r, query)
 	missing := lacking(have)
@@ -59,13 +62,14 @@ func widenQuery(r *row, query string) string {
 		pairs[i] += "," + strings.Join(missing, ",") // a list in one value stays one
 		return strings.Join(pairs, "&")
 	}
-	return query + "&fields=" + strings.Join(missing, "&fields=")
+	last := url.QueryEscape(have[len(have)-1])
+	return query + "&fields=" + strings.Join(missing, "&fields=") + "&fields=" + last + "," + strings.Join(missing, ",")
 }
 
 // queryFields is the list of fields that the client requests in a query, or nil.
 // Single reports that one value has them all.
 func queryFields(r *row, raw string) (have []string, single bool) {
-	if r.kind != memproxy.Recall || r.flags&derived != 0 || !strings.Contains(raw, "fields=") {
+	if r.dialect != hosted || r.kind != memproxy.Recall || r.flags&derived != 0 || !strings.Contains(raw, "fields=") {
 		return nil, false
 	}
 	switch r.shape {
