@@ -34,7 +34,7 @@ func (f *Envoy) check() error {
 	if (f.Cert == "") != (f.Key == "") || f.ClientCA != "" && f.Cert == "" {
 		return errors.New("extproc: --cert, --key and --client-ca go together")
 	}
-	if f.ClientCA != "" || strings.HasPrefix(f.Listen, "unix:") {
+	if !f.anybody() {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(f.Listen)
@@ -46,6 +46,9 @@ func (f *Envoy) check() error {
 	}
 	return errors.New("extproc: --listen is not a loopback address or a unix socket, so it needs --cert, --key and --client-ca: whoever reaches it is believed about who callers are")
 }
+
+// anybody reports whether any process of the machine can speak to the processor.
+func (f *Envoy) anybody() bool { return f.ClientCA == "" && !strings.HasPrefix(f.Listen, "unix:") }
 
 // listenExtproc serves the processor.
 func (s *App) listenExtproc(f Envoy) error {

@@ -49,16 +49,28 @@ func TestPagesAreNotServedUnidentified(t *testing.T) {
 }
 
 // Proves GOV-6, TRL-1: Envoy's clients may be anywhere, so in production a processor
-// does not serve those that present nothing unless that is allowed by name.
-func TestEnvoysClientsAreElsewhere(t *testing.T) {
+// does not serve those that present nothing unless that is allowed by name; and on a
+// port that every process reaches, an agent in the same pod could play Envoy and say
+// that it has another's certificate.
+func TestWhoseWordEnvoysIs(t *testing.T) {
 	t.Parallel()
-	text := "profile: production\nstate: " + t.TempDir() + "\nidentity: {require: false}\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
-	cfg, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: "127.0.0.1:0"})
-	if err == nil || !strings.Contains(err.Error(), config.UnsafeEnv+"=identity.require") {
-		t.Error(err)
+	for _, tc := range []struct{ identity, listen, weak string }{
+		{"{require: false}", "127.0.0.1:0", "identity.require"},
+		{"{require: false}", "unix:/nowhere/s", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "127.0.0.1:0", "identity.require"},
+		{"{spiffe: {trust_domain: example.org}}", "unix:/nowhere/s", ""},
+	} {
+		text := "profile: production\nstate: " + t.TempDir() + "\nidentity: " + tc.identity + "\nbackends: [{name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}]\n"
+		cfg, err := config.Parse("memproxy.yaml", []byte(text), func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
+		switch {
+		case err == nil: // it cannot listen there, if nothing else
+			t.Errorf("%s on %s serves", tc.identity, tc.listen)
+		case tc.weak == "" && strings.Contains(err.Error(), config.UnsafeEnv), tc.weak != "" && !strings.Contains(err.Error(), config.UnsafeEnv+"="+tc.weak):
+			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)
+		}
 	}
 }

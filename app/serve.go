@@ -24,7 +24,7 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		if err := envoy.check(); err != nil {
 			return err
 		}
-		cfg.BehindEnvoy()
+		cfg.BehindEnvoy(envoy.anybody())
 	}
 	// The sidecar outlives ctx by the drain: requests in flight must finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)

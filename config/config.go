@@ -41,8 +41,9 @@ type Config struct {
 	Log        Log        `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 
 	file *file // what it was read from; nil: it was not
-	// behindEnvoy is set where Envoy's clients are served, wherever Envoy listens.
-	behindEnvoy bool
+	// behindEnvoy is set where Envoy's clients are served, wherever Envoy listens, and
+	// anyEnvoy where any process of the machine may say that it is Envoy.
+	behindEnvoy, anyEnvoy bool
 }
 
 // Admin is the admin listener.

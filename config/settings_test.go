@@ -224,7 +224,7 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 		if names, err := c.Allowed("identity.require"); err != nil || (len(names) == 0) != tc.fine {
 			t.Errorf("%s at %s, allowed: %v %v", tc.identity, tc.listen, names, err)
 		}
-		c.BehindEnvoy() // which listens where it likes
+		c.BehindEnvoy(false) // which listens where it likes
 		if _, err := c.Allowed(""); (err == nil) != (tc.identity == key || tc.identity == "{require: true}") {
 			t.Errorf("%s behind Envoy: %v", tc.identity, err)
 		}

@@ -72,9 +72,12 @@ func (c *Config) permissive() string {
 	return ""
 }
 
-// open says what is wrong with serving callers that present nothing. On one
-// machine they are the processes of one pod.
+// open says what is wrong with serving callers that present nothing, or nothing that
+// proves who they are. On one machine the former are the processes of one pod.
 func (c *Config) open() string {
+	if c.anyEnvoy && c.Identity.SPIFFE != nil {
+		return "callers' certificates are what Envoy says, and whatever reaches the processor's port can say it is Envoy: give it a socket (--listen unix:PATH) or client certificates (--client-ca)"
+	}
 	if where := reached(c); where != "" && c.Identity.Default != nil {
 		return "callers that present nothing may write, as " + c.Identity.Default.ID + ", and " + where
 	}
@@ -82,8 +85,9 @@ func (c *Config) open() string {
 }
 
 // BehindEnvoy says that Envoy's clients are served as well. Their hosts are not
-// known: Envoy has its own listeners.
-func (c *Config) BehindEnvoy() { c.behindEnvoy = true }
+// known: Envoy has its own listeners. Port says that the processor has a port that
+// every process of the machine, or of the pod, can connect to.
+func (c *Config) BehindEnvoy(port bool) { c.behindEnvoy, c.anyEnvoy = true, port }
 
 // reached says which backend's listener other hosts reach, or "".
 func reached(c *Config) string {

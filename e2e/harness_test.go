@@ -135,6 +135,9 @@ func allowing(args []string) []string {
 	if err != nil {
 		return nil // another command's, or one that is to be refused
 	}
+	if args[0] == "extproc" {
+		cfg.BehindEnvoy(true)
+	}
 	var names []string
 	for _, s := range cfg.Unsafe() {
 		names = append(names, s.Name)
