@@ -70,6 +70,10 @@ type Follower struct {
 	state State
 	floor uint64
 	now   *policy.Release // in force, or nil
+	// newest is the highest number that was in force, and idle when the last releases
+	// came that led to no higher one.
+	newest uint64
+	idle   []time.Time
 
 	// totals are the total counts, by release. Only the reports use them, which are
 	// sequential.
@@ -145,7 +149,7 @@ func (f *Follower) Start(inForce bool) {
 		f.now = nil
 	}
 	if f.now != nil {
-		f.state.Running = f.now.Name()
+		f.state.Running, f.newest = f.now.Name(), f.now.Number
 	}
 }
 
@@ -181,6 +185,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 	}
 	f.mu.Lock()
 	err = f.acceptable(r)
+	running := f.state.Running
 	floor := max(f.floor, r.Floor)
 	f.mu.Unlock()
 	if err == nil && r.Name() != name {
@@ -189,12 +194,18 @@ func (f *Follower) take(name string, encoded []byte) error {
 	if err != nil {
 		return err
 	}
+	if r.Name() == running {
+		return nil
+	}
 	err = f.opt.Apply(r, func() error { return kept{floor, r.Encoded()}.write(f.opt.Path) })
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r.Number > f.newest {
+		f.newest, f.idle = r.Number, nil
+	}
 	f.now, f.floor = r, floor
 	f.state.Running, f.state.Refused = r.Name(), nil
 	return nil
@@ -225,4 +236,30 @@ func (f *Follower) lost(err error) {
 	if was {
 		f.opt.Log.Warn("the control plane is away; the rules in force stay", "error", err)
 	}
+}
+
+// The bounds of releases that are refused, or do not lead to a higher number than any
+// before. They cost a control plane no signature, and the sidecar a check, most of
+// them a record of its audit log as well: rollbacks are few.
+const (
+	idleMost = 16
+	idleTime = time.Minute
+)
+
+// pace waits where a release that came led nowhere and too many others did. What the
+// control plane sends meanwhile stays with it.
+func (f *Follower) pace(ctx context.Context, before uint64) error {
+	f.mu.Lock()
+	if f.newest > before {
+		f.mu.Unlock()
+		return nil
+	}
+	f.idle = append(f.idle, time.Now())
+	var rest time.Duration
+	if over := len(f.idle) - idleMost; over > 0 {
+		rest = idleTime - time.Since(f.idle[over-1])
+		f.idle = f.idle[over:]
+	}
+	f.mu.Unlock()
+	return wait.Sleep(ctx, rest)
 }

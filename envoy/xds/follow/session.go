@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"time"
 
@@ -127,11 +128,18 @@ func (s *session) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	return s.stream.Send(next)
 }
 
+// releaseName is the form of policy.Statement.Name: nothing else gets into logs, and
+// onto /readyz.
+var releaseName = regexp.MustCompile(`^[0-9]{6,20}-[0-9a-f]{12}$`)
+
 // assigned returns the request for the assigned release, unless it is in force.
 func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequest, error) {
 	var a fleetpb.Assignment
 	if err := anypb.UnmarshalTo(r.GetResource(), &a, protoOptions); err != nil {
 		return nil, err
+	}
+	if a.GetRelease() != "" && !releaseName.MatchString(a.GetRelease()) {
+		return nil, errors.New("an assignment that names no release")
 	}
 	s.f.mu.Lock()
 	s.f.state.Assigned, s.f.state.Refused = a.GetRelease(), nil
@@ -155,15 +163,22 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 // released puts a release in force.
 func (s *session) released(r *discovery.Resource) error {
 	var m fleetpb.Release
+	s.f.mu.Lock()
+	before := s.f.newest
+	s.f.mu.Unlock()
 	err := anypb.UnmarshalTo(r.GetResource(), &m, protoOptions)
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.GetName() != s.subscribed:
+		err = errors.New("a release came that was not asked for")
+	default:
 		err = s.f.take(r.GetName(), m.GetEncoded())
 	}
 	if err != nil {
 		s.f.mu.Lock()
 		s.f.state.Refused = err
 		s.f.mu.Unlock()
-		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", r.GetName(), "error", err)
+		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", s.subscribed, "error", err)
 	}
-	return err
+	return errors.Join(err, s.f.pace(s.stream.Context(), before))
 }
