@@ -23,7 +23,7 @@ type reader interface {
 func (an *answer) whole() *response {
 	x := an.x
 	a := x.admission
-	ask, ok := x.b.Fetch.(reader)
+	ask, ok := x.entry.Call.Backend.Fetch.(reader) // counted as the caller's
 	if face.Asks(x.req.Method, a) == x.req.Method || !ok {
 		return nil
 	}
@@ -35,6 +35,10 @@ func (an *answer) whole() *response {
 	x.arrived()
 	if err != nil {
 		return x.abandon(http.StatusBadGateway)
+	}
+	defer x.entry.Lease.Done()
+	if an.reserve(int64(len(reply.Body))) != nil {
+		return x.abandon(busy)
 	}
 	an.reply, x.status = reply, reply.Status
 	body, changed, refusal := an.returned(reply.Body)

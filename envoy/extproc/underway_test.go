@@ -2,6 +2,8 @@ package extproc_test
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/face/facetest"
+	"github.com/memproxy/memproxy/internal/must"
 )
 
 // byKey identifies callers by a header.
@@ -97,4 +100,44 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hangs is a backend that answers a HEAD's GET when the request ends, and anything
+// else at once.
+type hangs struct{}
+
+func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.URL.Path == "/memory" {
+		<-q.Context().Done()
+		return nil, q.Context().Err()
+	}
+	return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+}
+
+// Proves EDGE-14: the GETs behind a caller's HEADs are the caller's, and leave what
+// memproxy asks for itself, or for another tenant's caller, its room.
+func TestHeadsAreTheirCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := face.NewInFlight(0, 0)
+		side := must.Get(face.NewSide(face.SideOptions{Upstream: &url.URL{Scheme: "http", Host: "backend"}, InFlight: all.Side(), Transport: hangs{}}))(t)
+		p := processor(t, byKey{&facetest.Parts{}}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}, InFlight: all}, Fetch: side})
+		head := start("/memory", true)
+		h := head.GetRequestHeaders().GetHeaders()
+		h.Headers[0].RawValue = []byte("HEAD")
+		h.Headers = append(h.Headers, &corev3.HeaderValue{Key: "x-key", Value: "mallory"})
+		var heads sync.WaitGroup
+		for range 300 {
+			heads.Go(func() {
+				_ = p.Process(&script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: []*procv3.ProcessingRequest{head}})
+			})
+		}
+		time.Sleep(5 * time.Second)
+		for who, asker := range map[string]*face.Side{"memproxy": side, "ann": side.For("ann", "acme")} {
+			begun := time.Now()
+			if _, err := asker.Fetch(t.Context(), memproxy.Request{Method: "GET", Path: "/quick"}); err != nil || time.Since(begun) != 0 {
+				t.Errorf("for %s: after %v, %v", who, time.Since(begun), err)
+			}
+		}
+		heads.Wait()
+	})
 }
