@@ -122,22 +122,31 @@ func (o *Own) uncache(id string) {
 func done(status int) bool { return status >= 200 && status <= 299 }
 
 // first sends the requests in order until the backend knows one, and returns its
-// answer and index. It returns ErrNoRestore if there is none to send.
+// answer and index. One that takes another credential in another dialect is asked in
+// that dialect, too; if none is known there, its refusal is the answer. It returns
+// ErrNoRestore if there is none to send.
 func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
 	defer cancel()
-	var reply memproxy.Reply
+	var last memproxy.Reply
 	for i, q := range requests {
-		var err error
-		if reply, err = o.side.Send(ctx, q.Request, q.Body); err != nil {
+		reply, err := o.side.Send(ctx, q.Request, q.Body)
+		if err != nil {
 			return 0, memproxy.Reply{}, err
 		}
-		if reply.Status != http.StatusNotFound && reply.Status != http.StatusMethodNotAllowed { // no such object, or no such route
+		switch reply.Status {
+		case http.StatusNotFound, http.StatusMethodNotAllowed: // no such object, or no such route
+			if last.Status != http.StatusUnauthorized {
+				last = reply
+			}
+		case http.StatusUnauthorized:
+			last = reply
+		default:
 			return i, reply, nil
 		}
 	}
-	return 0, reply, nil
+	return 0, last, nil
 }

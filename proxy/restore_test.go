@@ -3,10 +3,12 @@ package proxy_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate"
+	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
 )
 
@@ -35,8 +37,31 @@ func (c *caching) Restore(to memproxy.Version, _ memproxy.Memory, _ memproxy.Sta
 	return c.Remove(to.MemoryKey)
 }
 
-func (c *caching) Remove(k memproxy.MemoryKey) []memproxy.Search {
-	return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memory/" + k.ID}}}
+func (c *caching) Remove(k memproxy.MemoryKey) (out []memproxy.Search) {
+	for _, id := range strings.Split(k.ID, "|") {
+		out = append(out, memproxy.Search{Request: memproxy.Request{Method: "DELETE", EscapedPath: "/memory/" + id}})
+	}
+	return out
+}
+
+// Proves SYN-5: a backend that refuses the credential of one dialect is asked in the
+// other; a refusal is not taken for a memory that is not there.
+func TestOtherDialectsAreTried(t *testing.T) {
+	t.Parallel()
+	for answers, want := range map[[2]int]string{{401, 200}: "", {404, 200}: "", {404, 404}: "", {401, 404}: "the backend answers 401", {404, 401}: "the backend answers 401", {403, 200}: "the backend answers 403"} {
+		r := newRig(t, func(r *rig) {
+			r.opt.Adapter = &caching{Adapter: r.opt.Adapter}
+			r.answer = func(w http.ResponseWriter, q *http.Request) { w.WriteHeader(answers[q.URL.Path[len("/memory/")]-'0']) }
+		})
+		p := must.Get(proxy.New(r.opt))(t)
+		got := ""
+		if err := p.Own().Remove(t.Context(), memproxy.MemoryKey{ID: "0|1"}); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%v: %q, want %q", answers, got, want)
+		}
+	}
 }
 
 // What memproxy deletes on its own, because its time is over, leaves the cache of the
