@@ -329,6 +329,8 @@ func TestWarnings(t *testing.T) {
 		{"identity: {default: {id: demo}}\n" + backend, ""},
 		{"identity: {oidc: {issuer: \"http://i.example\", audience: a}}\n" + backend, "in the clear"},
 		{"identity: {oidc: {issuer: \"http://127.0.0.1:99\", audience: a}}\n" + backend, ""},
+		{two("https://mem0.example"), "backend b has no credential"},
+		{two("https://mem0.example, credential: k"), ""},
 	} {
 		got := strings.Join(parse(t, tc.text).Warnings(), "\n")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {

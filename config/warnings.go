@@ -45,6 +45,9 @@ func (c *Config) Warnings() []string {
 		if err == nil && b.TLS.Cert == "" && !loopback(host) {
 			out = append(out, fmt.Sprintf("backend %s listens on %s without TLS: whoever reaches it presents keys in the clear", b.Name, b.Listen))
 		}
+		if b.Credential.Reveal() == "" && strings.HasPrefix(b.Upstream, "https://") {
+			out = append(out, fmt.Sprintf("backend %s has no credential: one that wants a key refuses approved writes, rollbacks, the seal and sweeps", b.Name))
+		}
 	}
 	if host, _, err := net.SplitHostPort(c.Admin.Listen); err == nil && !loopback(host) {
 		out = append(out, "the admin listener is reachable from other hosts")
