@@ -94,7 +94,7 @@ func controlStop(in *Invocation) *cobra.Command {
 	c := in.leaf("stop", "take a release back: no sidecar is to have it", "memproxy control stop --releases releases --number 7", func(context.Context) error {
 		err := fleet.Stop(dirs(), number, reason)
 		if err == nil {
-			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it\n", number)
+			fmt.Fprintf(in.Stdout, "release %d is stopped; sidecars return to the one before it, unless its floor forbids that\n", number)
 		}
 		return err
 	})
