@@ -21,18 +21,18 @@ type verb struct {
 // nouns are the commands, grouped by subject.
 func nouns() []noun {
 	return []noun{
-		{"holds", "what is held, and the word of a reviewer", "memproxy holds list --state pending", []verb{
-			{"listHolds", "list", "", "what is held", "memproxy holds list --state pending --since 24h", shows((*printer).holds), ""},
+		{"holds", "held writes, and decisions of reviewers on them", "memproxy holds list --state pending", []verb{
+			{"listHolds", "list", "", "held writes", "memproxy holds list --state pending --since 24h", shows((*printer).holds), ""},
 			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", shows((*printer).hold), ""},
-			{"approveHold batchHolds", "approve", "ID...", "let held writes go", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
-			{"rejectHold batchHolds", "reject", "ID...", "refuse held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},
+			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
+			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},
 			{"resolveHold", "resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, shows((*printer).settled), ""},
-			{"showHoldPattern", "pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
+			{"showHoldPattern", "pattern", "ID PATTERN", "what a placeholder of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
 		}},
 		{"memory", "the versions of a memory, and who said what", "memproxy memory history --backend mem0 MEMORY", []verb{
 			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
 			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", shows((*printer).trace), ""},
-			{"memoryPattern", "pattern", "ID PATTERN", "what one mark of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
+			{"memoryPattern", "pattern", "ID PATTERN", "what a placeholder of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
 			{"rollbackMemory", "rollback", "ID", "write an older version anew", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
 			{"pinMemory", "pin", "ID", "keep a version from being thrown away", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, shows((*printer).pinned), ""},
 			{"promoteMemory", "promote", "ID", "have a memory that is pending or quarantined shown", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, shows((*printer).promoted), ""},
