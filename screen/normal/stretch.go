@@ -81,12 +81,17 @@ func textIn(b []byte) (text []byte) {
 		b = bytes.ReplaceAll(b, []byte{0}, nil)
 	}
 	most, parts := 0, 0
-	for rest := b; len(rest) > 0; parts++ {
-		n := shows(rest)
-		if n >= minStretch {
-			text = append(append(text, rest[:n]...), '\n')
+	for i := 0; i < len(b); i++ {
+		if c := b[i]; c < utf8.RuneSelf && !shown[c] || c >= utf8.RuneSelf && !utf8.RuneStart(c) {
+			parts++ // most bytes that are no text
+			continue
 		}
-		most, rest = most+n, rest[min(n+1, len(rest)):]
+		n := shows(b[i:])
+		if n >= minStretch {
+			text = append(append(text, b[i:i+n]...), '\n')
+		}
+		most, i = most+n, i+n
+		parts++
 	}
 	if most+parts < 2*minStretch || most < parts*5 {
 		return text
