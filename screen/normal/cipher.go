@@ -213,8 +213,7 @@ func placed(v View) View {
 
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
-func probe(found []View, v *View) []View {
-	m := scan(v.Text)
+func probe(found []View, v *View, m marks) []View {
 	// How few letters among signs follow each other says nothing.
 	turned := shifted(v, &signs)
 	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {

@@ -266,7 +266,10 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 		if found, strange, opaque = cipher(found, v); !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			for _, o := range opaque {
 				p, before := v.part(o.start, o.end), len(found)
-				found = probe(found, &p)
+				if len(p.Text) < len(v.Text) {
+					m = scan(p.Text)
+				}
+				found = probe(found, &p, m)
 				for i := before; i < len(found); i++ {
 					found[i].start = -1 // it stands elsewhere, or backward
 				}
