@@ -290,6 +290,14 @@ func TestChangesOfUnknownAuthorsAreNotShown(t *testing.T) {
 		}
 
 		r, j, x, f = start()
+		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m2", Text: "beer", Event: "ADD"}}
+		a = r.admitWith(learn("Ann likes beer."), f)
+		set(j, fail)
+		if reply := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")}); reply.Status != 200 {
+			t.Errorf("%s: a new memory is answered %d", name, reply.Status)
+		}
+
+		r, j, x, f = start()
 		x.events, x.became = []string{"e1"}, changed
 		a = r.admitWith(learn("Ann likes coffee."), f)
 		r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("[]")})

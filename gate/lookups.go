@@ -51,7 +51,10 @@ func (l *lookups) keys(kind memproxy.TargetKind, ids ...string) []memproxy.Memor
 // need looks up the objects that were not looked up before. After an error none of
 // them is known.
 func (l *lookups) need(ctx context.Context, keys ...memproxy.MemoryKey) error {
-	if l.err != nil {
+	switch {
+	case len(keys) == 0:
+		return nil // also after an error: nothing is needed
+	case l.err != nil:
 		return l.err
 	}
 	ask := make([]memproxy.MemoryKey, 0, len(keys))

@@ -235,7 +235,8 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 				}
 				return lock.ID == id
 			}
-			if !locked() || !locked() || !slices.Contains(edits(t, l), "session "+memproxy.InertID(id)) {
+			first, again := locked(), locked()
+			if !first || !again || !slices.Contains(edits(t, l), "session "+memproxy.InertID(id)) {
 				t.Error("it is not locked, or nobody is told")
 			}
 			if page, err := l.Sessions.List(t.Context(), memproxy.SessionFilter{}); err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != id {
