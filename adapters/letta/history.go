@@ -107,11 +107,15 @@ func ends(query string, n int) bool {
 	if q.Get("order") != "asc" {
 		return q.Get("before") == ""
 	}
-	limit, err := strconv.Atoi(q.Get("limit"))
-	if err != nil {
-		limit = defaultPage
+	return n < page(q)
+}
+
+// page is how many messages a query asks for.
+func page(q url.Values) int {
+	if limit, err := strconv.Atoi(q.Get("limit")); err == nil && limit > 0 {
+		return limit
 	}
-	return n < limit
+	return defaultPage
 }
 
 // results are the ids of the calls whose results a message has.

@@ -77,13 +77,14 @@ func (r runs) RunOf(event []byte) (run string, data bool) {
 	return doc.Root.Get("run_id").Text(), true
 }
 
+// runMessages is the route that lists a run's messages, the oldest first unless it is
+// told otherwise.
+const runMessages = "letta.list_messages_for_run"
+
 // Asks implements the gate's chainer.
 func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs []string, reads bool) {
 	switch rt.ID {
-	case "letta.retrieve_run", "letta.list_messages_for_run":
-		if q, err := url.ParseQuery(req.Query); err != nil || q.Has("after") || q.Has("before") {
-			return nil, true // a page further on is of the run that it is about
-		}
+	case "letta.retrieve_run", runMessages:
 		return []string{rt.Params["run_id"]}, true
 	case "letta.cancel_message":
 		doc, err := jsondoc.Parse(body, 0)
@@ -98,7 +99,9 @@ func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs [
 }
 
 // Merge implements the gate's chainer: a turn is the run that it began as, in
-// the state of the one that it ends as, with the messages of all.
+// the state of the one that it ends as, with the messages of all. A page of those is
+// no longer than was asked for: the server takes any message for a cursor, of another
+// run as well, so the next page goes on behind it.
 func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
 	docs := make([]*jsondoc.Doc, len(answers))
 	for i, b := range answers {
@@ -111,13 +114,20 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 	if rt.ID == "letta.retrieve_run" {
 		return oneRun(docs, run, over), nil
 	}
-	if q, _ := url.ParseQuery(req.Query); q.Get("order") == "desc" {
+	q, _ := url.ParseQuery(req.Query)
+	if q.Get("order") == "desc" {
 		slices.Reverse(docs)
 	}
 	var all [][]byte
+	left, last := page(q), ""
 	for _, doc := range docs {
 		for _, m := range doc.Root.Elems {
-			all = append(all, inRun(doc.Raw(m), run))
+			if id := m.Get("id").Text(); id != last { // several parts of one message have its id
+				left, last = left-1, id
+			}
+			if left >= 0 {
+				all = append(all, inRun(doc.Raw(m), run))
+			}
 		}
 	}
 	return append(append([]byte{'['}, bytes.Join(all, []byte(","))...), ']'), nil

@@ -3,9 +3,11 @@ package letta
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -68,8 +70,7 @@ func TestRunOf(t *testing.T) {
 	}
 }
 
-// Who stops a run stops the one that goes on under its name; pages further on
-// are left to the run that they are of.
+// Who stops a run stops the one that goes on under its name.
 func TestAsks(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	runs, reads := a.Asks(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))
@@ -80,8 +81,8 @@ func TestAsks(t *testing.T) {
 	if runs, reads := a.Asks(rt, memproxy.Request{}, nil); !reads || len(runs) != 1 {
 		t.Errorf("%v %v", runs, reads)
 	}
-	if runs, _ := a.Asks(rt, memproxy.Request{Query: "after=message-1"}, nil); runs != nil {
-		t.Errorf("%v", runs)
+	if runs, _ := a.Asks(rt, memproxy.Request{Query: "after=message-1"}, nil); len(runs) != 1 {
+		t.Errorf("a page further on: %v", runs)
 	}
 }
 
@@ -112,6 +113,20 @@ func TestMerge(t *testing.T) {
 	got, err = a.Merge(list, memproxy.Request{Query: "order=desc"}, "run-1", true, pages)
 	if want := `[{"id":"m-3","run_id":"run-1"},{"id":"m-1","run_id":"run-1"},{"id":"m-2","run_id":null}]`; err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
+	}
+	for query, want := range map[string]string{"limit=2": `m-1 m-2`, "limit=1": `m-1`, "limit=2&order=desc": `m-3 m-1`, "limit=2&after=m-1": `m-1 m-2`} {
+		got, err := a.Merge(list, memproxy.Request{Query: query}, "run-1", true, pages)
+		var ids []string
+		for _, m := range must.Get(jsondoc.Parse(got, 0))(t).Root.Elems {
+			ids = append(ids, m.Get("id").Text())
+		}
+		if err != nil || strings.Join(ids, " ") != want {
+			t.Errorf("%s: %s, %v", query, got, err)
+		}
+	}
+	parts := [][]byte{[]byte(`[{"id":"m-1"},{"id":"m-1"},{"id":"m-2"}]`), []byte(`[]`)}
+	if got, err := a.Merge(list, memproxy.Request{Query: "limit=1"}, "run-1", true, parts); err != nil || string(got) != `[{"id":"m-1"},{"id":"m-1"}]` {
+		t.Errorf("a message of two parts: %s, %v", got, err)
 	}
 	if _, err := a.Merge(list, memproxy.Request{}, "run-1", true, [][]byte{[]byte(`{`)}); err == nil {
 		t.Error("an answer that cannot be read is merged")

@@ -45,7 +45,11 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 		return nil, err
 	}
 	e := doc.Edit()
-	unpause(e, doc, req.Query)
+	query := req.Query
+	if rt.ID == runMessages {
+		query += "&order=asc" // its default; the first value of a name counts
+	}
+	unpause(e, doc, query)
 	return e.Apply(), nil
 }
 
