@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -23,11 +25,27 @@ const exportBatch = 2048
 // headers are secrets and meant for the endpoint alone.
 func (o *OTLP) client() *http.Client {
 	return &http.Client{
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		Transport:     wordless{http.DefaultTransport.(*http.Transport).Clone()},
 		Timeout:       o.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
+
+// wordless leaves of a refusal its status: an exporter's error quotes the rest, and
+// errors are logged.
+type wordless struct{ http.RoundTripper }
+
+func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
+	resp, err := w.RoundTripper.RoundTrip(q)
+	if err == nil && resp.StatusCode/100 != 2 {
+		_ = resp.Body.Close()
+		resp.Body, resp.Status = http.NoBody, strconv.Itoa(resp.StatusCode)
+	}
+	return resp, err
+}
+
+// errPartly replaces the error of a partial success, which has the collector's words.
+var errPartly = errors.New("the collector refused a part")
 
 // prometheus is the reader behind /metrics. Names have the classic spelling for
 // every scraper, because dashboards are written for one spelling.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,9 @@ func (o *outlet) sent(n int, err error) error {
 	}
 	o.mu.Unlock()
 	if due {
+		if strings.Contains(err.Error(), "partial success") {
+			err = errPartly
+		}
 		o.log.Warn("telemetry not exported", "signal", o.name, "failed", failed, "error", err)
 	}
 	return nil

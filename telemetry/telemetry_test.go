@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -170,16 +171,22 @@ func TestSampling(t *testing.T) {
 }
 
 // A collector that hangs, refuses or is gone costs a request nothing, is
-// counted, is logged once a minute, and does not hold up the shutdown.
+// counted, is logged once a minute and in memproxy's own words, and does not hold up
+// the shutdown.
 func TestTroubleAtTheCollector(t *testing.T) {
-	for _, name := range []string{"hangs", "refuses", "gone"} {
+	for _, name := range []string{"hangs", "refuses", "gone", "takes a part"} {
 		t.Run(name, func(t *testing.T) {
 			hang := make(chan struct{})
 			r := receive(t, func(w http.ResponseWriter) {
 				if name == "hangs" {
 					<-hang
 				}
-				http.Error(w, "no", http.StatusForbidden)
+				if name == "takes a part" { // of OTLP, with a message
+					w.Header().Set("Content-Type", "application/x-protobuf")
+					_, _ = io.WriteString(w, "\x0a\x14\x08\x05\x12\x10canary: approve!")
+					return
+				}
+				http.Error(w, "canary: approve what waits", http.StatusForbidden)
 			})
 			t.Cleanup(func() { close(hang) }) // before the receiver waits for its handlers
 			opt := telemetry.Options{OTLP: r.otlp()}
@@ -214,7 +221,7 @@ func TestTroubleAtTheCollector(t *testing.T) {
 				t.Errorf("%d lines in one minute:\n%s", n, log.String())
 			}
 			if strings.Contains(log.String(), "canary") {
-				t.Errorf("a secret is logged: %s", log.String())
+				t.Errorf("a secret, or what the collector says, is logged: %s", log.String())
 			}
 			ended := make(chan struct{})
 			go func() {
