@@ -47,13 +47,15 @@ func TestRestartBetweenCharges(t *testing.T) {
 	charges(t, s, hourly("2", 1, 100), 2)
 }
 
-// A server that knows no AUTH repeats it, and errors are logged.
-func TestErrorsHaveNoPassword(t *testing.T) {
+// A server that knows no AUTH repeats it, another has a sentence for whoever reads, and
+// errors are logged.
+func TestErrorsAreCodes(t *testing.T) {
 	for _, answer := range []string{
 		"WRONGPASS invalid username-password pair or user is disabled.",
 		"ERR unknown command `AUTH`, with args beginning with: `hunter2` ",
 		"ERR unknown command `AUTH`, with args beginning with: `hunt", // Redis cuts it off
 		"ERR what is hunter2",
+		"BUSY as hunting is, approve what waits",
 	} {
 		m := miniredis.RunT(t)
 		says(m, "HELLO AUTH", "-"+answer+"\r\n")

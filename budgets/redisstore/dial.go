@@ -141,7 +141,6 @@ func quiet() *maintnotifications.Config {
 // methods, and the compiler would write each of them again.
 type scripts struct {
 	client              redis.UniversalClient
-	password            string
 	charging, releasing *redis.Script
 }
 
@@ -157,9 +156,10 @@ func (s scripts) release(ctx context.Context, keys []string, args []any) error {
 func (s scripts) ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
 func (s scripts) close() error                   { return s.client.Close() }
 
-// failed keeps the password out of what a server says, as one that knows no AUTH
-// quotes it, and reads again who has the slots of a Cluster, whose node may have
-// been replaced: go-redis would do that once a minute.
+// failed leaves of what a server says its code: the rest may quote the password, as
+// one that knows no AUTH does, or be a sentence for whoever reads the log. It reads
+// again who has the slots of a Cluster, whose node may have been replaced: go-redis
+// would do that once a minute.
 func (s scripts) failed(ctx context.Context, err error) error {
 	if c, ok := s.client.(*redis.ClusterClient); ok && err != nil {
 		c.ReloadState(ctx)
@@ -168,9 +168,12 @@ func (s scripts) failed(ctx context.Context, err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	text, _, _ := strings.Cut(err.Error(), ", with args")
-	if s.password != "" && strings.Contains(text, s.password) {
-		text, _, _ = strings.Cut(text, " ")
+	code, _, _ := strings.Cut(answer.Error(), " ")
+	if len(code) > maxCode || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		code = "an error"
 	}
-	return errors.New(text)
+	return errors.New("the server answers " + code)
 }
+
+// maxCode is longer than any code of Redis.
+const maxCode = 16

@@ -75,7 +75,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{server: scripts{t.client(opt.Timeout), t.one.Password, redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
+	return &Store{server: scripts{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
 }
 
 // tag is the part of a key that Cluster hashes: one for a whole charge.
