@@ -29,15 +29,16 @@ func TestLettaReconciler(t *testing.T) {
 	}
 	call(t, http.MethodPatch, real+"/v1/agents/"+ruled+"/tools/approval/memory_replace", "", `{"requires_approval":true}`, sdk...)
 	for at, body := range map[string]string{
-		"/v1/agents/" + agent + "/messages":          said(t, "SLEEP 5\n"+selfEdits, ""),
-		"/v1/conversations/" + conv.ID + "/messages": said(t, "SLEEP 5\n"+selfEdits, `,"streaming":false`),
-		"/v1/agents/" + ruled + "/messages":          said(t, "SLEEP 5\n"+spy, ""),
+		"/v1/agents/" + agent + "/messages":          said(t, "SLEEP 10\n"+selfEdits, ""),
+		"/v1/conversations/" + conv.ID + "/messages": said(t, "SLEEP 10\n"+selfEdits, `,"streaming":false`),
+		"/v1/agents/" + ruled + "/messages":          said(t, "SLEEP 10\n"+spy, ""),
 	} {
 		go func() { _, _ = tryCall(http.MethodPost, car.base+at, "", body, sdk...) }() // cut off
 		waitFor(t, "a turn at the server", func() bool {
 			return strings.Contains(call(t, http.MethodGet, real+"/_e2e/log", "", "").body, at)
 		})
 	}
+	time.Sleep(3 * time.Second) // all are with the model: the server drops a turn of which it has not asked yet
 	car.kill()
 	pending := func(id string) bool {
 		return strings.Contains(call(t, http.MethodGet, real+"/v1/agents/"+id+"?include=agent.pending_approval", "", "").body, "approval_request_message")

@@ -146,7 +146,11 @@ func TestSentinelFailover(t *testing.T) {
 	master := launch(t, args(p[0])...)
 	launch(t, args(p[1], "--replicaof", fmt.Sprintf("127.0.0.1 %d", p[0]))...)
 	first := client(p[0], "pw")
-	replicated := func() bool { return first.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1 }
+	replicated := func() bool { // WAIT is about the writes of its own connection, and all before them
+		c := first.Conn()
+		defer c.Close()
+		return c.Set(t.Context(), "written", 1, 0).Err() == nil && c.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1
+	}
 	until(t, "replication", replicated)
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	must.Do(t, os.WriteFile(conf, fmt.Appendf(nil, "port %d\nsentinel monitor main 127.0.0.1 %d 1\nsentinel auth-pass main pw\n"+
