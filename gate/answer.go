@@ -89,7 +89,8 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, "the backend did not answer")
 }
 
-// Unread does so where the answer came and cannot be read, and says why.
+// Unread records the outcome of an admitted call whose answer cannot be read, and
+// returns the refusal to pass on, with the reason why.
 func (g *Gate) Unread(ctx context.Context, a *Admission, why string) memproxy.Reply {
 	return g.unanswered(ctx, &answer{Admission: a, g: g}, memproxy.UpstreamMalformed, why)
 }

@@ -325,3 +325,32 @@ func TestMarksAreNotTakenAway(t *testing.T) {
 		t.Errorf("%+v, %v", rec, err)
 	}
 }
+
+// A row is reported by one of several calls at the same time, and again after an error.
+//
+// Proves EDGE-4.
+func TestEachEditIsReported(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
+	l := open(t, opt)
+	for _, id := range []string{"a", "b", "c"} {
+		written(t, l, id, memproxy.StateQuarantined)
+	}
+	must.Do(t, l.Close())
+	vandalise(t, path, `UPDATE record SET state = 'validated' WHERE id IN ('a', 'b')`)
+	l = open(t, opt)
+	must.Get(l.Lookup(t.Context(), key("a"), key("b")))(t)
+	var ids []string
+	fails := errors.New("the log is full")
+	if err := l.Backends.Edits(func(memproxy.Discrepancy) error { return fails }); !errors.Is(err, fails) {
+		t.Error(err)
+	}
+	err := l.Backends.Edits(func(d memproxy.Discrepancy) error {
+		ids = append(ids, edits(t, l)...) // another call, while this one reports
+		ids = append(ids, "memory "+d.ID)
+		return nil
+	})
+	if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"memory a", "memory b"}) {
+		t.Errorf("reported %v, %v", ids, err)
+	}
+}

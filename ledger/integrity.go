@@ -213,11 +213,11 @@ func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	return err
 }
 
-// maxEdits bounds the edited rows that are known to have been told of. Of those over it,
-// each is told of again when it is read again.
+// maxEdits bounds the edited rows that are remembered as reported. A row beyond it is
+// reported again when it is read again.
 const maxEdits = 10000
 
-// edits are rows that were found edited, each once, until somebody tells of them.
+// edits are the rows that were found edited, each once, until they are reported.
 type edits struct {
 	mu      sync.Mutex
 	found   map[key]bool
@@ -247,9 +247,9 @@ func (e *edits) forget(k key) {
 	delete(e.found, k)
 }
 
-// Edits hands tell the rows that were found changed outside of memproxy, each once. After
-// an error it is handed the rest, and that one, next time.
-func (bs Backends) Edits(tell func(memproxy.Discrepancy) error) error {
+// Edits calls report with each row that was found changed outside of memproxy, once. A
+// row whose report fails is reported with the rest by the next call.
+func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
 	e := bs.edits
 	for {
 		e.mu.Lock()
@@ -258,13 +258,14 @@ func (bs Backends) Edits(tell func(memproxy.Discrepancy) error) error {
 			return nil
 		}
 		next := e.waiting[0]
+		e.waiting = e.waiting[1:] // of calls at the same time each reports others
 		e.mu.Unlock()
-		if err := tell(next); err != nil {
+		if err := report(next); err != nil {
+			e.mu.Lock()
+			e.waiting = append(e.waiting, next)
+			e.mu.Unlock()
 			return err
 		}
-		e.mu.Lock()
-		e.waiting = e.waiting[1:]
-		e.mu.Unlock()
 	}
 }
 

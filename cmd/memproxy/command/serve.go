@@ -65,7 +65,7 @@ func (in *Invocation) sidecar(use, short, example string, envoy *app.Envoy) *cob
 // listeners of the configuration, to which Envoy sends what only they can gate.
 func (in *Invocation) extproc() *cobra.Command {
 	var f app.Envoy
-	c := in.sidecar("extproc", "run the Envoy processor, with the HTTP listeners beside it", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock", &f)
+	c := in.sidecar("extproc", "run the Envoy external processor along with the HTTP listeners", "memproxy extproc --config memproxy.yaml --listen unix:/run/memproxy.sock", &f)
 	fs := c.Flags()
 	fs.StringVar(&f.Listen, "listen", "127.0.0.1:9902", "address of the processor: host:port, or unix:PATH")
 	fs.StringVar(&f.Cert, "cert", "", "certificate chain of the processor, PEM")
