@@ -85,8 +85,8 @@ type Discrepancy struct {
 	Detail    string `json:"detail"` // for a person; quotes no content
 }
 
-// Doubt is an integrity finding about a memory. An empty code withdraws it.
-type Doubt struct {
+// IntegrityFlag is an integrity finding about a memory. An empty code withdraws it.
+type IntegrityFlag struct {
 	MemoryKey
 	Tenant string
 	Code   ReasonCode

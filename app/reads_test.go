@@ -275,11 +275,11 @@ func (r *readRig) changed(rows []readRow, memory string, fill *strings.Replacer,
 	hold(memproxy.StateValidated, "made harmless", hidden, listed, single)
 	k := memproxy.MemoryKey{Backend: "back", Kind: memproxy.TargetMemory, ID: memory}
 	// The proxy may have found it out by itself meanwhile.
-	if _, err := r.car.ledger.Backends.Cast(context.Background(), memproxy.Doubt{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}); err != nil {
+	if _, err := r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme", Code: memproxy.IntegrityMismatch}); err != nil {
 		r.t.Fatal(err)
 	}
 	hold(memproxy.StateValidated, "found to be changed", hidden, listed, single, derived, compiled)
-	if _, err := r.car.ledger.Backends.Cast(context.Background(), memproxy.Doubt{MemoryKey: k, Tenant: "acme"}); err != nil {
+	if _, err := r.car.ledger.Backends.Flag(context.Background(), memproxy.IntegrityFlag{MemoryKey: k, Tenant: "acme"}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -280,7 +280,7 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	}
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
 	if f.Class == memproxy.FaultText { // of this memory; what came later stands
-		_, err := c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+		_, err := c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		return err
 	}
 	_, err := c.Ledger.Chains.NoteBreach(ctx, f)
@@ -315,7 +315,7 @@ func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 		return err
 	}
 	c.Log.Warn("a memory is not what went through memproxy", "backend", f.Backend, "memory", f.ID, "class", string(f.Class), "reason", string(f.Code))
-	_, err = c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
+	_, err = c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: f.Code})
 	return err
 }
 

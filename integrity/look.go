@@ -221,7 +221,7 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 		if err := w.c.record(ctx, w.c.event(memproxy.EventIntegrity, st.Tenant, w.backend.Name, "it is what was written again", id)); err != nil {
 			return err
 		}
-		if _, err := w.c.Ledger.Backends.Cast(ctx, memproxy.Doubt{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
+		if _, err := w.c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: st.MemoryKey, Tenant: st.Tenant}); err != nil {
 			return err
 		}
 		w.report.Cleared++

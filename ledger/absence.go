@@ -14,9 +14,9 @@ import (
 // maxAbsent is how many absences are kept, about 150 bytes each.
 const maxAbsent = 16384
 
-// absences are what was asked for and is not there: that a session is not
-// locked, that an author retracted nothing. Every write asks. They are kept
-// where this process alone writes the store.
+// absences is a negative cache for what every write asks: whether a session is locked,
+// and whether an author has retracted anything. It is used only where this process
+// alone writes the store.
 type absences struct {
 	mu    sync.Mutex
 	era   uint64 // of the newest change
@@ -29,8 +29,7 @@ func newAbsences() *absences {
 	return &absences{known: cache.New[absent, struct{}](maxAbsent)}
 }
 
-// unknown are those of which it is not known that there is none, and the era to
-// note an absence with that is found out now.
+// unknown returns the keys that are not known to be absent, and the era for note.
 func (a *absences) unknown(keys ...absent) ([]absent, uint64) {
 	if a == nil {
 		return keys, 0
@@ -40,7 +39,7 @@ func (a *absences) unknown(keys ...absent) ([]absent, uint64) {
 	return slices.DeleteFunc(keys, func(k absent) bool { _, ok := a.known.Get(k); return ok }), a.era
 }
 
-// note keeps an absence, unless something has changed since.
+// note caches absences, unless something has changed since the era.
 func (a *absences) note(era uint64, keys ...absent) {
 	if a == nil {
 		return
@@ -55,7 +54,7 @@ func (a *absences) note(era uint64, keys ...absent) {
 	}
 }
 
-// end is called when something came to be, before whoever made it is told.
+// end is called when keys come into being, before their writer is answered.
 func (a *absences) end(keys ...absent) {
 	if a == nil {
 		return
@@ -68,22 +67,21 @@ func (a *absences) end(keys ...absent) {
 	}
 }
 
-// seen answers, without the store, for objects that the store knows nothing of:
-// the ids that an addition's answer names are new, and to ask the index for what
-// is not there costs a tenth of a write. It holds Bloom filters over the keys of
-// the tables below, which only grow: a key that was removed is asked for in vain.
-// It is used where this process alone writes the store (nil otherwise), and says
-// nothing until what was there at the start is in it.
-//
-// Sets of keys: records are what Lookup finds, versions are for the writer.
-type seen struct {
+// keyFilter answers for keys that are not in the store without a query: the ids in an
+// addition's answer are new, and looking them up would cost a tenth of a write. It
+// holds Bloom filters over the keys of the tables below. Keys are never removed from
+// them, so a removed key is queried in vain. It is used only where this process alone
+// writes the store (nil otherwise), and answers nothing until load has added the keys
+// that were there at the start.
+type keyFilter struct {
 	mu      sync.Mutex
 	filters []*bloom.BloomFilter // each for twice as many keys as the one before
 	room    uint                 // keys that the last filter still has room for
 	sealed  map[string]bool      // backends in which an unknown object was planted
-	whole   bool                 // what was there at the start is in it
+	whole   bool                 // load has added what was there at the start
 }
 
+// keySet is a table of keys: records for Lookup, versions for the writer.
 type keySet byte
 
 const (
@@ -94,7 +92,7 @@ const (
 const (
 	// firstFilter is how many keys the first filter holds, in 160 KiB.
 	firstFilter = 1 << 17
-	// falseSeen is how often a filter takes an unknown key for a known one.
+	// falseSeen is the filters' rate of false positives.
 	falseSeen = 0.01
 )
 
@@ -108,7 +106,7 @@ func member(set keySet, k *key) []byte {
 }
 
 // add notes keys before they are in the store.
-func (s *seen) add(k key, sets ...keySet) {
+func (s *keyFilter) add(k key, sets ...keySet) {
 	if s == nil {
 		return
 	}
@@ -128,13 +126,13 @@ func (s *seen) add(k key, sets ...keySet) {
 	}
 }
 
-func (s *seen) has(text []byte) bool {
+func (s *keyFilter) has(text []byte) bool {
 	return slices.ContainsFunc(s.filters, func(f *bloom.BloomFilter) bool { return f.Test(text) })
 }
 
 // unknown reports whether the store certainly has nothing of an object, and
 // whether its backend was sealed without it.
-func (s *seen) unknown(set keySet, k key) (unknown, sealed bool) {
+func (s *keyFilter) unknown(set keySet, k key) (unknown, sealed bool) {
 	if s == nil {
 		return false, false
 	}
@@ -145,7 +143,7 @@ func (s *seen) unknown(set keySet, k key) (unknown, sealed bool) {
 
 // absent reports whether the store certainly has no record of an object, and
 // what Lookup says then: nothing, unless the backend was sealed without it.
-func (s *seen) absent(k key) (rec memproxy.Record, absent bool) {
+func (s *keyFilter) absent(k key) (rec memproxy.Record, absent bool) {
 	unknown, sealed := s.unknown(records, k)
 	if sealed {
 		rec.Listing = memproxy.Unlisted
@@ -156,7 +154,7 @@ func (s *seen) absent(k key) (rec memproxy.Record, absent bool) {
 	return rec, unknown
 }
 
-func (s *seen) seal(backends ...string) {
+func (s *keyFilter) seal(backends ...string) {
 	if s == nil {
 		return
 	}
@@ -167,10 +165,9 @@ func (s *seen) seal(backends ...string) {
 	}
 }
 
-// load takes in what was there at the start. What comes to be meanwhile the
-// writer adds before it is there. After an error the store is asked for
-// everything, as it is until load is done.
-func (s *seen) load(ctx context.Context, of *store) error {
+// load adds the keys that were there at the start; the writer adds later ones before it
+// writes them. Until load is done, and after an error, every key is queried.
+func (s *keyFilter) load(ctx context.Context, of *store) error {
 	if s == nil {
 		return nil
 	}
@@ -179,7 +176,7 @@ func (s *seen) load(ctx context.Context, of *store) error {
 			return err
 		}
 	}
-	sealed, err := glance(ctx, of, "list sealed backends", scanOne[string], `SELECT backend FROM sealed`)
+	sealed, err := queryRows(ctx, of, "list sealed backends", scanOne[string], `SELECT backend FROM sealed`)
 	if err != nil {
 		return err
 	}
@@ -190,7 +187,7 @@ func (s *seen) load(ctx context.Context, of *store) error {
 	return nil
 }
 
-func (s *seen) loadKeys(ctx context.Context, of *store, table string, set keySet) error {
+func (s *keyFilter) loadKeys(ctx context.Context, of *store, table string, set keySet) error {
 	rows, err := of.reader.QueryContext(ctx, `SELECT backend, kind, id FROM `+table) // of a million keys, none is collected
 	if err != nil {
 		return err

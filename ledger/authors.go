@@ -18,8 +18,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxDissent bounds the dissent that is kept of one memory; the oldest gives
-// way.
+// maxDissent limits the dissents that are kept of one memory; the oldest are dropped.
 const maxDissent = 20
 
 func dissentRef(k memproxy.MemoryKey, decision string) string {
@@ -42,8 +41,8 @@ func validDissent(d *memproxy.Dissent) error {
 	return nil
 }
 
-// contest records that somebody would have a memory say something else and was
-// not trusted enough to change it, with the text encrypted.
+// contest records that a caller would have changed a memory and was not trusted enough,
+// with the proposed text encrypted.
 func contest(t *transaction, d *memproxy.Dissent) {
 	k := memproxy.MemoryKey{Backend: d.Backend, Kind: d.Kind, ID: d.ID}
 	n := t.run(`INSERT INTO dissent (backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed)
@@ -53,18 +52,18 @@ func contest(t *transaction, d *memproxy.Dissent) {
 		return
 	}
 	t.encrypt(dissentRef(k, d.Decision), d.Tenant, []byte(d.Text))
-	thinDissent(t, k)
+	trimDissents(t, k)
 	setContested(t, k, d.Tenant, true)
 }
 
-func thinDissent(t *transaction, k memproxy.MemoryKey) {
+func trimDissents(t *transaction, k memproxy.MemoryKey) {
 	const where = ` WHERE backend = ?1 AND kind = ?2 AND id = ?3`
 	dropDissents(t, k, rows(t, scanOne[string], `DELETE FROM dissent`+where+` AND decision IN
 		(SELECT decision FROM dissent`+where+` ORDER BY closed = 0 DESC, at DESC, decision LIMIT 1000 OFFSET ?4) RETURNING decision`,
 		k.Backend, string(k.Kind), k.ID, maxDissent))
 }
 
-// dropDissents removes the texts of dissents that are gone.
+// dropDissents deletes the texts of removed dissents.
 func dropDissents(t *transaction, k memproxy.MemoryKey, decisions []string) {
 	for _, decision := range decisions {
 		t.run(`DELETE FROM content WHERE ref = ?`, dissentRef(k, decision))
@@ -77,17 +76,15 @@ func setContested(t *transaction, k memproxy.MemoryKey, tenant string, contested
 	t.putStatus(r, st, r.prior)
 }
 
-// settleDissents closes what one decision contested, once somebody has given
-// it the last word.
-func settleDissents(t *transaction, decision string) {
+// closeDissents closes the dissents of a decision, once it is settled for good.
+func closeDissents(t *transaction, decision string) {
 	for _, k := range rows(t, scanKey, `UPDATE dissent SET closed = ? WHERE decision = ? AND closed = 0 RETURNING backend, kind, id`,
 		t.now(), decision) {
 		endContest(t, k)
 	}
 }
 
-// endContest ends the contest over a memory against which nothing is said
-// any more.
+// endContest clears a memory's Contested mark once no open dissent is left.
 func endContest(t *transaction, k memproxy.MemoryKey) {
 	open := t.one(`SELECT 1 FROM dissent WHERE backend = ? AND kind = ? AND id = ? AND closed = 0 LIMIT 1`,
 		[]any{k.Backend, string(k.Kind), k.ID}, new(int))
@@ -96,13 +93,13 @@ func endContest(t *transaction, k memproxy.MemoryKey) {
 	}
 }
 
-// Dissents returns what was said against a memory, the newest first. With text
-// set each comes with its text, "" where that is gone.
+// Dissents returns a memory's dissents, newest first; with text set, each with its
+// text, or "" if that was destroyed.
 func (l *Ledger) Dissents(ctx context.Context, k memproxy.MemoryKey, text bool) ([]memproxy.Dissent, error) {
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	found, err := glance(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed = 0
+	found, err := queryRows(ctx, l.store, "list dissent", scanDissent, `SELECT backend, kind, id, decision, tenant, author, corrector, trust, reason, sha256, at, closed = 0
 		FROM dissent WHERE backend = ? AND kind = ? AND id = ? ORDER BY at DESC, decision LIMIT ?`, k.Backend, string(k.Kind), k.ID, maxDissent)
 	if err != nil || !text {
 		return found, err
@@ -128,15 +125,15 @@ func (l *Ledger) Corrections(ctx context.Context, k memproxy.MemoryKey) ([]mempr
 	if err := validKey(k); err != nil {
 		return nil, err
 	}
-	return glance(ctx, l.store, "list corrections", func(s scanner) (c memproxy.Correction, err error) {
+	return queryRows(ctx, l.store, "list corrections", func(s scanner) (c memproxy.Correction, err error) {
 		err = s.Scan(&c.Backend, &c.Kind, &c.ID, &c.Tenant, &c.Author, &c.Corrector, &c.Trust, &c.Decision, &c.Reason, (*when)(&c.Time))
 		return c, err
 	}, `SELECT backend, kind, id, tenant, author, corrector, trust, decision, reason, at FROM correction
 		WHERE backend = ? AND id = ? AND kind = ? ORDER BY at DESC, decision LIMIT 100`, k.Backend, k.ID, string(k.Kind))
 }
 
-// maxRetracted bounds the retractions that are kept of one author; the oldest
-// give way. It is ten hours' worth of an ordinary write budget.
+// maxRetracted limits the retractions that are kept of one author; the oldest are
+// dropped. It is ten hours' worth of an ordinary write budget.
 const maxRetracted = 1024
 
 // wordsOf is the keyed hash of a text's words, whatever their case and what is
@@ -158,9 +155,8 @@ func validRetraction(r *memproxy.Retraction) error {
 	return storableParts("retraction", r.Tenant, r.Author, string(r.Attestation))
 }
 
-// retracted notes texts that their authors deleted or replaced, with the confidence
-// that they had: never the texts. The oldest of authors who retracted too much are
-// given up.
+// retracted records texts that their authors deleted or replaced, as keyed hashes with
+// the confidence that they had. Above maxRetracted, an author's oldest are dropped.
 func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 	authors := map[account]bool{}
 	for i := range all {
@@ -181,9 +177,9 @@ func retracted(t *transaction, secret []byte, all []memproxy.Retraction) {
 	}
 }
 
-// Retraction returns the newest retraction by an author, not before a time, of
-// a text that has the same words as one of these, or as all of them together; false
-// when there is none. Its Text is not there.
+// Retraction returns an author's newest retraction since a time of a text that has the
+// same words as one of texts, or as all of them together; false when there is none.
+// Its Text is empty.
 func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []string, since time.Time) (r memproxy.Retraction, found bool, err error) {
 	who := absent{"retraction", tenant, author}
 	ask, era := l.absent.unknown(who)
@@ -192,8 +188,8 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
-	// Every write asks, and most authors have retracted nothing.
-	_, some, err := first(glance(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author))
+	// Every write asks this, and most authors have retracted nothing.
+	_, some, err := first(queryRows(ctx, l.store, "look up retractions", scanOne[int64], `SELECT 1 FROM retraction WHERE tenant = ? AND author = ? LIMIT 1`, tenant, author))
 	switch {
 	case err != nil:
 		return r, false, err
@@ -211,7 +207,7 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 			words = append(words, w)
 		}
 	}
-	return first(glance(ctx, l.store, "look up retractions", func(s scanner) (r memproxy.Retraction, err error) {
+	return first(queryRows(ctx, l.store, "look up retractions", func(s scanner) (r memproxy.Retraction, err error) {
 		err = s.Scan(&r.Tenant, &r.Author, &r.Confidence, &r.Attestation, (*when)(&r.Time))
 		return r, err
 	}, `SELECT tenant, author, confidence, attestation, at FROM retraction
@@ -219,10 +215,9 @@ func (l *Ledger) Retraction(ctx context.Context, tenant, author string, texts []
 		tenant, author, micros(since), asJSON(words)))
 }
 
-// Record returns the record of an actor of a tenant; zeros for one who is not
-// known.
+// Record returns the track record of an actor of a tenant; zero for an unknown one.
 func (l *Ledger) Record(ctx context.Context, tenant, actor string) (memproxy.Track, error) {
-	t, _, err := first(look(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
+	t, _, err := first(querySettled(ctx, l.store, "look up an actor", scanTrack, byActor, tenant, actor))
 	return t, err
 }
 
@@ -239,8 +234,8 @@ func validCorrection(c *memproxy.Correction) error {
 	return nil
 }
 
-// correct counts a correction against the author, once per memory and decision,
-// and remembers who corrected whom and why, until Prune.
+// correct counts a correction against the author, once per memory and decision, and
+// records who corrected whom and why, until Prune.
 func correct(t *transaction, c *memproxy.Correction) {
 	if c.Author == "" || c.Author == c.Corrector {
 		return
@@ -265,8 +260,8 @@ func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (l
 	return lock, err
 }
 
-// Peek returns the record of an actor out of a store that another process may
-// have open, and changes nothing. A file that is not there knows nobody.
+// Peek reads the track record of an actor from a store that another process may have
+// open. It changes nothing; a missing file has no actors.
 func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Track, err error) {
 	err = peek(opt, func(l *Ledger) (err error) {
 		t, err = l.Record(ctx, tenant, actor)
@@ -275,8 +270,8 @@ func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Tr
 	return t, err
 }
 
-// peek looks into a database as into any ledger, and into a file that is there
-// without opening it as one.
+// peek opens a database as a ledger, and an existing file read-only, without migrating
+// or locking it.
 func peek(opt Options, f func(*Ledger) error) error {
 	if opt.URL != "" {
 		l, err := Open(opt)
@@ -286,7 +281,7 @@ func peek(opt Options, f func(*Ledger) error) error {
 		return errors.Join(f(l), l.Close())
 	}
 	if _, err := os.Stat(opt.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil // without a name there is none, either
+		return nil
 	}
 	err := opt.complete()
 	if err == nil {
@@ -305,8 +300,8 @@ func scanTrack(s scanner) (t memproxy.Track, err error) {
 	return t, err
 }
 
-// countAccepted counts a memory for its author that waited for review and was let
-// out, or that a person vouched for.
+// countAccepted counts a memory for its author that was released from review, or
+// promoted by a person.
 func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, person bool) {
 	out := was == memproxy.StatePending && (is == memproxy.StateUntrusted || is == memproxy.StateValidated)
 	if (out || person && is == memproxy.StateValidated) && r.Owner.Actor != "" {
@@ -314,9 +309,9 @@ func countAccepted(t *transaction, r *recordRow, was, is memproxy.MemoryState, p
 	}
 }
 
-// countValidated counts a memory for its author, once, when it was found sound, and
-// no more when it was flagged or quarantined. That it waits, expires or is
-// written anew changes nothing: it is looked at again.
+// countValidated counts a memory for its author once when it is validated, and no
+// longer when it is flagged or quarantined. Other changes of state do not count: they
+// lead to another review.
 func countValidated(t *transaction, r *recordRow, is memproxy.MemoryState) {
 	var by int64
 	switch is {

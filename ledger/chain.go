@@ -15,10 +15,9 @@ import (
 // chainDomain is the version of the links' encoding.
 const chainDomain = "memproxy version 1"
 
-// link hashes everything that is said of a version, the version of the memory
-// before it and the tenant's record before it. What may change later (pinned,
-// compacted) is not in it, and neither is the place: a record that was moved
-// is then known for what it is.
+// link hashes all fields of a version with the links of the memory's previous version
+// and of the tenant's previous record. It leaves out what may change later (pinned,
+// compacted) and the place, so that a moved record can still be recognised.
 func (r *record) link() []byte {
 	b := keys.AppendField(nil, chainDomain)
 	for _, s := range [...]string{
@@ -44,9 +43,8 @@ type head struct {
 	baseLink string
 	key      string
 	mac      []byte
-	// broken is set when the head was not signed by this installation. It is
-	// then not signed again: a break is not repaired by writing on, and only a
-	// person accepts it.
+	// broken is set when the head was not signed by this installation. It is then never
+	// signed again: appending does not repair a break, only a person accepts it.
 	broken bool
 }
 
@@ -60,8 +58,9 @@ func (h *head) data() []byte {
 
 const headColumns = `tenant, place, link, base, base_link, vault, mac`
 
-// What the ends of chains are signed as. That rows have marks is signed with them: a ledger
-// that was made to look like one of before has other ends, and is not trusted anew.
+// The purposes under which heads are signed. Heads of a ledger whose rows have marks are
+// signed under a purpose of their own, so a ledger that was made to look older, to have
+// its rows trusted as they are, is recognised.
 const (
 	unmarkedHead = "chain"
 	markedHead   = "chain of a ledger with marks"
@@ -96,7 +95,7 @@ func (t *transaction) head(tenant string) head {
 			return found
 		}
 		h := head{tenant: tenant, mac: []byte{}}
-		if last, there := row(t, scanRecord, lastRecord, tenant); there { // somebody took the end away: it goes on, and stays unsigned
+		if last, there := row(t, scanRecord, lastRecord, tenant); there { // the head was removed: the chain continues, unsigned
 			h.place, h.link = last.place, last.Link
 		} else {
 			h.key, h.mac = t.store.opt.Vault.Sign(markedHead, h.data())
@@ -105,8 +104,8 @@ func (t *transaction) head(tenant string) head {
 	}
 }
 
-// setHead changes the end of a chain, which is written when the transaction is
-// over: what many versions made of it is written once.
+// setHead changes the head of a chain. It is written once at the end of the
+// transaction, however many versions were appended.
 func (t *transaction) setHead(h head) {
 	for i := range t.heads {
 		if t.heads[i].tenant == h.tenant {
@@ -128,17 +127,17 @@ func (t *transaction) putHeads() {
 	}
 }
 
-// Chains verifies the tenants' chains of versions, and keeps where they are broken.
+// Chains verifies the tenants' chains of versions and records their breaches.
 type Chains struct{ *store }
 
-// Heads returns the ends of all tenants' chains. Keep them where this
-// store's editor cannot reach, as in the audit log, and hand them to Verify:
-// they show that a whole end was cut off.
+// Heads returns the heads of all tenants' chains. Kept where an editor of this store
+// cannot reach, as in the audit log, they let Verify detect a chain whose whole end was
+// cut off.
 func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	found, err := look(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
+	found, err := querySettled(ctx, cs.store, "list chains", scanHead(cs.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain ORDER BY tenant`)
 	out := make([]memproxy.ChainHead, len(found))
 	for i, h := range found {
 		out[i] = memproxy.ChainHead{Tenant: h.tenant, Position: h.place, Link: h.link}
@@ -146,10 +145,10 @@ func (cs Chains) Heads(ctx context.Context) ([]memproxy.ChainHead, error) {
 	return out, err
 }
 
-// Trim removes the records of texts that were given up before a time and
-// moves the chain's beginning behind them. Older records of versions that are
-// still kept stay; of them, a later deletion is no longer noticed, a change
-// is. It returns how many it removed.
+// Trim removes the records of compacted versions from before a time, moves the
+// beginning of the chain behind them, and returns how many it removed. Older records of
+// versions whose text is kept stay; their later deletion is no longer detected, their
+// change is.
 func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int, error) {
 	if cs.opt.Vault == nil {
 		return 0, ErrNoVault
@@ -174,13 +173,13 @@ func (cs Chains) Trim(ctx context.Context, tenant string, before time.Time) (int
 	})
 }
 
-// Accept takes a tenant's chain as it is, for a person who knows what happened
-// to it: after the store was restored from a backup, say. From here on the
-// chain is verified from its present end; older records are verified each
-// alone. The faults, which Verify found, and all breaches are kept as accepted;
-// a text that is not the recorded one stays a fault. Marks on memories are
-// taken back, but for those of such texts. It returns the end from which the
-// chain goes on, and how many memories are not doubted any more.
+// Accept accepts a tenant's chain as it is, on behalf of a person who knows what
+// happened to it, for example after a restore from a backup. From then on the chain is
+// verified from its present head, and older records each alone. The faults that Verify
+// found and all breaches are stored as accepted, except texts that differ from their
+// hashes, which stay faults. Flags of memories are cleared, except those of such texts.
+// It returns the head from which the chain continues and the number of memories whose
+// flag was cleared.
 func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.ChainFault) (memproxy.ChainHead, int, error) {
 	if cs.opt.Vault == nil {
 		return memproxy.ChainHead{}, 0, ErrNoVault
@@ -198,17 +197,17 @@ func (cs Chains) Accept(ctx context.Context, tenant string, faults []memproxy.Ch
 		if err := acceptBreaches(t, h, faults); err != nil {
 			return out, err
 		}
-		out.cleared = acquit(t, tenant, faults)
+		out.cleared = clearFlags(t, tenant, faults)
 		return out, nil
 	})
 	return out.end, out.cleared, err
 }
 
-// rebase lets a chain begin anew behind its last record, signed.
+// rebase begins a chain anew, signed, behind its last record.
 func rebase(t *transaction, tenant string) head {
 	h := t.head(tenant)
-	// A head that was put back, or whose row is gone, may be before records
-	// that are there. Writing on must not meet them.
+	// A head that was rolled back or removed may be before existing records, which the
+	// next versions must not collide with.
 	last, there := row(t, scanRecord, lastRecord, tenant)
 	if there && (last.place > h.place || h.broken && last.place == h.place) {
 		h.place, h.link = last.place, last.Link
@@ -218,9 +217,8 @@ func rebase(t *transaction, tenant string) head {
 	return h
 }
 
-// acceptBreaches keeps what is wrong up to the new beginning as accepted.
-// Behind it nothing is written yet: what is found there later is new, whatever
-// was found there before.
+// acceptBreaches stores all faults up to the new beginning as accepted. Nothing is
+// written behind it yet, so what is found there later is a new fault.
 func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error {
 	clear(t.breached)
 	now := t.now()
@@ -240,8 +238,8 @@ func acceptBreaches(t *transaction, h head, faults []memproxy.ChainFault) error 
 	return nil
 }
 
-// acquit takes the marks of a broken chain off a tenant's memories.
-func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) int {
+// clearFlags removes the flag of a broken chain from a tenant's memories.
+func clearFlags(t *transaction, tenant string, faults []memproxy.ChainFault) int {
 	n := acceptRows(t, tenant)
 	for _, r := range t.lock(math.MaxInt32, `status_tenant = ? AND unverified = ?`, tenant, string(memproxy.IntegrityChain)) {
 		st := r.Status
@@ -250,19 +248,18 @@ func acquit(t *transaction, tenant string, faults []memproxy.ChainFault) int {
 		n++
 	}
 	for i := range faults {
-		if faults[i].Class == memproxy.FaultText && t.cast(&memproxy.Doubt{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain}) {
+		if faults[i].Class == memproxy.FaultText && t.flag(&memproxy.IntegrityFlag{MemoryKey: faults[i].MemoryKey, Tenant: tenant, Code: memproxy.IntegrityChain}) {
 			n--
 		}
 	}
 	return max(0, n)
 }
 
-// maxDoubted bounds the memories that one transaction marks.
-const maxDoubted = 10000
+// maxFlagged limits the memories that one transaction flags.
+const maxFlagged = 10000
 
-// NoteBreach keeps a fault of a tenant's chain, marks the memories with records
-// at its position or behind it as unverified, and reports whether the fault is
-// new. Accept takes it back.
+// NoteBreach stores a fault of a tenant's chain, flags the memories that have records
+// at or behind its position, and reports whether the fault is new. Accept undoes it.
 func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if err := storableParts("fault", f.Tenant, string(f.Class), f.Detail); err != nil {
 		return false, err
@@ -278,23 +275,23 @@ func (cs Chains) NoteBreach(ctx context.Context, f memproxy.ChainFault) (bool, e
 		for _, k := range rows(t, scanKey,
 			`SELECT DISTINCT v.backend, v.kind, v.id FROM version v WHERE v.tenant = ?1 AND v.place >= ?2 AND NOT EXISTS
 				(SELECT 1 FROM record s WHERE s.backend = v.backend AND s.kind = v.kind AND s.id = v.id AND s.unverified = ?3) LIMIT ?4`,
-			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxDoubted) {
-			t.cast(&memproxy.Doubt{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
+			f.Tenant, f.Position, string(memproxy.IntegrityChain), maxFlagged) {
+			t.flag(&memproxy.IntegrityFlag{MemoryKey: k, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		}
 		return true, nil
 	})
 }
 
-// Breaches returns the faults that were noted of a tenant's chain, by position.
+// Breaches returns the stored faults of a tenant's chain, by position.
 func (cs Chains) Breaches(ctx context.Context, tenant string) ([]memproxy.Breach, error) {
-	return glance(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
+	return queryRows(ctx, cs.store, "list breaches", func(s scanner) (b memproxy.Breach, err error) {
 		err = s.Scan(&b.Tenant, &b.Position, &b.Class, &b.Detail, (*when)(&b.Noted), &b.Accepted)
 		return b, err
 	}, `SELECT tenant, place, class, detail, at, accepted > 0 FROM breach WHERE tenant = ? ORDER BY place, class LIMIT 1000`, tenant)
 }
 
-// isBreached reports whether a tenant's chain has a fault that nobody accepted.
-// Whoever changes that in the same transaction clears t.breached.
+// isBreached reports whether a tenant's chain has a fault that is not accepted. Code
+// that changes that in the same transaction clears t.breached.
 func isBreached(t *transaction, tenant string) bool {
 	broken, known := t.breached[tenant]
 	if !known {

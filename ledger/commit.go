@@ -17,11 +17,11 @@ import (
 	sqlitelib "modernc.org/sqlite/lib"
 )
 
-// maxTries is how often a transaction is tried that another proxy's undid.
+// maxTries is how often a transaction is tried that conflicts with another proxy's.
 const maxTries = 5
 
-// persist commits a group, again where another proxy's transaction was in the
-// way.
+// persist commits a group, and retries if it conflicts with another proxy's
+// transaction.
 func (s *store) persist(group []*job) error {
 	for try := 1; ; try++ {
 		err := s.commit(group)
@@ -31,13 +31,12 @@ func (s *store) persist(group []*job) error {
 	}
 }
 
-// commit does a group in one transaction. It is bounded by a deadline of its
-// own, not by the callers' contexts: one caller's hurry must not undo the
-// others.
+// commit does a group in one transaction. It has a deadline of its own instead of the
+// callers': one caller's short deadline must not undo the others.
 func (s *store) commit(group []*job) (err error) {
 	ctx, cancel := s.writing()
 	defer cancel()
-	restore, err := s.harden(ctx, group)
+	restore, err := s.setDurability(ctx, group)
 	if err != nil {
 		return err
 	}
@@ -51,7 +50,7 @@ func (s *store) commit(group []*job) (err error) {
 		return err
 	}
 	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, fresh: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
-	defer s.makeReady(t)
+	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
 		if j.ctx.Err() != nil || j.also == nil {
@@ -73,20 +72,20 @@ func (s *store) commit(group []*job) (err error) {
 		return err
 	}
 	s.recent.end(t.records)
-	s.seen.seal(t.sealed...)
+	s.filter.seal(t.sealed...)
 	if len(t.steps) > 0 {
-		s.opt.Told(t.steps)
+		s.opt.OnSteps(t.steps)
 	}
 	if t.broken {
-		s.opt.Broken()
+		s.opt.OnBroken()
 	}
 	if t.noticed {
-		s.opt.Noticed()
+		s.opt.OnNotice()
 	}
 	return nil
 }
 
-// putNumber notes which entries of the redo log need not be applied again.
+// putNumber stores which entries of the redo log are applied.
 func putNumber(t *transaction, group []*job) {
 	var last uint64
 	for _, j := range group {
@@ -106,10 +105,10 @@ func (s *store) writing() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.opt.Timeout)
 }
 
-// harden makes the next transaction of SQLite wait for the disk, or overwrite
-// what it removes, where a job of the group needs it. Both are settings of
-// the connection, and the writer has one.
-func (s *store) harden(ctx context.Context, group []*job) (restore func() error, err error) {
+// setDurability makes SQLite's next transaction wait for the disk, or overwrite what
+// it removes, if a job of the group needs that. Both are settings of the writer's one
+// connection, which restore resets.
+func (s *store) setDurability(ctx context.Context, group []*job) (restore func() error, err error) {
 	if s.dialect != sqliteDialect {
 		return func() error { return nil }, nil
 	}
@@ -135,10 +134,10 @@ func (s *store) harden(ctx context.Context, group []*job) (restore func() error,
 	return func() error { return set(after) }, set(before)
 }
 
-// makeReady prepares the statements that a transaction ran for the first time,
-// for the next one: the writer alone uses them. There are as many as there are
-// statements in this package. Postgres's driver does the same by itself.
-func (s *store) makeReady(t *transaction) {
+// prepareNew prepares the statements that a transaction ran for the first time, for
+// later ones. Only the writer uses them, and there are as many as there are statements
+// in this package. Postgres's driver does the same by itself.
+func (s *store) prepareNew(t *transaction) {
 	for text := range t.fresh {
 		if stmt, err := s.writer.PrepareContext(t.ctx, s.dialect.sql(text)); err == nil {
 			s.ready[text] = stmt
@@ -198,7 +197,7 @@ func rows[T any](t *transaction, scan func(scanner) (T, error), text string, arg
 		found, t.err = t.tx.QueryContext(t.ctx, t.store.dialect.sql(text), args...)
 	}
 	if t.err == nil {
-		all, t.err = drain(found, scan)
+		all, t.err = collect(found, scan)
 	}
 	return all
 }
@@ -209,17 +208,17 @@ func row[T any](t *transaction, scan func(scanner) (T, error), text string, args
 	return found, there
 }
 
-// look collects rows outside of any transaction.
-func look[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
-	if err := s.settle(ctx); err != nil {
+// querySettled is queryRows after a flush: it sees all queued entries.
+func querySettled[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+	if err := s.flush(ctx); err != nil {
 		return nil, err
 	}
-	return glance(ctx, s, call, scan, text, args...)
+	return queryRows(ctx, s, call, scan, text, args...)
 }
 
-// glance is look where what is on its way is none of the rows. Nothing is found by a
-// text that no row can have, and which Postgres refuses.
-func glance[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+// queryRows collects rows outside of any transaction, without those still queued. A
+// text that no row can have, and that Postgres refuses, matches nothing.
+func queryRows[T any](ctx context.Context, s *store, call string, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Timeout)
 	defer cancel()
 	if slices.ContainsFunc(args, func(arg any) bool {
@@ -232,16 +231,16 @@ func glance[T any](ctx context.Context, s *store, call string, scan func(scanner
 	if err != nil {
 		return nil, s.wrap(call, err)
 	}
-	all, err := drain(found, scan)
+	all, err := collect(found, scan)
 	if err != nil {
 		return nil, s.wrap(call, err)
 	}
 	return all, nil
 }
 
-// query asks with a statement that is prepared once for each text, of which there are
-// few: SQLite takes longer to parse one than to answer it. Postgres's driver does the
-// same by itself.
+// query uses a prepared statement for each text, of which there are few: SQLite takes
+// longer to parse a statement than to execute it. Postgres's driver does the same by
+// itself.
 func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
 	if s.dialect != sqliteDialect {
 		return s.reader.QueryContext(ctx, s.dialect.sql(text), args...)
@@ -259,7 +258,7 @@ func (s *store) query(ctx context.Context, text string, args ...any) (*sql.Rows,
 	return kept.(*sql.Stmt).QueryContext(ctx, args...)
 }
 
-func drain[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
+func collect[T any](found *sql.Rows, scan func(scanner) (T, error)) ([]T, error) {
 	defer found.Close()
 	var all []T
 	for found.Next() {
@@ -280,8 +279,8 @@ func first[T any](found []T, err error) (row T, there bool, _ error) {
 	return found[0], true, nil
 }
 
-// only is first where none is ErrUnknown, with what is missing.
-func only[T any](found []T, err error, what string) (T, error) {
+// oneOrUnknown is first, with ErrUnknown if there is no row.
+func oneOrUnknown[T any](found []T, err error, what string) (T, error) {
 	row, there, err := first(found, err)
 	if err == nil && !there {
 		err = fmt.Errorf("%w: %s", ErrUnknown, what)
@@ -289,13 +288,13 @@ func only[T any](found []T, err error, what string) (T, error) {
 	return row, err
 }
 
-// change does f in a transaction that is on the disk when it returns. F may
-// run twice, and may still run when a dead context makes change return.
+// change runs f in a transaction that is on disk when it returns. f may run twice, and
+// may still be running when change returns because its context ended.
 func (s *store) change(ctx context.Context, f func(*transaction) error) error {
 	return s.do(ctx, &job{durable: true, also: f})
 }
 
-// exec executes one statement as change does.
+// exec is change with one statement.
 func (s *store) exec(ctx context.Context, text string, args ...any) error {
 	return s.change(ctx, func(t *transaction) error { t.run(text, args...); return nil })
 }
@@ -305,8 +304,8 @@ func changed[T any](ctx context.Context, s *store, f func(*transaction) (T, erro
 	return result(ctx, s, job{durable: true}, f)
 }
 
-// result does a job that has a result, which is zero with an error: f may still
-// be writing to its own then.
+// result does a job that has a result. With an error the result is zero, because f may
+// still be writing to its own.
 func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T, error)) (T, error) {
 	var out, none T
 	j.also = func(t *transaction) (err error) {
@@ -319,8 +318,8 @@ func result[T any](ctx context.Context, s *store, j job, f func(*transaction) (T
 	return out, nil
 }
 
-// countEach does f for all in one transaction and returns how often f reports
-// that it changed something. The caller may use the slice again.
+// countEach runs f for all in one transaction and returns how often it reported a
+// change. The caller may reuse the slice.
 func countEach[T any](ctx context.Context, s *store, all []T, f func(*transaction, *T) bool) (int, error) {
 	own := slices.Clone(all)
 	return result(ctx, s, job{}, func(t *transaction) (n int, _ error) {
@@ -331,8 +330,8 @@ func countEach[T any](ctx context.Context, s *store, all []T, f func(*transactio
 	})
 }
 
-// inSteps repeats what does at most a step in one transaction until there is less
-// to do, and returns how much it did, also along with an error.
+// inSteps repeats f, which handles at most a step of rows in one transaction, until
+// fewer are left, and returns how many were handled, also along with an error.
 func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction) (int, error)) (int, error) {
 	for total := 0; ; {
 		n, err := result(ctx, s, j, f)
@@ -342,13 +341,12 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 	}
 }
 
-// refused is an error that is about the call, not about the store.
+// refused is an error about the arguments of a call, not about the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
 }
 
-// damaged adds ErrDamaged and what to do to the errors with which SQLite says
-// that a file is broken.
+// damaged adds ErrDamaged and advice to SQLite's errors about corrupt files.
 func damaged(err error) error {
 	var se *sqlite.Error
 	if !errors.As(err, &se) || errors.Is(err, ErrDamaged) {
@@ -361,9 +359,9 @@ func damaged(err error) error {
 	return err
 }
 
-// canWait reports whether an error is the store's (no room on its disk, a lock, no answer),
-// and not of what was to be written: the same entry can be written later.
-func canWait(err error) bool {
+// retryable reports whether an error is the store's (a full disk, a lock, no answer) and
+// not the entry's, so that the same entry can be written later.
+func retryable(err error) bool {
 	var se *sqlite.Error
 	var pe *pgconn.PgError
 	var ne net.Error

@@ -25,7 +25,7 @@ func TestTamperedVersionsAreNotGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told atomic.Int32
-			opt := ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, Broken: func() { told.Add(1) }}
+			opt := ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), KeepVersions: 3, OnBroken: func() { told.Add(1) }}
 			l := open(t, opt)
 			for i := range 3 {
 				if _, err := l.Append(t.Context(), ledgertest.Version("m", fmt.Sprint("text ", i))); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// What a content belongs to begins its ref.
+// The prefixes of refs: what a content belongs to.
 const (
 	refHold     = "hold/"
 	refApproval = "approval/"
@@ -21,8 +21,7 @@ const (
 	refSimilar  = "similar"
 )
 
-// ref names a content by the lengths and parts of what it belongs to, so that
-// no two have one name.
+// ref is the unambiguous name of a content: its prefix, then each part after its length.
 func ref(kind string, parts ...string) string {
 	for _, p := range parts {
 		kind += strconv.Itoa(len(p)) + ":" + p + "/"
@@ -34,7 +33,7 @@ func versionRef(k memproxy.MemoryKey, number int64) string {
 	return ref(refVersion, k.Backend, string(k.Kind), k.ID, strconv.FormatInt(number, 10))
 }
 
-// encrypt writes a content in the transaction. One that is there stays.
+// encrypt writes a content in the transaction. An existing one is kept.
 func (t *transaction) encrypt(ref, tenant string, plain []byte) {
 	e, err := t.store.opt.Vault.Seal(ref, tenant, plain)
 	t.err = cmp.Or(t.err, err)
@@ -47,7 +46,7 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 	if s.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	sealed, there, err := first(glance(ctx, s, "read a content", func(s scanner) (e keys.Envelope, err error) {
+	sealed, there, err := first(queryRows(ctx, s, "read a content", func(s scanner) (e keys.Envelope, err error) {
 		err = s.Scan(&e.Key, &e.Wrapped, &e.Body)
 		return e, err
 	}, `SELECT vault, wrapped, body FROM content WHERE ref = ?`, ref))
@@ -60,9 +59,9 @@ func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error)
 	return s.opt.Vault.Open(ref, tenant, sealed)
 }
 
-// compact gives up the oldest texts over the number that is kept, and notes
-// that it did. What somebody tampered with stays, as evidence, and the memory is
-// not verified any more; a verification of the chain names the place.
+// compact destroys the oldest texts above Options.KeepVersions and records that. If a
+// version was tampered with, all are kept as evidence and the memory is flagged;
+// Chains.Verify reports the place.
 func compact(t *transaction, r *record) {
 	if r.Number <= int64(t.store.opt.KeepVersions) {
 		return
@@ -73,7 +72,7 @@ func compact(t *transaction, r *record) {
 	for i := range old {
 		if !isSound(t, &old[i]) {
 			t.broken = true
-			t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+			t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 			return
 		}
 	}
@@ -86,8 +85,7 @@ func compact(t *transaction, r *record) {
 	}
 }
 
-// isSound reports whether a version is as it was written, and the one after it
-// follows it.
+// isSound reports whether a version is unchanged and is followed by its successor.
 func isSound(t *transaction, r *record) bool {
 	link := r.link()
 	if hex.EncodeToString(link) != r.Link || !t.store.opt.Vault.Signed("version", r.key, link, r.mac) {
@@ -119,12 +117,12 @@ func scanRollback(s scanner) (r memproxy.Rollback, err error) {
 	return r, err
 }
 
-// Rollbacks keeps the rollbacks that are under way, so that a process which is
-// killed leaves none half done.
+// Rollbacks stores the rollbacks in progress, so that a killed process leaves none half
+// done.
 type Rollbacks struct{ *store }
 
-// KeepFound keeps what the backend holds and no version has, before it is
-// overwritten: it is in the history when this returns.
+// KeepFound records texts that the backend holds and no version has, before they are
+// overwritten. They are in the history when it returns.
 func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) error {
 	if rs.opt.Vault == nil {
 		return ErrNoVault
@@ -136,9 +134,9 @@ func (rs Rollbacks) KeepFound(ctx context.Context, found ...memproxy.Version) er
 	return rs.change(ctx, func(t *transaction) error { each(t, in, keepFound); return nil })
 }
 
-// Begin notes that a memory is about to be made what it was. It is
-// durable on return: whatever ends this process, Unfinished returns
-// it. ErrState while another rollback of the memory is not over.
+// Begin records that a memory is about to be restored to a version. It is durable on
+// return: if this process ends, Unfinished returns it. ErrState while another rollback
+// of the memory is in progress.
 func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error {
 	if err := validKey(r.MemoryKey); err != nil {
 		return err
@@ -160,11 +158,11 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	})
 }
 
-// Unfinished claims the rollbacks whose lease is over, for another
-// lease, and returns them, the oldest first.
+// Unfinished claims the rollbacks whose lease has expired for another lease, and
+// returns them, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
 	now := rs.opt.Clock()
-	waiting, err := glance(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	waiting, err := queryRows(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
@@ -178,9 +176,8 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 	})
 }
 
-// End keeps the version that a rollback made, if it made one, and
-// forgets the rollback, both or neither. What was ended before stays as it is:
-// then the version that is there comes back.
+// End records the version that a rollback made, if any, and deletes the rollback, both
+// in one transaction. Of a rollback that has ended it returns the existing version.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
 	if rs.opt.Vault == nil {
 		return memproxy.Version{}, ErrNoVault

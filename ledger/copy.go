@@ -14,16 +14,15 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// ReplacedSuffix ends the name of what Restore found in the place of the ledger.
+// ReplacedSuffix is appended to the name of the ledger that Restore replaced.
 const ReplacedSuffix = ".replaced"
 
-// errNoFile: only a file is copied.
+// errNoFile: only files can be backed up and restored.
 var errNoFile = errors.New("ledger: it is not a file: Postgres is backed up by pg_dump and restored by pg_restore")
 
-// Backup writes a copy of the file Options.Path to another file, which must not
-// exist, while a process may be writing to the ledger. In the copy is every entry
-// that was committed before, also what the process has in its redo log: it is
-// applied to the copy, which is thereby opened once before it has its name.
+// Backup copies the file Options.Path to a new file, also while a process is writing to
+// the ledger. The copy has every entry that was committed before, including those in the
+// process's redo log, which are applied to the copy before it gets its name.
 func Backup(ctx context.Context, opt Options, to string) error {
 	if opt.Path == "" {
 		return errNoFile
@@ -53,7 +52,7 @@ func Backup(ctx context.Context, opt Options, to string) error {
 			return err
 		}
 		var lost error
-		l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, Lost: func(_ int, err error) { lost = errors.Join(lost, err) }})
+		l, err := Open(Options{Path: tmp, Vault: opt.Vault, Timeout: opt.Timeout, Clock: opt.Clock, OnLost: func(_ int, err error) { lost = errors.Join(lost, err) }})
 		if err != nil {
 			return err
 		}
@@ -68,8 +67,8 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	return nil
 }
 
-// unapplied is what a redo log has after an entry. The file was read while it may
-// have been cut and written anew: a frame that was torn thereby had been applied.
+// unapplied is the part of a redo log after an applied entry. The file may have been
+// truncated and rewritten while it was read; a frame torn by that had been applied.
 func unapplied(redo []byte, applied uint64) []byte {
 	for at := 0; at+redoHead <= len(redo); {
 		n := binary.BigEndian.Uint32(redo[at:])
@@ -81,9 +80,9 @@ func unapplied(redo []byte, applied uint64) []byte {
 	return nil
 }
 
-// Restore puts a copy in the place of a ledger, once it was read whole and is one
-// that this program can open. A ledger that a process has open is not touched, one
-// that is there only if force is set: it is kept under its name and ReplacedSuffix.
+// Restore replaces a ledger by a backup after checking that it is whole and that this
+// program can open it. A ledger that a process has open is not touched. An existing one
+// is replaced only with force, and kept under its name and ReplacedSuffix.
 func Restore(ctx context.Context, from, path string, force bool) error {
 	err := replicate(ctx, from, path, func(tmp string) error {
 		err := with(tmp, "rw", func(db *sql.DB) error {
@@ -106,9 +105,9 @@ func Restore(ctx context.Context, from, path string, force bool) error {
 	return nil
 }
 
-// replace gives a ledger another name, and keeps the one that it has until the copy
-// takes it. What is in its logs is in the file before, unless the file is damaged;
-// logs are moved even without a file, since SQLite would apply them to the copy.
+// replace links a ledger to its new name; its old name is replaced by the copy later.
+// Its logs are first written into the file, unless that is damaged, and are moved even
+// without a file, since SQLite would apply them to the copy.
 func replace(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err := with(path, "rw", single); err != nil && !errors.Is(damaged(err), ErrDamaged) {
@@ -132,7 +131,7 @@ func single(db *sql.DB) error {
 	return err
 }
 
-// Plan is what a start would do with a ledger before it serves.
+// Plan is the migration that a start would make.
 type Plan struct {
 	From int    `json:"from"` // its schema, 0 where there is none yet
 	To   int    `json:"to"`
@@ -140,8 +139,8 @@ type Plan struct {
 	Copy string `json:"copy,omitempty"` // file that would be made first
 }
 
-// Rehearse says what Open would do, and changes nothing. A file is migrated on a
-// copy of it, which is removed.
+// Rehearse returns what Open would do and changes nothing. A file is migrated on a copy,
+// which is then removed.
 func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	if err := opt.complete(); err != nil {
 		return p, err
@@ -188,7 +187,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 	return p, fmt.Errorf("ledger: migrate a copy of %s: %w", opt.Path, err)
 }
 
-// with opens a file that is there for some statements: "ro" or "rw".
+// with opens an existing file, "ro" or "rw", while f runs.
 func with(path, mode string, f func(*sql.DB) error) error {
 	dsn, err := dsn(path, "mode="+mode+"&_pragma=busy_timeout(2000)")
 	if err != nil {
@@ -202,11 +201,11 @@ func with(path, mode string, f func(*sql.DB) error) error {
 	return errors.Join(f(db), db.Close())
 }
 
-// partial is how the names of unfinished copies begin.
+// partial is the prefix of the names of unfinished copies.
 func partial(to string) string { return "." + filepath.Base(to) + "-" }
 
-// dropPartial removes the unfinished copies of killed starts, so that a start which
-// is killed again and again does not fill the disk.
+// dropPartial removes the unfinished copies of killed starts, so that repeatedly killed
+// starts do not fill the disk.
 func dropPartial(to string) error {
 	entries, err := os.ReadDir(filepath.Dir(to))
 	for _, e := range entries {
@@ -217,11 +216,11 @@ func dropPartial(to string) error {
 	return err
 }
 
-// replicate writes what a file and its redo log hold to another one, while a
-// process may be writing to them. The copy has its name once it is whole and
-// ready returned; nil: nothing is left to do. On an error there is none.
+// replicate copies a file and its redo log, also while a process is writing to them. The
+// copy gets its name once it is complete and ready, if set, returned; after an error
+// there is none.
 func replicate(ctx context.Context, from, to string, ready func(tmp string) error) error {
-	// The log before the database: what leaves it meanwhile is in there.
+	// The log is read before the database, which has what leaves the log meanwhile.
 	redo, err := durable.Read(from + redoSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -50,7 +50,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, told := filepath.Join(t.TempDir(), "ledger.db"), false
-			opt := ledger.Options{Path: path, Vault: vault, Broken: func() { told = true }}
+			opt := ledger.Options{Path: path, Vault: vault, OnBroken: func() { told = true }}
 			l := open(t, opt)
 			written(t, l, "m", memproxy.StateQuarantined)
 			written(t, l, "sound", memproxy.StateValidated)
@@ -259,7 +259,7 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 // delivered.
 func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t), Noticed: func() {}})
+	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t), OnNotice: func() {}})
 	held(t, l, "h1")
 	held(t, l, "h2")
 	vote := func(id, reviewer string) bool {

@@ -8,17 +8,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Commit applies an entry, whole or not at all, in one transaction that it may
-// share with others. Whoever asks this ledger afterwards finds it; other processes
-// on the same store find it when Commit returns, or, if it is queued and Options
-// do not ask for durability, some milliseconds later: a transaction costs much
-// more than what is in it. What then cannot be done is lost, and Options.Lost is
-// told. Too many queued entries make it wait.
+// Commit applies an entry, whole or not at all, in one transaction that it may share
+// with others. Later calls of this ledger see it at once. Other processes on the same
+// store see it when Commit returns or, if it is queued and Options do not ask for
+// durability, some milliseconds later, because a transaction costs much more than what
+// is in it. A queued entry that cannot be written is lost and reported to
+// Options.OnLost. Commit waits while too many entries are queued.
 //
 // An entry over owners that others replaced is memproxy.ErrStale; see Entry.Seen.
-// A part that cannot be stored is ErrRow and nothing is written: a key without
-// backend, kind or id, a string that is longer than 1,024 bytes, has a NUL or is
-// not UTF-8. The error of a context leaves open whether it was applied.
+// A part that cannot be stored is ErrRow, and nothing is written: a key without
+// backend, kind or id, or a string that is longer than 1,024 bytes, contains NUL or is
+// not UTF-8. After the error of a context it is unknown whether the entry was applied.
 // Times are kept to the microsecond.
 func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	if c.Empty() || ctx.Err() != nil {
@@ -34,7 +34,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 			return err
 		}
 	}
-	apply := func(t *transaction) error { return enter(t, own, secret) }
+	apply := func(t *transaction) error { return applyEntry(t, own, secret) }
 	if own.Queued && !l.opt.Durable {
 		queued, logged, err := l.enqueue(own, apply)
 		if queued && !logged { // a process that is killed would lose it
@@ -49,7 +49,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 		authors = append(authors, absent{"retraction", own.Retractions[i].Tenant, own.Retractions[i].Author})
 	}
 	err = l.do(ctx, &job{size: size(own), also: apply, after: func() { l.absent.end(authors...) }})
-	if own.Queued && canWait(err) { // what was acknowledged is noted when the database answers again
+	if own.Queued && retryable(err) { // an acknowledged write is recorded once the database answers again
 		if queued, _, _ := l.enqueue(own, apply); queued {
 			return nil
 		}
@@ -57,7 +57,7 @@ func (l *Ledger) Commit(ctx context.Context, c memproxy.Entry) error {
 	return err
 }
 
-// ownEntry is an entry that the ledger keeps: its caller may use the slices again.
+// ownEntry is a validated copy of an entry, so that the caller may reuse its slices.
 func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if opt.Vault == nil && len(c.Found)+len(c.Versions)+len(c.Dissents) > 0 {
 		return nil, ErrNoVault
@@ -71,7 +71,7 @@ func ownEntry(opt *Options, c *memproxy.Entry) (*memproxy.Entry, error) {
 	if own.Found, err = sealed(c.Found); err != nil {
 		return nil, err
 	}
-	if own.Owners, err = take(c.Owners); err != nil {
+	if own.Owners, err = copyOwners(c.Owners); err != nil {
 		return nil, err
 	}
 	if !own.Queued || opt.Durable { // where this process is the only one, changes have their turn
@@ -96,8 +96,8 @@ func size(c *memproxy.Entry) int {
 	return max(1, len(c.Found)+len(c.Versions)+len(c.States)+len(c.Owners))
 }
 
-// enqueue queues an entry that is visible at once, and that a process that is
-// killed does not lose if it is logged. Neither when there is no room in the queue.
+// enqueue queues an entry, which is visible at once and, if it is logged, survives a
+// killed process. Both are false when there is no room in the queue.
 func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queued, logged bool, err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
@@ -105,9 +105,9 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 		return false, false, ErrClosed
 	}
 	if s.kept.Load() > int64(s.opt.Queue) {
-		return false, false, nil // what reads find out may wait for the next read
+		return false, false, nil // findings of reads can wait for the next read
 	}
-	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() { s.recent.arrived(e) }}
+	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() { s.recent.removeWaiting(e) }}
 	if s.redo != nil {
 		text, err := encodeEntry(e)
 		if err != nil {
@@ -116,11 +116,11 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 		s.redo.mu.Lock()
 		defer s.redo.mu.Unlock()
 		if j.number, err = s.redo.append(text); err == nil && j.number == 0 {
-			return false, false, nil // the log is as long as may be: the database is to catch up
+			return false, false, nil // the redo log is full until the database catches up
 		}
 	}
 	logged = s.redo == nil || j.number > 0
-	queued = s.recent.pend(e, func() bool {
+	queued = s.recent.addWaiting(e, func() bool {
 		select {
 		case s.jobs <- j:
 			return true
@@ -134,7 +134,7 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 	return queued, logged, nil
 }
 
-// histories are the memories of which more changes than the owner.
+// histories are the memories of an entry that change in more than the owner.
 func histories(e *memproxy.Entry) []key {
 	var keys []key
 	for i := range e.Found {
@@ -152,9 +152,9 @@ func histories(e *memproxy.Entry) []key {
 	return keys
 }
 
-// enter applies an entry. States come before owners: one that a memory is made
-// with says nothing about its author, who is counted from its first review on.
-func enter(t *transaction, e *memproxy.Entry, secret []byte) error {
+// applyEntry applies an entry. States come before owners: a memory's initial state says
+// nothing about its author, who is counted from the memory's first review on.
+func applyEntry(t *transaction, e *memproxy.Entry, secret []byte) error {
 	for i := range e.Seen {
 		seen := &e.Seen[i]
 		if r := t.record(keyOf(seen)); !r.Owned() || r.Owner.Decision != seen.Decision || r.Owner.Deleted != seen.Deleted {

@@ -12,12 +12,12 @@ import (
 // expireStep is how many memories one transaction lets expire.
 const expireStep = 500
 
-// Upkeep expires and purges memories, and removes what is past its retention.
+// Upkeep expires and purges memories, and deletes items past their retention.
 type Upkeep struct{ *store }
 
-// Expire marks memories whose time is over as expired and returns them, at
-// most some hundred; call it until it returns none. Pinned ones never expire,
-// and quarantined ones stay quarantined.
+// Expire marks memories whose time is over as expired and returns them, at most
+// expireStep; call it until it returns none. Pinned memories never expire, and
+// quarantined ones stay quarantined.
 func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
 		now := micros(t.store.opt.Clock())
@@ -35,7 +35,7 @@ func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
 	})
 }
 
-// Pin keeps a memory from expiring and from being purged, or lets it go again.
+// Pin exempts a memory from expiry and purging, or ends that.
 func (l *Ledger) Pin(ctx context.Context, k memproxy.MemoryKey, pinned bool) error {
 	if err := validKey(k); err != nil {
 		return err
@@ -54,8 +54,8 @@ func renew(t *transaction, r *memproxy.Renewal) {
 	})
 }
 
-// live changes how long a memory lives. An expired one that lives on comes back
-// in the state that it had.
+// live changes a memory's lifetime. An expired memory that is live again gets back the
+// state that it had.
 func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	now := t.store.opt.Clock()
 	r, st := t.status(k)
@@ -72,17 +72,17 @@ func live(t *transaction, k memproxy.MemoryKey, change func(*memproxy.Status)) {
 	t.putStatus(r, st, prior)
 }
 
-// Purgeable returns memories that expired before a time, at most limit. Who
-// purges deletes them in the backend first, then calls Purge.
+// Purgeable returns memories that expired before a time, at most limit. The caller
+// deletes them in the backend first and then calls Purge.
 func (u Upkeep) Purgeable(ctx context.Context, before time.Time, limit int) ([]memproxy.Status, error) {
-	return look(ctx, u.store, "list expired memories", scanStatus(u.store), `SELECT `+recordColumns+` FROM record
+	return querySettled(ctx, u.store, "list expired memories", scanStatus(u.store), `SELECT `+recordColumns+` FROM record
 		WHERE state = 'expired' AND pinned = 0 AND changed < ? ORDER BY backend, kind, id LIMIT ?`, micros(before), min(limit, 1000))
 }
 
-// DeletedBefore returns memories that were deleted before a time and whose
-// history is still there, at most limit. Purge ends it.
+// DeletedBefore returns memories that were deleted before a time and still have a
+// history, at most limit. The caller purges them.
 func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) ([]memproxy.MemoryKey, error) {
-	return look(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
+	return querySettled(ctx, u.store, "list deleted memories", scanKey, `SELECT backend, kind, id FROM version v WHERE op = 'delete' AND at < ?1 AND NOT EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 		UNION SELECT backend, kind, id FROM record o WHERE deleted > 0 AND deleted < ?1 AND EXISTS
 		(SELECT 1 FROM version n WHERE n.backend = o.backend AND n.kind = o.kind AND n.id = o.id AND n.compacted = 0 AND n.op NOT IN ('delete', 'purge'))
@@ -91,9 +91,9 @@ func (u Upkeep) DeletedBefore(ctx context.Context, before time.Time, limit int) 
 		LIMIT ?2`, micros(before), min(limit, 1000))
 }
 
-// Purge destroys the texts of a memory's versions, pinned ones too, records
-// that as a version, forgets its status and dissent, and leaves a tombstone.
-// What happened to it stays known; what it said does not.
+// Purge destroys the texts of a memory's versions, pinned ones included, records that
+// as a version, deletes its status and dissents, and leaves a tombstone: its history
+// is kept without any text.
 func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision string) error {
 	if err := validKey(k); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (u Upkeep) Purge(ctx context.Context, k memproxy.MemoryKey, actor, decision
 	}})
 }
 
-// forget removes what is kept of a memory besides its versions, and leaves a
-// tombstone of its owner.
+// forget deletes everything of a memory but its versions, and leaves a tombstone of its
+// owner.
 func forget(t *transaction, k memproxy.MemoryKey) {
 	r := t.record(k)
 	if r.Owned() && !r.Owner.Deleted {
@@ -129,7 +129,7 @@ func forget(t *transaction, k memproxy.MemoryKey) {
 	forgetStatus(t, r)
 }
 
-// forgetStatus removes a memory's status, dissent and votes.
+// forgetStatus deletes a memory's status, dissents and votes.
 func forgetStatus(t *transaction, r *recordRow) {
 	r.Status, r.prior, r.dirty = memproxy.Status{}, "", r.dirty|statusPart
 	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refMemory, r.Backend, string(r.Kind), r.ID))
@@ -137,27 +137,25 @@ func forgetStatus(t *transaction, r *recordRow) {
 		r.Backend, string(r.Kind), r.ID))
 }
 
-// deletedSince reports whether somebody deleted a memory through the proxy after
-// a version of it: its text is nobody's to read from then on, and is shredded
-// later. That a memory is gone from the backend without anybody's doing is no
-// deletion.
+// deletedSince reports whether a memory was deleted through the proxy after a version:
+// its text must not be read from then on, and is shredded later. A memory that is
+// missing from the backend for another reason does not count as deleted.
 func deletedSince(ctx context.Context, of *store, k memproxy.MemoryKey, number int64) (bool, error) {
 	key := []any{k.Backend, string(k.Kind), k.ID}
-	found, err := look(ctx, of, "look up a deletion", scanOne[int64],
+	found, err := querySettled(ctx, of, "look up a deletion", scanOne[int64],
 		`SELECT 1 FROM version WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND number > ?4 AND op IN ('delete', 'purge') AND actor <> ''
 		UNION ALL SELECT 1 FROM record WHERE backend = ?1 AND kind = CASE ?2 WHEN 'object' THEN 'memory' ELSE ?2 END AND id = ?3 AND deleted > 0 LIMIT 1`, append(key, number)...)
 	return len(found) > 0, err
 }
 
-// pruneStep is how many tombstones one transaction removes, so that other
-// writes get their turn.
+// pruneStep is how many rows one transaction prunes, so that other writes are not
+// delayed.
 const pruneStep = 500
 
-// Prune removes the tombstones of memories that were deleted before a time,
-// with their statuses, dissent and votes, what was retracted before, and the notes by
-// which corrections of before are counted once only. It returns how many tombstones it
-// removed, also along with an error. A memory whose tombstone is gone is unknown: its
-// owner is asked upstream, which says that there is none.
+// Prune removes the tombstones of memories that were deleted before a time, with their
+// statuses, dissents and votes, and the retractions and corrections from before it. It
+// returns how many tombstones it removed, also along with an error. A memory without a
+// tombstone is unknown: its owner is looked up in the backend, which does not have it.
 func (u Upkeep) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, errors.New("ledger: prune: no time given")
@@ -174,7 +172,7 @@ func pruneOnce(t *transaction, before time.Time) (n int) {
 	for _, k := range gone {
 		r := t.record(k)
 		if r.deleted == 0 {
-			continue // another proxy wrote it meanwhile, or somebody edited it
+			continue // another proxy wrote it meanwhile, or its row was edited
 		}
 		if r.Rated() {
 			forgetStatus(t, r)
@@ -195,7 +193,7 @@ const (
 	DefaultKeepRecords    = 365 * day
 )
 
-// Retention says how long things that are over are kept. Zero is the default.
+// Retention says how long finished items are kept. Zero is the default.
 type Retention struct {
 	Holds      time.Duration // settled ones, with their contents
 	Sessions   time.Duration // ended and not locked
@@ -203,15 +201,14 @@ type Retention struct {
 	Records    time.Duration // of versions whose text was given up
 }
 
-// Removed is how much a maintenance removed.
+// Removed counts what Maintain removed.
 type Removed struct {
 	Holds, Sessions, Tombstones, Records int
 }
 
-// Maintain removes what is older than its retention. Call it now and then; it
-// may be stopped and called again, and one part's failure does not keep the
-// others from being done. What expires and what ends is not its business: see
-// Expire, Purgeable, DeletedBefore, Sessions.End, Holds.Age.
+// Maintain removes what is past its retention. It is called periodically, may be
+// interrupted and repeated, and does the remaining parts if one fails. Expiry and ends
+// are done by Expire, Purgeable, DeletedBefore, Sessions.End and Holds.Age.
 func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	before := func(d, def time.Duration) time.Time {
 		return u.opt.Clock().Add(-cmp.Or(max(0, d), def))
@@ -238,13 +235,13 @@ func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
 	return gone, errors.Join(errs...)
 }
 
-// DeleteScope leaves tombstones for the memories of a backend within a scope, of
-// whatever tenant, and returns whose they were, by author, also along with an
-// error. An empty field of the scope matches everything; a scope without any owner
-// is refused with ErrRow, because it would match every memory there is.
+// DeleteScope marks the memories of a backend within a scope as deleted, whatever their
+// tenant, and returns their number by author, also along with an error. An empty field
+// of the scope matches everything; a scope without any owner is refused with ErrRow,
+// because it would match every memory.
 //
-// Histories that are in the scope and do not end yet get a version like v, which
-// says who deleted them and by which decision; none where it has no operation.
+// Histories in the scope that have not ended get a version like v, which says who
+// deleted them and by which decision; none if v has no operation.
 func (l *Ledger) DeleteScope(ctx context.Context, backend string, scope memproxy.Scope, v memproxy.Version) ([]memproxy.Tally, error) {
 	if err := storableParts("scope", backend, scope.User, scope.Agent, scope.App, scope.Run); err != nil {
 		return nil, err
@@ -301,7 +298,7 @@ func firstFields(ctx context.Context, s *store, backend string, rows []memproxy.
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	_, err := glance(ctx, s, "look up fields", func(s scanner) (none struct{}, _ error) {
+	_, err := queryRows(ctx, s, "look up fields", func(s scanner) (none struct{}, _ error) {
 		var id, field string
 		err := s.Scan(&id, &field)
 		fields[id] = memproxy.Key(field)
@@ -318,7 +315,7 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 	}
 	after := ""
 	for {
-		ids, err := look(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
+		ids, err := querySettled(ctx, s, "list swept memories", scanOne[string], `SELECT o.id FROM record o
 			WHERE o.backend = ?1 AND o.kind = 'memory' AND o.deleted > 0 AND o.id > ?2
 				AND (?3 = '' OR o."user" = ?3) AND (?4 = '' OR o.agent = ?4) AND (?5 = '' OR o.app = ?5) AND (?6 = '' OR o.run = ?6)
 				AND EXISTS (SELECT 1 FROM version v WHERE v.backend = o.backend AND v.kind = o.kind AND v.id = o.id)

@@ -26,7 +26,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var lost int
-			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), Lost: func(int, error) { lost++ }}
+			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t), OnLost: func(int, error) { lost++ }}
 			l, err := Open(opt)
 			if err != nil {
 				t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 				_, bound := l.Bind(t.Context(), memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:ann", Scope: memproxy.Scope{Tenant: "acme"}})
 				_, looked := l.Lookup(t.Context(), big(2).Versions[0].MemoryKey)
 				for call, err := range map[string]error{"Ping": l.Ping(t.Context()), "SessionLocked": locked, "Bind": bound, "Lookup": looked} {
-					if canWait(err) != wrong || !wrong && err != nil {
+					if retryable(err) != wrong || !wrong && err != nil {
 						t.Errorf("%s: %v", call, err)
 					}
 				}

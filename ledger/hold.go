@@ -16,13 +16,13 @@ import (
 
 // The errors of holds and reviews.
 var (
-	// ErrUnknown: there is no such thing.
+	// ErrUnknown: the item does not exist.
 	ErrUnknown = fmt.Errorf("ledger: %w", memproxy.ErrUnknown)
-	// ErrState: the thing is in a state in which that cannot be done.
+	// ErrState: the item's state does not allow the operation.
 	ErrState = fmt.Errorf("ledger: %w", memproxy.ErrState)
-	// ErrConflict: the id belongs to something else.
+	// ErrConflict: another item has the id.
 	ErrConflict = errors.New("ledger: the id is taken")
-	// ErrOwnReview: an author may not review what is his own.
+	// ErrOwnReview: authors may not review their own writes.
 	ErrOwnReview = fmt.Errorf("ledger: %w", memproxy.ErrOwnReview)
 )
 
@@ -48,7 +48,7 @@ func moment(at int64) time.Time {
 	return time.UnixMicro(at).UTC()
 }
 
-// asJSON writes what always can be written.
+// asJSON encodes a value whose encoding cannot fail.
 func asJSON(v any) string { return string(inJSON(v)) }
 
 func inJSON(v any) []byte {
@@ -59,16 +59,15 @@ func inJSON(v any) []byte {
 	return text
 }
 
-// Holds is the queue of writes that wait for a person to review them.
+// Holds is the review queue of held writes.
 type Holds struct{ *store }
 
-// Put keeps a write back: the content encrypted, the rest as it is. The
-// store gives Created, State and Similarity and returns the hold with them. It
-// is on the disk when Put returns. The same id and content once more is no
-// error and changes nothing, with another content it is ErrConflict. Where as
-// many wait as may it is a *memproxy.HoldsFull, and ErrFull too if that is of
-// the whole tenant. What comes as memproxy.HoldRewritten waits for nobody: it
-// takes no room, and nobody is told.
+// Put stores a held write, its content encrypted, and returns it with Created, State
+// and Similarity set. It is on disk when Put returns. Repeating an id with the same
+// content changes nothing; with another content it is ErrConflict. When a limit on
+// waiting holds is reached the error is a *memproxy.HoldsFull, and also ErrFull if it
+// is the tenant's limit. A write with the state memproxy.HoldRewritten does not wait:
+// it takes no room in the queue and causes no notice.
 func (hs Holds) Put(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) (memproxy.HeldWrite, error) {
 	if hs.opt.Vault == nil {
 		return h, ErrNoVault
@@ -142,13 +141,13 @@ func validHold(h *memproxy.HeldWrite) error {
 
 func getHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	found := rows(t, scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	return only(found, t.err, "hold "+id)
+	return oneOrUnknown(found, t.err, "hold "+id)
 }
 
 // Get returns a hold without its content. ErrUnknown when there is none.
 func (hs Holds) Get(ctx context.Context, id string) (memproxy.HeldWrite, error) {
-	found, err := glance(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
-	return only(found, err, "hold "+id)
+	found, err := queryRows(ctx, hs.store, "look up a hold", scanHold, `SELECT `+holdColumns+` FROM hold WHERE id = ?`, id)
+	return oneOrUnknown(found, err, "hold "+id)
 }
 
 // Content returns a hold with its content. ErrShredded when it is gone.
@@ -168,15 +167,14 @@ func (hs Holds) Content(ctx context.Context, id string) (memproxy.HeldWrite, mem
 	return h, c, nil
 }
 
-// List returns a page of holds, oldest first. A cursor that is not one is
-// ErrRow.
+// List returns a page of holds, oldest first. An invalid cursor is ErrRow.
 func (hs Holds) List(ctx context.Context, f memproxy.HoldFilter) (memproxy.HoldPage, error) {
 	where, args, err := holdWhere(f)
 	if err != nil {
 		return memproxy.HoldPage{}, err
 	}
 	n := min(cmp.Or(max(0, f.Limit), 50), 500)
-	found, err := glance(ctx, hs.store, "list holds", scanHold,
+	found, err := queryRows(ctx, hs.store, "list holds", scanHold,
 		`SELECT `+holdColumns+` FROM hold WHERE `+where+` ORDER BY created, id LIMIT ?`, append(args, n+1)...)
 	if err != nil {
 		return memproxy.HoldPage{}, err
@@ -244,15 +242,15 @@ func holdWhere(f memproxy.HoldFilter) (string, []any, error) {
 	return strings.Join(where, " AND "), args, nil
 }
 
-// roomFor refuses a hold where as many wait as may: of a caller, of an end user
-// of it, of all whom nobody knows, of the tenant. Nobody fills another's queue,
-// and neither do many together: whoever is known and has nothing waiting may
-// have one write held, however many wait, up to as many again.
+// roomFor refuses a hold when the limit of waiting holds of its caller, its end user,
+// all anonymous callers or its tenant is reached. No caller can fill the queue for
+// others, and neither can many together: an authenticated caller without a waiting hold
+// may have one more, up to twice the tenant's limit.
 func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	all, user, total := t.store.opt.MaxPrincipalHolds, t.store.opt.MaxUserHolds, t.store.opt.MaxHolds
 	account := memproxy.Account(h.Principal)
 	whose, who := `principal = ?`, []any{h.Tenant, account}
-	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address wait in one line
+	if strings.HasPrefix(account, memproxy.AnonymousPrefix) { // the sessions of one address share a limit
 		whose, who = `(principal = ? OR principal > ? AND principal < ?)`, []any{h.Tenant, account, account + "-", account + "."}
 	}
 	scopes := rows(t, scanOne[string], `SELECT scope FROM hold WHERE tenant = ? AND `+whose+` AND state = 'pending' LIMIT ?`, append(who, all)...)
@@ -275,7 +273,7 @@ func roomFor(t *transaction, h memproxy.HeldWrite) error {
 	var waiting, anonymous int
 	t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending'`, []any{h.Tenant}, &waiting)
 	known := h.Trust != memproxy.TrustAnonymous
-	if !known { // whoever wants has another identity
+	if !known { // anonymous callers can change their identity at will
 		t.one(`SELECT count(*) FROM hold WHERE tenant = ? AND state = 'pending' AND trust = ?`, []any{h.Tenant, string(memproxy.TrustAnonymous)}, &anonymous)
 		if share := max(1, total/4); anonymous >= share {
 			return &memproxy.HoldsFull{Key: "holds/anonymous", Limit: share, Setting: "a quarter of review.max_held_tenant"}

@@ -19,18 +19,17 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// Claim gives one caller an approved hold to send upstream. Exactly one
-// caller gets it. From now on the write may have been sent: whatever becomes
-// of the caller, the hold is never given out again by itself. It ends with
-// Finish, Fail, or Release where it is certain that nothing left;
-// a claim whose lease is over without any of them is Stranded, and Resolve
-// ends it once somebody asked the backend. ErrState when the hold is not
-// approved.
+// Claim hands an approved hold to exactly one caller, who sends it to the backend. From
+// then on the write may have been sent, so whatever happens to the caller the hold is
+// not handed out again. The caller ends the claim with Finish, Fail, or, if it is
+// certain that nothing was sent, Release. A claim whose lease expires before that is
+// Stranded, and Resolve ends it after the backend was asked. ErrState when the hold is
+// not approved.
 func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {
 	if lease <= 0 {
 		return memproxy.Replay{}, refused("a claim needs a lease")
 	}
-	h, c, err := hs.Content(ctx, id) // before the claim: a content that does not open strands nothing
+	h, c, err := hs.Content(ctx, id) // before the claim, which would strand a content that does not open
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
@@ -47,7 +46,7 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 		n := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
 			token, micros(h.Lease), id)
 		if n == 0 {
-			return notIn(t, id, memproxy.HoldApproved)
+			return wrongState(t, id, memproxy.HoldApproved)
 		}
 		return nil
 	})
@@ -58,11 +57,11 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	return memproxy.Replay{Hold: h, Content: c, Token: token}, nil
 }
 
-// approved checks that a hold is as it was approved. One that is not, because its row
-// was edited, waits for a person again, and the votes for it count no more.
+// approved checks that a hold is unchanged since its approval. One whose row was edited
+// goes back to review, and its votes are deleted.
 func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	if h.State != memproxy.HoldApproved {
-		return nil // Claim says so
+		return nil // Claim reports it
 	}
 	said, err := hs.decrypt(ctx, ref(refApproval, h.ID), h.Tenant)
 	switch {
@@ -73,23 +72,23 @@ func (hs Holds) approved(ctx context.Context, h *memproxy.HeldWrite) error {
 	}
 	err = hs.change(ctx, func(t *transaction) error {
 		if t.run(`UPDATE hold SET state = 'pending' WHERE id = ? AND state = 'approved'`, h.ID) == 1 {
-			unapprove(t, h.ID)
+			withdrawApproval(t, h.ID)
 		}
 		return nil
 	})
 	return errors.Join(fmt.Errorf("ledger: hold %s: %w", h.ID, memproxy.ErrForged), err)
 }
 
-// unapprove takes the approval of a hold back, and all votes for it.
-func unapprove(t *transaction, id string) {
+// withdrawApproval deletes the approval of a hold and all votes for it.
+func withdrawApproval(t *transaction, id string) {
 	t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
 	t.run(`UPDATE hold SET reviewer = '', reviewed = 0, note = '' WHERE id = ?`, id)
 	t.run(`DELETE FROM vote WHERE subject = ?`, ref(refHold, id))
 }
 
-// approvalOf is what an approval approves: everything of a hold that is sent or
-// recorded, and who approved it. It is kept encrypted under the installation's key,
-// so that an edit of the hold's row is no approval, and none of something else.
+// approvalOf is a hash over what an approval covers: everything of a hold that is sent
+// or recorded, and who approved it. It is stored encrypted under the installation's
+// key, so that an edit of the hold's row cannot make or change an approval.
 func approvalOf(h *memproxy.HeldWrite) []byte {
 	text := asJSON([...]any{
 		h.ID, h.Backend, h.Route, h.Method, h.EscapedPath, h.Tenant, h.Principal, h.Trust, h.Session, h.Scope, h.Kind, h.Reasons, h.ContentSHA256,
@@ -99,8 +98,8 @@ func approvalOf(h *memproxy.HeldWrite) []byte {
 	return sum[:]
 }
 
-// notIn says why a hold could not be moved on from a state.
-func notIn(t *transaction, id string, want memproxy.HoldState) error {
+// wrongState is the error for a hold that is not in the wanted state.
+func wrongState(t *transaction, id string, want memproxy.HoldState) error {
 	h, err := getHold(t, id)
 	if err != nil {
 		return err
@@ -108,8 +107,8 @@ func notIn(t *transaction, id string, want memproxy.HoldState) error {
 	return fmt.Errorf("%w: hold %s is %s, or %s to somebody else", ErrState, id, h.State, want)
 }
 
-// Finish records that the backend took the write. It is accepted once, of
-// who holds the claim; once more with the same token is no error.
+// Finish records that the backend accepted the write. Only the holder of the claim can
+// finish it; repeating it with the same token is no error.
 func (hs Holds) Finish(ctx context.Context, id, token string, r memproxy.HoldResult) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldDone, r)
 }
@@ -119,14 +118,14 @@ func (hs Holds) Fail(ctx context.Context, id, token string, r memproxy.HoldResul
 	return hs.endClaim(ctx, id, token, memproxy.HoldFailed, r)
 }
 
-// Release gives a claim back. Only where it is certain that nothing was
-// sent: the hold may be claimed again.
+// Release returns a claim, so that the hold can be claimed again. It may be called only
+// if it is certain that nothing was sent.
 func (hs Holds) Release(ctx context.Context, id, token string) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldApproved, memproxy.HoldResult{})
 }
 
-// Reopen has an approved write wait for review again, without votes. Only where it
-// is certain that nothing was written.
+// Reopen returns an approved write to review, without votes. It may be called only if
+// it is certain that nothing was written.
 func (hs Holds) Reopen(ctx context.Context, id, token string, r memproxy.HoldResult) error {
 	return hs.endClaim(ctx, id, token, memproxy.HoldPending, r)
 }
@@ -139,25 +138,25 @@ func (hs Holds) endClaim(ctx context.Context, id, token string, to memproxy.Hold
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, result = ? WHERE id = ? AND state = 'replaying' AND token = ?`,
 			string(to), asJSON(trimmed(r)), id, token)
 		if n == 1 && to == memproxy.HoldPending {
-			unapprove(t, id)
+			withdrawApproval(t, id)
 		} else if n == 1 {
 			endContests(t, id, to)
 		} else if !t.one(`SELECT 1 FROM hold WHERE id = ? AND state = ? AND token = ?`, []any{id, string(to), token}, new(int)) {
-			return notIn(t, id, memproxy.HoldReplaying)
+			return wrongState(t, id, memproxy.HoldReplaying)
 		}
 		return nil
 	})
 }
 
-// endContests closes what a hold contested, once nothing can become of it any more: it
-// was written, or it failed for good. One that is approved again is still to be sent.
+// endContests closes the dissents of a hold that was written or has failed for good.
+// One that is approved again is still to be sent.
 func endContests(t *transaction, id string, to memproxy.HoldState) {
 	if to != memproxy.HoldApproved {
-		settleDissents(t, id)
+		closeDissents(t, id)
 	}
 }
 
-// trimmed bounds a result; a backend names what it likes.
+// trimmed limits a result, whose content the backend chooses.
 func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 	if len(r.Memories) > 1000 {
 		r.Memories = r.Memories[:1000]
@@ -168,16 +167,15 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 	return r
 }
 
-// Stranded returns claims whose lease is over: the process that had them is
-// gone, and nobody knows whether the write was sent.
+// Stranded returns claims whose lease has expired: their process is gone, and it is
+// unknown whether the write was sent.
 func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
-	return glance(ctx, hs.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
+	return queryRows(ctx, hs.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
 		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(hs.opt.Clock()), maxBatch)
 }
 
-// Resolve ends a stranded claim, once somebody asked the backend: done
-// when it has the write, approved when it certainly has not, failed when it is
-// to be given up.
+// Resolve ends a stranded claim after the backend was asked: as done when it has the
+// write, approved when it certainly has not, failed when the write is abandoned.
 func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r memproxy.HoldResult) error {
 	if to != memproxy.HoldDone && to != memproxy.HoldApproved && to != memproxy.HoldFailed {
 		return refused("a stranded hold does not become %q", to)
@@ -186,15 +184,15 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
 			string(to), asJSON(trimmed(r)), id, micros(hs.opt.Clock()))
 		if n == 0 {
-			return notIn(t, id, memproxy.HoldReplaying)
+			return wrongState(t, id, memproxy.HoldReplaying)
 		}
 		endContests(t, id, to)
 		return nil
 	})
 }
 
-// Shred destroys the content of a hold, for good. One that waits or is
-// approved becomes rejected; one that is being sent is ErrState.
+// Shred destroys the content of a hold irrecoverably. A waiting or approved hold
+// becomes rejected; one that is being sent is ErrState.
 func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
@@ -216,8 +214,8 @@ func (hs Holds) Shred(ctx context.Context, id string, r memproxy.Review) error {
 	}})
 }
 
-// Prune removes the holds that were settled before a time, with their
-// contents, and returns how many, also along with an error.
+// Prune deletes the holds that were settled before a time, with their contents, and
+// returns how many, also along with an error.
 func (hs Holds) Prune(ctx context.Context, before time.Time) (int, error) {
 	if before.IsZero() {
 		return 0, refused("prune holds: no time given")
@@ -329,9 +327,9 @@ func similarityOf(t *transaction, tenant string, s sketch) string {
 	return s.String()
 }
 
-// sketchKey is the key of sketches and of the hashes of retracted texts; nil
-// without a vault. It is made once and kept like a content, so that it survives
-// a rotation of the vault's keys.
+// sketchKey is the key of sketches and of the hashes of retracted texts; nil without a
+// vault. It is made once and stored as a content, so that it survives a rotation of the
+// vault's keys.
 func (s *store) sketchKey(ctx context.Context) ([]byte, error) {
 	if s.opt.Vault == nil {
 		return nil, nil

@@ -11,24 +11,24 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// Backends is what is known of each backend as a whole: what it should hold, how
-// far that is recorded, and what a comparison of the two found.
+// Backends stores what is known of each backend as a whole: what it should hold, how far
+// it is recorded, and what comparisons found.
 type Backends struct{ *store }
 
-// Cast notes what speaks against memories, or that nothing does any more, and
-// returns how many it changed. It says nothing of their states. What is recorded
-// after a breach stays doubted.
-func (bs Backends) Cast(ctx context.Context, doubts ...memproxy.Doubt) (int, error) {
-	err := valid(doubts, func(d *memproxy.Doubt) error {
+// Flag sets or clears the integrity flags of memories and returns how many it changed.
+// Their states stay as they are. A memory that is flagged because its tenant's chain is
+// broken stays flagged until Chains.Accept.
+func (bs Backends) Flag(ctx context.Context, flags ...memproxy.IntegrityFlag) (int, error) {
+	err := valid(flags, func(d *memproxy.IntegrityFlag) error {
 		return cmp.Or(validKey(d.MemoryKey), storableParts("doubt", d.Tenant, string(d.Code)))
 	})
-	if err != nil || len(doubts) == 0 {
+	if err != nil || len(flags) == 0 {
 		return 0, cmp.Or(err, ctx.Err())
 	}
-	return countEach(ctx, bs.store, doubts, (*transaction).cast)
+	return countEach(ctx, bs.store, flags, (*transaction).flag)
 }
 
-func (t *transaction) cast(d *memproxy.Doubt) bool {
+func (t *transaction) flag(d *memproxy.IntegrityFlag) bool {
 	r, st := t.status(d.MemoryKey)
 	if st.Unverified == d.Code || st.Unverified == memproxy.IntegrityChain {
 		return false
@@ -41,16 +41,16 @@ func (t *transaction) cast(d *memproxy.Doubt) bool {
 	return true
 }
 
-// settleDoubt settles what a new record means for the doubts about its memory: what
-// is recorded behind a breach is not verified; else a text that went through
-// the proxy takes the place of one that did not.
-func settleDoubt(t *transaction, r *record) {
+// updateFlag updates a memory's integrity flag for a new version: behind a breach it is
+// flagged; otherwise a text that went through the proxy clears the flag of one that did
+// not.
+func updateFlag(t *transaction, r *record) {
 	if isBreached(t, r.Tenant) {
-		t.cast(&memproxy.Doubt{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
+		t.flag(&memproxy.IntegrityFlag{MemoryKey: r.MemoryKey, Tenant: r.Tenant, Code: memproxy.IntegrityChain})
 		return
 	}
 	if r.Number == 1 || r.textless() {
-		return // nothing was known of it, or nothing is left
+		return // its first version, or a deletion
 	}
 	if row, st := t.status(r.MemoryKey); st.Unverified != "" && st.Unverified != memproxy.IntegrityChain {
 		st.Unverified = ""
@@ -58,24 +58,23 @@ func settleDoubt(t *transaction, r *record) {
 	}
 }
 
-// Inventory returns a page of the memories, or whatever of a kind, that a
-// backend should have, in the order of their ids: those after one id, at most
-// limit, without tombstones. What the backend lacks of them was deleted behind
-// the proxy.
+// Inventory returns a page of the objects of a kind that a backend should hold, in the
+// order of their ids: those after an id, at most limit, without tombstones. Those that
+// the backend lacks were deleted out-of-band.
 func (bs Backends) Inventory(ctx context.Context, backend string, kind memproxy.TargetKind, after string, limit int) ([]memproxy.Ownership, error) {
 	limit = min(cmp.Or(max(0, limit), chunk), chunk)
-	return look(ctx, bs.store, "list memories", scanOwner(bs.store), `SELECT `+recordColumns+` FROM record
+	return querySettled(ctx, bs.store, "list memories", scanOwner(bs.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND kind = ? AND id > ? AND owned = 1 AND deleted = 0 ORDER BY id LIMIT ?`, backend, string(kind), after, limit)
 }
 
-// Sealed reports whether everything that a backend holds was known once, so
-// that what is unknown there was put there behind the proxy.
+// Sealed reports whether everything that a backend held was recorded once, so that an
+// object without a record was written out-of-band.
 func (bs Backends) Sealed(ctx context.Context, backend string) (bool, error) {
-	found, err := glance(ctx, bs.store, "look up a seal", scanOne[string], `SELECT backend FROM sealed WHERE backend = ?`, backend)
+	found, err := queryRows(ctx, bs.store, "look up a seal", scanOne[string], `SELECT backend FROM sealed WHERE backend = ?`, backend)
 	return len(found) > 0, err
 }
 
-// Seal notes that everything that a backend holds is known.
+// Seal records that everything that a backend holds is recorded.
 func (bs Backends) Seal(ctx context.Context, backend string) error {
 	if backend == "" || storable(backend) != nil {
 		return refused("a backend is required")
@@ -83,16 +82,15 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 	return bs.change(ctx, func(t *transaction) error {
 		t.run(`DELETE FROM sealing WHERE backend = ?`, backend)
 		t.sealed = append(t.sealed, backend)
-		t.records[everything] = nil // what has no record there is now known to be new
+		t.records[everything] = nil // objects without a record are now known to be out-of-band
 		t.run(`INSERT INTO sealed (backend, at) VALUES (?, ?) ON CONFLICT DO NOTHING`, backend, t.now())
 		return nil
 	})
 }
 
-// Claim reports whether something that one process at a time does is the
-// holder's from now on, for as long as lease. It is where nobody has it, where
-// the lease is over, and where the holder has it already: then for a lease from
-// now.
+// Claim takes or renews a lease on a task that one process at a time does, and reports
+// whether the holder has it: if the task was free, if the lease had expired, or if the
+// holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
 	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
 		return false, refused("a claim needs a name and a lease")
@@ -108,15 +106,15 @@ func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Du
 // Sealing returns how far a backend's memories are recorded, and false where
 // that has not begun or is over.
 func (bs Backends) Sealing(ctx context.Context, backend string) (memproxy.Sealing, bool, error) {
-	return first(look(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
+	return first(querySettled(ctx, bs.store, "look up a seal", func(s scanner) (at memproxy.Sealing, err error) {
 		err = s.Scan(&at.Backend, &at.Cursor, &at.Pass, &at.Fresh, &at.Found)
 		return at, err
 	}, `SELECT backend, cursor, pass, fresh, found FROM sealing WHERE backend = ?`, backend))
 }
 
-// RecordFound keeps memories that a backend holds and nobody is known to have
-// written, together with how far that is: at, of which it returns the counts
-// with those that were not known before. What is known stays as it is.
+// RecordFound stores memories that a backend holds and that have no known author,
+// together with the progress at, and returns that with the newly recorded memories
+// added to its counts. Existing records stay as they are.
 func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found ...memproxy.Found) (memproxy.Sealing, error) {
 	err := valid(found, func(f *memproxy.Found) error { return cmp.Or(validKey(f.MemoryKey), storableParts("find", f.SHA256)) })
 	if err == nil {
@@ -157,8 +155,8 @@ func (bs Backends) RecordFound(ctx context.Context, at memproxy.Sealing, found .
 // editedRow is what is wrong with a row whose mark is not of what it says.
 const editedRow = "its row in the ledger was changed outside of memproxy"
 
-// distrusted is what counts of a record that was edited: it is nobody's, and
-// quarantined. What the row says is not written over before a person accepts it.
+// distrusted replaces an edited record: it is owned by nobody and quarantined. The row
+// itself is kept as evidence until a person accepts it.
 func distrusted(s *store, f *fields) recordRow {
 	k, why := f.key(), editedRow
 	if !s.opt.Vault.MarkKnown(f.mark) {
@@ -167,26 +165,26 @@ func distrusted(s *store, f *fields) recordRow {
 	s.edits.note(k, f.tenant(), why)
 	return recordRow{key: k, stored: true, sure: true, edited: true, Record: memproxy.Record{
 		Owner:  memproxy.Ownership{Backend: k.Backend, Kind: k.Kind, ID: k.ID, Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}, Deleted: f.numbers[3] > 0},
-		Status: doubted(k, memproxy.TenantNobody, why),
+		Status: quarantinedStatus(k, memproxy.TenantNobody, why),
 	}}
 }
 
-func doubted(k key, tenant, why string) memproxy.Status {
+func quarantinedStatus(k key, tenant, why string) memproxy.Status {
 	return memproxy.Status{MemoryKey: k, Tenant: tenant, State: memproxy.StateQuarantined, Reason: why, Unverified: memproxy.IntegrityLedger}
 }
 
-// lostQuery finds those of some ids that have a history, and no record: a write makes
-// both. A record is removed some time after the memory was deleted.
+// lostQuery finds ids that have a history and no record. A write makes both, and a
+// record is removed only some time after its memory was deleted.
 const lostQuery = `SELECT backend, kind, id FROM version v WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3)) AND kind <> 'object'
 	AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
 	AND NOT EXISTS (SELECT 1 FROM record r WHERE r.backend = v.backend AND r.kind = v.kind AND r.id = v.id AND (r.owned > 0 OR r.state <> '' OR r.listed > 0))`
 
-// lost is the status of a memory whose record was removed. It has no owner: the author
-// may write it again, and a person may promote it.
+// lost is the status of a memory whose record was removed. It has no owner; its author
+// may write it again, and a reviewer may promote it.
 func lost(s *store, k key) memproxy.Status {
 	const why = "its row in the ledger was removed outside of memproxy"
 	s.edits.note(k, "", why)
-	return doubted(k, "", why)
+	return quarantinedStatus(k, "", why)
 }
 
 // askLost adds to had those of some objects whose records were removed.
@@ -194,7 +192,7 @@ func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	var ask []string
 	for _, id := range ids {
 		group.ID = id
-		unknown, _ := s.seen.unknown(versions, group)
+		unknown, _ := s.filter.unknown(versions, group)
 		if _, known := had[group]; !known && !unknown {
 			ask = append(ask, id)
 		}
@@ -206,18 +204,18 @@ func askLost(ctx context.Context, s *store, had map[key]memproxy.Record, group k
 	if err != nil {
 		return err
 	}
-	found, err := drain(rows, scanKey)
+	found, err := collect(rows, scanKey)
 	for _, k := range found {
 		had[k] = memproxy.Record{Status: lost(s, k)}
 	}
 	return err
 }
 
-// maxEdits bounds the edited rows that are remembered as reported. A row beyond it is
-// reported again when it is read again.
+// maxEdits limits the edited rows that are remembered as reported; further ones are
+// reported again when they are read again.
 const maxEdits = 10000
 
-// edits are the rows that were found edited, each once, until they are reported.
+// edits collects the rows that were found edited, each once, until they are reported.
 type edits struct {
 	mu      sync.Mutex
 	found   map[key]bool
@@ -225,7 +223,7 @@ type edits struct {
 	broken  func()
 }
 
-func newEdits(opt *Options) *edits { return &edits{found: map[key]bool{}, broken: opt.Broken} }
+func newEdits(opt *Options) *edits { return &edits{found: map[key]bool{}, broken: opt.OnBroken} }
 
 func (e *edits) note(k key, tenant, why string) {
 	e.mu.Lock()
@@ -258,7 +256,7 @@ func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
 			return nil
 		}
 		next := e.waiting[0]
-		e.waiting = e.waiting[1:] // of calls at the same time each reports others
+		e.waiting = e.waiting[1:] // concurrent calls report different rows
 		e.mu.Unlock()
 		if err := report(next); err != nil {
 			e.mu.Lock()
@@ -272,14 +270,14 @@ func (bs Backends) Edits(report func(memproxy.Discrepancy) error) error {
 // maxEdited is how many edited records are listed.
 const maxEdited = 100
 
-// VerifyRecords reads all records, and returns the first of those that were edited, with
-// the tenants that they say.
+// VerifyRecords reads all records and returns at most maxEdited edited ones, with the
+// tenants that their rows name. count, if set, is called with the number of records read.
 func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited []memproxy.Discrepancy, err error) {
 	if bs.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
 	for after := (key{}); ; {
-		found, err := glance(ctx, bs.store, "read records", scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
+		found, err := queryRows(ctx, bs.store, "read records", scanFields, nextRecords, after.Backend, string(after.Kind), after.ID, verifyStep)
 		for i := range found {
 			if f := &found[i]; !marked(bs.opt.Vault, f) && len(edited) < maxEdited {
 				edited = append(edited, memproxy.Discrepancy{Class: memproxy.FaultRow, Code: memproxy.IntegrityLedger, Tenant: f.tenant(), MemoryKey: f.key(), Detail: editedRow})
@@ -296,13 +294,13 @@ func (bs Backends) VerifyRecords(ctx context.Context, count func(int)) (edited [
 	}
 }
 
-// marked reports whether a record is as it was written here, or says nothing.
+// marked reports whether a record's mark is valid, or the record is empty.
 func marked(v *keys.Vault, f *fields) bool {
 	blank := f.texts[13] == "" && f.numbers[0] <= 0 && f.numbers[9] <= 0
 	return v == nil || blank || v.MarkedRow(f.row, f.mark)
 }
 
-// acceptRows takes the edited records of a tenant as they are.
+// acceptRows accepts the edited records of a tenant as they are, and marks them.
 func acceptRows(t *transaction, tenant string) (n int) {
 	t.save()
 	for after := (key{}); ; {

@@ -1,37 +1,38 @@
-// Package ledger remembers whose memories are and who wrote them, what became
-// of them since, and the writes that wait for a person.
+// Package ledger stores who owns each memory and who wrote it, its status and
+// history, and the held writes that wait for review.
 //
 // It promises:
 //
-//   - An entry that Commit returned for is found by the next call. It is in the
-//     file some milliseconds later, or at once with Options.Durable; until then
-//     it is in a log next to the file, so that a process that is killed loses
-//     none. What a power failure takes is no gap in the gate: a memory's stamp
-//     names its author, and the owner of what has none is asked upstream.
-//   - Lookup answers for what it knows and leaves out what it does not: who owns
-//     an object, its status, and whether its sealed backend held it. An id that
-//     could never be stored is simply not known; it does not spoil the lookup of
-//     the others.
-//   - A held write (Holds.Put) and what is settled about it is on the disk when
-//     the call returns. It is given out to be sent once (Holds.Claim); where it
-//     is not known whether it was sent, it is Stranded, never repeated.
-//   - Contents (of holds, versions, dissent) are encrypted,
-//     each under a key of its own, bound to its item and tenant. To shred one
-//     destroys that key. No content is anywhere else in the store, but for
-//     milliseconds in the log, encrypted, where it is overwritten.
-//   - Every version of a memory is in two signed chains, the memory's and
-//     the tenant's. Chains.Verify names what was done to them from outside. A broken
-//     chain goes on and stays broken.
-//   - Deleted memories stay as tombstones until Upkeep.Prune removes them. Everything
-//     that is over has a retention, see Upkeep.Maintain, and everything that a caller
-//     can make many of has a bound.
+//   - Once Commit has returned, every later call sees the entry. It is written to
+//     the file some milliseconds later, or at once with Options.Durable; until then
+//     it is in a redo log next to the file, so a killed process loses nothing. A
+//     power failure may lose the last entries, which opens no gap in the gate: a
+//     memory's signed stamp names its author, and the owner of a memory without a
+//     stamp is looked up in the backend.
+//   - Lookup returns what is recorded of an object (its owner, its status, and
+//     whether its sealed backend held it) and omits objects without a record. An id
+//     that could not be stored counts as unknown and does not fail the lookup of the
+//     others.
+//   - A held write (Holds.Put) and each decision about it are on disk when the call
+//     returns. It is handed out for sending exactly once (Holds.Claim); if it is
+//     unknown whether it was sent, it is Stranded and never repeated.
+//   - Contents (of holds, versions and dissents) are encrypted, each under a key of
+//     its own that is bound to its item and tenant; shredding a content destroys that
+//     key. Contents are stored nowhere else, except encrypted in the redo log for some
+//     milliseconds, after which they are overwritten.
+//   - Every version of a memory is in two signed hash chains, the memory's and the
+//     tenant's. Chains.Verify reports changes made outside of memproxy. New versions
+//     are appended to a broken chain, which stays broken until a person accepts it.
+//   - Deleted memories stay as tombstones until Upkeep.Prune removes them. Finished
+//     items have a retention time (Upkeep.Maintain), and everything that callers can
+//     create has a limit.
 //   - Every call honours its context and has a deadline of its own.
 //   - A damaged file makes Open fail. Nothing is repaired, moved or removed.
 //
-// The store is an SQLite file, which one process at a time uses: the hot rows
-// are cached in memory. Or it is a Postgres database (Options.URL) that
-// several proxies share; nothing is cached then, and all writes wait for their
-// commit. Both run the same statements and pass the same contract, ledgertest.
+// The store is either an SQLite file, used by one process at a time with the hot
+// rows cached in memory, or a Postgres database (Options.URL) shared by several
+// proxies, where nothing is cached and every write waits for its commit. Both run
+// the same statements and pass the same contract tests, ledgertest.
 package ledger
 
 import (
@@ -50,8 +51,8 @@ import (
 // chunk is how many ids one query asks for.
 const chunk = 1000
 
-// Ledger is the store of what is known of memories. Its parts are the rest of the
-// same store, and are used by fewer. All are safe for concurrent use.
+// Ledger is the store of owners, statuses and histories. Its fields are views of the
+// same store for more specialised callers. All are safe for concurrent use.
 type Ledger struct {
 	*store
 	Holds     Holds
@@ -70,15 +71,15 @@ type store struct {
 	dialect        dialect
 	writer, reader *sql.DB
 	recent         *recent
-	absent         *absences // nil where others write the store too
-	seen           *seen     // likewise
+	absent         *absences  // nil where others write the store too
+	filter         *keyFilter // likewise
 	edits          *edits
 	redo           *redo          // nil where nothing is queued
 	loading        sync.WaitGroup // seen, until stopLoading
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read
 
-	ready   map[string]*sql.Stmt // of writer, by text; see makeReady
+	ready   map[string]*sql.Stmt // of writer, by text; see prepareNew
 	queries sync.Map             // of reader, by text; see query
 
 	gate    sync.RWMutex // held to send on jobs, locked to close it
@@ -88,13 +89,13 @@ type store struct {
 	stopped chan struct{}
 }
 
-// Lookup returns what is known of objects, by key. One of which nothing is
-// recorded is absent, unless its backend was sealed without it; tombstones are
-// there, with Owner.Deleted set. Any number of objects may be asked for. What
-// was put before is found. An error means that nothing is known.
+// Lookup returns the records of objects, by key. Objects without a record are left
+// out, unless their backend was sealed without them; tombstones are included, with
+// Owner.Deleted set. Any number of keys may be given. Lookup sees every Commit that
+// returned before it. After an error nothing is known of any object.
 //
-// A memory whose time is over is expired from that moment, and not only once Expire
-// has marked it.
+// A memory is reported as expired from the moment its time is over, also before
+// Expire has marked it.
 func (l *Ledger) Lookup(ctx context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
 	found, err := l.lookup(ctx, keys)
 	for k, rec := range found {
@@ -110,8 +111,8 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// What Put refuses is not there. An error instead would let one odd id in an
-	// answer hide what is known of all the others.
+	// An id that cannot be stored has no record. Failing instead would let one
+	// malformed id in an answer hide the records of all the others.
 	if slices.ContainsFunc(keys, unstorable) {
 		keys = slices.DeleteFunc(slices.Clone(keys), unstorable)
 	}
@@ -123,7 +124,7 @@ func (l *Ledger) lookup(ctx context.Context, keys []key) (map[key]memproxy.Recor
 	found := make(map[memproxy.MemoryKey]memproxy.Record, len(keys))
 	ask, moment := l.recent.get(found, keys)
 	ask = slices.DeleteFunc(ask, func(k key) bool {
-		rec, absent := l.seen.absent(k)
+		rec, absent := l.filter.absent(k)
 		if put := found[k]; absent && rec.Listing != memproxy.NotSealed && !put.Owned() {
 			found[k] = rec
 		}
@@ -154,7 +155,7 @@ func unstorable(k memproxy.MemoryKey) bool {
 	return k.ID == "" || storable(k.ID) != nil || storable(k.Backend) != nil || storable(string(k.Kind)) != nil
 }
 
-// ByID returns what is known of objects of one kind, by id.
+// ByID returns the records of objects of one kind, by id.
 func ByID(ctx context.Context, l interface {
 	Lookup(context.Context, ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error)
 }, backend string, kind memproxy.TargetKind, ids ...string) (map[string]memproxy.Record, error) {
@@ -170,8 +171,8 @@ func ByID(ctx context.Context, l interface {
 	return records, err
 }
 
-// recordQuery asks for all that is known of objects of one kind, and, in a row
-// without a kind, whether their backend is sealed.
+// recordQuery selects the records of objects of one kind and, as a row without a
+// kind, whether their backend is sealed.
 var recordQuery = `SELECT ` + recordColumns + ` FROM record WHERE backend = ?1 AND kind = ?2 AND id IN (SELECT value FROM json_each(?3))
 	UNION ALL SELECT backend` + strings.Repeat(", ''", recordTexts-1) + strings.Repeat(", 0", recordNumbers) + `, NULL FROM sealed WHERE backend = ?1`
 
@@ -185,7 +186,7 @@ func byKind(keys []key) map[key][]string {
 	return groups
 }
 
-// ask puts into had what the store has of objects.
+// ask adds the stored records of objects to had.
 func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Record, keys []memproxy.MemoryKey) error {
 	for group, ids := range byKind(keys) {
 		rows, err := s.query(ctx, recordQuery, group.Backend, string(group.Kind), asJSON(ids))
@@ -193,7 +194,7 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 			return err
 		}
 		scan, sealed := rowScanner(s), false
-		_, err = drain(rows, func(from scanner) (none struct{}, err error) {
+		_, err = collect(rows, func(from scanner) (none struct{}, err error) {
 			r, err := scan(from)
 			if r.Kind == "" {
 				sealed = true
@@ -219,18 +220,17 @@ func (s *store) ask(ctx context.Context, had map[memproxy.MemoryKey]memproxy.Rec
 	return nil
 }
 
-// Decision returns a row that was recorded for the write of a decision: the
-// receipt if there is one, else one of the memories. Scope and author are the
-// same for all of them.
+// Decision returns one owner that was recorded for the write of a decision: that of
+// the receipt if there is one, else that of one of the memories. Scope and author are
+// the same for all of them.
 func (l *Ledger) Decision(ctx context.Context, backend, decision string) (memproxy.Ownership, bool, error) {
-	// A receipt is of the whole write, so it comes first; then what
-	// is still there; then a fixed order.
-	return first(look(ctx, l.store, "look up a decision", scanOwner(l.store), `SELECT `+recordColumns+` FROM record
+	// A receipt stands for the whole write, so it sorts first, and deleted rows last.
+	return first(querySettled(ctx, l.store, "look up a decision", scanOwner(l.store), `SELECT `+recordColumns+` FROM record
 		WHERE backend = ? AND decision = ? AND decision <> ''
 		ORDER BY kind <> 'event', deleted > 0, kind, id LIMIT 1`, backend, decision))
 }
 
-// wrap names the call that failed, and says ErrClosed where that is why.
+// wrap adds the name of the failed call, or returns ErrClosed if that is the cause.
 func (s *store) wrap(call string, err error) error {
 	if closed := s.alive(); closed != nil {
 		return closed

@@ -193,7 +193,7 @@ func TestOpenRefuses(t *testing.T) {
 // the rows are written once it is free.
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, Lost: func(n int, err error) { t.Errorf("%d rows are lost: %v", n, err) }})
+	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, OnLost: func(n int, err error) { t.Errorf("%d rows are lost: %v", n, err) }})
 	other, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// notify queues a notice in the transaction that it tells of, so that neither
-// is there without the other.
+// notify queues a notice in the transaction that it reports, so that both are committed
+// or neither.
 func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, data any) {
-	if t.store.opt.Noticed == nil {
+	if t.store.opt.OnNotice == nil {
 		return
 	}
 	t.noticed = true
@@ -28,8 +28,8 @@ func (t *transaction) notify(kind memproxy.NoticeKind, tenant, subject string, d
 		WHERE tenant = (SELECT tenant FROM notice GROUP BY tenant ORDER BY COUNT(*) DESC, tenant LIMIT 1) ORDER BY created, id LIMIT 1)`, t.store.opt.MaxNotices)
 }
 
-// shown is what a notice tells, with no name in it that reads like a sentence:
-// whoever receives it may be a model.
+// shown is the data of a notice with names defused (see memproxy.Inert), because its
+// receiver may be a model.
 func shown(data any) any {
 	switch v := data.(type) {
 	case memproxy.HeldWrite:
@@ -51,11 +51,10 @@ func shown(data any) any {
 // Notices is the queue of events that a webhook delivers.
 type Notices struct{ *store }
 
-// Due gives the caller notices to deliver that are due, oldest first, at
-// most limit of them. Nobody else gets them for the length of the lease; what
-// is not Delivered or Delayed by then is given out again. So each is delivered
-// at least once, and now and then twice. Next is when the first of all that are
-// left, or given out, is due; zero is never.
+// Due leases the notices that are due to the caller, oldest first, at most limit. A
+// notice that is not Delivered or Delayed before the lease expires is handed out again,
+// so each is delivered at least once. next is when the next of all remaining notices is
+// due, zero if there are none.
 func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (notices []memproxy.Notice, next time.Time, err error) {
 	now := ns.opt.Clock()
 	type found struct {
@@ -104,12 +103,12 @@ func noticeRow(n *memproxy.Notice) func([]byte) []byte {
 	}
 }
 
-// Delivered forgets a notice that reached its reader, or is given up.
+// Delivered deletes a notice that was delivered, or is given up.
 func (ns Notices) Delivered(ctx context.Context, id string) error {
 	return ns.exec(ctx, `DELETE FROM notice WHERE id = ?`, id)
 }
 
-// Delayed notes that a notice could not be delivered and when it is due again.
+// Delayed records that a notice could not be delivered, and when it is due again.
 func (ns Notices) Delayed(ctx context.Context, id string, due time.Time, why string) error {
 	return ns.exec(ctx, `UPDATE notice SET attempts = attempts + 1, due = ?, error = ? WHERE id = ?`, micros(due), clean(why), id)
 }

@@ -14,7 +14,7 @@ import (
 // Proves EDGE-11, MFW-10: while nobody can be told, one tenant's notices do not
 // push those of others out.
 func TestNobodysNoticesPushOthersOut(t *testing.T) {
-	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Noticed: func() {}, MaxNotices: 8})
+	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}, MaxNotices: 8})
 	flag := func(tenant string, n int) {
 		t.Helper()
 		k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprintf("%s-%d", tenant, n)}
@@ -49,7 +49,7 @@ func TestWhoDeliversIsToldOfNotices(t *testing.T) {
 	clock := ledgertest.NewClock()
 	noticed := make(chan struct{}, 8)
 	for name, told := range map[string]func(){"a deliverer": func() { noticed <- struct{}{} }, "none": nil} {
-		l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, Noticed: told})
+		l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, OnNotice: told})
 		flagged := memproxy.StateChange{MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}, Tenant: "acme", State: memproxy.StateFlagged, Reason: "test"}
 		if _, err := l.SetState(t.Context(), flagged); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ var (
 	ErrForeign = errors.New("the file is not a memproxy ledger")
 	// ErrNewer: the file was written by a newer memproxy.
 	ErrNewer = errors.New("the ledger was written by a newer memproxy")
-	// ErrOlder: the file was written by a memproxy whose tables are known no more.
+	// ErrOlder: the file was written by a memproxy that is too old to migrate from.
 	ErrOlder = errors.New("the ledger was written by a memproxy that is too old to upgrade from")
 	// ErrKey: the rows are signed with keys that the Vault does not have.
 	ErrKey = errors.New("the ledger's rows are signed with another vault.key")
@@ -45,15 +45,15 @@ var (
 	ErrSealed   = keys.ErrSealed
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("ledger: closed")
-	// ErrFull: there are as many of something as may be.
+	// ErrFull: a limit is reached.
 	ErrFull = errors.New("ledger: full")
-	// ErrRow: a row that cannot be stored; see Put.
+	// ErrRow: a row that cannot be stored; see Ledger.Commit.
 	ErrRow = fmt.Errorf("ledger: row %w", memproxy.ErrRefused)
 )
 
 const (
-	// openTimeout bounds the checks and migrations of Open, which go through every
-	// row: a million of them take some seconds.
+	// openTimeout limits the checks and migrations of Open, which read every row: a
+	// million rows take some seconds.
 	openTimeout = 10 * time.Minute
 	// checkLimit is the largest file that is checked whole on Open, which
 	// takes about a second per 500 MB. Damage to a larger one shows when the
@@ -61,23 +61,21 @@ const (
 	checkLimit = 256 << 20
 )
 
-// mapped is how much of the file readers map into memory, in bytes. A page that
-// is not in their cache is then no system call and no copy, which is a third of
-// looking up memories that nobody asked for lately. A disk that fails under a
-// mapping ends the process, which fails closed, as it does under SQLite's index
-// of its log, which is always mapped.
+// mapped is how much of the file readers map into memory, in bytes. Reading a page that
+// is not in their cache then needs no system call and no copy, which is a third of a
+// cold look-up. If the disk fails under a mapping, the process ends and so fails closed,
+// as it does under SQLite's WAL index, which is always mapped.
 const mapped = 1 << 30
 
-// advice is what to do about a damaged file. The ledger can be rebuilt from
-// use, so starting afresh is safe; what it costs is said.
+// advice is what to do about a damaged file. Starting with an empty ledger is safe,
+// because it fills up again in use; the message says what is lost.
 const advice = "nothing was changed; restore a backup (`memproxy ledger restore`), " +
 	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
 	"owners are then asked upstream again, and authorship of unstamped memories is lost"
 
-// Open opens the ledger, creating or migrating the store where that is needed.
-// A damaged file, one of another program, or one of a memproxy that is newer or
-// much older is an error (ErrDamaged, ErrForeign, ErrNewer, ErrOlder) and stays as
-// it is.
+// Open opens the ledger, and creates or migrates the store if needed. A damaged file, or
+// one of another program or of a newer or much older memproxy, is an error (ErrDamaged,
+// ErrForeign, ErrNewer, ErrOlder) and is not changed.
 func Open(opt Options) (*Ledger, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
@@ -97,7 +95,7 @@ func Open(opt Options) (*Ledger, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stopLoading = cancel
-	l.loading.Go(func() { _ = l.seen.load(ctx, l.store) })
+	l.loading.Go(func() { _ = l.filter.load(ctx, l.store) })
 	go l.write()
 	if err := resume(l.store, left); err != nil {
 		_ = l.Close() // the first error is the one to report
@@ -106,7 +104,7 @@ func Open(opt Options) (*Ledger, error) {
 	return l, nil
 }
 
-// open returns what the last process left to be applied.
+// open returns the entries of the redo log that are still to be applied.
 func (s *store) open() (left []*job, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -126,20 +124,20 @@ func (s *store) open() (left []*job, err error) {
 	}
 	if s.opt.CacheSize > 0 {
 		s.absent = newAbsences()
-		s.seen = &seen{sealed: map[string]bool{}}
+		s.filter = &keyFilter{sealed: map[string]bool{}}
 	}
 	if err := s.checkKey(ctx); err != nil {
 		return nil, err
 	}
-	// Where a table is missing, whatever schema the store says it has, the start fails.
+	// The start fails if a table is missing, whatever schema the store claims to have.
 	if err := s.ask(ctx, map[key]memproxy.Record{}, []key{everything}); err != nil {
 		return nil, err
 	}
 	return openRedo(ctx, s)
 }
 
-// checkKey refuses a ledger of which no row is signed with a key of the Vault: with
-// a lost key, or one that its sidecars do not share, all of it would be quarantined.
+// checkKey refuses a ledger in which no row is signed with a key of the Vault: if the
+// key was lost, or is not shared by all sidecars, every memory would be quarantined.
 func (s *store) checkKey(ctx context.Context) error {
 	if s.opt.Vault == nil {
 		return nil
@@ -148,7 +146,7 @@ func (s *store) checkKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	marks, err := drain(rows, func(from scanner) (mark []byte, err error) { return mark, from.Scan(&mark) })
+	marks, err := collect(rows, func(from scanner) (mark []byte, err error) { return mark, from.Scan(&mark) })
 	if err != nil || len(marks) == 0 || slices.ContainsFunc(marks, s.opt.Vault.MarkKnown) {
 		return err
 	}
@@ -209,7 +207,7 @@ func check(ctx context.Context, db *sql.DB, how string) error {
 	return nil
 }
 
-// dsn is how the driver is told to open a file.
+// dsn is the data source name of a file.
 func dsn(path, query string) (string, error) {
 	abs, err := filepath.Abs(path)
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs), RawQuery: query}).String(), err
@@ -230,8 +228,8 @@ func pragmas(opt *Options, journal string) string {
 	return q.Encode()
 }
 
-// claim creates the file with tight permissions, or looks at its first bytes
-// before SQLite does: an empty file counts as new. It returns the size.
+// claim creates the file with mode 0600, or checks an existing one's first bytes before
+// SQLite opens it; an empty file counts as new. It returns the size.
 func claim(path string) (int64, error) {
 	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -278,15 +276,14 @@ func (s *store) closeDBs() error {
 }
 
 const (
-	// postgresReaders is how many queries a proxy asks at once.
+	// postgresReaders is how many queries a proxy runs at once.
 	postgresReaders = 8
-	// postgresLifetime is how long a connection is used, so that the proxies
-	// of a fleet come to a new primary by themselves.
+	// postgresLifetime is how long a connection is used, so that the proxies of a fleet
+	// reconnect to a new primary by themselves.
 	postgresLifetime = 5 * time.Minute
 )
 
-// connectPostgres opens one connection for the writer and a few for readers.
-// Nothing is connected before it is needed.
+// connectPostgres opens one connection for the writer; readers connect when needed.
 func (s *store) connectPostgres(ctx context.Context) error {
 	config, err := pgx.ParseConfig(s.opt.URL)
 	if err != nil {
@@ -307,15 +304,15 @@ func (s *store) connectPostgres(ctx context.Context) error {
 	return s.writer.PingContext(ctx)
 }
 
-// transient reports whether a transaction failed only because of another one:
-// nothing of it was done, and it may be tried again.
+// transient reports whether a transaction failed because of a concurrent one, was rolled
+// back, and may be retried.
 func transient(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock, serialization
 }
 
-// Ping asks the database whether it can be read and written. On a file it waits for
-// what is queued.
+// Ping checks that the database can be read and written. On a file it waits for queued
+// entries.
 func (l *Ledger) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opt.Timeout)
 	defer cancel()
@@ -329,9 +326,8 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	}})
 }
 
-// dialect is what the two stores differ in. Statements are written once, as
-// SQLite reads them: ? and ?N for parameters, and tables in the words that ddl
-// knows.
+// dialect is the SQL of a store. Statements are written once, for SQLite: ? and ?N for
+// parameters, and table definitions in the types that ddl translates.
 type dialect int
 
 const (
@@ -339,8 +335,7 @@ const (
 	postgresDialect
 )
 
-// sql is a statement in the dialect's words. It must hold no question mark but
-// parameters'.
+// sql translates a statement, which must contain no question marks but parameters.
 func (d dialect) sql(text string) string {
 	if d == sqliteDialect {
 		// SQLite looks at a limit's value to plan the query, and plans it again for each
@@ -368,11 +363,11 @@ func (d dialect) sql(text string) string {
 	}
 }
 
-// sqliteOnly is before what is for SQLite alone, at the end of a definition.
+// sqliteOnly separates what is for SQLite alone, at the end of a definition.
 const sqliteOnly = "\n-- SQLite only"
 
-// ddl is the definition of tables in the dialect's words, and what fills them.
-// Text compares by bytes in both.
+// ddl translates definitions and migrations of tables. Text compares by bytes in both
+// dialects.
 func (d dialect) ddl(text string) string {
 	if d == sqliteDialect {
 		return text
@@ -384,7 +379,7 @@ func (d dialect) ddl(text string) string {
 		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text)
 }
 
-// applied is the table of the migrations that were made.
+// applied is the name of the table of applied migrations.
 func (d dialect) applied() string {
 	if d == postgresDialect {
 		return "memproxy_schema"

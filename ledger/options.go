@@ -51,19 +51,18 @@ type Options struct {
 	Queue int
 	// Durable makes Commit return only when queued entries are on the disk, too.
 	//
-	// It is off by default: an entry then waits some milliseconds for others to
-	// share a transaction with, in a log next to the file if there is a Vault to
-	// encrypt it with. A process that is killed loses none. A power failure may take
-	// the last of them, and then the memory's signed stamp says whose it is, or the
-	// owner is asked upstream again, which is cheaper than a sync on the way of
-	// every answer.
+	// By default an entry waits some milliseconds to share a transaction with others,
+	// in a redo log next to the file if there is a Vault to encrypt it with. A killed
+	// process loses none. A power failure may lose the last of them; the memory's signed
+	// stamp then names its owner, or the owner is looked up in the backend again, which
+	// is cheaper than a sync before every answer.
 	Durable bool
 	// Vault encrypts contents and signs the chains of versions. Nil: holds
 	// and versions are ErrNoVault.
 	Vault *keys.Vault
-	// MaxHolds bounds the holds of one tenant that wait; one more is ErrFull,
-	// unless it is the first of a caller who is known. A quarter of them may be
-	// of callers whom nobody knows. Zero is the default.
+	// MaxHolds limits the waiting holds of one tenant; one more is ErrFull, unless it
+	// is the first of an authenticated caller. Anonymous callers may use a quarter of
+	// them. Zero is the default.
 	MaxHolds int
 	// MaxPrincipalHolds bounds those of one principal, MaxUserHolds those of
 	// one end user of it; one more is a *memproxy.HoldsFull. Zero is the
@@ -75,32 +74,30 @@ type Options struct {
 	// Locks say how many rejections lock writes, and for how long. Nil are the
 	// defaults.
 	Locks *memproxy.LockLimits
-	// Noticed has notices queued for whoever delivers them (Notices.Due, Delivered):
-	// when a hold is put or ages, when a session is locked or ends, and when a
-	// memory is flagged or quarantined. It is told that some were, once they are
-	// committed, is called by the writer and must not block. Nil: there is no
-	// deliverer, and none are queued.
-	Noticed func()
-	// MaxNotices bounds those that nobody could be told. Over it, the oldest of
-	// the tenant that has most give way, so that nobody's noise hides what
-	// happened to others. Zero is 10,000.
+	// OnNotice is called after notices were committed for delivery (Notices.Due,
+	// Delivered): when a write is held or ages, a session is locked or ends, or a memory
+	// is flagged or quarantined. The writer calls it, so it must not block. Nil: nothing
+	// delivers notices, and none are queued.
+	OnNotice func()
+	// MaxNotices limits the undelivered notices. Above it, the oldest notices of the
+	// tenant with the most are dropped, so that one tenant cannot crowd out the others.
+	// Zero is 10,000.
 	MaxNotices int
-	// Told is notified of every step that was made in memories' histories, once it
-	// is committed: the versions, the texts that were given up for newer ones,
-	// and what was purged. It is called by the writer and must not block. Nil:
-	// nobody.
-	Told func([]Step)
-	// Broken is told that a version is not as it was written, found before its
-	// text would have been given up; Chains.Verify says what is wrong. It is called by
-	// the writer, once the doubt about its memory is committed, and must not
-	// block. Nil: nobody.
-	Broken func()
-	// Progress is told, in words, of each part of a migration that Open begins, since
-	// a large ledger takes a while. Nil: no report.
+	// OnSteps is called with the committed steps of memories' histories: new versions,
+	// texts that were compacted, and purges. The writer calls it, so it must not block.
+	// Nil: not called.
+	OnSteps func([]Step)
+	// OnBroken is called when a version or row differs from what was written. For a
+	// version this is found before its text is compacted, and Chains.Verify reports the
+	// place. It is called after the memory's flag was committed and must not block. Nil:
+	// not called.
+	OnBroken func()
+	// Progress is called with a description of each part of a migration that Open
+	// begins, because a large ledger takes a while. Nil: not called.
 	Progress func(string)
-	// Lost is notified of rows that were noted and could not be written. It is
-	// called by the writer and must not block. Nil: nobody.
-	Lost func(rows int, err error)
+	// OnLost is called when queued rows could not be written. The writer calls it, so it
+	// must not block. Nil: not called.
+	OnLost func(rows int, err error)
 }
 
 func (o *Options) complete() error {
@@ -131,17 +128,17 @@ func (o *Options) complete() error {
 	o.MaxUserHolds = cmp.Or(max(0, o.MaxUserHolds), DefaultMaxUserHolds)
 	o.MaxNotices = cmp.Or(o.MaxNotices, 10_000)
 	o.KeepVersions = cmp.Or(o.KeepVersions, DefaultKeepVersions)
-	if o.Told == nil {
-		o.Told = func([]Step) {}
+	if o.OnSteps == nil {
+		o.OnSteps = func([]Step) {}
 	}
-	if o.Broken == nil {
-		o.Broken = func() {}
+	if o.OnBroken == nil {
+		o.OnBroken = func() {}
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	if o.Lost == nil {
-		o.Lost = func(int, error) {}
+	if o.OnLost == nil {
+		o.OnLost = func(int, error) {}
 	}
 	return nil
 }

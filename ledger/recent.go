@@ -9,25 +9,24 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// recent are the records in use, bounded. The writer changes what it commits;
-// readers fill in what they looked up, unless a commit came in between: what
-// they hold may then be old.
+// recent is a bounded cache of records. The writer updates what it commits; readers
+// add what they looked up, unless a commit came in between, since their rows may then
+// be stale.
 //
-// While a commit is under way, the records that it changes are in the store
-// only. Otherwise a reader could see the new one there and then, in memory, the
-// old one.
+// During a commit the records that it changes are not cached. Otherwise a reader could
+// see the new record in the store and then the old one in the cache.
 type recent struct {
 	mu    sync.Mutex
 	rows  lru.LRUCache[key, *memproxy.Record] // nil: nothing is kept. A nil record: nothing is known of the object.
 	clock uint64                              // counts begins and ends of commits; odd during one
 
-	// waiting is what was put and is not in the store yet. Its owners come before
-	// everything else.
+	// waiting is what was queued and is not in the store yet. Its owners take
+	// precedence over everything else.
 	waiting map[key]waiting
 }
 
-// waiting is what is on its way to the store about one object: the newest of some
-// owners, and how often anything else of it changes.
+// waiting is what is queued of one object: its newest owner, and how many queued
+// changes of its owner and of anything else there are.
 type waiting struct {
 	owner           memproxy.Ownership
 	owners, changes int
@@ -43,8 +42,8 @@ func newRecent(size int) (*recent, error) {
 	return r, err
 }
 
-// get puts into found what is known here of objects. Of the rest the store
-// knows; moment is for fill.
+// get adds the cached records to found and returns the keys that the store has to be
+// asked for. moment is for fill.
 func (r *recent) get(found map[key]memproxy.Record, keys []key) (rest []key, moment uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +67,7 @@ func (r *recent) kept(k key) (*memproxy.Record, bool) {
 	return r.rows.Get(k)
 }
 
-// fill keeps what the store had of objects at a moment.
+// fill caches what the store had of objects at a moment.
 func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,10 +79,10 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 	}
 }
 
-// pend makes the owners of an entry visible that is about to be queued, if queue
-// takes it. Both happen under one lock, so that of two of one object the same is last
-// here and in the store.
-func (r *recent) pend(e *memproxy.Entry, queue func() bool) bool {
+// addWaiting makes an entry's owners visible if queue accepts the entry. Both happen
+// under one lock, so that two entries of one object have the same order here and in
+// the store.
+func (r *recent) addWaiting(e *memproxy.Entry, queue func() bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !queue() {
@@ -101,8 +100,8 @@ func (r *recent) pend(e *memproxy.Entry, queue func() bool) bool {
 	return true
 }
 
-// arrived is called when an entry is in the store or lost.
-func (r *recent) arrived(e *memproxy.Entry) {
+// removeWaiting is called when an entry is in the store or lost.
+func (r *recent) removeWaiting(e *memproxy.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	done := func(k key, owners, changes int) {
@@ -134,7 +133,7 @@ func (r *recent) changing(keys []key) bool {
 	return len(r.waiting) > 0 && slices.ContainsFunc(keys, func(k key) bool { return r.waiting[k].changes > 0 })
 }
 
-// begin takes what a commit is about to change out of memory.
+// begin removes from the cache what a commit is about to change.
 func (r *recent) begin(all map[key]*recordRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +151,8 @@ func (r *recent) begin(all map[key]*recordRow) {
 	}
 }
 
-// end keeps the records that a commit changed, as far as all of each is known;
-// nil if it is not known whether it succeeded.
+// end caches the records that a commit changed, if they are completely known. all is
+// nil if it is unknown whether the commit succeeded.
 func (r *recent) end(all map[key]*recordRow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,16 +175,16 @@ func (r *recent) keep(k key, rec memproxy.Record) {
 	r.rows.Add(k, &rec)
 }
 
-// nothing reports whether nothing is known of an object.
+// nothing reports whether a record is empty.
 func nothing(rec *memproxy.Record) bool {
 	return !rec.Owned() && !rec.Rated() && rec.Listing == memproxy.NotSealed
 }
 
-// owned is a record with an owner, who ends what its listing says.
+// owned is a record with an owner, which replaces what its listing says.
 func owned(rec memproxy.Record, owner *memproxy.Ownership) memproxy.Record {
 	rec.Owner, rec.Listing, rec.FirstSeen = *owner, memproxy.NotSealed, ""
 	return rec
 }
 
-// everything is all objects among those to be read anew.
+// everything stands for all objects among those that a commit changes.
 var everything key

@@ -15,13 +15,12 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// redo is the log of entries that were queued and may not be in the database yet,
-// so that a process that is killed loses none of them: a write of the file, which
-// the kernel has when it returns, comes before the caller goes on. Like the
-// database's own log it is not synced, and a power failure may take the last
-// milliseconds. Entries are encrypted under the vault's keys, numbered, and applied
-// once: the number of the last one is in the database, in the same transaction.
-// A nil redo keeps nothing.
+// redo is the log of queued entries that may not be in the database yet, so that a
+// killed process loses none of them: the entry is written to the file, and so to the
+// kernel, before the caller goes on. Like SQLite's own log it is not synced, so a power
+// failure may lose the last milliseconds. Entries are encrypted under the vault's keys,
+// numbered, and applied once: the number of the last one is stored in the same
+// transaction. A nil redo does nothing.
 //
 // A frame is its length, the entry's number, the length and name of the key, the
 // sealed entry, and zeros up to a multiple of four. Frames of no length were erased.
@@ -43,8 +42,7 @@ type redoEnd struct {
 }
 
 const (
-	// maxRedo bounds the file. Entries then wait for the database, until all that
-	// is in it is there.
+	// maxRedo limits the file. Above it, entries wait until the database has caught up.
 	maxRedo    = 16 << 20
 	redoSuffix = ".redo"
 	redoHead   = 4 + 8 + 1
@@ -118,7 +116,7 @@ func (r *redo) append(entry []byte) (uint64, error) {
 	return number, nil
 }
 
-// takeBack undoes the last append, of an entry that was not queued.
+// takeBack undoes the last append, whose entry was not queued.
 func (r *redo) takeBack() { r.last, r.ends = r.last-1, r.ends[:len(r.ends)-1] }
 
 func (r *redo) end() int64 {
@@ -166,7 +164,7 @@ func (r *redo) close() error {
 	return r.file.Close()
 }
 
-// openRedo opens the log, and returns what the database does not have yet.
+// openRedo opens the log, and returns the entries that the database does not have yet.
 func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	if s.opt.Path == "" || s.opt.Durable || s.opt.Vault == nil {
 		return nil, nil
@@ -187,10 +185,10 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 	for at := 0; at < len(text); {
 		n, number, entry, err := readFrame(r.vault, text[at:])
 		if n == 0 {
-			break // written in part, for a caller who was not answered
+			break // a partial write, whose caller was not answered
 		}
 		if err != nil {
-			s.opt.Lost(1, fmt.Errorf("ledger: redo log at %d: %w", at, err))
+			s.opt.OnLost(1, fmt.Errorf("ledger: redo log at %d: %w", at, err))
 		}
 		if at += n; err != nil || number <= r.last {
 			continue
@@ -201,12 +199,12 @@ func openRedo(ctx context.Context, s *store) (left []*job, err error) {
 		}
 		r.last = number
 		r.ends = append(r.ends, redoEnd{number, r.done})
-		left = append(left, &job{ctx: context.Background(), size: size(e), number: number, also: func(t *transaction) error { return enter(t, e, nil) }})
+		left = append(left, &job{ctx: context.Background(), size: size(e), number: number, also: func(t *transaction) error { return applyEntry(t, e, nil) }})
 	}
 	return left, nil
 }
 
-// resume applies what the last process left, before anybody asks.
+// resume applies what the last process left in the log, before the ledger is used.
 func resume(s *store, left []*job) error {
 	if s.redo == nil {
 		return nil

@@ -87,7 +87,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 		}
 	}
 	for round := range 2 { // the second time there is nothing left to apply
-		l, err := Open(Options{Path: path, Vault: testVault(t), Lost: func(int, error) { lost++ }})
+		l, err := Open(Options{Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }})
 		if err != nil {
 			t.Fatal(err)
 		}

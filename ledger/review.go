@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// maxNote bounds what a reviewer writes, in bytes.
+// maxNote limits a reviewer's note, in bytes.
 const maxNote = 2000
 
 func checkReview(r memproxy.Review) error {
@@ -27,16 +27,15 @@ func checkReview(r memproxy.Review) error {
 	return nil
 }
 
-// lockHold returns a hold that no other transaction changes until this one is
-// over.
+// lockHold returns a hold, locked against other transactions until this one is over.
 func lockHold(t *transaction, id string) (memproxy.HeldWrite, error) {
 	found := rows(t, scanHold, `UPDATE hold SET aged = aged WHERE id = ? RETURNING `+holdColumns, id)
-	return only(found, t.err, "hold "+id)
+	return oneOrUnknown(found, t.err, "hold "+id)
 }
 
 const voteColumns = `subject, reviewer, at, note, mac`
 
-// vote is a reviewer's yes as it is stored. One that was edited does not count.
+// vote is a reviewer's approval as it is stored. An edited one does not count.
 type vote struct {
 	subject, reviewer string
 	at                int64
@@ -63,7 +62,7 @@ func scanVote(of *store) func(scanner) (vote, error) {
 	}
 }
 
-// vote counts a reviewer's yes and returns how many there are. The author's
+// vote stores a reviewer's approval and returns how many there are. The author's own
 // never counts.
 func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.Tallied, error) {
 	tally := memproxy.Tallied{Need: max(1, r.Need)}
@@ -80,13 +79,13 @@ func (t *transaction) vote(subject, author string, r memproxy.Review) (memproxy.
 	return tally, nil
 }
 
-// settleHold ends the wait of a hold, and what a rejected one contested.
+// settleHold moves a hold out of review, and closes the dissents of a rejected one.
 func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.Review) {
 	t.run(`UPDATE hold SET state = ?, reviewer = ?, reviewed = ?, note = ? WHERE id = ?`,
 		string(state), r.Reviewer, micros(t.store.opt.Clock()), r.Note, id)
 	switch state {
 	case memproxy.HoldRejected:
-		settleDissents(t, id)
+		closeDissents(t, id)
 	case memproxy.HoldApproved:
 		if h, err := getHold(t, id); err == nil { // otherwise the transaction has failed
 			t.run(`DELETE FROM content WHERE ref = ?`, ref(refApproval, id))
@@ -95,11 +94,10 @@ func settleHold(t *transaction, id string, state memproxy.HoldState, r memproxy.
 	}
 }
 
-// Approve adds a reviewer's yes. The hold is approved once Need distinct
-// reviewers, its author not among them, said it; it is then ready for
-// Claim. To say yes to an approved one changes nothing. ErrState when it
-// is past that, ErrOwnReview for the author, ErrShredded when there is nothing
-// left to send.
+// Approve adds a reviewer's approval. The hold is approved, and ready for Claim, once
+// Need distinct reviewers other than its author approved it. Approving an approved hold
+// changes nothing. ErrState when it was already sent or settled, ErrOwnReview for the
+// author, ErrShredded when its content was destroyed.
 func (hs Holds) Approve(ctx context.Context, id string, r memproxy.Review) (memproxy.Tallied, error) {
 	if err := checkReview(r); err != nil {
 		return memproxy.Tallied{}, err
@@ -130,8 +128,8 @@ func approveHold(t *transaction, id string, r memproxy.Review) (memproxy.Tallied
 	return tally, nil
 }
 
-// Reject gives a hold up that waits or is approved and not yet claimed.
-// One reviewer is enough. To reject a rejected one changes nothing.
+// Reject rejects a hold that waits, or is approved and not yet claimed. One reviewer is
+// enough. Rejecting a rejected hold changes nothing.
 func (hs Holds) Reject(ctx context.Context, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
@@ -158,10 +156,10 @@ func rejectHold(t *transaction, id string, r memproxy.Review) error {
 // maxBatch is how many holds one batch settles.
 const maxBatch = 500
 
-// ReviewGroup approves or rejects the waiting holds of one similarity group of
-// a tenant, all or none. What is created at or after before is left out, and
-// there must be exactly expect of them: a reviewer settles what he was shown,
-// and nothing that was slipped into the group since. ErrState otherwise.
+// ReviewGroup approves or rejects all waiting holds of one similarity group of a tenant
+// that were created before a time, or none. There must be exactly expect of them, so
+// that a reviewer settles only what was shown, and nothing that was added to the group
+// since. ErrState otherwise.
 func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity string, before time.Time, expect int, approve bool, r memproxy.Review) ([]memproxy.HeldWrite, error) {
 	if err := checkReview(r); err != nil {
 		return nil, err
@@ -195,14 +193,13 @@ func (hs Holds) ReviewGroup(ctx context.Context, tenant *string, similarity stri
 	})
 }
 
-// Reevaluate asks f for a new verdict on every waiting hold that a version
-// of the rules did not rule on last, page by page, and returns how many it
-// settled. Where the verdict is another than before, a notice is queued. F must
-// not call the ledger's writing methods on the same hold. Holds whose content
-// does not open are left waiting. An error of f ends it; called again, it goes
-// on where it was.
+// Reevaluate calls f for a new verdict on every waiting hold that was last judged by
+// another version of the rules, page by page, and returns how many it settled. If the
+// verdict differs from the last one, a notice is queued. f must not change the same
+// hold. Holds whose content does not open stay in the queue. An error of f ends it; the
+// next call continues there.
 //
-// After, unless nil, is called for each hold that was settled, as it then is.
+// after, unless nil, is called with each settled hold.
 func (hs Holds) Reevaluate(ctx context.Context, policy string, f func(memproxy.HeldWrite, memproxy.HoldContent) (memproxy.Reevaluation, error), after func(memproxy.HeldWrite)) (settled int, err error) {
 	filter := memproxy.HoldFilter{State: memproxy.HoldPending, NotPolicy: policy}
 	for {
@@ -281,8 +278,8 @@ func (hs Holds) reevaluated(ctx context.Context, id string, v memproxy.Reevaluat
 	})
 }
 
-// Age returns the holds that have waited since before a time and were not
-// returned so far, and queues a notice of each.
+// Age returns the holds that have waited since before a time and were not returned
+// before, and queues a notice for each.
 func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite, error) {
 	aged, err := changed(ctx, hs.store, func(t *transaction) ([]memproxy.HeldWrite, error) {
 		aged := rows(t, scanHold, `UPDATE hold SET aged = ? WHERE id IN
@@ -300,7 +297,7 @@ func (hs Holds) Age(ctx context.Context, before time.Time) ([]memproxy.HeldWrite
 	return aged, nil
 }
 
-// clean makes a sentence of somebody else's storable.
+// clean makes text from outside storable.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	if len(text) > maxText {

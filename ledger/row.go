@@ -16,8 +16,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/keys"
 )
 
-// maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or
-// short slugs; a longer one is somebody trying something.
+// maxText is the longest string of a row, in bytes. Backends' ids are UUIDs or short
+// slugs.
 const maxText = 1024
 
 type key = memproxy.MemoryKey
@@ -69,8 +69,8 @@ var upserts = func() (by [ownerPart | statusPart | listingPart + 1]struct{ one, 
 
 const (
 	oneRecord = `SELECT ` + recordColumns + ` FROM record WHERE backend = ? AND kind = ? AND id = ?`
-	// lockRecord keeps other proxies away from a record until the transaction is over,
-	// also from one that is not there yet; save removes what stays empty.
+	// lockRecord locks a record against other proxies until the transaction is over, also
+	// one that does not exist yet; save deletes rows that stay empty.
 	lockRecord = `INSERT INTO record (backend, kind, id, mac) VALUES (?, ?, ?, '') ON CONFLICT (backend, kind, id) DO UPDATE SET prior = record.prior RETURNING ` + recordColumns
 )
 
@@ -85,13 +85,13 @@ type recordRow struct {
 	listed    bool                 // also where an owner ends what that says
 	firstSeen string               // likewise
 
-	// stored: there is a row. Sure: the listing is known of one without an owner.
+	// stored: there is a row. sure: its listing is known, also without an owner.
 	stored, sure bool
 	dirty        part // what save has to write
 	touched      bool // something was changed in this transaction
-	// edited: the row is not as it was written here. It stays as it is, as evidence,
-	// until a person accepts it. Begun: it has a history since this transaction.
-	// Lost: it has one, and there is no row.
+	// edited: the row was changed outside of memproxy, and is kept as evidence until a
+	// person accepts it. begun: its history began in this transaction. lost: it has a
+	// history and no row.
 	edited, begun, lost bool
 }
 
@@ -141,8 +141,8 @@ func (f *fields) row(b []byte) []byte {
 	return b
 }
 
-// rowScanner reads records, without an allocation for each. With a vault, one that is
-// not as it was written is edited, and nothing that it says counts.
+// rowScanner reads records without an allocation for each. With a vault, a record with
+// an invalid mark is replaced by distrusted.
 func rowScanner(of *store) func(scanner) (recordRow, error) {
 	var f fields
 	s, n, to := &f.texts, &f.numbers, f.columns((*sql.RawBytes)(&f.mark))
@@ -179,7 +179,7 @@ func rowScanner(of *store) func(scanner) (recordRow, error) {
 	}
 }
 
-// blank reports whether a row says nothing, as if it were not there.
+// blank reports whether a row is empty, which is as if it did not exist.
 func (r *recordRow) blank() bool { return !r.Owned() && !r.Rated() && !r.listed }
 
 // fields are the columns as save writes them.
@@ -311,9 +311,9 @@ func stored(row memproxy.Ownership) memproxy.Ownership {
 	return row
 }
 
-// storable says why a string cannot be part of a row. NUL and broken UTF-8
-// are refused because stores differ in what they make of them, and two ids
-// that are one in the store would be one owner for two memories.
+// storable is an error if a string cannot be part of a row. NUL and invalid UTF-8 are
+// refused because stores treat them differently, and two ids that become equal in the
+// store would give two memories one owner.
 func storable(s string) error {
 	switch {
 	case len(s) > maxText:
@@ -341,17 +341,16 @@ func validate(row *memproxy.Ownership) error {
 		row.Actor, string(row.Trust), string(row.Source), row.Decision, row.SHA256))
 }
 
-// Bind inserts rows of which there is none by (Backend, Kind, ID), and returns
-// for each the one that is there then, tombstones too. They are in the file when
-// it returns. Of proxies and callers that bind one id at once, one is the first,
-// and all are told the same.
+// Bind inserts owners of objects that have none, and returns for each the owner that is
+// stored then, tombstones included. They are on disk when it returns. If several
+// proxies or callers bind one id at once, the first wins and all get the same answer.
 func (l *Ledger) Bind(ctx context.Context, bound ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, bound, func(*transaction, *memproxy.Ownership) bool { return false })
 }
 
-// Assign is Bind for owners' names that an operator lists: a name that another
-// tenant has, or nobody, comes to be the row's tenant's, unless there are memories
-// under it that are another tenant's. What was deleted is not there.
+// Assign is Bind for names of owners that an operator lists: a name that belongs to
+// another tenant, or to nobody, is given to the row's tenant, unless another tenant has
+// memories under it that are not deleted.
 func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]memproxy.Ownership, error) {
 	return bindRows(ctx, l.store, listed, func(t *transaction, row *memproxy.Ownership) bool {
 		dim, name, _ := strings.Cut(row.ID, ":")
@@ -362,10 +361,9 @@ func (l *Ledger) Assign(ctx context.Context, listed ...memproxy.Ownership) ([]me
 	})
 }
 
-// bindRows inserts rows. One of which there is another tenant's takes its place
-// where free says so.
+// bindRows inserts owners. One replaces another tenant's if free allows it.
 func bindRows(ctx context.Context, s *store, bound []memproxy.Ownership, free func(*transaction, *memproxy.Ownership) bool) ([]memproxy.Ownership, error) {
-	own, err := take(bound)
+	own, err := copyOwners(bound)
 	if err != nil || len(own) == 0 {
 		return nil, err
 	}

@@ -56,9 +56,9 @@ func schemaOf(ctx context.Context, q interface {
 	return n, nil
 }
 
-// migrate brings an empty or older store up to date; of an older file it makes a copy
-// first. It is one transaction: a start that fails or is killed leaves the store as it
-// was, and the program before this one goes on with it.
+// migrate brings an empty or older store up to date, and copies an older file first. It
+// is one transaction: a start that fails or is killed leaves the store as it was, usable
+// by the older program.
 func migrate(ctx context.Context, s *store) (failed error) {
 	from, err := schemaOf(ctx, s.writer, s.dialect)
 	if err != nil || from == schema {
@@ -72,7 +72,7 @@ func migrate(ctx context.Context, s *store) (failed error) {
 		}
 	}
 	if from > 0 { // what becomes of contents is left nowhere else
-		restore, err := s.harden(ctx, []*job{{erase: true}})
+		restore, err := s.setDurability(ctx, []*job{{erase: true}})
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func migrate(ctx context.Context, s *store) (failed error) {
 	return nil
 }
 
-// apply makes the tables of an empty store, or the steps from an older schema. Of
-// proxies that share a store and start at once, one makes them and the others wait for it.
+// apply creates the tables of an empty store, or runs the upgrades of an older schema.
+// If proxies that share a store start at once, one migrates it and the others wait.
 func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 	begin := fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)
 	if d == postgresDialect {
@@ -143,8 +143,8 @@ const oldest = 11
 var schema = oldest + len(upgrades())
 
 // upgrades lead from the oldest schema to that of schema.sql, one number each, in the
-// words that dialect.ddl translates. A released one is never edited: later needs are a
-// further entry.
+// SQL that dialect.ddl translates. A released upgrade is never edited: later changes are
+// further entries.
 func upgrades() []string {
 	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables, recordTables, markTables}
 }
@@ -323,8 +323,8 @@ INSERT INTO record (backend, kind, id, state, status_tenant, changed) SELECT bac
 	ON CONFLICT DO NOTHING;
 `
 
-// onlyMarked keeps a program of before, which may still be running, from writing rows
-// that have no mark.
+// onlyMarked makes writes of rows without a mark fail, since an older program may still
+// be running.
 func (d dialect) onlyMarked() (text string) {
 	for _, table := range [...]string{"record", "session", "vote", "notice"} {
 		if d == postgresDialect {
@@ -337,9 +337,9 @@ func (d dialect) onlyMarked() (text string) {
 // markStep is how many records are marked at once.
 const markStep = 500
 
-// markAll marks the rows that were written before there were marks: what they say is
-// trusted. Where the end of a chain says that there were marks, somebody took them away, and
-// nothing is.
+// markAll marks the rows that were written before marks existed, which are trusted as
+// they are. If the head of a chain shows that the ledger had marks, they were removed,
+// and no row is marked.
 func markAll(t *transaction) error {
 	vault := t.store.opt.Vault
 	if vault == nil {

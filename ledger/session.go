@@ -50,8 +50,8 @@ func (r *sessionRow) mark(t *transaction) {
 		r.Principal, r.Strikes, micros(r.Struck), micros(r.Counted), r.refused, mark(t.store.opt.Vault, r.row), r.Tenant, r.ID)
 }
 
-// scanSession reads records of rejections, with what was refused or without. One that
-// is not as it was written is a lock that begins now.
+// scanSession reads records of rejections, with the refused writes or without. An edited
+// one counts as a lock that begins now.
 func scanSession(of *store, refused bool) func(scanner) (sessionRow, error) {
 	return func(s scanner) (v sessionRow, err error) {
 		var mark []byte
@@ -81,7 +81,7 @@ func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
 	return all
 }
 
-// lock says whether today's limits lock a record.
+// lock sets whether the present limits lock a record.
 func (o *Options) lock(s *memproxy.Session) {
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
 	if until := s.Struck.Add(o.Locks.For); s.Limit > 0 && s.Strikes >= s.Limit && o.Clock().Before(until) {
@@ -100,17 +100,17 @@ func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
 	return lock
 }
 
-// inForce is the condition that today's limits lock a record.
+// inForce is the SQL condition that the present limits lock a record.
 func (o *Options) inForce() string {
 	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
 	return fmt.Sprintf(`(struck > %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END)`,
 		micros(o.Clock().Add(-o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
 }
 
-// SessionLocked returns the lock that is in force on one of some records of
-// rejections, or the zero Lock. Of several it is the one that ends last. It is an
-// error while entries that were acknowledged cannot be written: every write is
-// asked about here before it leaves, and one more is not to be acknowledged.
+// SessionLocked returns the lock in force on any of some records of rejections, the one
+// that ends last, or the zero Lock. While acknowledged entries cannot be written it is an
+// error: every write calls it before it is forwarded, and no further write may be
+// acknowledged then.
 func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string) (memproxy.Lock, error) {
 	if l.kept.Load() > 0 {
 		if err := l.do(ctx, &job{}); err != nil { // which tries to write them
@@ -121,7 +121,7 @@ func (l *Ledger) SessionLocked(ctx context.Context, tenant string, ids ...string
 	if len(ask) == 0 {
 		return memproxy.Lock{}, errors.Join(ctx.Err(), l.alive())
 	}
-	found, err := glance(ctx, l.store, "look up locks", scanSession(l.store, false), asked, tenant, asJSON(ids))
+	found, err := queryRows(ctx, l.store, "look up locks", scanSession(l.store, false), asked, tenant, asJSON(ids))
 	if slices.ContainsFunc(found, func(r sessionRow) bool { return r.edited }) {
 		found, err = changed(ctx, l.store, func(t *transaction) ([]sessionRow, error) { return lockEdited(t, tenant, ids), nil })
 	}
@@ -153,10 +153,10 @@ func locksOf(tenant string, ids []string) []absent {
 	return keys
 }
 
-// NoteSession counts a refused or held write in records of rejections, once in
-// each, and returns those that it locks, with their reasons. A record that ended
-// begins again, and so does the counting once a lock is over. What comes in while
-// an end user's record is locked is not counted in the records after it.
+// NoteSession counts a refused or held write in records of rejections, once in each,
+// and returns those that it locks, with their reasons. A record that has ended begins
+// again, and counting restarts once a lock is over. While an end user's record is
+// locked, the records after it in ids are not counted.
 func (l *Ledger) NoteSession(ctx context.Context, e memproxy.SessionEvent, ids ...string) ([]memproxy.Session, error) {
 	odd := func(text string) bool { return storable(text) != nil }
 	if len(ids) == 0 || slices.Contains(ids, "") || e.Decision == "" || slices.ContainsFunc(append([]string{e.Tenant, e.Principal, e.Decision, e.Route}, ids...), odd) {
@@ -211,8 +211,8 @@ func noteSession(t *transaction, e memproxy.SessionEvent, id string) (s memproxy
 	return s, locked
 }
 
-// strike counts one more rejection, which is among the refused already: of a
-// session since it began, of a caller within the window.
+// strike counts one more rejection, which is in s.Refused already: for a session since
+// it began, for a caller within the window.
 func strike(s *memproxy.Session, at time.Time, window time.Duration) {
 	if s.Limit > 0 && s.Strikes >= s.Limit && s.Locked.IsZero() { // a lock that is over
 		s.Strikes, s.Counted = 0, at
@@ -245,20 +245,20 @@ func tally(s *memproxy.Session, reasons []memproxy.Reason) {
 	s.Reasons = s.Reasons[:min(len(s.Reasons), maxReasons)]
 }
 
-// Sessions lists, unlocks and ends the sessions whose writes were rejected. Before
-// and after a write, SessionLocked and NoteSession of the Ledger are called.
+// Sessions lists, unlocks and ends the sessions with rejected writes. The gate calls
+// Ledger.SessionLocked before and Ledger.NoteSession after a write.
 type Sessions struct{ *store }
 
-// Get returns a record by its id, or by the caller's name of a session that
-// only one has, with its reasons and its newest refusals; a nil tenant is every one.
-// ErrUnknown when there is none, ErrState when several have the name.
+// Get returns a record by its id, or by the caller's name of a session if that is
+// unique, with its reasons and newest refusals; a nil tenant matches all. ErrUnknown
+// when there is none, ErrState when several have the name.
 func (ss Sessions) Get(ctx context.Context, tenant *string, id string) (memproxy.Session, error) {
 	of, whose := byTenant(tenant)
 	const named = `id LIKE 'session:%' AND substr(id, length(id) - length(CAST(?2 AS TEXT)) + 1) = ?2`
 	for _, by := range [...]struct{ where, id string }{
 		{`id = ?2`, id}, {named, memproxy.NameSuffix(id)}, {named, memproxy.NameSuffix(memproxy.InertSession(id))}, // an agent's, a caller's as it is kept
 	} {
-		found, err := glance(ctx, ss.store, "look up a session", scanSession(ss.store, true), `SELECT `+sessionColumns+` FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
+		found, err := queryRows(ctx, ss.store, "look up a session", scanSession(ss.store, true), `SELECT `+sessionColumns+` FROM session WHERE `+of+` AND `+by.where+` LIMIT 2`, whose, by.id)
 		switch {
 		case err != nil:
 			return memproxy.Session{}, err
@@ -295,7 +295,7 @@ func (ss Sessions) List(ctx context.Context, f memproxy.SessionFilter) (memproxy
 	if !f.All {
 		where = ` AND ` + ss.opt.inForce()
 	}
-	rows, err := glance(ctx, ss.store, "list sessions", scanSession(ss.store, false), `SELECT `+sessionColumns+` FROM session
+	rows, err := queryRows(ctx, ss.store, "list sessions", scanSession(ss.store, false), `SELECT `+sessionColumns+` FROM session
 		WHERE `+of+` AND (id, tenant) > (?2, ?3) AND ?4 IN ('', principal)`+where+` ORDER BY id, tenant LIMIT ?5`, whose, id, tenant, f.Principal, n+1)
 	found := ss.opt.sessions(rows)
 	if err != nil || len(found) <= n {
@@ -318,8 +318,8 @@ func splitCursor(text string) (id, tenant string, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// Unlock lets a record's writes through again, with no rejection against it.
-// ErrState when it is not locked, ErrOwnReview for its own principal.
+// Unlock ends a record's lock and resets its rejections. ErrState when it is not locked,
+// ErrOwnReview for its own principal.
 func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error {
 	if err := checkReview(r); err != nil {
 		return err
@@ -342,8 +342,8 @@ func (ss Sessions) Unlock(ctx context.Context, tenant, id string, r memproxy.Rev
 	})
 }
 
-// End ends the sessions in which nothing happened since a time and returns
-// how many; of those in which something was refused or held it queues a notice.
+// End ends the sessions that were idle since a time, queues a notice for each, and
+// returns how many.
 func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	return inSteps(ctx, ss.store, job{}, endStep, func(t *transaction) (int, error) {
 		ended := t.store.opt.sessions(rows(t, scanSession(t.store, false), `UPDATE session SET ended = ? WHERE (tenant, id) IN
@@ -356,8 +356,8 @@ func (ss Sessions) End(ctx context.Context, idleSince time.Time) (int, error) {
 	})
 }
 
-// pruneSessions forgets the records that ended before a time, but not locked ones:
-// to be forgotten must not unlock.
+// pruneSessions deletes the records that ended before a time, except locked ones, which
+// that would unlock.
 func pruneSessions(ctx context.Context, s *store, before time.Time) (int, error) {
 	return inSteps(ctx, s, job{}, pruneStep, func(t *transaction) (int, error) {
 		return int(t.run(`DELETE FROM session WHERE (tenant, id) IN (SELECT tenant, id FROM session WHERE ended > 0 AND ended < ? AND NOT `+s.opt.inForce()+` LIMIT ?)`, micros(before), pruneStep)), nil

@@ -12,9 +12,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// readFindings reads what is kept of a status as spans.
+// readFindings reads a status's stored findings.
 func readFindings(st *memproxy.Status, kept string) error {
-	// Nearly all have no findings, and parsing JSON costs as much as the row.
+	// Nearly all statuses have no findings, and parsing JSON costs as much as the row.
 	text, _ := strings.CutPrefix(kept, `{"text":"`)
 	if text, plain := strings.CutSuffix(text, `","findings":null}`); plain && !strings.ContainsAny(text, `"\`) {
 		st.Text = text
@@ -28,14 +28,13 @@ func readFindings(st *memproxy.Status, kept string) error {
 	return json.Unmarshal([]byte(kept), &st.Findings) // as it was kept once
 }
 
-// spans is how the findings of a state are kept: with the hash of the text
-// that they are of.
+// spans is how a state's findings are stored: with the hash of their text.
 type spans struct {
 	Text     string             `json:"text"`
 	Findings []memproxy.Finding `json:"findings"`
 }
 
-// findingsOf is what is kept of a status as spans.
+// findingsOf is a status's findings as they are stored.
 func findingsOf(st *memproxy.Status) string {
 	if st.State == "" {
 		return ""
@@ -49,11 +48,11 @@ func (l *Ledger) ListStatuses(ctx context.Context, f memproxy.StatusFilter) ([]m
 	if err != nil {
 		return nil, err
 	}
-	return look(ctx, l.store, "list statuses", scanStatus(l.store), query, args...)
+	return querySettled(ctx, l.store, "list statuses", scanStatus(l.store), query, args...)
 }
 
-// viaUnverified has SQLite use the index, which is small: without statistics it takes
-// the primary key to be as good. Postgres has statistics.
+// viaUnverified makes SQLite use the small index; without statistics it would choose the
+// primary key. Postgres has statistics.
 const (
 	viaUnverified = " INDEXED BY record_unverified"
 	viaExpires    = " INDEXED BY record_expires" // likewise
@@ -96,9 +95,9 @@ func statusQuery(f *memproxy.StatusFilter, now time.Time) (query string, args []
 	return `SELECT ` + recordColumns + ` FROM ` + from + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY backend, kind, id LIMIT ?`, append(args, n), nil
 }
 
-// SetState changes the states of memories, all in one transaction, and returns
-// how many it changed: those whose state is not among a change's From, or
-// changed since it was Seen, stay as they are. A memory of which nothing is recorded counts as untrusted.
+// SetState changes the states of memories, all in one transaction, and returns how many
+// it changed. Those whose state is not among a change's From, or has changed since it
+// was Seen, stay as they are. A memory without a record counts as untrusted.
 func (l *Ledger) SetState(ctx context.Context, changes ...memproxy.StateChange) (int, error) {
 	if err := valid(changes, validChange); err != nil {
 		return 0, err
@@ -126,8 +125,7 @@ func validChange(c *memproxy.StateChange) error {
 	return storableParts("change", c.Tenant, c.Reason, c.Decision, c.Rules, c.Text, string(c.Attestation))
 }
 
-// status returns a memory's record and its status; the one that is to be written
-// when there is none.
+// status returns a memory's record and its status; a new untrusted one if there is none.
 func (t *transaction) status(k memproxy.MemoryKey) (r *recordRow, st memproxy.Status) {
 	r = t.record(k)
 	if st = r.Status; !r.Rated() {
@@ -154,9 +152,9 @@ func count(b bool) int64 {
 	return 0
 }
 
-// setState changes a state, and reports whether it did. What a person decided
-// of a text stays until another text is there: what rules would do to it is
-// noted, and told.
+// setState changes a state and reports whether it did. A person's decision about a text
+// stays in force until the text changes: what the rules would decide is recorded, and a
+// notice queued.
 func (t *transaction) setState(c *memproxy.StateChange) bool {
 	r, st := t.status(c.MemoryKey)
 	if r.edited || len(c.From) > 0 && !slices.Contains(c.From, st.State) || !c.Seen.IsZero() && !c.Seen.Equal(st.Changed) {
@@ -200,8 +198,8 @@ func (t *transaction) setState(c *memproxy.StateChange) bool {
 	return true
 }
 
-// keepDecided leaves a state as a person decided it, and notes what the rules
-// would do.
+// keepDecided keeps the state that a person decided, and records what the rules would
+// decide.
 func keepDecided(t *transaction, c *memproxy.StateChange, r *recordRow, st memproxy.Status) {
 	prior, was := r.prior, st.CurrentRules
 	if c.Rules != "" {
@@ -229,10 +227,10 @@ func textOf(t *transaction, r *recordRow, c *memproxy.StateChange) string {
 
 const refMemory = "memory/"
 
-// Promote adds a reviewer's yes to a memory that waits for review, or is
-// untrusted, flagged or quarantined. It is validated and attested by humans once Need
-// distinct reviewers, its author not among them, said it. ErrState for a
-// memory in another state, ErrOwnReview for the author.
+// Promote adds a reviewer's approval to a memory that is pending, untrusted, flagged or
+// quarantined. Once Need distinct reviewers other than its author approved it, it is
+// validated and attested as human-confirmed. ErrState for a memory in another state,
+// ErrOwnReview for the author.
 func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.Review) (memproxy.Tallied, error) {
 	if err := validKey(k); err != nil {
 		return memproxy.Tallied{}, err

@@ -54,7 +54,7 @@ func held(t *testing.T, l *ledger.Ledger, id string) {
 // Proves MFW-7, DOL-4.
 func TestNothingInPlain(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t), Noticed: func() {}})
+	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}})
 	held(t, l, "h1")
 	v := ledgertest.Version("m1", secretText)
 	v.Metadata = []byte(`{"note":"zanzibarquokka"}`)

@@ -23,7 +23,7 @@ type VerifyOptions struct {
 	Texts bool
 	// Anchor is a head that was kept elsewhere; nil: none.
 	Anchor *memproxy.ChainHead
-	// Count, if set, is told how many records more were checked.
+	// Count, if set, is called with the number of further records checked.
 	Count func(int)
 }
 
@@ -40,20 +40,19 @@ type verifier struct {
 	accepted map[fault]bool // what a person takes as it is
 }
 
-// fault is what a breach is known by.
+// fault identifies a breach.
 type fault struct {
 	place int64
 	class memproxy.FaultClass
 }
 
-// Verify walks the chain of a tenant's versions and names what was done to it
-// behind the proxy: records changed, cut off at the end, taken out, put in
-// another order, or made by somebody else. It changes nothing. The error is
-// about the store; faults are in the report, at most some hundred that nobody
-// accepted.
+// Verify walks the chain of a tenant's versions and reports what was done to it
+// out-of-band: records that were changed, truncated, deleted, reordered or forged. It
+// changes nothing. The error is about the store; faults are in the report, at most
+// about maxFaults that are not accepted.
 //
-// Of the store alone it cannot be told when the whole end, head included, was
-// put back to an earlier state: that takes an Anchor.
+// A rollback of the whole end, head included, to an earlier state can be detected only
+// with an Anchor.
 func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (memproxy.ChainReport, error) {
 	if cs.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault
@@ -81,8 +80,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 		v.last = record{place: v.head.base}
 		v.last.Link = v.head.baseLink
 	}
-	// A writer may go on meanwhile: what came after the head was read is for
-	// the next time.
+	// Records that are written after the head was read are left to the next run.
 	err = v.records(ctx, `tenant = ? AND place > ? ORDER BY place`, []any{tenant}, v.last.place, func(r *record) (int64, error) {
 		return r.place, v.step(ctx, r, headed)
 	})
@@ -102,7 +100,7 @@ func (cs Chains) Verify(ctx context.Context, tenant string, opt VerifyOptions) (
 // records checks what is found after a number, in steps; check returns that of each.
 func (v *verifier) records(ctx context.Context, where string, of []any, after int64, check func(*record) (int64, error)) error {
 	for v.open < maxFaults {
-		found, err := look(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version WHERE `+where+` LIMIT ?`,
+		found, err := querySettled(ctx, v.store, "read versions", scanRecord, `SELECT `+versionColumns+` FROM version WHERE `+where+` LIMIT ?`,
 			append(slices.Clip(of), after, verifyStep)...)
 		for i := range found {
 			if after, err = check(&found[i]); err != nil {
@@ -137,8 +135,7 @@ func (v *verifier) add(f memproxy.ChainFault) {
 // step checks one record and how it follows the one before.
 func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	if headed && r.place > v.head.place {
-		// Written since the head was read, or put there by somebody: the
-		// signature tells.
+		// Written since the head was read, or forged: the signature shows which.
 		if v.selfCheck(r) {
 			now, there, err := headOf(ctx, v.store, r.Tenant)
 			if err != nil {
@@ -165,7 +162,7 @@ func (v *verifier) step(ctx context.Context, r *record, headed bool) error {
 	return v.text(ctx, r)
 }
 
-// selfCheck is what a record shows alone: it is as it was written, and by us.
+// selfCheck checks a record by itself: unchanged, and signed by this installation.
 func (v *verifier) selfCheck(r *record) bool {
 	link := r.link()
 	if hex.EncodeToString(link) != r.Link {
@@ -179,10 +176,10 @@ func (v *verifier) selfCheck(r *record) bool {
 	return true
 }
 
-// gap names what is wrong between two records that are sound by themselves:
-// the record that this one followed is elsewhere, or gone.
+// gap reports the fault between two records that are sound by themselves: the record
+// that this one followed was moved or deleted.
 func (v *verifier) gap(ctx context.Context, r *record) error {
-	elsewhere, err := look(ctx, v.store, "find a record", scanOne[int64],
+	elsewhere, err := querySettled(ctx, v.store, "find a record", scanOne[int64],
 		`SELECT place FROM version WHERE tenant = ? AND link = ? LIMIT 1`, r.Tenant, r.behind)
 	if err != nil {
 		return err
@@ -195,10 +192,10 @@ func (v *verifier) gap(ctx context.Context, r *record) error {
 	return nil
 }
 
-// text checks that the text of a version is there and the recorded one.
+// text checks that the text of a version exists and has the recorded hash.
 func (v *verifier) text(ctx context.Context, r *record) error {
 	if r.Compacted {
-		newer, err := look(ctx, v.store, "find a version", scanOne[int64],
+		newer, err := querySettled(ctx, v.store, "find a version", scanOne[int64],
 			`SELECT number FROM version WHERE backend = ? AND kind = ? AND id = ? AND number > ? LIMIT 1`, r.Backend, string(r.Kind), r.ID, r.Number)
 		if err == nil && len(newer) == 0 && r.Op != memproxy.OpPurge {
 			v.fault(memproxy.FaultText, r.place, r, "the text of the newest version was given up")
@@ -221,7 +218,7 @@ func (v *verifier) text(ctx context.Context, r *record) error {
 	return nil
 }
 
-// end compares where the chain ends with where it should.
+// end compares the end of the chain with its head and the anchor.
 func (v *verifier) end(ctx context.Context, headed bool) error {
 	switch {
 	case !headed && v.report.Checked > 0:
@@ -241,10 +238,9 @@ func (v *verifier) end(ctx context.Context, headed bool) error {
 	return err
 }
 
-// Reaches checks that a tenant's chain still goes through an end that it had
-// once, which is kept elsewhere, and that its present end is signed. It reads
-// two records, and says what is wrong, or nil. The zero position is in every
-// chain.
+// Reaches checks that a tenant's chain still contains an earlier head that was kept
+// elsewhere, and that its present head is signed. It reads two records and returns the
+// fault, or nil. Every chain contains position zero.
 func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*memproxy.ChainFault, error) {
 	if cs.opt.Vault == nil {
 		return nil, ErrNoVault
@@ -259,12 +255,12 @@ func (cs Chains) Reaches(ctx context.Context, anchor memproxy.ChainHead) (*mempr
 	return reaches(ctx, cs.store, h, anchor)
 }
 
-// unsigned is what is wrong with an end that somebody else wrote.
+// unsigned is the detail of a head with an invalid signature.
 const unsigned = "the end of the chain is not signed by this installation"
 
-// headOf is the end of a tenant's chain, if there is one.
+// headOf is the head of a tenant's chain, if there is one.
 func headOf(ctx context.Context, s *store, tenant string) (head, bool, error) {
-	return first(look(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
+	return first(querySettled(ctx, s, "look up a chain", scanHead(s.opt.Vault, markedHead), `SELECT `+headColumns+` FROM chain WHERE tenant = ?`, tenant))
 }
 
 func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memproxy.ChainFault, error) {
@@ -279,7 +275,7 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 	}
 	link := h.baseLink
 	if a.Position > h.base {
-		found, there, err := first(look(ctx, s, "find a record", scanOne[string], `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position))
+		found, there, err := first(querySettled(ctx, s, "find a record", scanOne[string], `SELECT link FROM version WHERE tenant = ? AND place = ?`, a.Tenant, a.Position))
 		if err != nil {
 			return nil, err
 		}
@@ -294,8 +290,8 @@ func reaches(ctx context.Context, s *store, h head, a memproxy.ChainHead) (*memp
 	return nil, nil
 }
 
-// VerifyMemory checks the chain of one memory's versions, with texts, as far
-// as it was not trimmed. A cut at its end shows in Chains.Verify only.
+// VerifyMemory checks the untrimmed chain of one memory's versions, with texts. A
+// truncated end is detected by Chains.Verify only.
 func (l *Ledger) VerifyMemory(ctx context.Context, k memproxy.MemoryKey) (memproxy.ChainReport, error) {
 	if l.opt.Vault == nil {
 		return memproxy.ChainReport{}, ErrNoVault

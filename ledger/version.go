@@ -18,7 +18,7 @@ const maxPinned = 100
 const versionColumns = `backend, kind, id, number, tenant, place, field, op, at, actor, trust, confidence, attestation,
 	decision, sha256, preimage, metadata, score, previous, behind, link, vault, mac, pinned, compacted`
 
-// record is a version as it is stored: with what binds it into its chains.
+// record is a version as it is stored, with its links in the chains.
 type record struct {
 	memproxy.Version
 	at       int64  // micros of Time
@@ -43,12 +43,11 @@ type versionText struct {
 	Metadata []byte `json:"metadata,omitempty"`
 }
 
-// Append records versions, all in one transaction, and returns them with what
-// the store gives: Number, Time, Link, and SHA256 and Before where they were
-// left out. A version of the same decision, operation and text as the
-// memory's last one is that one: to append it again changes nothing. The
-// texts of the oldest unpinned versions of the memory's field are given up
-// once there are more than Options.KeepVersions.
+// Append records versions, all in one transaction, and returns them with Number, Time
+// and Link set, and SHA256 and Before if they were empty. A version with the decision,
+// operation and text of the memory's last one is a repetition and changes nothing. Above
+// Options.KeepVersions, the texts of the oldest unpinned versions of the memory's field
+// are destroyed.
 func (l *Ledger) Append(ctx context.Context, versions ...memproxy.Version) ([]memproxy.Version, error) {
 	if l.opt.Vault == nil {
 		return nil, ErrNoVault
@@ -87,7 +86,7 @@ func validVersion(v *memproxy.Version) error {
 
 // append adds one version to the memory's chain and the tenant's.
 func (t *transaction) append(v memproxy.Version) memproxy.Version {
-	head := t.head(v.Tenant) // first: it keeps other writers of the tenant away
+	head := t.head(v.Tenant) // first: it locks out other writers of the tenant
 	if v.Kind != memproxy.TargetObject {
 		r := t.record(v.MemoryKey) // before there is a history, without which a record may be missing
 		r.begun = r.begun || v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge
@@ -101,7 +100,7 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 		return last.Version
 	}
 	if known && v.Op == memproxy.OpSelfEdit && last.Op == v.Op && last.SHA256 == v.SHA256 && last.Before == v.Before {
-		// Found again by a process that took up what another had left.
+		// Repeated by a process that resumed another's work.
 		last.Text, last.Metadata = v.Text, v.Metadata
 		return last.Version
 	}
@@ -120,13 +119,13 @@ func (t *transaction) append(v memproxy.Version) memproxy.Version {
 	t.step(&r, r.Op, last.Number, r.Number)
 	head.place, head.link = r.place, r.Link
 	t.setHead(head)
-	settleDoubt(t, &r)
+	updateFlag(t, &r)
 	compact(t, &r)
 	return r.Version
 }
 
 func insertRecord(t *transaction, r *record) {
-	t.store.seen.add(r.MemoryKey, versions)
+	t.store.filter.add(r.MemoryKey, versions)
 	t.run(`INSERT INTO version (`+versionColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.Backend, string(r.Kind), r.ID, r.Number, r.Tenant, r.place, r.Field, string(r.Op), r.at, r.Actor, string(r.Trust),
 		int64(r.Confidence), string(r.Attestation), r.Decision, r.SHA256, r.Before, r.metadata, int64(r.Score),
@@ -141,16 +140,16 @@ func (r *record) textless() bool { return r.Op == memproxy.OpDelete || r.Op == m
 
 // lastVersion is the newest version of a memory; zero when there is none.
 func (t *transaction) lastVersion(k memproxy.MemoryKey) (last record, known bool) {
-	if unknown, _ := t.store.seen.unknown(versions, k); unknown {
+	if unknown, _ := t.store.filter.unknown(versions, k); unknown {
 		return record{}, false
 	}
 	return row(t, scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? ORDER BY number DESC LIMIT 1`, k.Backend, string(k.Kind), k.ID)
 }
 
-// BeginHistories begins the history of memories that have none: their first
-// version says that they were found like this, by nobody known, with the lowest
-// trust. It returns how many it began. To run it again is safe.
+// BeginHistories begins the history of memories that have none, with a first version
+// that has no author and the lowest trust. It returns how many it began, and may be
+// repeated.
 func (bs Backends) BeginHistories(ctx context.Context, found ...memproxy.Version) (int, error) {
 	if bs.opt.Vault == nil {
 		return 0, ErrNoVault
@@ -193,9 +192,8 @@ func beginHistory(t *transaction, v *memproxy.Version) (began bool) {
 	return true
 }
 
-// keepFound notes the text before a change: the beginning of a history, or
-// a text that none of the memory's versions has any more, because something
-// went round the proxy. Of what is known nothing is noted.
+// keepFound records the text before a change, unless it is known: as the beginning of a
+// history, or as a version because the text was changed out-of-band.
 func keepFound(t *transaction, v *memproxy.Version) {
 	if beginHistory(t, v) {
 		return
@@ -219,7 +217,7 @@ func (l *Ledger) History(ctx context.Context, k memproxy.MemoryKey, before int64
 		return nil, err
 	}
 	limit = min(cmp.Or(max(0, limit), 1000), 1000)
-	found, err := look(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
+	found, err := querySettled(ctx, l.store, "list versions", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ?1 AND kind = ?2 AND id = ?3 AND (CAST(?4 AS BIGINT) = 0 OR number < ?4) ORDER BY number DESC LIMIT ?5`,
 		k.Backend, string(k.Kind), k.ID, before, limit)
 	out := make([]memproxy.Version, len(found))
@@ -236,9 +234,9 @@ func (l *Ledger) Version(ctx context.Context, k memproxy.MemoryKey, number int64
 	if err := validKey(k); err != nil {
 		return memproxy.Version{}, err
 	}
-	found, err := look(ctx, l.store, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
+	found, err := querySettled(ctx, l.store, "look up a version", scanRecord, `SELECT `+versionColumns+` FROM version
 		WHERE backend = ? AND kind = ? AND id = ? AND number = ?`, k.Backend, string(k.Kind), k.ID, number)
-	r, err := only(found, err, fmt.Sprint("version ", number))
+	r, err := oneOrUnknown(found, err, fmt.Sprint("version ", number))
 	if err != nil || r.textless() {
 		return r.Version, err
 	}
@@ -270,8 +268,8 @@ func readText(ctx context.Context, s *store, r *record) error {
 	return nil
 }
 
-// PinVersion keeps a version's text from being given up, or lets it go again.
-// ErrShredded when it is gone already, ErrFull when too many are pinned.
+// PinVersion exempts a version's text from compaction, or ends that. ErrShredded when
+// the text is already destroyed, ErrFull when too many versions are pinned.
 func (l *Ledger) PinVersion(ctx context.Context, k memproxy.MemoryKey, number int64, pinned bool) error {
 	if err := validKey(k); err != nil {
 		return err

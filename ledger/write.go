@@ -16,26 +16,26 @@ import (
 // of them wait; the gain is flat from about a hundred on.
 const maxGroup = 512
 
-// linger is how long entries that nobody waits for may wait for company.
+// linger is how long entries without a waiting caller may wait to share a transaction.
 const linger = 50 * time.Millisecond
 
 // job is one write on its way to the writer.
 type job struct {
-	ctx  context.Context // a job whose caller gave up before its turn is not done
+	ctx  context.Context // a job whose caller gave up before its turn is skipped
 	size int             // rows that it writes, about
 	// number is that of its entry in the redo log, if it is there.
 	number uint64
 	also   func(*transaction) error // nil: nothing
-	done   chan error               // nil: nobody waits
-	// after is called when the job is done or lost; nil: nobody asks.
+	done   chan error               // nil: no caller waits
+	// after, if set, is called when the job is done or lost.
 	after func()
-	// durable jobs are on the disk when they are done, whatever Options say;
-	// erase makes what they remove unreadable there.
+	// durable jobs are on disk when they are done, whatever Options say; erase jobs
+	// also overwrite what they remove.
 	durable, erase bool
 }
 
-// transaction is the writer's, with what it changed. The first error of a statement
-// ends it: those that come after are not executed, and nothing is committed.
+// transaction is the writer's, with what it changed. After the first error of a
+// statement no further statement is executed, and nothing is committed.
 type transaction struct {
 	store   *store
 	ctx     context.Context // bounds the whole group's commit
@@ -86,20 +86,20 @@ func putCounts(t *transaction) {
 	}
 }
 
-// settle waits for the rows on their way, so that a query of the file finds
-// what was put before it.
-func (s *store) settle(ctx context.Context) error {
+// flush waits until all queued entries are committed, so that a query of the file
+// sees them.
+func (s *store) flush(ctx context.Context) error {
 	if s.recent.idle() {
 		return nil
 	}
 	return s.do(ctx, &job{})
 }
 
-// Sync returns when everything that was noted before is committed or lost.
+// Sync returns when every entry that was queued before is committed or lost.
 func (l *Ledger) Sync(ctx context.Context) error { return l.do(ctx, &job{}) }
 
-// take checks rows and copies them: the caller may reuse its slice.
-func take(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
+// copyOwners validates and copies owners, so that the caller may reuse its slice.
+func copyOwners(rows []memproxy.Ownership) ([]memproxy.Ownership, error) {
 	own := slices.Clone(rows)
 	for i := range own {
 		if err := validate(&own[i]); err != nil {
@@ -143,9 +143,9 @@ func (s *store) send(ctx context.Context, j *job) error {
 	}
 }
 
-// write is the one writer. While it commits, others queue; the next
-// transaction takes all of them. Queued entries that the store cannot take now
-// are kept and come first in every later transaction, until it can.
+// write is the loop of the single writer. Jobs that arrive during a commit share the
+// next transaction (group commit). Queued entries that the store cannot take now are
+// kept, and come first in every later transaction until it can.
 func (s *store) write() {
 	defer close(s.stopped)
 	var kept []*job
@@ -162,9 +162,9 @@ func (s *store) write() {
 }
 
 // attempt does jobs, together or each on its own, and returns the queued entries
-// that have to wait. What comes after one that waits waits too, or fails:
-// the order stays, and no caller is told that the ledger is up to date. How many
-// wait is known before anybody is answered.
+// that must be retried. Jobs after such an entry are kept too, or fail if a caller
+// waits: the order is preserved, and no caller is answered as if the ledger were up to
+// date. The number of kept entries is stored before any caller is answered.
 func attempt(s *store, group []*job) (kept []*job) {
 	if len(group) == 0 {
 		return nil
@@ -176,13 +176,13 @@ func attempt(s *store, group []*job) (kept []*job) {
 		return nil
 	}
 	var full error            // why those before this one are kept
-	for i, j := range group { // one of them may be to blame: let each be on its own
+	for i, j := range group { // one job may cause the failure: commit each on its own
 		if len(group) > 1 {
 			if err = full; err == nil {
 				err = s.persist(group[i : i+1])
 			}
 		}
-		if j.done == nil && canWait(err) {
+		if j.done == nil && retryable(err) {
 			kept, full = append(kept, j), err
 			s.kept.Store(int64(len(kept)))
 			continue
@@ -195,7 +195,7 @@ func attempt(s *store, group []*job) (kept []*job) {
 	return kept
 }
 
-// finish answers for jobs that are done, or cannot be.
+// finish answers the callers of jobs that are done or have failed.
 func finish(s *store, group []*job, err error) {
 	var last uint64
 	erase := false
@@ -212,9 +212,8 @@ func finish(s *store, group []*job, err error) {
 	}
 }
 
-// gather takes the jobs that wait along with those of a group. As long as nobody
-// waits for an answer it lingers for company: a transaction costs much more
-// than a row.
+// gather adds the waiting jobs to a group. As long as no caller waits for an answer it
+// lingers for more, because a transaction costs much more than a row.
 func (s *store) gather(group []*job) []*job {
 	n := 0
 	for _, j := range group {
@@ -255,7 +254,7 @@ func (s *store) answer(j *job, err error) {
 		j.after()
 	}
 	if err == nil {
-		err = j.ctx.Err() // not done, or done for nobody
+		err = j.ctx.Err() // skipped, or its caller is gone
 	}
 	if err != nil {
 		err = fmt.Errorf("ledger: write: %w", damaged(err))
@@ -264,7 +263,7 @@ func (s *store) answer(j *job, err error) {
 	case j.done != nil:
 		j.done <- err
 	case err != nil:
-		s.opt.Lost(max(1, j.size), err)
+		s.opt.OnLost(max(1, j.size), err)
 	}
 }
 
@@ -277,14 +276,14 @@ func putOwner(t *transaction, owner *memproxy.Ownership) {
 	r.own(owner, t.now())
 }
 
-// record is what is known of an object, which no other transaction changes until this
-// one is over. Save writes what is changed in it.
+// record returns an object's record, locked against other transactions until this
+// one is over. save writes what is changed in it.
 func (t *transaction) record(k key) *recordRow {
 	if r := t.records[k]; r != nil {
 		return r
 	}
 	r := recordRow{key: k}
-	if r.Record, r.sure = t.store.seen.absent(k); !r.sure {
+	if r.Record, r.sure = t.store.filter.absent(k); !r.sure {
 		text := oneRecord
 		if t.store.dialect == postgresDialect {
 			text = lockRecord
@@ -292,7 +291,7 @@ func (t *transaction) record(k key) *recordRow {
 		if found, there := row(t, rowScanner(t.store), text, k.Backend, string(k.Kind), k.ID); there {
 			r = found
 		}
-		if known, _ := t.store.seen.unknown(versions, k); !known && r.blank() {
+		if known, _ := t.store.filter.unknown(versions, k); !known && r.blank() {
 			for _, k := range rows(t, scanKey, lostQuery, k.Backend, string(k.Kind), asJSON([]string{k.ID})) {
 				r.Status, r.lost = lost(t.store, k), true
 			}
@@ -302,7 +301,7 @@ func (t *transaction) record(k key) *recordRow {
 	return &r
 }
 
-// lock returns records that a condition selects, at most so many, as record does.
+// lock returns at most so many records that match a condition, locked as by record.
 func (t *transaction) lock(most int, where string, args ...any) (all []*recordRow) {
 	t.save()
 	where += fmt.Sprintf(` LIMIT ?%d`, len(args)+1)
@@ -322,8 +321,8 @@ func (t *transaction) lock(most int, where string, args ...any) (all []*recordRo
 	return all
 }
 
-// save writes what was changed in records: before the transaction ends, and before
-// a statement that is about more than one of them.
+// save writes changed records. It runs before the transaction ends, and before a
+// statement that selects several records.
 func (t *transaction) save() {
 	var all [len(upserts)][]*recordRow // by part
 	for _, r := range t.records {
@@ -344,7 +343,7 @@ func (t *transaction) save() {
 			if r.dirty&statusPart != 0 {
 				r.findings = findingsOf(&r.Status)
 			}
-			t.store.seen.add(r.key, records)
+			t.store.filter.add(r.key, records)
 			all[r.dirty] = append(all[r.dirty], r)
 			r.stored = true
 		}

@@ -167,7 +167,7 @@ func newRig(t *testing.T, change ...func(*review.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: ledgertest.NewClock(), up: &upstream{status: 200}, audit: &recorder{}}
 	var err error
-	r.ledger, err = ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), Noticed: func() {}, Timeout: 20 * time.Second})
+	r.ledger, err = ledger.Open(ledger.Options{Clock: r.clock.Now, Vault: ledgertest.Vault(t), OnNotice: func() {}, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,6 +54,18 @@ func TestStampsOfBeforeVerify(t *testing.T) {
 		if !s.Verify(full) {
 			t.Error("a full stamp does not verify")
 		}
+		for i, forge := range []func(*memproxy.Stamp){
+			func(st *memproxy.Stamp) { st.Session = "sha256:01" },
+			func(st *memproxy.Stamp) { st.Trigger = "mem0.v3.update" },
+			func(st *memproxy.Stamp) { st.Received = st.Received.Add(time.Second) },
+			func(st *memproxy.Stamp) { st.Score-- },
+			func(st *memproxy.Stamp) { st.Flags = "" },
+		} {
+			forged := full
+			if forge(&forged); s.Verify(forged) {
+				t.Errorf("what it says of the write can be changed (%d)", i)
+			}
+		}
 		bare := full
 		bare.Session, bare.Trigger, bare.Received, bare.Score, bare.Flags = "", "", time.Time{}, 0, ""
 		if s.Verify(bare) {

@@ -11,7 +11,7 @@ import (
 
 func cast(t *testing.T, l Life, id string, code memproxy.ReasonCode) int {
 	t.Helper()
-	n, err := l.Backends.Cast(t.Context(), memproxy.Doubt{MemoryKey: mem(id), Tenant: "acme", Code: code})
+	n, err := l.Backends.Flag(t.Context(), memproxy.IntegrityFlag{MemoryKey: mem(id), Tenant: "acme", Code: code})
 	must(t, "Cast", err)
 	return n
 }
@@ -46,8 +46,8 @@ func doubted(t *testing.T, l Life) {
 	if st := status(t, l, "m"); st.Unverified != "" {
 		t.Errorf("after another text: %+v", st)
 	}
-	for _, d := range []memproxy.Doubt{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
-		if _, err := l.Backends.Cast(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
+	for _, d := range []memproxy.IntegrityFlag{{}, {MemoryKey: mem("a\x00")}, {MemoryKey: mem("a"), Tenant: "a\x00"}} {
+		if _, err := l.Backends.Flag(t.Context(), d); !errors.Is(err, ledger.ErrRow) {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}

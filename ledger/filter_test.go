@@ -14,11 +14,11 @@ import (
 func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	t.Helper()
 	ctx := context.Background() // the test's is over
-	if l.seen == nil || l.Sync(ctx) != nil {
+	if l.filter == nil || l.Sync(ctx) != nil {
 		return nil // which a test has closed or broken
 	}
 	l.loading.Wait()
-	fresh := &seen{sealed: map[string]bool{}}
+	fresh := &keyFilter{sealed: map[string]bool{}}
 	if err := fresh.load(ctx, l.store); err != nil {
 		t.Fatal(err)
 	}
@@ -27,12 +27,12 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, err := drain(rows, func(s scanner) (k key, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) })
+		keys, err := collect(rows, func(s scanner) (k key, err error) { return k, s.Scan(&k.Backend, &k.Kind, &k.ID) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range keys {
-			for name, s := range map[string]*seen{"kept": l.seen, "loaded": fresh} {
+			for name, s := range map[string]*keyFilter{"kept": l.filter, "loaded": fresh} {
 				if unknown, _ := s.unknown(set, k); unknown {
 					missed = append(missed, fmt.Sprintf("%s: %v in %s", name, k, table))
 				}
@@ -97,7 +97,7 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 
 // Proves EDGE-3: filters grow, and keep what was in them.
 func TestSeenGrows(t *testing.T) {
-	s := &seen{whole: true}
+	s := &keyFilter{whole: true}
 	id := func(i int) key { return key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)} }
 	const n = 3 * firstFilter
 	for i := range n {
