@@ -29,7 +29,8 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 	other := firstOf(as("rival", "/v1/agents/", fmt.Sprintf(lettaAgent, "other")).body, "id")
 	conv := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id")
 	asks := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id") // sends nothing
-	if mine == "" || other == "" || conv == "" || asks == "" {
+	words := firstOf(as("rival", "/v1/conversations/?agent_id="+other, `{}`).body, "id")
+	if mine == "" || other == "" || conv == "" || asks == "" || words == "" {
 		t.Fatal("the agents are not there")
 	}
 	const message = `{"messages":[{"role":"user","content":"SAY %s","otid":"otid-1"}],"streaming":true,"background":true}`
@@ -48,6 +49,7 @@ func TestLettaStreamsByMessagesOwnIDs(t *testing.T) {
 		}
 		for path, body := range map[string]string{
 			"/v1/agents/" + other + "/messages":        fmt.Sprintf(message, "nothing"),
+			"/v1/conversations/" + words + "/messages": strings.Replace(fmt.Sprintf(message, "nothing"), `"background":true`, `"background":"yes"`, 1),
 			"/v1/agents/" + other + "/messages/stream": fmt.Sprintf(message, "nothing"),
 			"/v1/conversations/" + conv + "/messages":  fmt.Sprintf(message, "nothing"),
 			"/v1/conversations/default/messages":       strings.Replace(fmt.Sprintf(message, "nothing"), "{", `{"agent_id":"`+other+`",`, 1),

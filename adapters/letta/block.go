@@ -121,18 +121,11 @@ func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error
 // limited holds a block's text to the limit that comes with it. Servers from
 // 0.16.7 on do not.
 func limited(doc *jsondoc.Doc, v, value *jsondoc.Value, ptr string) error {
-	l := given(v.Get("limit"))
-	if l == nil {
+	n, ok := doc.Int(v.Get("limit"))
+	if !ok || value == nil {
 		return nil
 	}
-	n, err := strconv.ParseInt(string(doc.Raw(l)), 10, 64)
-	if l.Kind != jsondoc.Number || err != nil || n < 0 {
-		return bad(memproxy.PayloadMalformed, 422, jsondoc.Child(ptr, "limit"), "a limit must be a whole number")
-	}
-	if value != nil {
-		return within(value.Text(), n, jsondoc.Child(ptr, "value"))
-	}
-	return nil
+	return within(value.Text(), n, jsondoc.Child(ptr, "value"))
 }
 
 func within(text string, limit int64, ptr string) error {

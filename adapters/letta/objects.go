@@ -244,10 +244,10 @@ func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool str
 	if err != nil {
 		return bad(memproxy.PayloadMalformed, 400, "", "the query cannot be read")
 	}
-	waits := strings.EqualFold(values.Get("requires_approval"), "true") || values.Get("requires_approval") == "1"
+	waits := jsondoc.Yes(values.Get("requires_approval"))
 	if doc != nil && doc.Root != nil {
 		if v := doc.Root.Get("requires_approval"); v != nil {
-			waits = doc.True(v)
+			waits = doc.Yes(v)
 		}
 	}
 	rule := append(append([]byte(`{"tool_name":`), quoted(tool)...), `,"type":"requires_approval"}`...)

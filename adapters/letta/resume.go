@@ -36,9 +36,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 			return q, false
 		}
 	}
-	if v := doc.Root.Get("starting_after"); v != nil && v.Kind == jsondoc.Number {
-		q.After, _ = strconv.ParseInt(string(doc.Raw(v)), 10, 64) // else from the start
-	}
+	q.After, _ = doc.Int(doc.Root.Get("starting_after")) // else from the start
 	if run := rt.Params["run_id"]; run != "" {
 		q.Names = []string{run}
 		return q, true

@@ -25,15 +25,19 @@ func TestResume(t *testing.T) {
 		no     bool
 		how    string
 	}{
-		"run":             {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":7}`, names: []string{"run-1"}, after: 7},
-		"run, no body":    {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, names: []string{"run-1"}},
-		"conversation":    {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1"},
-		"run in the body": {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{"run_id":"run-2"}`, names: []string{"run-2"}, within: "in conv-1"},
-		"own id":          {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1", how: "anywhere"},
-		"same messages":   {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}, how: "anywhere starts"},
-		"new messages":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"role":"user"}]}`, no: true},
-		"not background":  {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"messages":[{"otid":"b"}]}`, no: true},
-		"another route":   {route: "letta.retrieve_run", params: map[string]string{"run_id": "run-1"}, no: true},
+		"run":              {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":7}`, names: []string{"run-1"}, after: 7},
+		"run, no body":     {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, names: []string{"run-1"}},
+		"conversation":     {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{}`, names: []string{"in conv-1"}, within: "in conv-1"},
+		"run in the body":  {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "conv-1"}, body: `{"run_id":"run-2"}`, names: []string{"run-2"}, within: "in conv-1"},
+		"own id":           {route: "letta.retrieve_conversation_stream", params: map[string]string{"conversation_id": "default"}, body: `{"agent_id":"agent-1","otid":"x"}`, names: []string{"in agent-1 otid x"}, within: "in agent-1", how: "anywhere"},
+		"same messages":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"otid":"b"},{"otid":"a"}]}`, names: []string{"in agent-1 otids a b"}, how: "anywhere starts"},
+		"in a word":        {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":"On","messages":[{"otid":"b"}]}`, names: []string{"in agent-1 otids b"}, how: "anywhere starts"},
+		"in a number":      {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":1,"messages":[{"otid":"b"}]}`, names: []string{"in agent-1 otids b"}, how: "anywhere starts"},
+		"no, in a word":    {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":"no","messages":[{"otid":"b"}]}`, no: true},
+		"after, in a text": {route: "letta.retrieve_stream_for_run", params: map[string]string{"run_id": "run-1"}, body: `{"starting_after":"7"}`, names: []string{"run-1"}, after: 7},
+		"new messages":     {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"background":true,"messages":[{"role":"user"}]}`, no: true},
+		"not background":   {route: "letta.send_message", params: map[string]string{"agent_id": "agent-1"}, body: `{"messages":[{"otid":"b"}]}`, no: true},
+		"another route":    {route: "letta.retrieve_run", params: map[string]string{"run_id": "run-1"}, no: true},
 	} {
 		q, ok := a.Resume(memproxy.Route{ID: tc.route, Params: tc.params}, memproxy.Request{}, []byte(tc.body))
 		how := ""

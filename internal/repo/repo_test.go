@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -269,6 +270,20 @@ func TestFilesStaySmall(t *testing.T) {
 	goFiles(t, func(path string, src []byte) {
 		if n := strings.Count(string(src), "\n"); n > maxLines {
 			t.Errorf("%s has %d lines, over %d: split it by meaning", path, n, maxLines)
+		}
+	})
+}
+
+// encoding/json takes a member in any letter case, and the last of two, which the
+// servers do not: a body that it reads is another one there.
+func TestAdaptersReadMembersByTheirExactNames(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		name := filepath.ToSlash(must.Get(filepath.Rel(root, path))(t))
+		switch {
+		case !strings.HasPrefix(name, "adapters/"), strings.HasSuffix(name, "_test.go"), strings.Contains(name, "/embedded/"), strings.Contains(name, "test/"):
+		case strings.HasPrefix(name, "adapters/letta/compensate/"): // answers of the server, and memproxy's own file
+		case bytes.Contains(src, []byte("json.Unmarshal(")), bytes.Contains(src, []byte("json.NewDecoder(")):
+			t.Errorf("%s: read bodies with adapters/jsondoc", path)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -140,7 +139,7 @@ func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 // pauses before it runs. One that a person is to approve by the agent's own
 // rules stays the caller's to approve.
 func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
-	if slices.ContainsFunc(s.own, func(raw json.RawMessage) bool { return nameOf(raw) == name }) {
+	if slices.Contains(s.named, name) {
 		return nil // the caller runs its own in the server's place, or approves the server's: see pending
 	}
 	shadow, err := shadowOf(doc, tool, name)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/memproxy/memproxy"
-	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
 // Waiting are the calls that the gate has yet to rule on. A pause in which the
@@ -114,12 +113,8 @@ func (t *Turn) Next() ([]byte, error) {
 // stepsLeft is what is left of the caller's step budget; zero when the caller
 // set none. To run what was approved costs the server a step of its own.
 func (by *caller) stepsLeft(taken int64, runs bool) int64 {
-	v := by.root.Root.Get("max_steps")
-	if v == nil || v.Kind != jsondoc.Number {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(by.root.Raw(v)), 10, 64)
-	if err != nil {
+	n, ok := by.root.Int(by.root.Root.Get("max_steps"))
+	if !ok {
 		return 0
 	}
 	if n -= taken; runs {

@@ -37,7 +37,7 @@ func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
 			Return: "Error: request to call tool denied. User reason: " + reasonOf(c.decision),
 		})
 	}
-	if runs || !by.root.True(by.root.Root.Get("stream_tokens")) {
+	if runs || !by.root.Yes(by.root.Root.Get("stream_tokens")) {
 		owed = nil
 	}
 	return owed, runs

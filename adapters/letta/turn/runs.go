@@ -18,7 +18,7 @@ func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.said }
 // background runs, and finds them by the ids that the caller gave its messages
 // as well.
 func (t *Turn) Names() []string {
-	if !t.caller.root.True(t.caller.root.Root.Get("background")) {
+	if !t.caller.root.Yes(t.caller.root.Root.Get("background")) {
 		return nil
 	}
 	place := Place(t.opt.Agent, t.opt.Conversation, t.caller.root)
@@ -37,7 +37,7 @@ func (t *Turn) Names() []string {
 // repetition of, or "".
 func Again(agent, conversation string, body []byte) string {
 	doc, err := jsondoc.Parse(body, 0)
-	if err != nil || !doc.True(doc.Root.Get("background")) {
+	if err != nil || !doc.Yes(doc.Root.Get("background")) {
 		return ""
 	}
 	if ids := otids(doc); len(ids) > 0 {

@@ -60,6 +60,7 @@ type toolset struct {
 	rules    rules
 	recovers bool
 	own      []json.RawMessage // the caller's
+	named    []string          // the names of those
 	shadowed []json.RawMessage
 	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
 	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
@@ -102,7 +103,7 @@ func New(opt Options) (*Turn, error) {
 		t.out.types = append(t.out.types, e.Text())
 	}
 	for _, e := range elems(doc.Root.Get("client_tools")) {
-		t.tools.own = append(t.tools.own, doc.Raw(e))
+		t.tools.own, t.tools.named = append(t.tools.own, doc.Raw(e)), append(t.tools.named, e.Get("name").Text())
 	}
 	return t, nil
 }
@@ -242,14 +243,6 @@ func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessa
 	return json.Marshal(shadow)
 }
 
-func nameOf(raw json.RawMessage) string {
-	var named struct {
-		Name string `json:"name"`
-	}
-	_ = json.Unmarshal(raw, &named) // the server says what is wrong with it
-	return named.Name
-}
-
 // pending takes what the agent waits for since an earlier turn: calls that the
 // gate has to rule on, because that turn broke off, or because the caller
 // approves them now. An approval makes the server run its own tool, whoever
@@ -319,12 +312,12 @@ func (by *caller) answers(calls []*call) {
 		}
 		for _, list := range [...]string{"approvals", "tool_returns"} {
 			for _, e := range elems(m.Get(list)) {
-				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.yes(e.Get("approve")))
+				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.root.Yes(e.Get("approve")))
 			}
 		}
 		if v := m.Get("approve"); v != nil && v.Kind != jsondoc.Null {
 			for _, c := range calls {
-				by.give(c.id, nil, by.yes(v))
+				by.give(c.id, nil, by.root.Yes(v))
 			}
 		}
 	}
@@ -338,12 +331,6 @@ func (by *caller) give(id string, raw json.RawMessage, approves bool) {
 		return
 	}
 	by.given = append(by.given, given{id, raw, approves})
-}
-
-// yes reports whether a value may be taken for true: the server reads "true",
-// "yes" and 1 like it.
-func (by *caller) yes(v *jsondoc.Value) bool {
-	return v != nil && v.Kind != jsondoc.Null && !by.root.False(v)
 }
 
 // isAnswer reports whether a message answers a pause, in any of the forms that

@@ -32,6 +32,8 @@ func request(t *testing.T, turn *Turn) string {
 
 // The first request is the caller's body with the memory tools named; everything
 // else keeps its bytes.
+//
+// Proves EDGE-1, EDGE-13.
 func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	got := request(t, newTurn(t, `{"input":"hi", "max_steps":50,"seed":1.50,"include_return_message_types":["assistant_message"]}`, attached))
 	want := `{"input":"hi", "max_steps":50,"seed":1.50,"client_tools":[{"name":"memory_insert","description":"inserts","parameters":{"type":"object"}}]}`
@@ -42,6 +44,12 @@ func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	// nothing in the server.
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
 	if got != `{"input":"hi","client_tools":[{"name":"memory_insert"}]}` {
+		t.Errorf("got %s", got)
+	}
+	// Only by the member that the server reads: its names are in lower case.
+	named := `[{"name":"mine","NAME":"memory_insert","Name":"memory_insert"}`
+	got = request(t, newTurn(t, `{"input":"hi","client_tools":`+named+`]}`, attached))
+	if !strings.Contains(got, named+`,{"name":"memory_insert","description":"inserts"`) {
 		t.Errorf("got %s", got)
 	}
 	// Without memory tools the body is the caller's, byte for byte.

@@ -1,0 +1,54 @@
+package jsondoc
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Backends in Python convert values of another type (pydantic's lax mode, and the
+// parameters of a query): 1, "yes" and "on" are true, and "5" and 5.0 are 5.
+
+// Yes reports whether a server may take a value for true: anything but what is
+// known for false.
+func (d *Doc) Yes(v *Value) bool {
+	switch {
+	case v == nil || v.Kind == Null:
+		return false
+	case v.Kind == String:
+		return Yes(v.text)
+	case v.Kind == Number:
+		f, err := strconv.ParseFloat(string(d.Raw(v)), 64)
+		return err != nil || f != 0
+	}
+	return !d.False(v)
+}
+
+// Yes reports whether a server may take a text for true.
+func Yes(text string) bool {
+	switch strings.ToLower(text) {
+	case "", "0", "f", "n", "no", "off", "false":
+		return false
+	}
+	return true
+}
+
+// Int is the whole number that a server takes a value for; false where memproxy
+// cannot tell.
+func (d *Doc) Int(v *Value) (int64, bool) {
+	if v == nil || v.Kind != Number && v.Kind != String {
+		return 0, false
+	}
+	text := string(d.Raw(v))
+	if v.Kind == String {
+		text = strings.TrimSpace(v.text)
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}
