@@ -45,7 +45,7 @@ func outputSchema(name string) bool { return name == "response_format" || name =
 // installation's to set.
 func administers(m jsondoc.Member) bool {
 	switch {
-	case m.Value.Kind == jsondoc.Null || (m.Value.Kind == jsondoc.Array || m.Value.Kind == jsondoc.Object) && len(m.Value.Elems)+len(m.Value.Members) == 0: // in an agent file
+	case nothing(m.Value):
 		return false
 	case m.Name == "tools": // by its name, the server changes the tool that there is, whoever made it
 		return slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
@@ -53,6 +53,12 @@ func administers(m jsondoc.Member) bool {
 		return extraordinary(m.Value)
 	}
 	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
+}
+
+// nothing reports whether a value is null, or an empty list or object, as agent
+// files have them.
+func nothing(v *jsondoc.Value) bool {
+	return v.Kind == jsondoc.Null || (v.Kind == jsondoc.Array || v.Kind == jsondoc.Object) && len(v.Elems)+len(v.Members) == 0
 }
 
 // extraordinary reports whether a model's settings hold one that is not known to

@@ -82,7 +82,7 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 
 // steer reads what instructs the backend's model.
 func (d *draft) steer(v *jsondoc.Value, ptr string) {
-	if v.Kind == jsondoc.Null {
+	if nothing(v) && (v.Kind == jsondoc.Null || d.op.Kind == memproxy.Learn) { // a change takes away what was there
 		return
 	}
 	d.op.Steering = true
@@ -120,8 +120,8 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 	})
 }
 
-// inFile reads an agent file of any version. Wherever a label and a value stand
-// together, there is a block.
+// inFile reads an agent file of any version. A list of blocks has blocks, which need
+// no value, and wherever else a label and a value stand together there is one.
 func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Array:
@@ -154,6 +154,8 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			return d.draft.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
 			return each(m.Value, p, d.message)
+		case containers[m.Name] == "block" && m.Value.Kind == jsondoc.Array:
+			return each(m.Value, p, d.block)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.draft.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
