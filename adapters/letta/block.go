@@ -19,7 +19,8 @@ func known(name string) bool {
 	case "value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
 		"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
 		"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
-		"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels":
+		"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels",
+		"metadata_": // of agent files; the server passes over it elsewhere, or refuses it
 		return true
 	}
 	_, dim := dimOf(name)

@@ -219,9 +219,8 @@ func (d *draft) as(kind memproxy.ItemKind) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: d.layer}
 }
 
-// cased refuses names that readers could take for known ones ("metadata_" next to
-// "metadata", which the server takes for the same). Only what tools take is named
-// by their authors.
+// cased refuses names that readers could take for known ones. Only what tools take
+// is named by their authors.
 func cased(names *spelling.Names, v *jsondoc.Value, pointer string) error {
 	if strings.Contains(pointer, "json_schema") {
 		names = &spelling.Names{}

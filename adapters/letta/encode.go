@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/memproxy/memproxy"
@@ -133,7 +132,7 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 	if holder.Kind != jsondoc.Object {
 		return
 	}
-	meta := metadataOf(holder)
+	meta := holder.Get("metadata")
 	if meta != nil && meta.Kind == jsondoc.Object {
 		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), false)...)
 		return
@@ -146,17 +145,11 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 	}
 }
 
-// metadataOf is a holder's metadata, by either of the names that the server
-// takes for it; both at once are refused.
-func metadataOf(holder *jsondoc.Value) *jsondoc.Value {
-	return cmp.Or(holder.Get("metadata"), holder.Get("metadata_"))
-}
-
 // update stamps a change. The server replaces metadata whole, so what is
 // there goes along where the client sends none; and where the text stays as
 // it is, its stamp stays, for the metadata that are next to it now.
 func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
-	meta := given(metadataOf(holder))
+	meta := given(holder.Get("metadata"))
 	if given(holder.Get("value")) == nil {
 		if old := stamps.Kept(current, true); meta != nil && len(old) > 0 {
 			if stamp := stamps.ParseRaw(current); stamp != nil && op.Seal != nil {

@@ -229,7 +229,7 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	if r.shape == block && (rt.Params["label"] == "" || given(root.Get("label")) != nil || given(root.Get("value")) != nil) {
 		return true
 	}
-	return given(metadataOf(root)) != nil
+	return given(root.Get("metadata")) != nil
 }
 
 // fits holds a new text to the limit of the block as it is upstream, where the

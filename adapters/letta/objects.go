@@ -80,11 +80,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 
 // set takes a member into a change, unless it is a memory's text or a secret.
 func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
-	name := m.Name
-	if name == "metadata_" {
-		name = "metadata"
-	}
-	switch {
+	switch name := m.Name; {
 	case name == "id", slices.Contains(textual[kind], name), keptOut(name), memproxy.Reserved(name):
 	case name == "metadata" && m.Value.Kind == jsondoc.Object:
 		c.Set[name] = stamps.Object(stamps.Kept(doc.Raw(m.Value), false))
