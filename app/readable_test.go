@@ -29,7 +29,7 @@ func TestWhatIsAcceptedCanBeRead(t *testing.T) {
 	for _, value := range []string{
 		nested(jsondoc.DefaultRequestDepth + 1), `9223372036854775808`, `1e999`, `1e300`, `-0`, `1e-400`, strings.Repeat("9", 5000), `"\u0000"`, `"\ud800"`, `NaN`, `{"a":1,"a":2}`,
 	} {
-		if a := write(value); a.status != 400 || !strings.Contains(a.body, `"detail"`) {
+		if a := write(value); a.status != 400 && a.status != 422 || !strings.Contains(a.body, `"detail"`) {
 			t.Errorf("%.60s: %d %s", value, a.status, a.body)
 		}
 	}

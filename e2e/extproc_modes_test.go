@@ -129,7 +129,7 @@ func TestEnvoyAuthorization(t *testing.T) {
 		{"one in another's name", "POST", "/memories", add(`"dev"`, `"ceo"`), 403, "identity.acts_as"},
 		{"one that would be clamped", "POST", "/memories", add(`"infer"`, `"metadata":{"confidence":0.99},"infer"`), 403, "trust.clamped"},
 		{"one that need not be", "POST", "/memories", add(`"infer"`, `"metadata":{"confidence":0.5},"infer"`), 200, ""},
-		{"one that is not JSON", "POST", "/memories", "{", 400, "payload.malformed"},
+		{"one that is not JSON", "POST", "/memories", "{", 422, "payload.malformed"},
 		{"a read", "GET", "/memories?user_id=ann", "", 403, "scope.unpinned"},
 		{"no memory", "GET", "/v1/ping/", "", 200, ""},
 		{"an unknown route", "POST", "/v9/x", "{}", 403, "route.unknown"},

@@ -10,6 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -28,7 +29,7 @@ type payload struct {
 func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload, error) {
 	boundary, err := media(r, req, body)
 	if err != nil || len(body) == 0 {
-		return nil, err
+		return nil, refusal.Unprocessable(err)
 	}
 	p := &payload{body: body, end: len(body)}
 	if boundary != "" {
@@ -44,6 +45,9 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 		read = jsondoc.Parse // nothing of it is stored
 	}
 	if p.doc, err = read(body[p.start:p.end], depth); err != nil {
+		if boundary == "" {
+			err = refusal.Unprocessable(err)
+		}
 		return nil, err
 	}
 	if r.shape == file && p.doc.Root.Kind == jsondoc.String {

@@ -9,6 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/adapters/origin"
+	"github.com/memproxy/memproxy/adapters/refusal"
 	"github.com/memproxy/memproxy/adapters/routetable"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
@@ -36,7 +37,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
 	if err := media(req.Header, body); err != nil {
-		return nil, err
+		return nil, r.unreadable(err)
 	}
 	if len(body) > 0 {
 		read := jsondoc.ParseRequest
@@ -45,7 +46,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		}
 		doc, err := read(body, a.opt.MaxDepth)
 		if err != nil {
-			return nil, err
+			return nil, r.unreadable(err)
 		}
 		d.doc, d.op.Parsed = doc, doc
 	}
@@ -71,6 +72,14 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	}
 	d.alters()
 	return d.op, nil
+}
+
+// unreadable refuses a body as the route's server does.
+func (r *row) unreadable(err error) error {
+	if r.dialect == hosted {
+		return err
+	}
+	return refusal.Unprocessable(err)
 }
 
 // media refuses bodies whose type the backend might interpret differently.
@@ -177,13 +186,13 @@ func (d *decoding) body(params map[string]string) error {
 	if d.doc == nil {
 		switch d.row.shape {
 		case addBody, search, update, batch:
-			return bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body")
+			return d.row.unreadable(bad(memproxy.PayloadMalformed, 400, "", "this route needs a JSON body"))
 		}
 		return nil
 	}
 	root := d.doc.Root
 	if root.Kind != jsondoc.Object {
-		return bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object")
+		return d.row.unreadable(bad(memproxy.PayloadMalformed, 400, "", "the body must be a JSON object"))
 	}
 	if err := d.a.names.Cased(root, "", topKey); err != nil {
 		return err

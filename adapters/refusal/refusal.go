@@ -7,6 +7,7 @@ package refusal
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -74,6 +75,15 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.Body.Code = CodeHeld
 	}
 	return r
+}
+
+// Unprocessable gives a body that cannot be read the status that FastAPI answers it
+// with. What is not in UTF-8 or too deep for its parser is 400 there as well.
+func Unprocessable(err error) error {
+	if m, ok := errors.AsType[*memproxy.Malformed](err); ok && (m.Code == memproxy.PayloadMalformed || m.Code == memproxy.PayloadContentType) {
+		m.Status = 422
+	}
+	return err
 }
 
 // Says reports whether a decision has a reason.
