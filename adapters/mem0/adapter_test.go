@@ -124,7 +124,7 @@ func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
 		return strings.ReplaceAll(all, "/memories/0", "")
 	}
 	for _, member := range []string{
-		`"text":"likes tea"`, `"data":"likes tea"`, `"content":[{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]`,
+		`"text":"likes tea"`, `"text":[{"type":"image_url","image_url":{"url":"https://x.example/a.png"}}]`,
 		`"timestamp":1`, `"created_at":"2020-01-01"`, `"updated_at":1`, `"observation_date":"2020-01-01"`, `"expiration_date":"2030-01-01"`,
 		`"metadata":{"confidence":1,"created_at":1,"source":"web","field":"facts","memproxy_id":"x","role":"system"}`, `"categories":["a","b"]`, `"category":"a"`,
 		`"tags":["task"]`, `"memory_type":"procedural_memory"`, `"confidence":1`, `"actor_id":"human:hank"`, `"custom_instructions":"be bold"`, `"prompt":"x"`,

@@ -130,8 +130,8 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	case r.kind != memproxy.Correct || r.shape != update && r.shape != batch || r.id == "mem0.v1.feedback":
 		return false
 	}
-	for _, key := range [...]string{"text", "metadata", "data", "memory_content", "content"} {
-		if holder.Get(key) != nil {
+	for _, key := range [...]string{"text", "metadata"} {
+		if v := holder.Get(key); v != nil && v.Kind != jsondoc.Null {
 			return true
 		}
 	}

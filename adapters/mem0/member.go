@@ -95,6 +95,10 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	case "deduced_memories":
 		return d.texts(v, ptr)
 	case "text", "data", "memory_content", "content":
+		if id != "" && m.Name != "text" && v.Kind != jsondoc.Null {
+			// The servers pass over it. It would be recorded, and stamped, in the text's place.
+			return bad(memproxy.PayloadDuplicate, 400, ptr, "the text of a change is in the member text")
+		}
 		return d.content(v, ptr, "", id)
 	case "query":
 		d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemQuery, Pointer: ptr, Text: v.Text()})
