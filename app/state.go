@@ -31,6 +31,7 @@ type state struct {
 	unsafe  []string // settings that weaken production
 	log     *slog.Logger
 	clock   func() time.Time
+	timed   bool // the clock is a test's
 	group   *group.Group
 	// patience is how many times as long stores may take; 0 is once.
 	patience time.Duration
@@ -66,7 +67,7 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 
 // openRecords is openState without the ledger.
 func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
-	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, patience: o.patience, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, timed: o.Clock != nil, patience: o.patience, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -179,6 +180,9 @@ func (s *state) ledgerOptions(vault *keys.Vault) ledger.Options {
 	}
 	if u := s.cfg.Ledger.URL.Reveal(); u != "" {
 		opt.Path, opt.URL = "", u
+	}
+	if !s.timed {
+		opt.Clock = nil
 	}
 	return opt
 }

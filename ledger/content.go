@@ -147,8 +147,11 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 	if r.Decision == "" || r.Number < 1 {
 		return refused("a rollback has a decision and a version")
 	}
+	now, err := leases(ctx, rs.store)
+	if err != nil {
+		return err
+	}
 	return rs.change(ctx, func(t *transaction) error {
-		now := t.store.opt.Clock()
 		n := t.run(`INSERT INTO rollback (`+rollbackColumns+`, lease) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING`,
 			r.Decision, r.Backend, string(r.Kind), r.ID, r.Tenant, r.Number, r.Reviewer, r.Reason, r.Before, micros(now), micros(now.Add(lease)))
 		if n == 0 {
@@ -161,15 +164,19 @@ func (rs Rollbacks) Begin(ctx context.Context, r memproxy.Rollback, lease time.D
 // Unfinished claims the rollbacks whose lease has expired for another lease, and
 // returns them, oldest first.
 func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memproxy.Rollback, error) {
-	now := rs.opt.Clock()
-	waiting, err := queryRows(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? ORDER BY begun LIMIT 100`, micros(now))
+	now, err := leases(ctx, rs.store)
+	if err != nil {
+		return nil, err
+	}
+	over := [...]any{micros(now), micros(now.Add(longestLease))}
+	waiting, err := queryRows(ctx, rs.store, "list rollbacks", scanOne[string], `SELECT decision FROM rollback WHERE lease <= ? OR lease > ? ORDER BY begun LIMIT 100`, over[:]...)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
 	return changed(ctx, rs.store, func(t *transaction) (out []memproxy.Rollback, _ error) {
 		for _, decision := range waiting {
-			mine := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND lease <= ? RETURNING `+rollbackColumns,
-				micros(now.Add(lease)), decision, micros(now))
+			mine := rows(t, scanRollback, `UPDATE rollback SET lease = ? WHERE decision = ? AND (lease <= ? OR lease > ?) RETURNING `+rollbackColumns,
+				micros(now.Add(lease)), decision, over[0], over[1])
 			out = append(out, mine...)
 		}
 		return out, nil

@@ -40,8 +40,12 @@ func (hs Holds) Claim(ctx context.Context, id string, lease time.Duration) (memp
 	if err != nil {
 		return memproxy.Replay{}, err
 	}
+	now, err := leases(ctx, hs.store)
+	if err != nil {
+		return memproxy.Replay{}, err
+	}
 	token := hex.EncodeToString(random)
-	h.Lease = moment(micros(hs.opt.Clock().Add(lease)))
+	h.Lease = moment(micros(now.Add(lease)))
 	err = hs.change(ctx, func(t *transaction) error {
 		n := t.run(`UPDATE hold SET state = 'replaying', token = ?, lease = ? WHERE id = ? AND state = 'approved'`,
 			token, micros(h.Lease), id)
@@ -170,8 +174,12 @@ func trimmed(r memproxy.HoldResult) memproxy.HoldResult {
 // Stranded returns claims whose lease has expired: their process is gone, and it is
 // unknown whether the write was sent.
 func (hs Holds) Stranded(ctx context.Context) ([]memproxy.HeldWrite, error) {
+	now, err := leases(ctx, hs.store)
+	if err != nil {
+		return nil, err
+	}
 	return queryRows(ctx, hs.store, "list stranded holds", scanHold, `SELECT `+holdColumns+` FROM hold
-		WHERE state = 'replaying' AND lease < ? ORDER BY created, id LIMIT ?`, micros(hs.opt.Clock()), maxBatch)
+		WHERE state = 'replaying' AND (lease < ?1 OR lease > ?2) ORDER BY created, id LIMIT ?3`, micros(now), micros(now.Add(longestLease)), maxBatch)
 }
 
 // Resolve ends a stranded claim after the backend was asked: as done when it has the
@@ -180,9 +188,13 @@ func (hs Holds) Resolve(ctx context.Context, id string, to memproxy.HoldState, r
 	if to != memproxy.HoldDone && to != memproxy.HoldApproved && to != memproxy.HoldFailed {
 		return refused("a stranded hold does not become %q", to)
 	}
+	now, err := leases(ctx, hs.store)
+	if err != nil {
+		return err
+	}
 	return hs.change(ctx, func(t *transaction) error {
-		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND lease < ?`,
-			string(to), asJSON(trimmed(r)), id, micros(hs.opt.Clock()))
+		n := t.run(`UPDATE hold SET state = ?, lease = 0, token = '', result = ? WHERE id = ? AND state = 'replaying' AND (lease < ? OR lease > ?)`,
+			string(to), asJSON(trimmed(r)), id, micros(now), micros(now.Add(longestLease)))
 		if n == 0 {
 			return wrongState(t, id, memproxy.HoldReplaying)
 		}

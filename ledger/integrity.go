@@ -88,18 +88,34 @@ func (bs Backends) Seal(ctx context.Context, backend string) error {
 	})
 }
 
+// longestLease is longer than any lease. One that ends later was given by a wrong clock
+// and counts as expired.
+const longestLease = day
+
+// leases is the time by which leases are measured: the database's if it is shared.
+func leases(ctx context.Context, s *store) (time.Time, error) {
+	if !s.opt.shared {
+		return s.opt.Clock(), nil
+	}
+	at, _, err := first(queryRows(ctx, s, "ask for the time", scanOne[int64], `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)`))
+	return moment(at), err
+}
+
 // Claim takes or renews a lease on a task that one process at a time does, and reports
-// whether the holder has it: if the task was free, if the lease had expired, or if the
-// holder had it already.
+// whether the holder has it: if the task was free, if the lease had expired (or ends so
+// late that a wrong clock gave it), or if the holder had it already.
 func (bs Backends) Claim(ctx context.Context, name, holder string, lease time.Duration) (bool, error) {
 	if name == "" || storable(name) != nil || storable(holder) != nil || lease <= 0 {
 		return false, refused("a claim needs a name and a lease")
 	}
+	now, err := leases(ctx, bs.store)
+	if err != nil {
+		return false, err
+	}
 	return changed(ctx, bs.store, func(t *transaction) (bool, error) {
-		now := t.store.opt.Clock()
 		return t.run(`INSERT INTO claim (name, holder, until) VALUES (?1, ?2, ?3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-			WHERE claim.holder = excluded.holder OR claim.until <= ?4`, name, holder, micros(now.Add(lease)), micros(now)) > 0, nil
+			WHERE claim.holder = excluded.holder OR claim.until <= ?4 OR claim.until > ?5`, name, holder, micros(now.Add(lease)), micros(now), micros(now.Add(2*lease))) > 0, nil
 	})
 }
 

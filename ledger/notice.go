@@ -62,11 +62,12 @@ func (ns Notices) Due(ctx context.Context, limit int, lease time.Duration) (noti
 		next sql.NullInt64
 	}
 	out, err := changed(ctx, ns.store, func(t *transaction) (out found, _ error) {
-		due := rows(t, scanNotice(t.store), `SELECT `+noticeColumns+` FROM notice WHERE due <= ? ORDER BY created, id LIMIT ?`, micros(now), limit)
+		over := [...]any{micros(now), micros(now.Add(longestLease))}
+		due := rows(t, scanNotice(t.store), `SELECT `+noticeColumns+` FROM notice WHERE due <= ? OR due > ? ORDER BY created, id LIMIT ?`, over[0], over[1], limit)
 		for _, n := range due {
 			if n.Data == nil { // edited
 				t.run(`DELETE FROM notice WHERE id = ?`, n.ID)
-			} else if t.run(`UPDATE notice SET due = ? WHERE id = ? AND due <= ?`, micros(now.Add(lease)), n.ID, micros(now)) == 1 {
+			} else if t.run(`UPDATE notice SET due = ? WHERE id = ? AND (due <= ? OR due > ?)`, micros(now.Add(lease)), n.ID, over[0], over[1]) == 1 {
 				out.mine = append(out.mine, n)
 			}
 		}

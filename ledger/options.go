@@ -40,7 +40,8 @@ type Options struct {
 	// schema of its own. It is a secret. Nothing is cached then and every write
 	// waits for its commit, so that all proxies see the same.
 	URL string
-	// Clock gives the time of deletions. Nil is time.Now.
+	// Clock gives the time of deletions. Nil is time.Now, and for the leases of a
+	// Postgres its own clock: those of the processes that share it may differ.
 	Clock func() time.Time
 	// CacheSize is the number of records kept in memory. Zero is the default,
 	// negative keeps none.
@@ -98,6 +99,8 @@ type Options struct {
 	// OnLost is called when queued rows could not be written. The writer calls it, so it
 	// must not block. Nil: not called.
 	OnLost func(rows int, err error)
+
+	shared bool // leases go by the database's clock
 }
 
 func (o *Options) complete() error {
@@ -118,7 +121,7 @@ func (o *Options) complete() error {
 		o.CacheSize, o.Durable = -1, true
 	}
 	if o.Clock == nil {
-		o.Clock = time.Now
+		o.Clock, o.shared = time.Now, o.URL != ""
 	}
 	o.CacheSize = cmp.Or(o.CacheSize, DefaultCacheSize)
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)

@@ -84,7 +84,8 @@ func (o *Options) sessions(rows []sessionRow) []memproxy.Session {
 // lock sets whether the present limits lock a record.
 func (o *Options) lock(s *memproxy.Session) {
 	s.Limit, s.Locked, s.Until = o.Locks.Of(s.Kind), time.Time{}, time.Time{}
-	if until := s.Struck.Add(o.Locks.For); s.Limit > 0 && s.Strikes >= s.Limit && o.Clock().Before(until) {
+	// A strike at a time to come is one of a clock that was wrong.
+	if until, now := s.Struck.Add(o.Locks.For), o.Clock(); s.Limit > 0 && s.Strikes >= s.Limit && now.Before(until) && now.After(s.Struck.Add(-o.Locks.For)) {
 		s.Locked, s.Until = s.Struck, until
 	}
 }
@@ -103,8 +104,9 @@ func (o *Options) last(rows ...sessionRow) (lock memproxy.Lock) {
 // inForce is the SQL condition that the present limits lock a record.
 func (o *Options) inForce() string {
 	least := func(kind memproxy.SessionKind) int { return cmp.Or(o.Locks.Of(kind), math.MaxInt32) } // 0 never locks
-	return fmt.Sprintf(`(struck > %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END)`,
-		micros(o.Clock().Add(-o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
+	now := o.Clock()
+	return fmt.Sprintf(`(struck > %d AND struck < %d AND strikes >= CASE WHEN id LIKE 'caller:%%/%%' THEN %d WHEN id LIKE 'caller:%%' THEN %d ELSE %d END)`,
+		micros(now.Add(-o.Locks.For)), micros(now.Add(o.Locks.For)), least(memproxy.SessionUser), least(memproxy.SessionPrincipal), least(memproxy.SessionNamed))
 }
 
 // SessionLocked returns the lock in force on any of some records of rejections, the one

@@ -119,6 +119,7 @@ func RunLife(t *testing.T, open func(*testing.T, ledger.Options) (one, other *le
 		{"backends are sealed", backendSealed},
 		{"what a backend held is taken down", takenDown},
 		{"a claim is one holder's until it is over", claimed},
+		{"what a wrong clock gave is over", clockAhead},
 		{"three rejections lock a session", sessionLocks},
 		{"a session that is idle ends", sessionEnds},
 		{"rejections count within a window", sessionWindows},

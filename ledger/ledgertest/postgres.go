@@ -132,6 +132,7 @@ func postgresOpens(t *testing.T, address string) {
 		must(t, "commit", tx.Commit())
 		wantErr(t, "open", <-opened, ledger.ErrForeign)
 	})
+	t.Run("leases go by the database's clock", func(t *testing.T) { oneClock(t, exec, address) })
 	t.Run("an older schema is migrated", func(t *testing.T) {
 		opt := OldOptions(t)
 		opt.URL = Schema(t, address)

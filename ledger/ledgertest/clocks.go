@@ -1,0 +1,92 @@
+package ledgertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger"
+)
+
+// clockAhead: what a process whose clock was ten years ahead for a while had
+// claimed, put off or locked is over once the clock is right.
+func clockAhead(t *testing.T, l Life) {
+	const wrong, session = 10 * 365 * 24 * time.Hour, "session:agent:dev/ann/s"
+	ctx, v := t.Context(), Version("m", "text")
+	_, err := l.Append(ctx, v)
+	must(t, "append", err)
+	l.Clock.Pass(wrong)
+	hold(t, l, "h", "secret words")
+	_, err = l.Holds.Approve(ctx, "h", by("human:ann"))
+	must(t, "approve", err)
+	_, err = l.Holds.Claim(ctx, "h", time.Minute)
+	must(t, "claim", err)
+	must(t, "begin", l.Rollbacks.Begin(ctx, memproxy.Rollback{MemoryKey: v.MemoryKey, Tenant: v.Tenant, Decision: "d1", Reviewer: "human:bob", Reason: "x", Number: 1}, time.Minute))
+	sweep := func(holder string, want bool) {
+		t.Helper()
+		if mine, err := l.Backends.Claim(ctx, "sweep", holder, time.Hour); err != nil || mine != want {
+			t.Errorf("a sweep of %s: %v, %v", holder, mine, err)
+		}
+	}
+	sweep("one", true)
+	for i := range memproxy.DefaultLockLimits().Of(memproxy.SessionNamed) {
+		_, err = l.NoteSession(ctx, event(fmt.Sprint("n", i), memproxy.Deny, memproxy.ScreenRisk), session)
+		must(t, "note", err)
+	}
+	locked := func(want bool) {
+		t.Helper()
+		lock, err := l.Other.SessionLocked(ctx, "acme", session)
+		page, perr := l.Sessions.List(ctx, memproxy.SessionFilter{Tenant: new("acme")})
+		if err != nil || perr != nil || (lock.ID == session) != want || (len(page.Sessions) == 1) != want {
+			t.Errorf("locked %+v, %v, listed %+v, %v; want %v", lock, err, page, perr, want)
+		}
+	}
+	locked(true)
+	if due, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(due) == 0 {
+		t.Errorf("notices %+v, %v", due, err)
+	}
+	l.Clock.Pass(-wrong)
+	locked(false)
+	sweep("two", true)
+	sweep("one", false)
+	if left, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(left) != 1 {
+		t.Errorf("rollbacks %+v, %v", left, err)
+	}
+	if again, err := l.Rollbacks.Unfinished(ctx, time.Minute); err != nil || len(again) != 0 {
+		t.Errorf("claimed twice: %+v, %v", again, err)
+	}
+	if due, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(due) == 0 {
+		t.Errorf("notices %+v, %v", due, err)
+	}
+	if again, _, err := l.Notices.Due(ctx, 10, time.Minute); err != nil || len(again) != 0 {
+		t.Errorf("given out twice: %+v, %v", again, err)
+	}
+	if left, err := l.Holds.Stranded(ctx); err != nil || len(left) != 1 {
+		t.Errorf("stranded %+v, %v", left, err)
+	}
+	must(t, "resolve", l.Holds.Resolve(ctx, "h", memproxy.HoldApproved, memproxy.HoldResult{}))
+}
+
+// oneClock: leases of processes that share a database go by its clock, so that one
+// whose own clock is ten minutes ahead takes nothing that another is at.
+func oneClock(t *testing.T, exec func(url, statement string), address string) {
+	url := Schema(t, address)
+	exec(url, `CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 day'''`)
+	before, after, _ := strings.Cut(url+"&", "&")
+	l := OpenPostgres(t, ledger.Options{URL: before + "%2Cpg_catalog&" + after, Vault: Vault(t), Timeout: 20 * time.Second})
+	h, c := Held("h", "a text")
+	_, err := l.Holds.Put(t.Context(), h, c)
+	must(t, "put", err)
+	_, err = l.Holds.Approve(t.Context(), "h", by("human:ann"))
+	must(t, "approve", err)
+	claim, err := l.Holds.Claim(t.Context(), "h", time.Hour)
+	must(t, "claim", err)
+	if ahead := time.Until(claim.Hold.Lease); ahead < 24*time.Hour {
+		t.Errorf("the lease ends %v from now, by the process's own clock", ahead)
+	}
+	if left, err := l.Holds.Stranded(t.Context()); err != nil || len(left) != 0 {
+		t.Errorf("within the lease: %v, %v", left, err)
+	}
+}
