@@ -69,6 +69,10 @@ func Minute(t time.Time) int64 { return t.Unix() / 60 }
 // Counted is the first minute that counts at t.
 func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
 
+// Latest is the last minute that counts at t: a replica's clock may be ahead of another's.
+// What a clock that was more than an hour ahead counted would count until then.
+func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
+
 // leaves is when a minute counts no more.
 func leaves(minute int64) time.Time {
 	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()

@@ -206,7 +206,7 @@ func (m *Memory) sweep(now time.Time) {
 	}
 	m.swept = hour
 	for k, s := range m.hours {
-		if s[len(s)-1].minute < Counted(now) {
+		if len(s.during(now)) == 0 {
 			delete(m.hours, k)
 		}
 	}

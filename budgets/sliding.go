@@ -1,6 +1,7 @@
 package budgets
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,23 +14,25 @@ type sliding []written
 
 type written struct{ minute, n int64 }
 
+// during are the minutes that count at a time.
+func (s sliding) during(at time.Time) sliding {
+	first, _ := s.find(Counted(at))
+	end, _ := s.find(Latest(at) + 1)
+	return s[first:end]
+}
+
 // count is what counts when a charge comes.
 func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
-	from := Counted(c.Time)
+	s = s.during(c.Time)
 	var out Count
 	for _, w := range s {
-		if w.minute >= from {
-			out.Used += w.n
-		}
+		out.Used += w.n
 	}
 	missing := int64(0)
 	if Over(c, l, out.Used) {
 		missing = out.Used + c.Cost - l.Limit
 	}
 	for _, w := range s {
-		if w.minute < from {
-			continue
-		}
 		out.Frees = w.minute
 		if missing -= w.n; missing <= 0 {
 			break
@@ -38,15 +41,19 @@ func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
 	return out
 }
 
+func (s sliding) find(minute int64) (int, bool) {
+	return slices.BinarySearchFunc(s, minute, func(w written, m int64) int { return cmp.Compare(w.minute, m) })
+}
+
 // add counts n more, or fewer, in the minute of at, and drops what has left.
 func (s sliding) add(at time.Time, n int64) sliding {
-	from, minute := Counted(at), Minute(at)
-	i, found := slices.BinarySearchFunc(s, minute, func(w written, m int64) int { return int(w.minute - m) })
-	switch {
+	minute := Minute(at)
+	switch i, found := s.find(minute); {
 	case found:
 		s[i].n += n
 	case n > 0:
 		s = slices.Insert(s, i, written{minute, n})
 	}
-	return slices.DeleteFunc(s, func(w written) bool { return w.minute < from || w.n <= 0 })
+	first, _ := s.find(Counted(at)) // what is later than at stays: it may be long ago that it was charged
+	return slices.DeleteFunc(s[first:], func(w written) bool { return w.n <= 0 })
 }

@@ -95,8 +95,28 @@ func hourIsGivenBack(t *testing.T, b *bench) {
 	b.grant(b.ask(1, line), 3)
 	b.release(first)
 	b.grant(b.ask(2, line), 3)
+	late := b.ask(0, line)
+	late.Cost = 1
 	b.Advance(52 * time.Minute) // the first minute has left, and took nothing
 	b.refuse(b.ask(1, line), 0, 3)
+	b.Advance(time.Hour)
+	b.grant(b.ask(3, line), 3)
+	b.release(late) // of two hours ago
+	b.refuse(b.ask(1, line), 0, 3)
+}
+
+// What was counted while the clock was far ahead counts no more once it is right; what a
+// replica whose clock is minutes ahead counted, does.
+func hourOfAWrongClock(t *testing.T, b *bench) {
+	line := hour("principal/a", 3)
+	for ahead, counts := range map[time.Duration]int64{10 * time.Minute: 1, 90 * time.Minute: 0, 9 * 365 * 24 * time.Hour: 0} {
+		line.Key = fmt.Sprint("principal/", ahead)
+		early := b.ask(1, line)
+		early.Time = early.Time.Add(ahead)
+		b.grant(early, 1)
+		b.grant(b.ask(3-counts, line), 3)
+		b.refuse(b.ask(1, line), 0, 3)
+	}
 }
 
 func totalsDoNotRollOver(t *testing.T, b *bench) {

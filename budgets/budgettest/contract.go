@@ -27,6 +27,7 @@ func Run(t *testing.T, open Open) {
 		{"RefusedIDMayTryAgain", refusedIDMayTryAgain},
 		{"HourSlides", hourSlides},
 		{"HourIsGivenBack", hourIsGivenBack},
+		{"HourOfAWrongClock", hourOfAWrongClock},
 		{"TotalsDoNotRollOver", totalsDoNotRollOver},
 		{"ReleaseLowersTotals", releaseLowersTotals},
 		{"ReleaseIsIdempotent", releaseIsIdempotent},

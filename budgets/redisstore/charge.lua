@@ -1,7 +1,8 @@
 -- KEYS[1]  the charge's own key; then one key a line
 -- ARGV[1]  cost, ARGV[2] how long to remember the charge, ms (0: nothing is
 -- drawn), ARGV[3] the minute
--- ARGV[4]  the first minute that counts in an hour
+-- ARGV[4]  the first minute that counts in an hour; the last is as far ahead. Those as far
+-- again on both sides are left to replicas with other clocks
 -- then per line: limit (-1: only counted), soft (0/1), how long to keep, ms (0: for ever),
 -- and 1 for an hour, which is a hash of counts by minute
 -- Everything is read and checked before anything is written: Redis does not
@@ -26,8 +27,8 @@ for i = 2, #KEYS do
       local n = count(all[j + 1])
       if minute < 0 or n < 0 then
         return redis.error_reply('ERR line ' .. (i - 1) .. ' holds no count')
-      elseif minute < from then
-        old[#old + 1] = all[j]
+      elseif math.abs(minute - now) > now - from then
+        if math.abs(minute - now) > 2 * (now - from) then old[#old + 1] = all[j] end
       else
         minutes[#minutes + 1] = minute
         of[all[j]] = n
