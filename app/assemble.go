@@ -41,8 +41,9 @@ type Options struct {
 	// Steps is notified of points at which a crash must lose nothing, for tests.
 	Steps memproxy.Stepper
 
-	sending  time.Duration // bounds the sending of approved writes and rollbacks, for tests
-	patience time.Duration // how many times as long stores and stages of a stop may take, for tests on a busy machine; 0 is once
+	sending  time.Duration        // bounds the sending of approved writes and rollbacks, for tests
+	up       func() time.Duration // how long the process has been running, for tests; nil: since New
+	patience time.Duration        // how many times as long stores and stages of a stop may take, for tests on a busy machine; 0 is once
 }
 
 // An App is everything that serve runs, put together from a configuration.
@@ -53,6 +54,7 @@ type App struct {
 	gate       *gate.Gate
 	callers    *callers
 	edits      *edits // of the configuration
+	steady     *upkeep.Steady
 	rules      *rulebook
 	fleet      *member
 	listeners  []*listener
@@ -92,6 +94,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	}
 	s := &App{state: st, getenv: o.Getenv, transport: o.Transport, steps: o.Steps, sending: o.sending, inFlight: shares{}}
 	s.edits = &edits{App: s, inForce: cfg}
+	if start := time.Now(); o.up == nil {
+		o.up = func() time.Duration { return time.Since(start) }
+	}
+	s.steady = upkeep.NewSteady(s.clock, o.up, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
 		if err != nil {

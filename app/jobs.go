@@ -12,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
+	"github.com/memproxy/memproxy/telemetry/audit"
 	"github.com/memproxy/memproxy/upkeep"
 	"github.com/memproxy/memproxy/upkeep/holds"
 	"github.com/memproxy/memproxy/upkeep/memories"
@@ -33,6 +34,8 @@ func lifetimes(m *config.Memories) gate.Lifetime {
 const (
 	// summariseEvery is how often rejections that were only counted are recorded.
 	summariseEvery = 10 * time.Second
+	// pruneEvery is how often the audit log is looked through for old records.
+	pruneEvery = time.Hour
 	// replayPoll is for claims of a killed process, whose leases expire without a
 	// notification, and for approvals in a process that shares the ledger.
 	replayPoll = 5 * time.Second
@@ -49,10 +52,13 @@ func (s *App) startJobs() {
 		s.noticed.Send()
 		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: delivering(s.webhooks)})
 	}
+	if keep := s.cfg.Audit.Retention.Time(); keep > 0 {
+		s.jobs.Start(upkeep.Job{Name: "records", Every: pruneEvery, Once: pruning(s.audit, s.steady, keep)})
+	}
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
 	mems := memories.New(memories.Options{
-		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.custodian, Note: s.record,
+		Config: s.cfg, Ledger: s.ledger, Log: s.log, Rules: s.rules.current, Budget: s.budget, Backend: func(name string) *proxy.Own { return s.proxyOf(name).Own() }, Integrity: s.custodian, Note: s.record, Steady: s.steady,
 	})
 	for _, job := range slices.Concat(s.holdKeeper().Jobs(), mems.Jobs(), s.custodian.Jobs(s.broken)) {
 		s.jobs.Start(job)
@@ -61,6 +67,17 @@ func (s *App) startJobs() {
 		s.jobs.Start(runsJob(&s.cfg.Backends[i], p.Runs()))
 	}
 	s.keepBaseline()
+}
+
+// pruning removes records of the audit log that are older than it keeps them.
+func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration) func(context.Context, time.Time) error {
+	return func(ctx context.Context, now time.Time) error {
+		if wait := steady.Wait(); wait > 0 {
+			return upkeep.Due{In: wait}
+		}
+		_, err := log.Prune(ctx, now.Add(-keep))
+		return err
+	}
 }
 
 // runsJob settles the broken-off runs of a backend's agents. Each backend has its

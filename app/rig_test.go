@@ -35,9 +35,10 @@ type rig struct {
 	base  string
 	admin string
 	back  *recordingBackend
-	up    string // the backend itself
-	conf  string // the configuration's text
-	key   string // whose requests these are; "" is devToken
+	up    string               // the backend itself
+	since func() time.Duration // how long the process has been running; nil: for two hours at the start
+	conf  string               // the configuration's text
+	key   string               // whose requests these are; "" is devToken
 	// seals: the sidecar seals and sweeps by itself, as production does. Else it
 	// asks the backend only what the test does.
 	seals  bool
@@ -167,6 +168,15 @@ func unwatched(cfg *config.Config) *config.Config {
 	return cfg
 }
 
+// believed is how long a process has been running that believes its clock.
+func believed(clock func() time.Time) func() time.Duration {
+	if clock == nil {
+		clock = time.Now
+	}
+	start := clock()
+	return func() time.Duration { return 2*time.Hour + clock().Sub(start) }
+}
+
 // run assembles the sidecar of the configuration and lets it listen.
 func (r *rig) run() {
 	r.t.Helper()
@@ -177,7 +187,10 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, patience: 10}
+	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, patience: 10}
+	if opt.up == nil {
+		opt.up = believed(r.clock)
+	}
 	if r.hasty {
 		opt.patience = 0
 	}

@@ -130,7 +130,6 @@ func (s *state) openAudit() error {
 	if opt.Origin == "" {
 		opt.Origin = "memproxy/" + Fingerprint(key)
 	}
-	opt.Retention = s.cfg.Audit.Retention.Time()
 	if s.audit, err = audit.Open(opt); err != nil {
 		return err
 	}

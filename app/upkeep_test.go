@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,4 +175,55 @@ func TestSessionsLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 200)
+}
+
+// What time does and cannot be undone is not done by a clock that was just set, forward
+// or back, or of a process that has just started: nothing is shown without review, and
+// nothing deleted, until it has run evenly for an hour.
+//
+// Proves SYN-9, TRL-9
+func TestAClockThatIsSetDestroysNothing(t *testing.T) {
+	t.Parallel()
+	const month = 30 * 24 * time.Hour
+	clock, up := ledgertest.NewClock(), new(atomic.Int64)
+	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
+		strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "level: error", "level: warn", "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, archive: 10d, ttl: {learnings: 1h}}")
+	pass := func(set, run time.Duration) {
+		t.Helper()
+		clock.Pass(set + run)
+		up.Add(int64(run))
+		r.once("upkeep", clock.Now())
+		r.once("retention", clock.Now())
+		r.once("records", clock.Now())
+	}
+	tea, short := r.written("Ann likes green tea.", ""), r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
+	ring.Until(t, "its end", func() bool { return !r.stands(short).Expires.IsZero() })
+	want := func(what string, shown, expired, gone bool) {
+		t.Helper()
+		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
+		defer resp.Body.Close()
+		there := string(must.Get(io.ReadAll(resp.Body))(t))
+		if is := r.with(another).do("GET", "/memories/"+tea, "").status == 200; is != shown {
+			t.Errorf("%s: shown without review: %v", what, is)
+		}
+		marked := must.Get(r.car.ledger.ListStatuses(t.Context(), memproxy.StatusFilter{State: memproxy.StateExpired, Limit: 10}))(t)
+		is := slices.ContainsFunc(marked, func(st memproxy.Status) bool { return st.ID == short })
+		if is != expired || strings.Contains(there, "slow") == gone {
+			t.Errorf("%s: marked %v, there %v", what, is, strings.Contains(there, "slow"))
+		}
+	}
+	pass(month, time.Minute)
+	want("set at the start", false, false, false)
+	if !strings.Contains(r.log.String(), "the clock was set") {
+		t.Error("the log does not tell it")
+	}
+	pass(-month, time.Minute)
+	pass(0, 59*time.Minute)
+	want("set back less than an hour ago", false, false, false)
+	pass(0, 2*time.Minute)
+	want("an hour of one clock", false, true, false)
+	pass(month, time.Minute)
+	want("set again", false, true, false)
+	pass(0, time.Hour)
+	want("it stayed", true, false, true)
 }

@@ -87,7 +87,7 @@ func Open(opt Options) (*Log, error) {
 		defer close(l.written)
 		l.committer.run(l.stop)
 	}()
-	go l.publisher.run(l.stop, l.retain)
+	go l.publisher.run(l.stop)
 	go func() {
 		defer close(l.laidOut)
 		l.reserve.run()

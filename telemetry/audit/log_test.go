@@ -28,7 +28,7 @@ func testKey(n byte) ed25519.PrivateKey {
 func noSync(*os.File) error { return nil }
 
 func testOptions(dir string) Options {
-	return Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, Retention: -1, CheckpointEvery: time.Hour}
+	return Options{Dir: dir, Key: testKey(1), Origin: testOrigin, Sync: noSync, CheckpointEvery: time.Hour}
 }
 
 func verifierOf(t testing.TB, opt Options) note.Verifier {

@@ -16,8 +16,6 @@ const (
 	// DefaultCheckpointEvery bounds how long a durable record may wait for a
 	// signed checkpoint.
 	DefaultCheckpointEvery = 100 * time.Millisecond
-	// DefaultRetention is how long records are kept.
-	DefaultRetention = 90 * 24 * time.Hour
 	// DefaultMaxQueue is how many events may wait for the disk.
 	DefaultMaxQueue = 8192
 	// DefaultNoteDelay is how long a noted event may wait for company.
@@ -43,9 +41,6 @@ type Options struct {
 	// CheckpointEvery is how long records may wait for a signature. Zero is
 	// the default; negative signs every commit before its callers return.
 	CheckpointEvery time.Duration
-	// Retention is the age at which whole bundles of records are removed.
-	// Zero is the default; negative keeps everything.
-	Retention time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int
 	// NoteDelay bounds how long a noted event waits to share another's fsync. Zero
@@ -83,7 +78,6 @@ func (o *Options) validate() error {
 		o.Sync, o.commit = (*os.File).Sync, datasync
 	}
 	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, DefaultCheckpointEvery)
-	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), DefaultMaxQueue)
 	o.NoteDelay = cmp.Or(o.NoteDelay, DefaultNoteDelay)
 	return nil

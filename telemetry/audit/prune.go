@@ -11,14 +11,6 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// retain prunes records beyond the retention.
-func (l *Log) retain() error {
-	ctx, cancel := context.WithTimeout(context.Background(), pruneEvery/2)
-	defer cancel()
-	_, err := l.Prune(ctx, l.opt.Clock().Add(-l.opt.Retention))
-	return err
-}
-
 // Prune removes records that were appended before a time, in whole bundles of 256
 // and never the last one, and returns their number. Their hashes remain: proofs and
 // checkpoints of the whole log can still be made and checked. The removal is

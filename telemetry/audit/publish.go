@@ -20,8 +20,6 @@ const (
 	// keepPartials is for how many checkpoints partial tiles remain, so that a
 	// reader with an older checkpoint can finish.
 	keepPartials = 8
-	// pruneEvery is how often retention looks for old bundles.
-	pruneEvery = time.Hour
 )
 
 // publisher writes entry bundles, tiles and the signed checkpoint of durable
@@ -41,23 +39,14 @@ type publisher struct {
 	shut     bool       // the directory is given back
 }
 
-// run signs durable records, and applies the retention.
-func (p *publisher) run(stop <-chan struct{}, retain func() error) {
-	prune := time.NewTicker(pruneEvery)
-	defer prune.Stop()
-	if p.opt.Retention > 0 {
-		_ = retain() // the next hour tries again
-	}
+// run signs durable records.
+func (p *publisher) run(stop <-chan struct{}) {
 	for {
 		var again <-chan time.Time
 		select {
 		case <-p.progress.wake:
 			if err := p.publish(false); err != nil {
 				again = time.After(retryEvery)
-			}
-		case <-prune.C:
-			if p.opt.Retention > 0 {
-				_ = retain()
 			}
 		case <-stop:
 			return

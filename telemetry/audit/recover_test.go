@@ -232,17 +232,6 @@ func TestPrune(t *testing.T) {
 	if size, repair := reopen(t, opt); size != 1026 || repair != "" {
 		t.Errorf("reopened with %d records, %q", size, repair)
 	}
-	// Retention does the same by itself when a log is opened.
-	at = at.Add(91 * 24 * time.Hour)
-	opt.Retention, opt.OnRecord = 0, nil
-	l = open(t, opt)
-	record(t, l, 300)
-	must.Do(t, l.Flush(context.Background()))
-	must.Do(t, l.retain())
-	closeLog(t, l)
-	if _, err := os.Stat(filepath.Join(opt.Dir, bundlePath(3, 0))); err == nil {
-		t.Error("retention kept a bundle that is too old")
-	}
 	if _, err := os.Stat(filepath.Join(opt.Dir, tilePath(0, 0, 0))); err != nil {
 		t.Error("the hashes of pruned records are gone")
 	}

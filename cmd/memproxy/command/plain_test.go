@@ -83,7 +83,7 @@ func vileAdmin(t *testing.T) string {
 // vileLog is the directory of an audit log.
 func vileLog(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "audit")
-	l, err := audit.Open(audit.Options{Dir: dir, Key: ed25519.NewKeyFromSeed(make([]byte, 32)), Origin: "x", Retention: -1, Sync: func(*os.File) error { return nil }, Clock: time.Now})
+	l, err := audit.Open(audit.Options{Dir: dir, Key: ed25519.NewKeyFromSeed(make([]byte, 32)), Origin: "x", Sync: func(*os.File) error { return nil }, Clock: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

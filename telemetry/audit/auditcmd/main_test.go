@@ -30,7 +30,7 @@ func more(t *testing.T, dir string, from, to int) {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, from, 0, time.UTC)
 	l := must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log", Retention: -1,
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log",
 		CheckpointEvery: time.Hour, Sync: func(*os.File) error { return nil },
 		Clock: func() time.Time { return at },
 	}))(t)

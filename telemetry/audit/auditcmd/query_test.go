@@ -24,7 +24,7 @@ func TestQueryByEveryDimension(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	at := time.Now().Add(-10 * 24 * time.Hour)
 	l := must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log", Retention: -1,
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "cmd.example/log",
 		Sync: func(*os.File) error { return nil }, Clock: func() time.Time { return at },
 	}))(t)
 	for _, ev := range []memproxy.Event{

@@ -29,7 +29,7 @@ func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	l, err := audit.Open(audit.Options{
-		Dir: dir, Key: key, Origin: origin, Retention: -1, CheckpointEvery: time.Millisecond,
+		Dir: dir, Key: key, Origin: origin, CheckpointEvery: time.Millisecond,
 		OnRecord: func(_ uint64, _ memproxy.Event, rec []byte) { records = append(records, bytes.Clone(rec)) },
 	})
 	if err != nil {

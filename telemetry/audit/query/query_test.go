@@ -28,7 +28,7 @@ func openLog(t testing.TB, dir string) *audit.Log {
 	t.Helper()
 	at := begin.Add(-2 * time.Second) // opening asks for the time once
 	return must.Get(audit.Open(audit.Options{
-		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", Retention: -1, CheckpointEvery: time.Hour,
+		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", CheckpointEvery: time.Hour,
 		Sync:  func(*os.File) error { return nil },
 		Clock: func() time.Time { at = at.Add(time.Second); return at },
 	}))(t)

@@ -39,7 +39,7 @@ func writeLog(t testing.TB, dir string, n int) {
 func options(dir string) audit.Options {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return audit.Options{
-		Dir: dir, Key: key(1), Origin: origin, Retention: -1, CheckpointEvery: time.Hour,
+		Dir: dir, Key: key(1), Origin: origin, CheckpointEvery: time.Hour,
 		Sync:  func(*os.File) error { return nil },
 		Clock: func() time.Time { at = at.Add(time.Second); return at },
 	}
