@@ -285,7 +285,12 @@ func peek(opt Options, f func(*Ledger) error) error {
 	}
 	err := opt.complete()
 	if err == nil {
-		err = with(opt.Path, "ro", func(db *sql.DB) error { return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}}}) })
+		err = with(opt.Path, "ro", func(db *sql.DB) error {
+			if _, err := schemaOf(context.Background(), db, sqliteDialect); err != nil {
+				return err
+			}
+			return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}}})
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))

@@ -189,7 +189,7 @@ func Rehearse(ctx context.Context, opt Options) (p Plan, err error) {
 
 // with opens an existing file, "ro" or "rw", while f runs.
 func with(path, mode string, f func(*sql.DB) error) error {
-	dsn, err := dsn(path, "mode="+mode+"&_pragma=busy_timeout(2000)")
+	dsn, err := dsn(path, "mode="+mode+"&_pragma=busy_timeout(2000)&_pragma=trusted_schema(0)")
 	if err != nil {
 		return err
 	}

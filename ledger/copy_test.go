@@ -247,3 +247,41 @@ func TestTornFramesAreApplied(t *testing.T) {
 		}
 	}
 }
+
+// Proves EDGE-4: what a file has that changes what statements do, such as a trigger that
+// takes back every quarantine or lock, is found wherever a file is opened.
+func TestSchemasOfOthersAreRefused(t *testing.T) {
+	for name, addition := range map[string]string{
+		"a trigger":     `CREATE TRIGGER undo AFTER UPDATE ON record WHEN NEW.state = 'quarantined' BEGIN UPDATE record SET state = OLD.state, mac = OLD.mac WHERE id = NEW.id; END`,
+		"a view":        `DROP TABLE actor; CREATE VIEW actor AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS facts FROM n`,
+		"a virtual one": `DROP TABLE actor; CREATE VIRTUAL TABLE actor USING fts5(facts)`,
+		"a conflict":    `DROP TABLE session; CREATE TABLE session (tenant, id, strikes UNIQUE ON CONFLICT IGNORE)`,
+		"a comparison":  `CREATE UNIQUE INDEX alike ON session (id COLLATE NOCASE)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt := Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: testVault(t)}
+			l, err := Open(opt)
+			if err == nil {
+				err = l.Close()
+			}
+			if err == nil {
+				err = with(opt.Path, "rw", func(db *sql.DB) error { _, err := db.Exec(addition); return err })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, opened := Open(opt)
+			_, planned := Rehearse(t.Context(), opt)
+			_, peeked := Peek(t.Context(), opt, "acme", "agent:dev")
+			for what, err := range map[string]error{
+				"opened": opened, "planned": planned, "peeked into": peeked,
+				"restored":  Restore(t.Context(), opt.Path, filepath.Join(t.TempDir(), "ledger.db"), false),
+				"backed up": Backup(t.Context(), opt, filepath.Join(t.TempDir(), "copy.db")),
+			} {
+				if !errors.Is(err, ErrForeign) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}

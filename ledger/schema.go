@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -18,6 +19,11 @@ const applicationID = 0x6d707278
 
 // before is the name of the copy that is made of a file before it is migrated.
 func before(path string, schema int) string { return fmt.Sprintf("%s.before-%d", path, schema) }
+
+// oddities names what changes what a statement does and no memproxy puts into a file: a
+// trigger, a view in a table's place, rows that a conflict drops or that compare otherwise.
+const oddities = `SELECT coalesce(min(type || ' ' || name), '') FROM sqlite_schema
+	WHERE sql NOT LIKE 'CREATE TABLE %' AND sql NOT LIKE 'CREATE INDEX %' AND sql NOT LIKE 'CREATE UNIQUE INDEX %' OR sql LIKE '%CONFLICT%' OR sql LIKE '%COLLATE%'`
 
 // schemaOf returns the number of the store's schema, 0 for an empty store. One of a
 // newer program is refused: this program would not keep its promises.
@@ -42,6 +48,12 @@ func schemaOf(ctx context.Context, q interface {
 		return 0, ErrForeign
 	case !ours:
 		return 0, nil
+	}
+	if d == sqliteDialect {
+		var odd string
+		if err := q.QueryRowContext(ctx, oddities).Scan(&odd); err != nil || odd != "" {
+			return 0, errors.Join(err, fmt.Errorf("%w: somebody put a %s into it", ErrForeign, strconv.QuoteToASCII(odd)))
+		}
 	}
 	var n int
 	if err := q.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+d.applied()).Scan(&n); err != nil {
