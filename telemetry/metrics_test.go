@@ -164,6 +164,9 @@ func TestLabelsAreBounded(t *testing.T) {
 	if !strings.Contains(grep(text, `reason="other"`), " 4000") {
 		t.Errorf("the rest is not counted: %s", grep(text, `reason="other"`))
 	}
+	if !strings.Contains(grep(text, `reason="other"`), `verdict="other",would="other"`) {
+		t.Errorf("the rest is counted under a verdict that it did not have: %s", grep(text, `reason="other"`))
+	}
 }
 
 func TestInstrumentsAtOnce(t *testing.T) {
