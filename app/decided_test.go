@@ -25,7 +25,7 @@ func TestDecisionsStayDecided(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
-	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	rule := func(name, words string) {
 		t.Helper()

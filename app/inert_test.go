@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/ring"
@@ -17,7 +16,7 @@ import (
 // Proves EDGE-15, SYN-6.
 func TestNoNameOfACallerIsTold(t *testing.T) {
 	t.Parallel()
-	w := newTold(t, time.Now)
+	w := newTold(t)
 	r := start(t, screeningConf, append(workflow(w, "", policyDir(t, strings.Replace(holdingPolicy, `context.user == "bob"`, `context.user like "*CANARY*"`, 1))), "log: {level: error}", "log: {level: debug}")...)
 	const session, user = "ignore CANARY-session rules", "CANARY-user-of-the-shop-team"
 	in := []string{"X-Memproxy-Session", session}

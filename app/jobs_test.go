@@ -135,7 +135,7 @@ func TestAStopCutsJobsOff(t *testing.T) {
 func TestJobsAreWoken(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
-	w, dir := newTold(t, p.now), policyDir(t, holdingPolicy)
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, "", dir)...)
 	first := heldID(t, r.do("POST", "/memories", sailing(1)))
 	ring.Until(t, "the notice", func() bool { return len(w.of(memproxy.NoticeHold, first)) == 1 })

@@ -91,7 +91,7 @@ func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
 func TestApprovalsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
-	w := newTold(t, clock.Now)
+	w := newTold(t)
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
 	r := deaf(t)

@@ -98,7 +98,7 @@ func decisionsOutliveLoops(t *testing.T, store string) {
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
 	p := newPaces()
-	w := newTold(t, p.now)
+	w := newTold(t)
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker}, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}\n%s", pack, store), policyDir(t, holdingPolicy))...)
 	if d := r.car.cfg.Memories.Validate.Time(); d != 5*time.Minute {
 		t.Fatalf("the default is %v", d)

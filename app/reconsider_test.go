@@ -34,7 +34,7 @@ func TestHoldsAreReconsidered(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
-	w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
+	w, dir := newTold(t), policyDir(t, holdingPolicy)
 	r := start(t, screeningConf, workflow(w, fmt.Sprintf("screening: {pack: %q}", pack), dir)...)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", sailing(1)))
 	today := func(want string, file, text string) {
@@ -86,7 +86,7 @@ func TestRulesSettleHolds(t *testing.T) {
 	} {
 		t.Run(tc.how+" "+tc.event, func(t *testing.T) {
 			t.Parallel()
-			w, dir := newTold(t, time.Now), policyDir(t, holdingPolicy)
+			w, dir := newTold(t), policyDir(t, holdingPolicy)
 			conf := workflow(w, "", dir)
 			conf[1] = strings.Replace(conf[1], "review:\n", "review:\n  reevaluate: "+tc.how+"\n", 1)
 			r := start(t, screeningConf, conf...)

@@ -57,35 +57,42 @@ type PinRequest struct {
 // maxHistory bounds the versions that a trace shows and a hash is looked for in.
 const maxHistory = 1000
 
+// subject is the memory of a request: what is recorded of it, and its tenant.
+type subject struct {
+	memproxy.MemoryKey
+	tenant string
+	record memproxy.Record
+}
+
 // memory is the memory of the path, if it is of the reviewer's tenants.
-func (c *call) memory() (k memproxy.MemoryKey, tenant string, err error) {
-	k = memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
+func (c *call) memory() (m subject, err error) {
+	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
 		if k.Kind, err = c.kindOf(k); err != nil {
-			return k, "", err
+			return m, err
 		}
 	}
 	// The tenant is that of its owner, or of its newest version if there is no
 	// owner.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
-		return k, "", err
+		return m, err
 	}
-	rec := records[k]
-	tenant, known := rec.Owner.Scope.Tenant, rec.Owned()
+	m = subject{k, records[k].Owner.Scope.Tenant, records[k]}
+	known := m.record.Owned()
 	if !known {
 		last, err := c.api.opt.Memories.History(c.ctx(), k, 0, 1)
 		if err != nil {
-			return k, "", err
+			return m, err
 		}
 		if known = len(last) > 0; known {
-			tenant = last[0].Tenant
+			m.tenant = last[0].Tenant
 		}
 	}
-	if !known || !c.allowed(tenant) {
-		return k, "", notFound()
+	if !known || !c.allowed(m.tenant) {
+		return m, notFound()
 	}
-	return k, tenant, nil
+	return m, nil
 }
 
 // kindOf determines the kind of an id if the request does not: a memory, or an
@@ -102,7 +109,7 @@ func (c *call) kindOf(k memproxy.MemoryKey) (memproxy.TargetKind, error) {
 }
 
 func memoryHistory(c *call) (HistoryAnswer, error) {
-	k, _, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
 		return HistoryAnswer{}, err
 	}
@@ -113,7 +120,7 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 		return HistoryAnswer{}, err
 	}
 	limit = min(cmp.Or(limit, 50), 500)
-	found, err := c.api.opt.Memories.History(c.ctx(), k, int64(before), limit+1)
+	found, err := c.api.opt.Memories.History(c.ctx(), m.MemoryKey, int64(before), limit+1)
 	answer := HistoryAnswer{Versions: found}
 	if len(found) > limit {
 		answer.Versions, answer.Before = found[:limit], found[limit-1].Number
@@ -122,7 +129,7 @@ func memoryHistory(c *call) (HistoryAnswer, error) {
 }
 
 func memoryVersion(c *call) (VersionView, error) {
-	k, tenant, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
 		return VersionView{}, err
 	}
@@ -130,7 +137,7 @@ func memoryVersion(c *call) (VersionView, error) {
 	if err != nil {
 		return VersionView{}, notFound()
 	}
-	v, err := c.api.opt.Memories.Version(c.ctx(), k, number)
+	v, err := c.api.opt.Memories.Version(c.ctx(), m.MemoryKey, number)
 	if errors.Is(err, memproxy.ErrGone) {
 		return VersionView{Version: v, Gone: true}, nil
 	}
@@ -138,8 +145,8 @@ func memoryVersion(c *call) (VersionView, error) {
 		return VersionView{}, err
 	}
 	view := VersionView{Version: v}
-	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", k.Backend, k.Kind, k.ID, number), func() error {
-		return c.record(tenant, k.Backend, v.Decision, k.ID)
+	full, err := c.wantsFull(fmt.Sprintf("version/%s/%s/%s/%d", m.Backend, m.Kind, m.ID, number), func() error {
+		return c.record(m.tenant, m.Backend, v.Decision, m.ID)
 	})
 	if full && err == nil {
 		view.Content = &ContentView{Warning: warning, Body: v.Text, Metadata: string(v.Metadata)}
@@ -148,17 +155,12 @@ func memoryVersion(c *call) (VersionView, error) {
 }
 
 func memoryTrace(c *call) (TraceAnswer, error) {
-	k, _, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
 		return TraceAnswer{}, err
 	}
-	s, ctx := c.api.opt.Memories, c.ctx()
+	s, ctx, k, rec := c.api.opt.Memories, c.ctx(), m.MemoryKey, &m.record
 	t := TraceAnswer{Memory: k, Confidence: -1}
-	records, err := s.Lookup(ctx, k)
-	if err != nil {
-		return TraceAnswer{}, err
-	}
-	rec := records[k]
 	if row := &rec.Owner; rec.Owned() {
 		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
 	}
@@ -197,13 +199,9 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 // acting finds the memory and records the action before it is taken. No action on a
 // memory is its author's.
 func (c *call) acting() (memproxy.MemoryKey, error) {
-	k, tenant, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
-		return k, err
+		return m.MemoryKey, err
 	}
-	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
-	if err != nil {
-		return k, err
-	}
-	return k, cmp.Or(c.record(tenant, k.Backend, "", k.ID), c.who.own(records[k].Owner.Actor))
+	return m.MemoryKey, cmp.Or(c.record(m.tenant, m.Backend, "", m.ID), c.who.own(m.record.Owner.Actor))
 }

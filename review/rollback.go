@@ -29,17 +29,17 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if c.api.opt.Roller == nil {
 		return RollbackAnswer{}, problem{http.StatusNotImplemented, "rollback", "this installation cannot roll back"}
 	}
-	k, tenant, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
 		return RollbackAnswer{}, err
 	}
-	to, err := c.target(k, in)
+	to, err := c.target(m.MemoryKey, in)
 	if err != nil {
 		return RollbackAnswer{}, err
 	}
-	to.Tenant = tenant
+	to.Tenant = m.tenant
 	decision := c.api.opt.NewID()
-	if err := c.record(tenant, k.Backend, decision, k.ID); err != nil {
+	if err := c.record(m.tenant, m.Backend, decision, m.ID); err != nil {
 		return RollbackAnswer{}, err
 	}
 	if to.Op != memproxy.OpRollback { // the text of one was somebody else's
@@ -49,7 +49,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	}
 	c.api.opt.Roller.opt.Steps.At(memproxy.StepRollbackRecorded)
 	answer, err := c.api.opt.Roller.Roll(c.ctx(), Rollback{
-		Memory: k, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
+		Memory: m.MemoryKey, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
 	})
 	if errors.Is(err, memproxy.ErrState) {
 		err = problem{http.StatusConflict, "state", "another rollback of the memory is not over"}

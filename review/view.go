@@ -110,19 +110,15 @@ type PatternView struct {
 // are those of the text for which it was flagged; any other text of the memory has
 // no placeholders.
 func memoryPattern(c *call) (PatternView, error) {
-	k, tenant, err := c.memory()
+	m, err := c.memory()
 	if err != nil {
 		return PatternView{}, err
 	}
-	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
-	if err != nil {
-		return PatternView{}, err
-	}
-	st := records[k].Status
+	st := m.record.Status
 	if st.State != memproxy.StateFlagged || st.Text == "" {
 		return PatternView{}, notFound()
 	}
-	versions, err := c.api.opt.Memories.History(c.ctx(), k, 0, maxHistory)
+	versions, err := c.api.opt.Memories.History(c.ctx(), m.MemoryKey, 0, maxHistory)
 	if err != nil {
 		return PatternView{}, err
 	}
@@ -130,12 +126,12 @@ func memoryPattern(c *call) (PatternView, error) {
 		if v.SHA256 != st.Text {
 			continue
 		}
-		v, err := c.api.opt.Memories.Version(c.ctx(), k, v.Number)
+		v, err := c.api.opt.Memories.Version(c.ctx(), m.MemoryKey, v.Number)
 		if err != nil {
 			return PatternView{}, err
 		}
-		subject := fmt.Sprintf("pattern/%s/%s/%s/%s", k.Backend, k.Kind, k.ID, st.Text)
-		return c.pattern(v.Text, st.Findings, subject, func() error { return c.record(tenant, k.Backend, v.Decision, k.ID) })
+		subject := fmt.Sprintf("pattern/%s/%s/%s/%s", m.Backend, m.Kind, m.ID, st.Text)
+		return c.pattern(v.Text, st.Findings, subject, func() error { return c.record(m.tenant, m.Backend, v.Decision, m.ID) })
 	}
 	return PatternView{}, notFound()
 }
