@@ -304,13 +304,18 @@ func (v *Value) Get(name string) *Value {
 	return nil
 }
 
-// Each calls f for each element of an array, with the element's pointer, until f
-// returns an error. Nil and other kinds have none.
-func (v *Value) Each(pointer string, f func(*Value, string) error) error {
+// List is the elements of an array. Nil and other kinds have none.
+func (v *Value) List() []*Value {
 	if v == nil {
 		return nil
 	}
-	for i, e := range v.Elems {
+	return v.Elems
+}
+
+// Each calls f for each element of an array, with the element's pointer, until f
+// returns an error. Nil and other kinds have none.
+func (v *Value) Each(pointer string, f func(*Value, string) error) error {
+	for i, e := range v.List() {
 		if err := f(e, Index(pointer, i)); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	case "isolated_block_labels": // the server copies them
 		for i := range d.op.Claims {
 			if c := &d.op.Claims[i]; c.Dim == memproxy.DimAgent && len(c.Values) == 1 {
-				for _, e := range elems(m.Value) {
+				for _, e := range m.Value.List() {
 					if e.Text() != "" {
 						d.draft.target(c.Values[0] + "/" + e.Text())
 					}

@@ -132,14 +132,6 @@ func (d *decoding) members(v *jsondoc.Value, ptr string, one func(m jsondoc.Memb
 	return nil
 }
 
-// elems are those of a list, none where there is no list.
-func elems(list *jsondoc.Value) []*jsondoc.Value {
-	if list == nil {
-		return nil
-	}
-	return list.Elems
-}
-
 // each reads the elements of a list of objects.
 func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) error {
 	if v.Kind == jsondoc.Null {

@@ -119,7 +119,7 @@ func updates(r *row) bool {
 }
 
 func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
-	for _, e := range elems(list) {
+	for _, e := range list.List() {
 		p.home(e, op)
 	}
 }

@@ -90,7 +90,7 @@ func asked(m *jsondoc.Value) []*jsondoc.Value {
 	if m.Get("message_type").Text() != "approval_request_message" {
 		return nil
 	}
-	return elems(m.Get("tool_calls"))
+	return m.Get("tool_calls").List()
 }
 
 // defaultPage is how many messages the server lists where it is not told.
@@ -124,7 +124,7 @@ func results(m *jsondoc.Value) []string {
 		return nil
 	}
 	var ids []string
-	for _, r := range elems(m.Get("tool_returns")) {
+	for _, r := range m.Get("tool_returns").List() {
 		ids = append(ids, r.Get("tool_call_id").Text())
 	}
 	return ids
@@ -135,7 +135,7 @@ func answers(m *jsondoc.Value) []*jsondoc.Value {
 	if m.Get("message_type").Text() != "approval_response_message" {
 		return nil
 	}
-	return elems(m.Get("approvals"))
+	return m.Get("approvals").List()
 }
 
 // answered reports whether a message is an answer that memproxy gave.

@@ -285,7 +285,7 @@ func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 		out = belongs(out, v.Get(name).Text(), self)
 	}
 	if KindOf(self) == TargetGroup { // a group is what its agents are
-		for _, e := range elems(v.Get("agent_ids")) {
+		for _, e := range v.Get("agent_ids").List() {
 			out = belongs(out, e.Text(), self)
 		}
 	}

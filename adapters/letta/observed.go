@@ -77,17 +77,17 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 		if m.Kind != jsondoc.Object || m.Get("message_type").Text() != "tool_return_message" {
 			continue
 		}
-		if list := m.Get("tool_returns"); list != nil && list.Kind == jsondoc.Array && len(list.Elems) > 0 {
-			for _, e := range list.Elems {
-				name := l.names[e.Get("tool_call_id").Text()]
-				if name == "" && len(list.Elems) == 1 {
-					name = m.Get("name").Text()
-				}
-				results = result(results, name, e)
+		list := m.Get("tool_returns").List()
+		for _, e := range list {
+			name := l.names[e.Get("tool_call_id").Text()]
+			if name == "" && len(list) == 1 {
+				name = m.Get("name").Text()
 			}
-			continue
+			results = result(results, name, e)
 		}
-		results = result(results, m.Get("name").Text(), m)
+		if len(list) == 0 {
+			results = result(results, m.Get("name").Text(), m)
+		}
 	}
 	return calls, results
 }
@@ -129,8 +129,8 @@ func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
 // callsOf are the calls of tools that a message tells of: once each, though the
 // server tells of a single one twice.
 func callsOf(m *jsondoc.Value) []*jsondoc.Value {
-	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array && len(list.Elems) > 0 {
-		return list.Elems
+	if list := m.Get("tool_calls").List(); len(list) > 0 {
+		return list
 	}
 	if c := m.Get("tool_call"); c != nil && c.Kind == jsondoc.Object {
 		return []*jsondoc.Value{c}

@@ -153,7 +153,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.Agent = m.ID
 	case TargetGroup: // whoever may not act for the agent that leads it has no part in it
 		m.Scope.Agent = v.Get("manager_agent_id").Text()
-		if list := elems(v.Get("agent_ids")); m.Scope.Agent == "" && len(list) > 0 {
+		if list := v.Get("agent_ids").List(); m.Scope.Agent == "" && len(list) > 0 {
 			m.Scope.Agent = list[0].Text()
 		}
 	case TargetTool:
@@ -230,11 +230,7 @@ func (f *finding) blocks(ptr, agent string) error {
 	defer func() { f.agent = was }()
 	var seen []string
 	for _, home := range homes {
-		list := f.doc.At(ptr + home)
-		if list == nil || list.Kind != jsondoc.Array {
-			continue
-		}
-		for i, e := range list.Elems {
+		for i, e := range f.doc.At(ptr + home).List() {
 			if e.Kind != jsondoc.Object {
 				f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: jsondoc.Index(ptr+home, i), Unreadable: true})
 				continue
@@ -267,11 +263,10 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 		f.group(root)
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {
-		v := root.Get(key)
-		if v == nil || v.Kind != jsondoc.Array || key == "agent_ids" && r.shape != file && r.shape != agent {
+		if key == "agent_ids" && r.shape != file && r.shape != agent {
 			continue // a group or an identity only names its agents
 		}
-		for i, e := range v.Elems {
+		for i, e := range root.Get(key).List() {
 			if e.Kind != jsondoc.String {
 				return errShape
 			}

@@ -140,7 +140,7 @@ func documents(op *memproxy.Operation) bool {
 	if !ok || p.doc == nil {
 		return true
 	}
-	return len(elems(p.doc.Root.Get("files"))) > 0
+	return len(p.doc.Root.Get("files").List()) > 0
 }
 
 // Counted implements the gate's counter.

@@ -89,7 +89,7 @@ func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs [
 		if err != nil {
 			return nil, false
 		}
-		for _, e := range elems(doc.Root.Get("run_ids")) {
+		for _, e := range doc.Root.Get("run_ids").List() {
 			runs = append(runs, e.Text())
 		}
 	}

@@ -137,11 +137,7 @@ func (w *rewriting) apply() ([]byte, error) {
 // copies adds the other places where blocks stand that are changed.
 func (w *rewriting) copies() {
 	for home, agent := range w.nested {
-		v := w.doc.At(home)
-		if v == nil || v.Kind != jsondoc.Array {
-			continue
-		}
-		for i, e := range v.Elems {
+		for i, e := range w.doc.At(home).List() {
 			c := copied{agent, e.Get("id").Text()}
 			if text, ok := w.again[c]; ok && e.Get("value").Text() != "" {
 				w.shown[jsondoc.Index(home, i)+"/value"] = text
@@ -235,7 +231,7 @@ func (f *finding) group(agent *jsondoc.Value) {
 			continue
 		}
 		f.came(g.Get("id").Text())
-		for _, e := range elems(g.Get("agent_ids")) {
+		for _, e := range g.Get("agent_ids").List() {
 			f.came(e.Text())
 		}
 	}

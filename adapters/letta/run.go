@@ -137,7 +137,7 @@ func (r *recovery) Prepare() (memproxy.Request, bool) {
 func (r *recovery) Prepared(reply memproxy.Reply) error {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err == nil && doc.Root.Kind == jsondoc.Object {
-		for _, rule := range elems(doc.Root.Get("tool_rules")) {
+		for _, rule := range doc.Root.Get("tool_rules").List() {
 			if rule.Get("type").Text() == "requires_approval" {
 				r.asked = append(r.asked, rule.Get("tool_name").Text())
 			}

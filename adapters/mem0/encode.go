@@ -74,13 +74,6 @@ func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	return jsondoc.Parse(body, 0)
 }
 
-func elems(v *jsondoc.Value) []*jsondoc.Value {
-	if v == nil {
-		return nil
-	}
-	return v.Elems
-}
-
 // patch adds stamps to a body.
 type patch struct{ *stamps.Patch }
 
@@ -88,7 +81,7 @@ type patch struct{ *stamps.Patch }
 // the entries of a batch.
 func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	if r.shape == batch {
-		for _, entry := range elems(root.Get("memories")) {
+		for _, entry := range root.Get("memories").List() {
 			p.holder(r, entry, op, entry.Get("memory_id").Text())
 		}
 		return

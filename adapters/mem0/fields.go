@@ -21,12 +21,8 @@ func projects(r *row, op *memproxy.Operation) bool {
 
 // projection is the list of fields that the client requests in a body, or nil.
 func projection(doc *jsondoc.Doc) []string {
-	v := doc.Root.Get("fields")
-	if v == nil || v.Kind != jsondoc.Array || len(v.Elems) == 0 {
-		return nil
-	}
 	var out []string
-	for _, e := range v.Elems {
+	for _, e := range doc.Root.Get("fields").List() {
 		if e.Kind != jsondoc.String {
 			return nil
 		}

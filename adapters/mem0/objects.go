@@ -77,7 +77,7 @@ func (d *decoding) alters() {
 		d.alter(d.req.EscapedPath, d.doc.Root)
 	case d.op.Kind != memproxy.Correct:
 	case d.row.shape == batch:
-		for _, entry := range elems(d.doc.Root.Get("memories")) {
+		for _, entry := range d.doc.Root.Get("memories").List() {
 			d.alter(entry.Get("memory_id").Text(), entry)
 		}
 	case len(d.op.Targets) == 1:

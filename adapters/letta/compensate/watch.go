@@ -191,11 +191,8 @@ func (w *Watch) conversation(r memproxy.Reply) error {
 }
 
 func ids(v *jsondoc.Value) []string {
-	if v == nil || v.Kind != jsondoc.Array {
-		return nil
-	}
 	var out []string
-	for _, e := range v.Elems {
+	for _, e := range v.List() {
 		if id := e.Text(); id != "" && !slices.Contains(out, id) {
 			out = append(out, id)
 		}

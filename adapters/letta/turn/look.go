@@ -101,14 +101,14 @@ func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	if list == nil || list.Kind != jsondoc.Array {
 		list = doc.Root.Get("memory").Get("blocks")
 	}
-	for _, e := range elems(list) {
+	for _, e := range list.List() {
 		v.block(doc, e)
 	}
 }
 
 // isolated asks for the blocks that the conversation has of its own.
 func (v *view) isolated(doc *jsondoc.Doc) {
-	for _, e := range elems(doc.Root.Get("isolated_block_ids")) {
+	for _, e := range doc.Root.Get("isolated_block_ids").List() {
 		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
 			v.looks = append(v.looks, look{get(v.opt.Prefix+"/blocks/"+id, ""), func(doc *jsondoc.Doc) {
 				v.block(doc, doc.Root)

@@ -189,7 +189,7 @@ func (by *caller) said() []any {
 	if v := by.root.Root.Get("input"); v != nil {
 		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
 	}
-	for _, m := range elems(by.root.Root.Get("messages")) {
+	for _, m := range by.root.Root.Get("messages").List() {
 		if !isAnswer(m) {
 			out = append(out, json.RawMessage(by.root.Raw(m)))
 		}

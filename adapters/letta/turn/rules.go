@@ -37,9 +37,9 @@ type output struct{ is, tool string }
 
 // read takes an agent's rules.
 func (r *rules) read(doc *jsondoc.Doc) error {
-	for _, v := range elems(doc.Root.Get("tool_rules")) {
+	for _, v := range doc.Root.Get("tool_rules").List() {
 		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text()}
-		for _, e := range elems(v.Get("children")) {
+		for _, e := range v.Get("children").List() {
 			one.children = append(one.children, e.Text())
 		}
 		switch one.kind {
@@ -84,7 +84,7 @@ func prefills(v *jsondoc.Value) bool {
 		args := v.Get("args")
 		return args != nil && len(args.Members) > 0
 	}
-	return given(v) || slices.ContainsFunc(elems(v.Get("child_arg_nodes")), given)
+	return given(v) || slices.ContainsFunc(v.Get("child_arg_nodes").List(), given)
 }
 
 func (r *rules) has(kind, tool string) bool {

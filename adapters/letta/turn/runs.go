@@ -67,7 +67,7 @@ func ByOtids(place string, otids []string) string {
 
 func otids(doc *jsondoc.Doc) []string {
 	var ids []string
-	for _, m := range elems(doc.Root.Get("messages")) {
+	for _, m := range doc.Root.Get("messages").List() {
 		if id := m.Get("otid").Text(); id != "" {
 			ids = append(ids, id)
 		}
@@ -127,7 +127,7 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 // sameRun gives the messages of a whole answer the run of the first request.
 func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
-	for _, m := range elems(doc.Root.Get("messages")) {
+	for _, m := range doc.Root.Get("messages").List() {
 		id := m.Get("run_id")
 		if is := id.Text(); plainID(is) && is != s.run(is) {
 			e.Replace(id, strconv.AppendQuote(nil, s.run(is)))

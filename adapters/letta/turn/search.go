@@ -18,7 +18,7 @@ func reserved(root *jsondoc.Value) []string {
 			out = append(out, jsondoc.Child("", m.Name))
 		}
 	}
-	for i, e := range elems(root.Get("tags")) {
+	for i, e := range root.Get("tags").List() {
 		if strings.HasPrefix(e.Text(), memproxy.StampPrefix) {
 			out = append(out, jsondoc.Index("/tags", i))
 		}

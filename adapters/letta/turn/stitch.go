@@ -60,7 +60,7 @@ func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 			s.usage[m.Name] += n
 		}
 	}
-	for _, e := range elems(usage.Get("run_ids")) {
+	for _, e := range usage.Get("run_ids").List() {
 		s.runs = append(s.runs, doc.Raw(e))
 	}
 }
@@ -106,7 +106,7 @@ func (t *Turn) Whole(body []byte) error {
 	t.out.add(doc, doc.Root.Get("usage"))
 	var calls []*call
 	request := ""
-	for _, m := range elems(doc.Root.Get("messages")) {
+	for _, m := range doc.Root.Get("messages").List() {
 		if m.Get("message_type").Text() == "approval_request_message" {
 			calls, request = callsOf(m), m.Get("id").Text()
 			if slices.ContainsFunc(calls, t.tools.asks) {

@@ -99,10 +99,10 @@ func New(opt Options) (*Turn, error) {
 	if t.agent == "" {
 		t.agent = doc.Root.Get("agent_id").Text()
 	}
-	for _, e := range elems(doc.Root.Get("include_return_message_types")) {
+	for _, e := range doc.Root.Get("include_return_message_types").List() {
 		t.out.types = append(t.out.types, e.Text())
 	}
-	for _, e := range elems(doc.Root.Get("client_tools")) {
+	for _, e := range doc.Root.Get("client_tools").List() {
 		t.tools.own, t.tools.named = append(t.tools.own, doc.Raw(e)), append(t.tools.named, e.Get("name").Text())
 	}
 	return t, nil
@@ -141,14 +141,6 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 		return t.view.looks[0].request, true
 	}
 	return memproxy.Request{}, false
-}
-
-// elems are those of a list, none where there is no list.
-func elems(list *jsondoc.Value) []*jsondoc.Value {
-	if list == nil {
-		return nil
-	}
-	return list.Elems
 }
 
 func get(path, query string) memproxy.Request {
@@ -306,12 +298,12 @@ func (by *caller) answerOf(id string) *given {
 // answers records the caller's own answers. The older form speaks of all
 // calls at once.
 func (by *caller) answers(calls []*call) {
-	for _, m := range elems(by.root.Root.Get("messages")) {
+	for _, m := range by.root.Root.Get("messages").List() {
 		if !isAnswer(m) {
 			continue
 		}
 		for _, list := range [...]string{"approvals", "tool_returns"} {
-			for _, e := range elems(m.Get(list)) {
+			for _, e := range m.Get(list).List() {
 				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.root.Yes(e.Get("approve")))
 			}
 		}
