@@ -237,13 +237,6 @@ const (
 	NoticeMemoryRuled NoticeKind = "memory.reevaluated"
 )
 
-// NoticeKinds lists the notices.
-func NoticeKinds() []NoticeKind {
-	return []NoticeKind{
-		NoticeHold, NoticeAged, NoticeRuled, NoticeLocked, NoticeEnded, NoticeFlagged, NoticeQuarantined, NoticeMemoryRuled,
-	}
-}
-
 // Notice is a message for external subscribers. It has no content.
 type Notice struct {
 	ID      string     `json:"id"`

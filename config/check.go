@@ -1,9 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/memproxy/memproxy"
 )
 
 // faultIf notes a fault where something is so.
@@ -77,7 +75,6 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	faultIf(v, u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://"), at("ledger", "url"), "url wants postgres://")
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
-	knownEntries(v, c, at)
 	if c.Telemetry.OTLP != "" {
 		v.url(c.Telemetry.OTLP, at("telemetry", "otlp"), "otlp", "use headers")
 	}
@@ -125,11 +122,7 @@ func leadsTo(upstream, listen string) bool {
 	if err != nil || notSplit != nil || port == "0" {
 		return false
 	}
-	to := u.Port()
-	if to == "" {
-		to = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	if to != port {
+	if portOf(u) != port {
 		return false
 	}
 	own, other := net.ParseIP(host), net.ParseIP(u.Hostname())
@@ -140,6 +133,11 @@ func leadsTo(upstream, listen string) bool {
 		return own.Equal(other) || own.IsLoopback() && other.IsUnspecified()
 	}
 	return strings.EqualFold(host, u.Hostname()) || loopback(host) && loopback(u.Hostname())
+}
+
+// portOf is the port that a URL leads to.
+func portOf(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
 func (v *reader) listen(addr string, line int) {
@@ -166,33 +164,6 @@ func (v *reader) url(s string, line int, key, instead string) {
 func lineOf(n *yaml.Node, path ...any) int {
 	at, _ := find(n, path)
 	return at.Line
-}
-
-// knownEntries checks the entries of lists that only certain words may be in.
-func knownEntries(v *reader, c *Config, at func(...any) int) {
-	type list struct {
-		path    []any
-		entries []string
-		says    string // what is wrong with another, before the words
-		words   string
-	}
-	lists := []list{
-		{[]any{"memories", "pending"}, c.Memories.Pending, "is nobody whose memories may wait:", "anonymous, authenticated, established, new"},
-		{[]any{"sources", "pending"}, c.Sources.Pending, "is not a tier of sources whose memories may wait:", "untrusted, hostile"},
-		{[]any{"screening", "disable"}, c.Screening.Disable, "is no layer: remove it, or name one of", "lexicon, directive, classify, secrets, assembly, synapse, likeness"},
-	}
-	for i, who := range c.Review.Reviewers {
-		lists = append(lists, list{[]any{"review", "reviewers", i, "roles"}, who.Roles, "is no role:", "view, review, content"})
-	}
-	if w := c.Review.Webhook; w != nil {
-		words := strings.Trim(fmt.Sprint(memproxy.NoticeKinds()), "[]")
-		lists = append(lists, list{[]any{"review", "webhook", "kinds"}, w.Kinds, "is no notice:", strings.ReplaceAll(words, " ", ", ")})
-	}
-	for _, l := range lists {
-		for i, entry := range l.entries {
-			faultIf(v, !slices.Contains(entriesOf(l.words), entry), at(append(l.path, i)...), "%q %s %s", entry, l.says, l.words)
-		}
-	}
 }
 
 func (v *reader) screening(s *Screening, at func(...any) int) {

@@ -191,7 +191,7 @@ type Policy struct {
 // Sources say how far content is trusted by the name of where it comes from.
 type Sources struct {
 	Names   map[string]string `yaml:"names,omitempty" doc:"tiers of names that metadata claim as source, besides the built-in ones: email stands for email:ann@example.org too, the longest name that fits counts, * is every other name" default:"the built-in table, and * is untrusted in production" enum:"trusted,verified,untrusted,hostile" loose:"order:hostile,untrusted,verified,trusted"`
-	Pending []string          `yaml:"pending,omitempty" doc:"tiers of sources (untrusted, hostile) whose new memories wait for review before others than their author read them; [] is none" default:"hostile in production, else none" loose:"fewer;unsafe"`
+	Pending []string          `yaml:"pending,omitempty" doc:"tiers of sources whose new memories wait for review before others than their author read them; [] is none" default:"hostile in production, else none" enum:"untrusted,hostile" loose:"fewer;unsafe"`
 }
 
 // everyOther is the row of the sources whose names the table lacks.

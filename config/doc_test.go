@@ -74,6 +74,8 @@ func typeName(f field) string {
 		bounds = ", at least " + f.Min
 	}
 	switch {
+	case f.Enum != nil && t.Kind() == reflect.Slice:
+		return "list of `" + strings.Join(f.Enum, "`, `") + "`"
 	case f.Enum != nil:
 		return "`" + strings.Join(f.Enum, "`, `") + "`"
 	case t == reflect.TypeFor[config.Duration]():
@@ -241,6 +243,18 @@ screening:
 		}
 		if got[r.path] != r.Default {
 			t.Errorf("%s: documented %q, is %q", r.path, r.Default, got[r.path])
+		}
+	}
+}
+
+// The kinds that a webhook can be limited to are those of the notices there are.
+func TestWebhookKindsAreNotices(t *testing.T) {
+	for _, f := range fields(reflect.TypeFor[config.Webhook]()) {
+		if f.Key == "kinds" && !slices.Equal(f.Enum, []string{
+			string(memproxy.NoticeHold), string(memproxy.NoticeAged), string(memproxy.NoticeRuled), string(memproxy.NoticeLocked), string(memproxy.NoticeEnded),
+			string(memproxy.NoticeFlagged), string(memproxy.NoticeQuarantined), string(memproxy.NoticeMemoryRuled),
+		}) {
+			t.Errorf("kinds are %q", f.Enum)
 		}
 	}
 }

@@ -12,7 +12,7 @@ type field struct {
 	key, doc   string
 	def        string // the default: a value, or with a space in it words for people
 	typ        reflect.Type
-	enum, keys []string // what a scalar, or a map's keys, may be; nil: anything
+	enum, keys []string // what a scalar or an entry, or a map's keys, may be; nil: anything
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
 	loose      string // which way it loosens a control, see loosens

@@ -18,7 +18,7 @@ type Review struct {
 type Reviewer struct {
 	ID      string   `yaml:"id,omitempty" doc:"name that is recorded" required:"true" loose:"-"`
 	SHA256  string   `yaml:"sha256,omitempty" doc:"SHA-256 of the bearer token, hex; the token has at least 22 characters" required:"true" loose:"-"`
-	Roles   []string `yaml:"roles,omitempty" doc:"view: list and see, sanitised; review: decide; content: see as it is" default:"view, review" loose:"more"`
+	Roles   []string `yaml:"roles,omitempty" doc:"view: list and see, sanitised; review: decide; content: see as it is" default:"view, review" enum:"view,review,content" loose:"more"`
 	Tenants Names    `yaml:"tenants,omitempty" doc:"whose holds, memories and sessions; absent: those without a tenant; \"*\": all" loose:"more"`
 }
 
@@ -26,7 +26,7 @@ type Reviewer struct {
 type Webhook struct {
 	URL   string   `yaml:"url,omitempty" doc:"where notices are posted" required:"true" loose:"-"`
 	Key   Secret   `yaml:"key,omitempty" doc:"signs them, at least 16 bytes" required:"true" loose:"-"`
-	Kinds []string `yaml:"kinds,omitempty" doc:"which are sent: hold.created, hold.aged, hold.reevaluated, session.locked, session.ended, memory.flagged, memory.quarantined, memory.reevaluated" default:"all of them" loose:"fewer"`
+	Kinds []string `yaml:"kinds,omitempty" doc:"which are sent" default:"all of them" enum:"hold.created,hold.aged,hold.reevaluated,session.locked,session.ended,memory.flagged,memory.quarantined,memory.reevaluated" loose:"fewer"`
 }
 
 // Sessions says when writes are locked: three rejections show somebody who

@@ -68,7 +68,7 @@ func schemaOf(f field) object {
 		}
 		return s
 	case reflect.Slice:
-		return object{"type": "array", "items": schemaOf(field{Type: t.Elem()})}
+		return object{"type": "array", "items": schemaOf(field{Type: t.Elem(), Enum: f.Enum})}
 	case reflect.Bool:
 		return orReference(object{"type": "boolean"})
 	case reflect.Int, reflect.Int64:

@@ -7,7 +7,7 @@ type Screening struct {
 	// Sources are sensitivities of their own.
 	Sources  map[string]string `yaml:"sources,omitempty" doc:"how readily content of a source is held instead: low, medium or high" keys:"trusted,verified,untrusted,hostile,unstated" enum:"low,medium,high" loose:"order:high,medium,low"`
 	Pack     string            `yaml:"pack,omitempty" doc:"directory of a pack of rules and weights; absent: the built-in one" loose:"-"`
-	Disable  []string          `yaml:"disable,omitempty" doc:"layers that are left out: lexicon, directive, classify, secrets, assembly, synapse, likeness" loose:"more;unsafe"`
+	Disable  []string          `yaml:"disable,omitempty" doc:"layers that are left out" enum:"lexicon,directive,classify,secrets,assembly,synapse,likeness" loose:"more;unsafe"`
 	Withhold *float64          `yaml:"withhold,omitempty" doc:"risk from which on a memory is left out of answers, and what the backend's model extracted is taken back; 0 is never" default:"0.85" min:"0" max:"1" loose:"up0;off:0,1"`
 	// Approved are not judged where they instruct an agent, whoever sends them.
 	Approved  []string  `yaml:"approved,omitempty" doc:"SHA-256 of texts that may instruct an agent (a client's system prompt, a tool's description), whoever sends them, besides those of released clients; memproxy approve writes it" loose:"more"`

@@ -49,7 +49,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 		v.entries(n, f, path)
 	case t.Kind() == reflect.Slice:
 		if v.wants(n, yaml.SequenceNode, path, "a list") {
-			v.list(n, field{typ: t.Elem()}, path)
+			v.list(n, field{typ: t.Elem(), enum: f.enum}, path)
 		}
 	default:
 		v.value(n, t, f, path)

@@ -19,11 +19,7 @@ func sameStore(a, b *Backend) bool {
 		if loopback(host) {
 			host = "localhost"
 		}
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		return host + ":" + port + strings.TrimRight(u.Path, "/")
+		return host + ":" + portOf(u) + strings.TrimRight(u.Path, "/")
 	}
 	return plain(a.Upstream) == plain(b.Upstream)
 }
