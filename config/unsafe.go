@@ -47,18 +47,10 @@ func (c *Config) unsafe(s *Setting) string {
 	if !s.direction.looser(usual, there, s.Value, true) {
 		return ""
 	}
-	if usual == "" {
-		usual = "none"
-	}
-	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), usual)
+	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), quoted(usual))
 }
 
-func quoted(value string) string {
-	if value == "" {
-		return "none"
-	}
-	return value
-}
+func quoted(value string) string { return cmp.Or(value, "none") }
 
 // permissive says what is wrong with a development profile that other hosts
 // reach.

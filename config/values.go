@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,9 +124,7 @@ func (a *Audit) UnmarshalYAML(n *yaml.Node) error {
 	if err := n.Decode(&p); err != nil {
 		return err
 	}
-	if p.Retention == 0 {
-		p.Retention = Forever
-	}
+	p.Retention = cmp.Or(p.Retention, Forever)
 	*a = Audit(p)
 	return nil
 }

@@ -2,6 +2,7 @@ package face
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -58,9 +59,7 @@ func NewSide(o SideOptions) (*Side, error) {
 	case o.Transport == nil:
 		return nil, errors.New("face: side requests need a transport")
 	}
-	if o.Propagator == nil {
-		o.Propagator = propagation.TraceContext{}
-	}
+	o.Propagator = cmp.Or[propagation.TextMapPropagator](o.Propagator, propagation.TraceContext{})
 	o.Transport = Final(o.Transport)
 	return &Side{opt: o}, nil
 }

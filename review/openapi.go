@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"encoding"
 	"maps"
 	"reflect"
@@ -131,9 +132,7 @@ func (s schemas) fields(t reflect.Type, properties object, required map[string]b
 		case f.Anonymous && name == "":
 			s.fields(f.Type, properties, required)
 		default:
-			if name == "" {
-				name = f.Name
-			}
+			name = cmp.Or(name, f.Name)
 			properties[name] = s.of(f.Type)
 			if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
 				required[name] = true

@@ -104,9 +104,7 @@ func whose(s memproxy.Session) string {
 	}
 	switch s.Kind {
 	case memproxy.SessionUser:
-		if user == "" {
-			user = " for no end user by name"
-		}
+		user = cmp.Or(user, " for no end user by name")
 		return "All writes of " + s.Principal + user
 	case memproxy.SessionPrincipal:
 		return "All writes of " + s.Principal

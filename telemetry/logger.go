@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,9 +29,7 @@ type LogOptions struct {
 // set by the caller. Values that are or look like credentials or content are
 // replaced (see redact), and strings are cut at 1 KB.
 func NewLogger(w io.Writer, o LogOptions) (*slog.Logger, error) {
-	if o.Level == nil {
-		o.Level = slog.LevelInfo
-	}
+	o.Level = cmp.Or[slog.Leveler](o.Level, slog.LevelInfo)
 	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: newRedactor().attr}
 	switch o.Format {
 	case FormatJSON, "":

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	_ "embed" // the tables are data
 	"errors"
 	"strings"
@@ -53,9 +54,7 @@ func New(opt Options) (*Adapter, error) {
 			return nil, errors.New("letta: a metadata key is empty or begins with " + memproxy.StampPrefix)
 		}
 	}
-	if opt.MaxDepth == 0 {
-		opt.MaxDepth = jsondoc.DefaultRequestDepth
-	}
+	opt.MaxDepth = cmp.Or(opt.MaxDepth, jsondoc.DefaultRequestDepth)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}

@@ -41,10 +41,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	if !ok {
 		return nil
 	}
-	if f := pages.New(o, reply, rd); f != nil {
-		return f
-	}
-	return nil
+	return pages.New(o, reply, rd)
 }
 
 // wanted is how much the query asks for; 0 is not said.

@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"cmp"
 	_ "embed" // the table is data
 	"errors"
 	"strconv"
@@ -50,17 +51,13 @@ func New(opt Options) (*Adapter, error) {
 	if opt.ConfidenceKeys == nil {
 		opt.ConfidenceKeys = []string{"confidence", "importance"}
 	}
-	if opt.FieldKey == "" {
-		opt.FieldKey = "field"
-	}
+	opt.FieldKey = cmp.Or(opt.FieldKey, "field")
 	for _, k := range append([]string{opt.FieldKey}, opt.ConfidenceKeys...) {
 		if k == "" || memproxy.Reserved(k) {
 			return nil, errors.New("mem0: a metadata key is empty or begins with " + memproxy.StampPrefix)
 		}
 	}
-	if opt.MaxDepth == 0 {
-		opt.MaxDepth = jsondoc.DefaultRequestDepth
-	}
+	opt.MaxDepth = cmp.Or(opt.MaxDepth, jsondoc.DefaultRequestDepth)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}

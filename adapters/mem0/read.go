@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -163,10 +164,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 		}
 	case strings.Contains(f.rt.ID, "entit") && f.rt.ID != "mem0.v1.entity.memories":
 		m.Kind = memproxy.TargetEntity
-		name := v.Get("name").Text()
-		if name == "" {
-			name = v.Get("id").Text()
-		}
+		name := cmp.Or(v.Get("name").Text(), v.Get("id").Text())
 		if dim, ok := entityDim(v.Get("type").Text()); ok {
 			c := memproxy.Claim{Dim: dim, Values: []string{name}}
 			wire.Fill(&m.Scope, &c, false)
@@ -242,23 +240,14 @@ func unreadable(v *jsondoc.Value) bool {
 }
 
 func scope(v *jsondoc.Value) memproxy.Scope {
-	s := memproxy.Scope{
-		User: v.Get("user_id").Text(), Agent: v.Get("agent_id").Text(), App: v.Get("app_id").Text(), Run: v.Get("run_id").Text(),
+	return memproxy.Scope{
+		User: v.Get("user_id").Text(), Agent: v.Get("agent_id").Text(), App: v.Get("app_id").Text(),
+		Run: cmp.Or(v.Get("run_id").Text(), v.Get("session_id").Text()),
 	}
-	if s.Run == "" {
-		s.Run = v.Get("session_id").Text()
-	}
-	return s
 }
 
 func merge(a, b memproxy.Scope) memproxy.Scope {
-	pick := func(x, y string) string {
-		if x != "" {
-			return x
-		}
-		return y
-	}
-	return memproxy.Scope{User: pick(a.User, b.User), Agent: pick(a.Agent, b.Agent), App: pick(a.App, b.App), Run: pick(a.Run, b.Run)}
+	return memproxy.Scope{User: cmp.Or(a.User, b.User), Agent: cmp.Or(a.Agent, b.Agent), App: cmp.Or(a.App, b.App), Run: cmp.Or(a.Run, b.Run)}
 }
 
 // Rewrite implements the gate's reader.

@@ -64,7 +64,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	if names == nil {
 		names = []string{"top_k"}
 	}
-	return some(pages.New(pages.Options{
+	return pages.New(pages.Options{
 		Want: want, Max: maxSearch, Keys: listKeys[:], Again: true, Whole: someSearch,
 		Ask: func(n int, _ string) (memproxy.Search, bool) {
 			e := doc.Edit()
@@ -75,7 +75,7 @@ func longer(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 			e.Object(doc.Root, func(name string) bool { return slices.Contains(names, name) }, added)
 			return memproxy.Search{Request: sent, Body: e.Apply()}, true
 		},
-	}, reply, rd))
+	}, reply, rd)
 }
 
 // listed requests a longer list. The limit is in the query.
@@ -90,20 +90,12 @@ func listed(sent memproxy.Request, name string, most, whole int, reply memproxy.
 			return nil
 		}
 	}
-	return some(pages.New(pages.Options{
+	return pages.New(pages.Options{
 		Want: want, Max: most, Keys: listKeys[:], Again: true, Whole: whole,
 		Ask: func(n int, _ string) (memproxy.Search, bool) {
 			q := sent
 			q.Query = pages.With(sent.Query, name, strconv.Itoa(n))
 			return memproxy.Search{Request: q}, true
 		},
-	}, reply, rd))
-}
-
-// some is a Refill, and not a nil one that is no nil interface.
-func some(f *pages.Fill) memproxy.Refill {
-	if f == nil {
-		return nil
-	}
-	return f
+	}, reply, rd)
 }

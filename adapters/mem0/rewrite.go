@@ -1,6 +1,7 @@
 package mem0
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -59,9 +60,7 @@ func results(rd *memproxy.Reading, ev *jsondoc.Value, of memproxy.Memory) error 
 		m := memproxy.Memory{
 			Pointer: jsondoc.Index(of.Pointer+"/results", i), ID: v.Get("id").Text(), Event: v.Get("event").Text(),
 			Scope: merge(scope(v), of.Scope), Stamp: of.Stamp, Mutable: true,
-		}
-		if m.Text = v.Get("memory").Text(); m.Text == "" {
-			m.Text = v.Get("data").Get("memory").Text()
+			Text: cmp.Or(v.Get("memory").Text(), v.Get("data").Get("memory").Text()),
 		}
 		rd.Memories = append(rd.Memories, m)
 	}

@@ -47,8 +47,8 @@ type Options struct {
 	Emptied bool
 }
 
-// Fill fills up one list. It is not for concurrent use.
-type Fill struct {
+// fill fills up one list. It is not for concurrent use.
+type fill struct {
 	opt      Options
 	have     int             // elements that are shown
 	seen     map[string]bool // ids of the answers before
@@ -61,7 +61,7 @@ type Fill struct {
 
 // New returns what fills up an answer, of which the reading says what is left
 // out; nil where nothing is left out, or the list cannot be gone on with.
-func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) *Fill {
+func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	if !slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return nil
 	}
@@ -69,7 +69,7 @@ func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) *Fill {
 	if err != nil || len(list.Elems) == 0 {
 		return nil
 	}
-	f := &Fill{opt: o, seen: map[string]bool{}, asked: o.Want}
+	f := &fill{opt: o, seen: map[string]bool{}, asked: o.Want}
 	n := len(list.Elems)
 	if o.Want == 0 {
 		f.opt.Want, f.asked = n, n
@@ -98,10 +98,10 @@ func (o *Options) list(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, base
 	return nil, nil, "", errList
 }
 
-func (f *Fill) full() bool { return f.have >= f.opt.Want || f.opt.Emptied && f.have > 0 }
+func (f *fill) full() bool { return f.have >= f.opt.Want || f.opt.Emptied && f.have > 0 }
 
 // Next implements memproxy.Refill.
-func (f *Fill) Next() (memproxy.Search, bool) {
+func (f *fill) Next() (memproxy.Search, bool) {
 	if f.over || f.full() {
 		return memproxy.Search{}, false
 	}
@@ -123,7 +123,7 @@ func (f *Fill) Next() (memproxy.Search, bool) {
 }
 
 // Take implements memproxy.Refill.
-func (f *Fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
+func (f *fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 	_, list, base, err := f.opt.list(reply.Body)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f *Fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 
 // take looks through an answer's elements, of which there are n: those that
 // came before and those over the limit are left out of it.
-func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
+func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 	f.over = f.over || n == 0 || !f.opt.Emptied && n < f.asked
 	places := make(map[string]*memproxy.Memory, n)
 	for i := range rd.Memories {
@@ -171,7 +171,7 @@ func (f *Fill) take(rd *memproxy.Reading, base string, n int) {
 }
 
 // Add implements memproxy.Refill.
-func (f *Fill) Add(kept []byte) error {
+func (f *fill) Add(kept []byte) error {
 	doc, list, _, err := f.opt.list(kept)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (f *Fill) Add(kept []byte) error {
 }
 
 // Answer implements memproxy.Refill.
-func (f *Fill) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
+func (f *fill) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if len(f.more) == 0 {
 		return reply, nil
 	}

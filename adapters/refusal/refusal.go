@@ -6,6 +6,7 @@
 package refusal
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -52,9 +53,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
 		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: told(d.Reasons)},
 	}
-	if r.Status == 0 {
-		r.Status = 403
-	}
+	r.Status = cmp.Or(r.Status, 403)
 	switch {
 	case r.Status == 404:
 		r.Body.Detail, r.Body.Reasons = w.NotFound, nil
@@ -115,9 +114,7 @@ func sentence(d memproxy.Decision, otherwise string) string {
 // wait adds what a client needs to wait, in whole seconds: some clients parse
 // nothing else.
 func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
-	if al == nil {
-		al = &memproxy.Allowance{Refused: -1}
-	}
+	al = cmp.Or(al, &memproxy.Allowance{Refused: -1})
 	if al.Refused >= 0 && al.Refused < len(al.Lines) {
 		l := al.Lines[al.Refused]
 		limit, left := l.Limit, l.Remaining()

@@ -213,10 +213,7 @@ func (t *Table[R]) find(method string, s *segments) *pattern[R] {
 	if method == "HEAD" {
 		method = "GET"
 	}
-	bySize := t.byMethod[method]
-	if bySize == nil {
-		bySize = t.byMethod["*"]
-	}
+	bySize := cmp.Or(t.byMethod[method], t.byMethod["*"])
 	for _, p := range bySize[s.n] {
 		if p.fits(s) {
 			return p

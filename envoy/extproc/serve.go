@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -65,9 +66,7 @@ func Bound(ln net.Listener) *face.Listener {
 // reports NOT_SERVING, refuses new streams and waits for those in flight until its
 // context ends. Failed receives the error if serving ends by itself.
 func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, failed <-chan error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := guard{o.Log}
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(o.Processor.largest() + headRoom),

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -94,9 +95,6 @@ func (w *watch) seen() {
 	if !w.on || !x.ruled || x.admission != nil {
 		return
 	}
-	flaw := x.req.flaw
-	if flaw == nil {
-		flaw = w.flaw
-	}
+	flaw := cmp.Or(x.req.flaw, w.flaw)
 	_, _ = x.admit(w.body, flaw)
 }

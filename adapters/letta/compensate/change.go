@@ -1,6 +1,7 @@
 package compensate
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -95,9 +96,7 @@ func lacks(has, not *agent, text string) bool {
 func (d *difference) operation(kind memproxy.Kind, cost int, target string, items ...memproxy.Item) *memproxy.Operation {
 	for i := range items {
 		items[i].Role, items[i].Layer, items[i].Inferred = "assistant", memproxy.Semantic, true
-		if items[i].Kind == "" {
-			items[i].Kind = memproxy.ItemContent
-		}
+		items[i].Kind = cmp.Or(items[i].Kind, memproxy.ItemContent)
 	}
 	return &memproxy.Operation{
 		Kind: kind, Cost: cost, Scope: memproxy.Scope{Agent: d.opt.Agent}, Targets: []string{target}, TargetKind: memproxy.TargetMemory, Items: items,

@@ -1,6 +1,7 @@
 package compensate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,9 +145,7 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 		return nil
 	}
 	slices.SortFunc(w.now.Agents, func(a, b *agent) int { return strings.Compare(a.ID, b.ID) })
-	if w.base == nil {
-		w.base = w.now
-	}
+	w.base = cmp.Or(w.base, w.now)
 	return nil
 }
 
@@ -324,10 +323,7 @@ func reaches(tools *jsondoc.Value) bool {
 
 // Agents implements memproxy.Watch.
 func (w *Watch) Agents() []string {
-	last := w.now
-	if last == nil {
-		last = w.base
-	}
+	last := cmp.Or(w.now, w.base)
 	if last == nil {
 		if w.opt.Agent == "" {
 			return nil

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +49,7 @@ func Again(agent, conversation string, body []byte) string {
 
 // Place names where a turn takes place: a conversation, or the agent's own.
 func Place(agent, conversation string, body *jsondoc.Doc) string {
-	if agent == "" {
-		agent = body.Root.Get("agent_id").Text()
-	}
+	agent = cmp.Or(agent, body.Root.Get("agent_id").Text())
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation
 	}

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -177,9 +178,7 @@ func (s *stitched) fragment(f *call) *call {
 		s.partial[id] = c
 		s.order = append(s.order, id)
 	}
-	if c.name == "" {
-		c.name = f.name
-	}
+	c.name = cmp.Or(c.name, f.name)
 	c.pieces = append(c.pieces, f.arguments...)
 	s.kept += len(f.arguments)
 	return c

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,9 +97,7 @@ func New(opt Options) (*Turn, error) {
 		memory: memoryTools(), recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
 	t.out.tools, t.out.let = &t.tools, &t.let
-	if t.agent == "" {
-		t.agent = doc.Root.Get("agent_id").Text()
-	}
+	t.agent = cmp.Or(t.agent, doc.Root.Get("agent_id").Text())
 	for _, e := range doc.Root.Get("include_return_message_types").List() {
 		t.out.types = append(t.out.types, e.Text())
 	}

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -94,9 +95,7 @@ func New(opt Options) (*Follower, error) {
 	if opt.Retry == (Retry{}) {
 		opt.Retry = DefaultRetry
 	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	f := &Follower{opt: opt}
 	var err error
 	if f.now, f.floor, err = read(opt); err != nil {
@@ -108,9 +107,7 @@ func New(opt Options) (*Follower, error) {
 // Kept is the release that a follower with these options would start from, or nil.
 // It uses Path, Fleet, Node, Keys and Log.
 func Kept(opt Options) (*policy.Release, error) {
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
+	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	r, _, err := read(opt)
 	return r, err
 }

@@ -13,10 +13,7 @@ import (
 func (e *event) activity(r *verify.Record) {
 	e.ClassUID, e.ClassName = classAPI, "API Activity"
 	e.CategoryUID, e.CategoryName = 6, "Application Activity"
-	op := r.Operation
-	if op == nil {
-		op = &verify.Operation{}
-	}
+	op := cmp.Or(r.Operation, &verify.Operation{})
 	e.ActivityID, e.ActivityName = crud(op.Kind)
 	e.API = &api{Operation: known(op.Route), Request: &entity{UID: known(r.Decision)}}
 	if op.Backend != "" {
@@ -29,9 +26,7 @@ func (e *event) activity(r *verify.Record) {
 		e.HTTPResponse, e.API.Response = &httpResponse{o.Status}, &apiResponse{Code: o.Status}
 	}
 	if e.StatusID == 2 && len(r.Reasons) > 0 {
-		if e.API.Response == nil {
-			e.API.Response = &apiResponse{}
-		}
+		e.API.Response = cmp.Or(e.API.Response, &apiResponse{})
 		e.API.Response.Error, e.API.Response.ErrorMessage = string(r.Reasons[0].Code), r.Reasons[0].Detail
 	}
 	e.Message = sentence(r, op)
@@ -55,10 +50,7 @@ func crud(kind string) (int, string) {
 }
 
 func (e *event) who(r *verify.Record) {
-	p := r.Principal
-	if p == nil {
-		p = &verify.Principal{}
-	}
+	p := cmp.Or(r.Principal, &verify.Principal{})
 	u := user{UID: p.ID, Name: known(p.ID), TypeID: 99, Type: p.Kind}
 	switch p.Kind {
 	case "human":

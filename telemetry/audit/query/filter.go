@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,13 +72,7 @@ func (f *Filter) Check() error {
 
 // Match reports whether the filter selects a record.
 func (f *Filter) Match(r *verify.Record) bool {
-	p, op := r.Principal, r.Operation
-	if p == nil {
-		p = &verify.Principal{}
-	}
-	if op == nil {
-		op = &verify.Operation{}
-	}
+	p, op := cmp.Or(r.Principal, &verify.Principal{}), cmp.Or(r.Operation, &verify.Operation{})
 	is := func(asked, got string) bool { return asked == "" || asked == got || memproxy.Inert(asked) == got }
 	switch {
 	case !is(f.Type, r.Type), !is(f.Verdict, r.Verdict), !is(f.Would, r.Would), !is(f.Decision, r.Decision),

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -39,9 +40,7 @@ const (
 // Verify checks a whole log. Problems are in the report; an error means that the
 // log could not be read.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
-	if opt.Settle == 0 {
-		opt.Settle = defaultSettle
-	}
+	opt.Settle = cmp.Or(opt.Settle, defaultSettle)
 	for n := 1; ; n++ {
 		r := &run{dir: Dir(opt.Dir), opt: opt, rep: &Report{Problems: []Problem{}}}
 		if err := r.all(ctx); err != nil {
