@@ -10,6 +10,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // ErrShape says that an answer as a whole is not of its route's shape.
@@ -84,22 +85,12 @@ type pruning struct {
 // its name: it is only reported if it looks like one.
 func (p *pruning) left(at, name string) {
 	p.n++
-	if !plain(name) {
-		name = "?"
-	}
-	if name = at + "/" + name; len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
+	if name = at + "/" + short(name); len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
 		p.names = append(p.names, name)
 	}
 }
 
-func plain(name string) bool {
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 40
-}
+func plain(name string) bool { return name != "" && len(name) <= 40 && spelling.Word(name, "_-") }
 
 // value reports whether a value is claimed, and removes the parts of it that are
 // not.

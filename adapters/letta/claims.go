@@ -8,6 +8,7 @@ import (
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/internal/wire"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // dimOf is the dimension that a key of a body or a query names somebody in.
@@ -108,9 +109,7 @@ func (d *draft) conversation(value string) error {
 // checkID refuses what cannot be the id of such a thing. Ids of a body become a
 // segment of the path with which the backend is asked for the memory.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
-	if KindOf(value) != kind || len(value) > 128 || strings.ContainsFunc(value, func(r rune) bool {
-		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
+	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
 		return bad(memproxy.PayloadPath, 422, ptr, "this is not an id of the kind "+string(kind))
 	}
 	return nil

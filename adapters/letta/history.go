@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,12 +142,7 @@ func answers(m *jsondoc.Value) []*jsondoc.Value {
 // answered reports whether a message is an answer that memproxy gave.
 func answered(m *jsondoc.Value, ours map[string]bool) bool {
 	given := answers(m)
-	for _, a := range given {
-		if !ours[a.Get("tool_call_id").Text()] {
-			return false
-		}
-	}
-	return len(given) > 0
+	return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 }
 
 // holder answers for writes that wait for review, for a backend without receipts.

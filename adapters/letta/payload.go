@@ -98,9 +98,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 }
 
 func plainBoundary(s string) bool {
-	return s != "" && len(s) <= 70 && !strings.ContainsFunc(s, func(r rune) bool {
-		return r != '-' && r != '_' && r != '.' && r != '=' && r != '+' && r != '\'' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
+	return s != "" && len(s) <= 70 && spelling.Word(s, "-_.=+'")
 }
 
 // part is one part of a form.

@@ -199,9 +199,7 @@ func hasIDForm(s string) bool {
 		return false
 	}
 	at := len(s) - spelling.UUIDLen
-	return s[at-1] == '-' && spelling.UUID(s[at:]) && !strings.ContainsFunc(s[:at-1], func(r rune) bool {
-		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
+	return s[at-1] == '-' && spelling.UUID(s[at:]) && spelling.Word(s[:at-1], "-_")
 }
 
 // param is what a path parameter of the table names.

@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -123,12 +124,10 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	case r.kind != memproxy.Correct || r.shape != update && r.shape != batch || r.id == "mem0.v1.feedback":
 		return false
 	}
-	for _, key := range [...]string{"text", "metadata"} {
-		if v := holder.Get(key); v != nil && v.Kind != jsondoc.Null {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"text", "metadata"}, func(key string) bool {
+		v := holder.Get(key)
+		return v != nil && v.Kind != jsondoc.Null
+	})
 }
 
 // Carries implements the gate's carrier: the metadata of an addition are those

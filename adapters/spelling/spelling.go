@@ -154,8 +154,14 @@ func differ(list []string) bool {
 // Plain reports whether a name is of characters that no server and no form
 // reads as anything else.
 func Plain(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	return name != "" && Word(name, "_-.$")
+}
+
+// Word reports whether a text has no other characters than ASCII letters, digits
+// and those of marks.
+func Word(s, marks string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(marks, r)
 	})
 }
 

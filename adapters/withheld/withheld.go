@@ -7,6 +7,7 @@
 package withheld
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -22,12 +23,11 @@ func Name(name string) bool {
 		"token", "token_enc", "api_key", "apikey", "access_key", "private_key", "credentials", "source_code":
 		return true
 	}
-	for _, end := range [...]string{"_api_key", "_secret", "_access_key", "_private_key", "_password", "_auth_token", "_access_token", "_token_enc", "_key_enc", "_secret_enc"} {
-		if strings.HasSuffix(low, end) {
-			return true
-		}
-	}
-	return false
+	return endsIn(low, "_api_key", "_secret", "_access_key", "_private_key", "_password", "_auth_token", "_access_token", "_token_enc", "_key_enc", "_secret_enc")
+}
+
+func endsIn(name string, ends ...string) bool {
+	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // Endpoint reports whether a member holds a server's address, which may carry
@@ -43,13 +43,7 @@ func Asks(m jsondoc.Member) bool {
 	if m.Value.Kind != jsondoc.String || !strings.Contains(m.Value.Text(), "://") {
 		return false
 	}
-	low := strings.ToLower(m.Name)
-	for _, end := range [...]string{"url", "uri", "endpoint", "callback", "hook"} {
-		if strings.HasSuffix(low, end) {
-			return true
-		}
-	}
-	return false
+	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
 // Keep says which objects are not looked into: what stands there is a
@@ -79,12 +73,9 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 // and are not taken apart.
 func mayHold(body []byte) bool {
 	text := string(body)
-	for _, word := range [...]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"} {
-		if strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"}, func(word string) bool {
+		return strings.Contains(text, word)
+	})
 }
 
 type stripping struct {

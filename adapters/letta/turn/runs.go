@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
 // Runs implements memproxy.Resumable.
@@ -88,9 +89,7 @@ func (s *stitched) run(id string) (first string) {
 
 // plainID reports whether an id can stand in JSON and in a path as it is.
 func plainID(id string) bool {
-	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
-		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	})
+	return id != "" && len(id) <= 64 && spelling.Word(id, "-_")
 }
 
 func numberOf(doc *jsondoc.Doc) (int64, bool) {

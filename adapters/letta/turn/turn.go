@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -331,12 +332,7 @@ func isAnswer(m *jsondoc.Value) bool {
 	case "approval", "tool_return":
 		return true
 	}
-	for _, name := range [...]string{"approvals", "tool_returns", "approve", "approval_request_id"} {
-		if m.Get(name) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"approvals", "tool_returns", "approve", "approval_request_id"}, func(name string) bool { return m.Get(name) != nil })
 }
 
 // callsOf are the calls of an approval request.

@@ -130,12 +130,7 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint6
 }
 
 func hinted(raw []byte, hints [][]byte) bool {
-	for _, h := range hints {
-		if !bytes.Contains(raw, h) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(hints, func(h []byte) bool { return !bytes.Contains(raw, h) })
 }
 
 // last reads backwards until it has enough.
