@@ -331,8 +331,13 @@ func (v *Value) Text() string {
 	return v.text
 }
 
-// Raw is the value's source text.
-func (d *Doc) Raw(v *Value) []byte { return d.Src[v.Start:v.End] }
+// Raw is the value's source text; that of nil is nil.
+func (d *Doc) Raw(v *Value) []byte {
+	if v == nil {
+		return nil
+	}
+	return d.Src[v.Start:v.End]
+}
 
 // True reports whether the value is true, False whether it is false.
 func (d *Doc) True(v *Value) bool  { return v != nil && v.Kind == Bool && d.Src[v.Start] == 't' }

@@ -172,19 +172,12 @@ func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (mempr
 	default:
 		return nil, memproxy.ErrUngated
 	}
-	return watch(compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: r.now}))
+	return compensate.New(opt, compensate.Tools{Stamp: stamps.Parse, Now: r.now})
 }
 
 // Rewatch implements the gate's compensator.
 func (r runs) Rewatch(picture []byte) (memproxy.Watch, error) {
-	return watch(compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: r.now}))
-}
-
-func watch(w *compensate.Watch, err error) (memproxy.Watch, error) {
-	if err != nil {
-		return nil, err // and not a nil watch that is no nil interface
-	}
-	return w, nil
+	return compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: r.now})
 }
 
 // prefixOf is the path under which the server's routes stand, as the caller

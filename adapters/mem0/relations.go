@@ -71,12 +71,7 @@ func uncount(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 			e.Replace(v, strconv.AppendInt(nil, int64(shown), 10))
 		}
 	}
-	for i := range root.Members {
-		if strings.HasPrefix(root.Members[i].Name, "total_") {
-			e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
-			return
-		}
-	}
+	e.Object(root, func(name string) bool { return strings.HasPrefix(name, "total_") }, nil)
 }
 
 // unprecede removes the previous texts from elements.

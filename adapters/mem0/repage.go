@@ -43,7 +43,7 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 		return nil
 	}
 	list := doc.Root.Get("results")
-	count, err := strconv.Atoi(string(raw(doc, doc.Root.Get("count"))))
+	count, err := strconv.Atoi(string(doc.Raw(doc.Root.Get("count"))))
 	if err != nil || list == nil || list.Kind != jsondoc.Array {
 		return nil
 	}
@@ -59,13 +59,6 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	return p
 }
 
-func raw(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
-	if v == nil {
-		return nil
-	}
-	return doc.Raw(v)
-}
-
 // number is a number in the query, else in the body, else the backend's default; 0
 // is one that cannot be read.
 func number(query string, body []byte, name string, otherwise int) int {
@@ -76,7 +69,7 @@ func number(query string, body []byte, name string, otherwise int) int {
 			return 0
 		}
 		v := doc.Root.Get(name)
-		if text, said = string(raw(doc, v)), v != nil; said && v.Kind == jsondoc.String {
+		if text, said = string(doc.Raw(v)), v != nil; said && v.Kind == jsondoc.String {
 			text = v.Text()
 		}
 	}

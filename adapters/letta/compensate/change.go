@@ -129,9 +129,9 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 		undo["value"] = before.Value
 		items = append(items, memproxy.Item{Pointer: "/value", Text: after.Value, Field: after.Label, Target: after.ID})
 	}
-	if text(before.Description) != text(after.Description) {
-		undo["description"] = text(before.Description)
-		items = append(items, memproxy.Item{Pointer: "/description", Text: text(after.Description), Field: after.Label})
+	if before.Description != after.Description {
+		undo["description"] = before.Description
+		items = append(items, memproxy.Item{Pointer: "/description", Text: after.Description, Field: after.Label})
 	}
 	if before.Label != after.Label {
 		undo["label"] = before.Label
@@ -154,7 +154,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 // nobody; it is not deleted, as it may be older than the run.
 func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	items := []memproxy.Item{{Pointer: "/value", Text: b.Value, Field: b.Label, Target: b.ID}}
-	if d := text(b.Description); d != "" {
+	if d := b.Description; d != "" {
 		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
 	}
 	op := d.operation(memproxy.Correct, 1, b.ID, items...)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/letta/compensate"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -89,7 +90,7 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 			must.Get(tc.base.look(t, first))(t)
 			raw := must.Get(first.Picture())(t)
 			again := must.Get(compensate.Open(raw, tools()))(t)
-			for _, w := range []*compensate.Watch{first, again} {
+			for _, w := range []memproxy.Watch{first, again} {
 				if _, err := tc.now.look(t, w); tc.unknown {
 					if err == nil || !strings.Contains(err.Error(), "cannot be told from what was there before") {
 						t.Errorf("%v", err)

@@ -42,10 +42,10 @@ type agent struct {
 }
 
 type block struct {
-	ID          string  `json:"id"`
-	Label       string  `json:"label"`
-	Value       string  `json:"value"`
-	Description *string `json:"description"`
+	ID          string `json:"id"`
+	Label       string `json:"label"`
+	Value       string `json:"value"`
+	Description string `json:"description"`
 
 	stamp *memproxy.Stamp
 }
@@ -102,8 +102,7 @@ func hash(texts ...string) string {
 		if texts[0] == "" {
 			return ""
 		}
-		sum := sha256.Sum256([]byte(texts[0]))
-		return hex.EncodeToString(sum[:])
+		return memproxy.TextSHA256(texts[0])
 	}
 	all := sha256.New()
 	for _, t := range texts {
@@ -123,14 +122,7 @@ func (b *block) hash() string {
 }
 
 // all names everything of a block that reaches the model.
-func (b *block) all() string { return hash(b.Label, b.Value, text(b.Description)) }
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
+func (b *block) all() string { return hash(b.Label, b.Value, b.Description) }
 
 // kept is a watch as it is kept: what it is about, and its first look.
 type kept struct {
@@ -153,7 +145,7 @@ func (w *Watch) Picture() ([]byte, error) {
 }
 
 // Open takes up a watch by its picture.
-func Open(raw []byte, tools Tools) (*Watch, error) {
+func Open(raw []byte, tools Tools) (memproxy.Watch, error) {
 	var k kept
 	if err := json.Unmarshal(raw, &k); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ const pageQuery = "ascending=false&limit=10"
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
-func New(opt Options, tools Tools) (*Watch, error) {
+func New(opt Options, tools Tools) (memproxy.Watch, error) {
 	if opt.Agent == "" && (opt.Conversation == "" || opt.Conversation == "default") {
 		return nil, memproxy.ErrUngated
 	}

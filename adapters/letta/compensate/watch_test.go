@@ -19,7 +19,7 @@ import (
 // server answers the requests of looks from a table of paths.
 type server map[string]string
 
-func (s server) look(t *testing.T, w *compensate.Watch) (asked []string, err error) {
+func (s server) look(t *testing.T, w memproxy.Watch) (asked []string, err error) {
 	t.Helper()
 	w.Look()
 	for range 500 {
@@ -55,7 +55,7 @@ func tools() compensate.Tools {
 	return compensate.Tools{Now: func() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }}
 }
 
-func fresh(t *testing.T, opt compensate.Options) *compensate.Watch {
+func fresh(t *testing.T, opt compensate.Options) memproxy.Watch {
 	t.Helper()
 	if opt.Prefix == "" {
 		opt.Prefix = "/v1"
@@ -133,7 +133,7 @@ func TestChangesAreFound(t *testing.T) {
 			// A watch that is taken up by its picture finds the same.
 			raw := must.Get(w.Picture())(t)
 			again := must.Get(compensate.Open(raw, tools()))(t)
-			for _, w := range []*compensate.Watch{w, again} {
+			for _, w := range []memproxy.Watch{w, again} {
 				must.Get(tc.now.look(t, w))(t)
 				if got := inShort(w.Changes()); got != tc.want {
 					t.Errorf("got\n%s\nwant\n%s", got, tc.want)
@@ -257,7 +257,7 @@ func TestRunsUnderWay(t *testing.T) {
 		`[{"id":"run-1","status":"created","created_at":"2026-01-01T11:00:00","metadata":{"run_type":"send_conversation_message"}}]`:          {false, false},
 		`[{"id":"run-1","status":"created","conversation_id":"conv-1","metadata":{"run_type":"send_conversation_message"},"created_at":"x"}]`: {true, true},
 	} {
-		for i, w := range []*compensate.Watch{w, later} {
+		for i, w := range []memproxy.Watch{w, later} {
 			if busy, err := w.Runs(memproxy.Reply{Status: 200, Body: []byte(list)}); err != nil || busy != want[i] {
 				t.Errorf("%s, reopened %v: %v %v", list, i == 1, busy, err)
 			}

@@ -48,7 +48,7 @@ func (r *rules) read(doc *jsondoc.Doc) error {
 			r.remember = true
 		case "max_count_per_step":
 			limit := v.Get("max_count_limit")
-			n, err := strconv.Atoi(string(rawOf(doc, limit)))
+			n, err := strconv.Atoi(string(doc.Raw(limit)))
 			if err != nil {
 				return fmt.Errorf("letta: a tool rule without a whole number")
 			}
@@ -67,13 +67,6 @@ func (r *rules) read(doc *jsondoc.Doc) error {
 		r.list = append(r.list, one)
 	}
 	return nil
-}
-
-func rawOf(doc *jsondoc.Doc, v *jsondoc.Value) []byte {
-	if v == nil {
-		return nil
-	}
-	return doc.Raw(v)
 }
 
 // prefills reports whether a rule puts arguments in the place of the model's.
