@@ -17,7 +17,6 @@ const (
 	whole
 	texts
 	chunks
-	anything // read by nothing that writes
 )
 
 type param struct {
@@ -45,47 +44,34 @@ func (a Args) Text(name string) string { return a.text[name] }
 // their texts.
 func (a Args) Texts(name string) []string { return a.list[name] }
 
-// params are the parameters of the tools. Older servers spell some otherwise.
-func params(tool string) []param {
-	label := param{name: "label"}
-	either := func(names ...string) []param {
-		out := []param{label}
-		for _, n := range names {
-			out = append(out, param{name: n, optional: true})
-		}
-		return out
+// signatures are the parameters of the tools, those that may be left out with a
+// question mark. Older servers spell some otherwise.
+var signatures = map[string]string{
+	"core_memory_append":     "label content",
+	"core_memory_replace":    "label old_content new_content",
+	"memory_insert":          "label new_string? new_str? insert_line?",
+	"memory_replace":         "label old_string? old_str? new_string? new_str?",
+	"memory_rethink":         "label new_memory",
+	"rethink_memory":         "target_block_label new_memory",
+	"rethink_user_memory":    "new_memory",
+	"memory_str_replace":     "old_string? old_str? new_string? new_str? path",
+	"memory_str_insert":      "path insert_text insert_line?",
+	"memory_apply_patch":     "label patch",
+	"memory":                 "command file_text? description? path? old_string? new_string? old_str? new_str? insert_line? insert_text? old_path? new_path?",
+	"archival_memory_insert": "content tags?",
+	"store_memories":         "chunks",
+}
+
+// shapes are the types of the parameters that are not text.
+var shapes = map[string]shape{"insert_line": whole, "tags": texts, "chunks": chunks}
+
+// params are the parameters of a tool, nil where it is not known.
+func params(tool string) (all []param) {
+	for name := range strings.FieldsSeq(signatures[tool]) {
+		name, optional := strings.CutSuffix(name, "?")
+		all = append(all, param{name, shapes[name], optional})
 	}
-	switch tool {
-	case "core_memory_append":
-		return []param{label, {name: "content"}}
-	case "core_memory_replace":
-		return []param{label, {name: "old_content"}, {name: "new_content"}}
-	case "memory_insert":
-		return append(either("new_string", "new_str"), param{name: "insert_line", shape: whole, optional: true})
-	case "memory_replace":
-		return either("old_string", "old_str", "new_string", "new_str")
-	case "memory_rethink":
-		return []param{label, {name: "new_memory"}}
-	case "rethink_memory":
-		return []param{{name: "target_block_label"}, {name: "new_memory"}}
-	case "rethink_user_memory":
-		return []param{{name: "new_memory"}}
-	case "memory_str_replace":
-		return append(either("old_string", "old_str", "new_string", "new_str")[1:], param{name: "path"})
-	case "memory_str_insert":
-		return []param{{name: "path"}, {name: "insert_text"}, {name: "insert_line", shape: whole, optional: true}}
-	case "memory_apply_patch":
-		return []param{label, {name: "patch"}}
-	case "memory":
-		return []param{{name: "command"}, {name: "file_text", optional: true}, {name: "description", optional: true}, {name: "path", optional: true},
-			{name: "old_string", optional: true}, {name: "new_string", optional: true}, {name: "old_str", optional: true}, {name: "new_str", optional: true},
-			{name: "insert_line", shape: whole, optional: true}, {name: "insert_text", optional: true}, {name: "old_path", optional: true}, {name: "new_path", optional: true}}
-	case "archival_memory_insert":
-		return []param{{name: "content"}, {name: "tags", shape: texts, optional: true}}
-	case "store_memories":
-		return []param{{name: "chunks", shape: chunks}}
-	}
-	return nil
+	return all
 }
 
 // Aside reports whether an argument speaks to the loop and not to the tool.

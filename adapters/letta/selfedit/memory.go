@@ -53,16 +53,12 @@ func Run(tool string, args Args, blocks []Block) (changes []Change, passages []P
 		switch {
 		case !r.old:
 			changes = append(changes, Change{Created, Block{}, r.Block})
-			if !r.attached {
-				changes = append(changes, Change{Detached, r.Block, r.Block})
-			}
+			r.before = r.Block
 		case r.before != r.Block:
 			changes = append(changes, Change{Written, r.before, r.Block})
-			fallthrough
-		default:
-			if !r.attached {
-				changes = append(changes, Change{Detached, r.before, r.Block})
-			}
+		}
+		if !r.attached {
+			changes = append(changes, Change{Detached, r.before, r.Block})
 		}
 	}
 	return changes, m.passages, err != nil
@@ -151,9 +147,9 @@ func (m *memory) call(tool string, a Args) error {
 	case "memory_str_replace":
 		return m.replace(labelIn(a.Text("path")), either("old_string", "old_str"), either("new_string", "new_str"), nil)
 	case "memory_insert":
-		return m.insert(a.Text("label"), either("new_string", "new_str"), a, -1, m.save)
+		return m.insert(a.Text("label"), either("new_string", "new_str"), a, m.save)
 	case "memory_str_insert":
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, -1, nil)
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, nil)
 	case "memory_rethink":
 		e, err := m.editable(a.Text("label"))
 		if err != nil || shown(a.Text("new_memory")) {
@@ -215,17 +211,15 @@ func (m *memory) store(e *entry, value string, save func()) {
 	}
 }
 
-func (m *memory) insert(label, text string, a Args, at int, save func()) error {
+func (m *memory) insert(label, text string, a Args, save func()) error {
 	e, err := m.editable(label)
 	if err != nil || shown(text) {
 		return errServer
 	}
 	lines := strings.Split(ExpandTabs(e.Value), "\n")
-	if n, is := a.whole["insert_line"]; is {
-		at = n
-	}
+	at, said := a.whole["insert_line"]
 	switch {
-	case at == -1:
+	case !said, at == -1:
 		at = len(lines)
 	case at < 0 || at > len(lines):
 		return errServer
@@ -291,7 +285,7 @@ func (m *memory) command(a Args) error {
 		if _, at := a.whole["insert_line"]; !at || !has("path", "insert_text") {
 			return errServer
 		}
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, -1, nil)
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, nil)
 	case "delete":
 		if !has("path") {
 			return errServer
