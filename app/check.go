@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -73,26 +75,33 @@ func Check(ctx context.Context, cfg *config.Config, getenv func(string) string) 
 	return out, nil
 }
 
-// Print writes every control: whether it is on, with which value, and where
-// that comes from.
-func (c *Checked) Print(to io.Writer) {
+// Print writes the controls that the file sets, the policies that are not built in, all
+// that is weakened, and how many there are besides; or all of them. Of each it writes
+// whether it is on, with which value, and where that comes from.
+func (c *Checked) Print(to io.Writer, all bool) {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "CONTROL\tIS\tVALUE\tFROM\n")
+	settings, policies := 0, 0
 	for _, s := range c.cfg.Settings() {
-		value := s.Value
-		if value == "" {
-			value = "-"
+		caller := strings.HasPrefix(s.Path, "identity.") && strings.Contains(s.Path, "[")
+		if !all && s.Unsafe == "" && (s.Line == 0 || caller) {
+			settings++
+			continue
 		}
 		mark := ""
 		if s.Unsafe != "" {
 			mark = " (UNSAFE)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, value, s.From, mark)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", s.Path, s.Status, cmp.Or(s.Value, "-"), s.From, mark)
 	}
 	c.rules.mu.Lock()
 	compiled, bundle := c.rules.cedar, c.rules.inUse.bundle
 	c.rules.mu.Unlock()
 	for _, r := range compiled.Rules() {
+		if !all && !r.Shadow && strings.HasPrefix(r.File, "builtin/") {
+			policies++
+			continue
+		}
 		is := config.StatusOn
 		if r.Shadow || !*c.cfg.Enforce {
 			is = config.StatusShadow
@@ -103,6 +112,9 @@ func (c *Checked) Print(to io.Writer) {
 		fmt.Fprintf(w, "policy %s\t%s\t-\t%s\n", id, config.StatusOff, "bundle.yaml: disable")
 	}
 	_ = w.Flush() // readers notice that it is truncated
+	if !all {
+		fmt.Fprintf(to, "and %d controls (defaults, and those of callers) and %d built-in policies: --controls lists them\n", settings, policies)
+	}
 }
 
 // surroundings lists what would prevent a configuration from running on this

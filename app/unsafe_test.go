@@ -111,14 +111,19 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	}
 }
 
-// Proves TRL-10: check prints every control, whether it is on, with which value
-// and who says so; the switches of budgets and clamp do what they say.
+// Proves TRL-10: check prints what the file sets on a screen and, on request, every
+// control, whether it is on, with which value and who says so; the switches of budgets
+// and clamp do what they say.
 func TestCheckPrintsTheProfile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "memproxy.yaml")
 	writeFile(t, path, strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)+"screening: {enabled: false}\n")
 	t.Setenv(config.UnsafeEnv, "screening.enabled")
-	code, out, errs := invoke(t, "check", "--config", path)
+	_, short, _ := invoke(t, "check", "--config", path)
+	if n := strings.Count(short, "\n"); n > 24 || !strings.Contains(short, "(UNSAFE)") || strings.Contains(short, "max_rejections") || strings.Contains(short, "screen.hostile") {
+		t.Errorf("%d lines:\n%s", n, short)
+	}
+	code, out, errs := invoke(t, "check", "--controls", "--config", path)
 	if code != 0 {
 		t.Fatalf("%d %s", code, errs)
 	}

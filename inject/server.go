@@ -37,19 +37,3 @@ func (i *Injector) Handler(log *slog.Logger) http.Handler {
 	}
 	return mux
 }
-
-// AdminHandler serves /healthz, /readyz and /metrics. Ready reports why the
-// webhook cannot answer, or nil.
-func AdminHandler(ready func() error, metrics http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ready\n")
-	})
-	mux.Handle("GET /metrics", metrics)
-	return mux
-}

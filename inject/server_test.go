@@ -18,9 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/memproxy/memproxy/inject"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/proxy"
@@ -120,30 +117,5 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	if _, err := inject.LoadCertificate(cert, key, time.Now); err == nil {
 		t.Error("started without a certificate")
-	}
-}
-
-func TestAdminHandler(t *testing.T) {
-	var broken error
-	h := inject.AdminHandler(func() error { return broken }, promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	stop, _ := proxy.Serve(ln, proxy.ServerOptions{Handler: h})
-	get := func(path string) int {
-		resp := must.Get(http.Get("http://" + ln.Addr().String() + path))(t)
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if code := get(path); code != http.StatusOK {
-			t.Errorf("%s: %d", path, code)
-		}
-	}
-	broken = os.ErrNotExist
-	if code := get("/readyz"); code != http.StatusServiceUnavailable {
-		t.Errorf("readyz when not: %d", code)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	if err := stop(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,8 +44,19 @@ func Run(ctx context.Context, cfg *inject.Config, log *slog.Logger) error {
 	g := group.New(ctx, group.Options{Stages: []group.Stage{{Name: "listeners", Drain: true}, {Name: "loops", Time: time.Second}}, Loops: 1, Drain: inject.ReviewTime, Log: log})
 	stop, failed := proxy.Serve(face.CountTurnedAway(metrics, "webhooks", face.Bound(hooks, face.ListenOptions{})), proxy.ServerOptions{Handler: injector.Handler(log), TLS: cert.TLS(), BodyTimeout: inject.ReviewTime, Log: log})
 	g.Serve(0, "webhooks", stop, failed)
-	numbers := proxy.Hosts{}.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	stop, failed = proxy.Serve(face.CountTurnedAway(metrics, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: inject.AdminHandler(cert.Ready, numbers), Log: log})
+	stop, failed = proxy.Serve(face.CountTurnedAway(metrics, "admin", face.Bound(admin, face.ListenOptions{})), proxy.ServerOptions{Handler: adminHandler(cert.Ready, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})), Log: log})
 	g.Serve(0, "admin", stop, failed)
 	return g.Run(ctx)
+}
+
+// adminHandler serves probes and metrics. Ready reports why the webhooks cannot answer,
+// or nil.
+func adminHandler(ready func() error, metrics http.Handler) http.Handler {
+	return proxy.NewAdmin(proxy.AdminOptions{Metrics: metrics, Ready: func() []proxy.Check {
+		c := proxy.Check{Name: "certificate", OK: true}
+		if err := ready(); err != nil {
+			c.OK, c.Detail = false, err.Error()
+		}
+		return []proxy.Check{c}
+	}})
 }

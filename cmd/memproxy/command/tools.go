@@ -16,8 +16,9 @@ import (
 
 // check validates a configuration, its policies and its files, without opening
 // state, and says what would keep it from running here. It prints the
-// configuration where that is what it is for, or by an option.
+// configuration and every control where that is what it is for, or by options.
 func (in *Invocation) check(use, short, example string, print bool) *cobra.Command {
+	controls := print
 	c := reads(in, required(), use, short, example, func(ctx context.Context, file string, cfg *config.Config) error {
 		found, err := app.Check(ctx, cfg, in.Getenv)
 		if err != nil {
@@ -36,7 +37,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 			}
 			fmt.Fprint(in.Stdout, string(b))
 		}
-		found.Print(in.Stdout)
+		found.Print(in.Stdout, controls)
 		fmt.Fprintf(in.Stdout, "%s is valid: profile %s, %d backend(s), rules %s\n", file, cfg.Profile, len(cfg.Backends), found.Version)
 		for _, w := range found.Here {
 			fmt.Fprintln(in.Stdout, "on this machine:", w)
@@ -49,6 +50,7 @@ func (in *Invocation) check(use, short, example string, print bool) *cobra.Comma
 	})
 	if !print {
 		c.Flags().BoolVar(&print, "print", false, "print the configuration with all defaults, secrets redacted")
+		c.Flags().BoolVar(&controls, "controls", false, "list every control and policy, and not only what the file sets")
 	}
 	return c
 }

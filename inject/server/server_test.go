@@ -1,0 +1,36 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Probes are answered under any name. What is wrong, and the metrics, are told only
+// under a name that a page in a browser cannot have.
+func TestAdminHandler(t *testing.T) {
+	t.Parallel()
+	var broken error
+	h := adminHandler(func() error { return broken }, http.NotFoundHandler())
+	get := func(path, host string, want int, said bool) {
+		t.Helper()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || strings.Contains(w.Body.String(), os.ErrNotExist.Error()) != said {
+			t.Errorf("%s as %s: %d %s", path, host, w.Code, w.Body)
+		}
+	}
+	for _, host := range []string{"127.0.0.1:9901", "rebound.example"} {
+		get("/healthz", host, http.StatusOK, false)
+		get("/readyz", host, http.StatusOK, false)
+	}
+	broken = os.ErrNotExist
+	get("/readyz", "127.0.0.1:9901", http.StatusServiceUnavailable, true)
+	get("/readyz", "rebound.example", http.StatusServiceUnavailable, false)
+	get("/metrics", "127.0.0.1:9901", http.StatusNotFound, false)
+	get("/metrics", "rebound.example", http.StatusMisdirectedRequest, false)
+}
