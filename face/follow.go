@@ -2,6 +2,7 @@ package face
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,32 +15,41 @@ import (
 // were answered.
 const (
 	followTime = 5 * time.Minute
-	followMost = 64
+	followMost = 256         // writes, a large one counts once more for each 64 KiB
 	followWait = time.Second // doubled from one question to the next
 	followMax  = 15 * time.Second
 )
 
 // Follower polls the backend for the outcome of admitted writes, so that what its
 // model made of them is screened. It works in parallel with requests: the writers
-// have long been answered. Writes that are not followed, because there are too many
-// or the process ends, are screened when they are read, and have the status that
-// was stored by their decision before they were sent.
+// have long been answered. Writes that are not followed, because newer ones took
+// their place or the process ends, are screened when they are read, and have the
+// status that was stored by their decision before they were sent.
 type Follower struct {
 	gate    *gate.Gate
 	fetch   gate.Fetcher // nil: nothing is followed
 	backend string       // its name, for the log
 	run     Runtime
 
-	slots chan struct{}
-	life  context.Context
-	end   context.CancelFunc
-	all   sync.WaitGroup
+	life context.Context
+	end  context.CancelFunc
+	all  sync.WaitGroup
+
+	mu       sync.Mutex
+	followed []*followed // the oldest first
+}
+
+// followed is a write that is looked after until leave is closed.
+type followed struct {
+	party
+	size  int
+	leave chan struct{}
 }
 
 // NewFollower returns a Follower of a backend's writes. A fetch that is nil follows
 // nothing. Close ends it.
 func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
-	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run, slots: make(chan struct{}, followMost)}
+	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -50,26 +60,54 @@ func (f *Follower) Follow(a *gate.Admission) {
 		return
 	}
 	for _, q := range f.gate.Owed(a) {
-		select {
-		case f.slots <- struct{}{}:
-		default:
-			f.run.Log.Warn("too many writes are worked on to look after this one", "backend", f.backend, "decision", a.Decision.ID)
-			continue
-		}
+		w := &followed{party{a.Principal.Tenant, a.Principal.ID}, min(1+len(a.Body)>>16, followMost/4), make(chan struct{})}
+		f.enter(w)
 		f.all.Go(func() {
-			defer func() { <-f.slots }()
+			defer f.leave(w)
 			ctx, cancel := context.WithTimeout(f.life, followTime)
 			defer cancel()
-			f.inquire(ctx, a, q)
+			f.inquire(ctx, w.leave, a, q)
 		})
 	}
 }
 
-func (f *Follower) inquire(ctx context.Context, a *gate.Admission, q memproxy.Request) {
+// enter adds a write. While there are too many, the oldest of the caller that has
+// most gives way, so that writes whose outcome never comes take no room from others.
+func (f *Follower) enter(w *followed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.followed = append(f.followed, w)
+	for {
+		sum, of, most := 0, map[party]int{}, w.party
+		for _, w := range f.followed {
+			sum += w.size
+			if of[w.party] += w.size; of[w.party] > of[most] {
+				most = w.party
+			}
+		}
+		if sum <= followMost {
+			return
+		}
+		i := slices.IndexFunc(f.followed, func(w *followed) bool { return w.party == most })
+		close(f.followed[i].leave)
+		f.followed = slices.Delete(f.followed, i, i+1)
+	}
+}
+
+func (f *Follower) leave(w *followed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.followed = slices.DeleteFunc(f.followed, func(o *followed) bool { return o == w })
+}
+
+func (f *Follower) inquire(ctx context.Context, leave <-chan struct{}, a *gate.Admission, q memproxy.Request) {
 	for wait := followWait; ; wait = min(2*wait, followMax) {
 		select {
 		case <-ctx.Done():
 			f.run.Log.Warn("the outcome of a write was not known in time", "backend", f.backend, "decision", a.Decision.ID)
+			return
+		case <-leave:
+			f.run.Log.Warn("too many writes are worked on to look after this one", "backend", f.backend, "decision", a.Decision.ID)
 			return
 		case <-f.run.After(wait):
 		}
