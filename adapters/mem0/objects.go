@@ -2,6 +2,7 @@ package mem0
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -128,20 +129,17 @@ func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	for name := range old {
 		merged[name] = nil // a server that merges keeps members that are left out
 	}
-	for name, v := range meta {
-		merged[name] = v
+	maps.Copy(merged, meta)
+	if meta == nil {
+		meta = map[string]any{}
 	}
-	plain := make(map[string]any, len(meta))
-	for name, v := range meta {
-		plain[name] = v
-	}
-	out := each("PUT", to.ID, nil)
-	for i, metadata := range []map[string]any{merged, plain} {
+	var bodies [][]byte
+	for _, metadata := range []map[string]any{merged, meta} {
 		body, err := json.Marshal(map[string]any{"text": now.Also[0], "metadata": metadata})
 		if err != nil {
 			return nil
 		}
-		out[i].Body, out[i].Request.Header = body, memproxy.Header{"Content-Type": {"application/json"}}
+		bodies = append(bodies, body)
 	}
-	return out
+	return each("PUT", to.ID, bodies...)
 }

@@ -15,23 +15,24 @@ func paths(id string) [2]string {
 	return [2]string{"/memories/" + id, "/v1/memories/" + id + "/"}
 }
 
-func each(method string, id string, body []byte) []memproxy.Search {
+// each is a request to either, with the body of each if there are any.
+func each(method string, id string, bodies ...[]byte) []memproxy.Search {
 	if id == "" {
 		return nil
 	}
 	var out []memproxy.Search
-	for _, path := range paths(id) {
-		q := memproxy.Request{Method: method, EscapedPath: path}
-		if body != nil {
-			q.Header = memproxy.Header{"Content-Type": {"application/json"}}
+	for i, path := range paths(id) {
+		s := memproxy.Search{Request: memproxy.Request{Method: method, EscapedPath: path}}
+		if len(bodies) > 0 {
+			s.Body, s.Request.Header = bodies[i], memproxy.Header{"Content-Type": {"application/json"}}
 		}
-		out = append(out, memproxy.Search{Request: q, Body: body})
+		out = append(out, s)
 	}
 	return out
 }
 
 // Find implements the gate's restorer.
-func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GET", k.ID, nil) }
+func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search { return each("GET", k.ID) }
 
 // Found implements the gate's Restorer. The server answers null for a missing
 // memory.
@@ -54,19 +55,23 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	if to.Text == "" {
 		return nil
 	}
-	body, err := json.Marshal(struct {
-		Text     string          `json:"text"`
-		Metadata json.RawMessage `json:"metadata"`
-	}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now), stamps.Members(&stamp, true)...))})
-	if err != nil {
-		return nil
+	var bodies [][]byte
+	for _, merges := range [...]bool{true, false} {
+		body, err := json.Marshal(struct {
+			Text     string          `json:"text"`
+			Metadata json.RawMessage `json:"metadata"`
+		}{to.Text, stamps.Object(append(a.opt.filedAs(to.Field, now, merges), stamps.Members(&stamp, merges)...))})
+		if err != nil {
+			return nil
+		}
+		bodies = append(bodies, body)
 	}
-	return each("PUT", to.ID, body)
+	return each("PUT", to.ID, bodies...)
 }
 
-// filedAs is a memory's own metadata with the field of the version. Servers merge
-// metadata, so another name of the field is overwritten and not left out.
-func (o *Options) filedAs(field string, now memproxy.Memory) [][]byte {
+// filedAs is a memory's own metadata with the field of the version. Where the server
+// merges metadata, another name of the field is overwritten and not left out.
+func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
 	kept := stamps.Kept(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {
 		return kept
@@ -80,10 +85,10 @@ func (o *Options) filedAs(field string, now memproxy.Memory) [][]byte {
 	for i, m := range doc.Root.Members {
 		switch {
 		case m.Name == o.FieldKey:
-		case o.governs(m.Name):
-			out = append(out, []byte(`"`+m.Name+`":null`))
-		default:
+		case !o.governs(m.Name):
 			out = append(out, kept[i])
+		case merges:
+			out = append(out, []byte(`"`+m.Name+`":null`))
 		}
 	}
 	return out
@@ -94,5 +99,5 @@ func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
 	if k.Kind == memproxy.TargetObject {
 		return nil // metadata does not expire by itself
 	}
-	return each("DELETE", k.ID, nil)
+	return each("DELETE", k.ID)
 }
