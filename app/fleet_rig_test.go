@@ -68,7 +68,8 @@ func newFleetRig(t *testing.T) *fleetRig {
 		t.Fatal(errs)
 	}
 	f.public = regexp.MustCompile(`public key +(\S+)`).FindStringSubmatch(out)[1]
-	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 {
+	kept := must.Get(os.ReadFile(filepath.Join(f.dir, "fleet.pub")))(t)
+	if b, err := base64.StdEncoding.DecodeString(f.public); err != nil || len(b) != 32 || string(kept) != f.public+"\n" {
 		t.Fatalf("%q is not a key", f.public)
 	}
 	ca := must.Get(xdstest.NewCA())(t)

@@ -3,20 +3,24 @@ package fleet
 import (
 	"crypto/ed25519"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/memproxy/memproxy/envoy/xds"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/internal/keyfile"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 )
 
-// KeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
-const KeyFile = "fleet.key"
+const (
+	// KeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
+	KeyFile = "fleet.key"
+	// PublicKeyFile is its public half, as configurations have it.
+	PublicKeyFile = "fleet.pub"
+)
 
 // Sign makes the next release of a directory of rules and publishes it. Floor
 // says that the statement has one.
@@ -122,13 +126,11 @@ func NewKey(dir string) (path, public string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", err
 	}
-	path = filepath.Join(dir, KeyFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // a key is never overwritten
-	if err != nil {
+	path, public = filepath.Join(dir, KeyFile), base64.StdEncoding.EncodeToString(pub)
+	if err := durable.Create(path, text); err != nil { // a key is never overwritten
 		return "", "", err
 	}
-	_, err = f.Write(text)
-	return path, base64.StdEncoding.EncodeToString(pub), errors.Join(err, f.Sync(), f.Close())
+	return path, public, os.WriteFile(filepath.Join(dir, PublicKeyFile), []byte(public+"\n"), 0o644)
 }
 
 // ReadKey reads the private key that signs releases.

@@ -52,7 +52,7 @@ func ask(ctx context.Context, url string, into any) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("no control plane answers; --url is its admin.listen: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -129,7 +129,7 @@ func (in *invocation) connect() error {
 			opt.Socket = named
 		}
 		if info, err := os.Stat(opt.Socket); err != nil || info.Mode()&os.ModeSocket == 0 {
-			return usageError("no token, and no socket at " + opt.Socket + ": run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
+			return usageError("no token, and no socket at " + opt.Socket + ": where memproxy runs, run this as the user that memproxy runs as, give --socket STATE/review.sock, or give --token-file or set " + TokenEnv)
 		}
 	}
 	client, err := NewClient(opt)

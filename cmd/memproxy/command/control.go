@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ func controlKeygen(in *Invocation) *cobra.Command {
 	return in.into("keygen", "make the key that signs releases", "memproxy control keygen --out keys", "`directory` for "+fleet.KeyFile, func(dir string) error {
 		path, public, err := fleet.NewKey(dir)
 		if err == nil {
-			fmt.Fprintf(in.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (for keys: in control.yaml and policy.control)\n", path, public)
+			fmt.Fprintf(in.Stdout, "private key  %s (keep it off the control plane)\npublic key   %s (also in %s, for keys: in control.yaml and policy.control)\n", path, public, filepath.Join(dir, fleet.PublicKeyFile))
 		}
 		return err
 	})
