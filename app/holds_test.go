@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,6 +53,27 @@ func heldID(t *testing.T, a got) string {
 		t.Fatalf("%d %s: %s", a.status, v, a.body)
 	}
 	return id
+}
+
+// Proves MFW-7: the receipt of an approved write of which the backend's model makes
+// memories later says that it is pending until they are there, and then their ids.
+func TestApprovedWritesAreReportedWithWhatWasMade(t *testing.T) {
+	t.Parallel()
+	r := holding(t)
+	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`))
+	r.review(id, true)
+	var event struct {
+		Status  string
+		Results []struct{ ID string }
+	}
+	ring.Until(t, "the end of the write", func() bool {
+		must.Do(t, json.Unmarshal([]byte(r.do("GET", "/v1/event/"+id+"/", "").body), &event))
+		return event.Status == "SUCCEEDED"
+	})
+	if len(event.Results) != 1 {
+		t.Fatalf("%+v", event)
+	}
+	r.do("GET", "/v1/memories/"+event.Results[0].ID+"/", "").want(t, 200).has(t, "sails")
 }
 
 // Proves MFW-7, DOL-2: a held write never reaches the backend, is answered as

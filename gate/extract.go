@@ -168,6 +168,28 @@ func (g *Gate) Owed(a *Admission) []memproxy.Request {
 	return out
 }
 
+// workedOn asks the backend what its model made of an approved write that it answered
+// with a receipt of its own. Until that is known, the write counts as being sent.
+func workedOn(ctx context.Context, r *run) {
+	b, h := &r.call.Backend, r.held
+	extractor, ok := b.Adapter.(Extractor)
+	own, known, err := r.g.opt.Ledger.Decision(ctx, h.Backend, h.ID)
+	if !ok || b.Fetch == nil || err == nil && (!known || own.Kind != memproxy.TargetEvent) {
+		return
+	}
+	var reply memproxy.Reply
+	if err == nil {
+		reply, err = b.Fetch.Fetch(ctx, extractor.Receipt(r.call.Route, r.call.Request, own.ID))
+	}
+	made, over, unread := extractor.Extracted(reply)
+	if reply.Status != memproxy.StatusNotFound && (err != nil || unread != nil || !over) {
+		h.State = memproxy.HoldReplaying
+	}
+	for i := range made {
+		h.Result.Memories = append(h.Result.Memories, made[i].ID)
+	}
+}
+
 // Extracted takes the answer to a request of Owed. It reports whether no more
 // results are to come.
 func (g *Gate) Extracted(ctx context.Context, a *Admission, reply memproxy.Reply) (over bool) {

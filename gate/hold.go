@@ -180,6 +180,11 @@ func unasked(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforce
 
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *run) error {
+	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
+		asking, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
+		workedOn(asking, r)
+		cancel()
+	}
 	reply := r.call.Backend.Adapter.(Holder).Polled(r.call.Route, r.call.Request, *r.held)
 	r.Reply = &reply
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, status: reply.Status, shown: r.held.Result.Memories})
