@@ -17,7 +17,7 @@ import (
 var (
 	ErrClosed  = errors.New("audit: the log is closed")
 	ErrFull    = errors.New("audit: too many events wait for the disk")
-	ErrLocked  = errors.New("audit: another memproxy has the log of this state directory open")
+	ErrLocked  = errors.New("audit: another memproxy has the log of this state directory open; stop it first, or give this one a directory of its own (state)")
 	ErrCorrupt = errors.New("audit: the log is damaged; it is not written on")
 )
 

@@ -50,7 +50,7 @@ func (l *source) missing() (int, error) {
 		return cli.OK, nil // a proof can be checked without
 	}
 	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
-		return cli.Usage, fmt.Errorf("%s is not a directory", l.dir)
+		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", l.dir)
 	}
 	for _, name := range [...]string{"checkpoint", "tile", "journal"} {
 		if _, err := os.Stat(filepath.Join(l.dir, name)); err == nil {
@@ -72,7 +72,7 @@ func (a *app) leaf(l *source, name, short, example string, run func(context.Cont
 		}
 		return code
 	})
-	c.Flags().StringVar(&l.dir, "dir", "", "the log's `directory`")
+	c.Flags().StringVar(&l.dir, "dir", "state/audit", "the log's `directory`")
 	c.Flags().StringVar(&l.key, "key", "", "`file` with the log's public key (log.vkey), kept elsewhere; without it the log's own copy is used")
 	return c
 }
@@ -99,7 +99,7 @@ func (a *app) verify() *cobra.Command {
 		func(ctx context.Context) (int, error) { return a.verifying(ctx, l, *output, trusted) })
 	output = cli.OutputFlag(c.Flags())
 	c.Flags().StringArrayVar(&trusted, "checkpoint", nil, "`file` with a checkpoint that was kept elsewhere; shows a log whose end was cut off (may be repeated)")
-	return cli.Needs(c, "dir")
+	return c
 }
 
 func (a *app) verifying(ctx context.Context, l source, output cli.Output, trusted []string) (int, error) {

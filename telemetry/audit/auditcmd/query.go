@@ -96,7 +96,7 @@ func (a *app) searching(name, short, example string, run func(context.Context, s
 	q.filter, finish = a.filterFlags(c.Flags())
 	q.output = cli.OutputFlag(c.Flags(), ocsfForm)
 	c.PreRunE = func(*cobra.Command, []string) error { return finish() }
-	return cli.Needs(c, "dir")
+	return c
 }
 
 func (a *app) query() *cobra.Command {
