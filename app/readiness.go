@@ -148,10 +148,13 @@ func (s *state) watchStores() {
 	if s.sharedBudget != nil {
 		s.stores.add(probe{name: "budgets", well: func() string { return "shared store" }, ask: func(ctx context.Context) error {
 			err := s.sharedBudget.Ping(ctx)
-			if err != nil || s.degraded() {
-				err = errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
+			switch {
+			case err != nil:
+				return errors.Join(errors.New("the shared store is away; a local share of the limits applies"), err)
+			case s.degraded():
+				return errors.New("the shared store was away and answers again; the next write is counted there")
 			}
-			return err
+			return nil
 		}})
 	}
 }

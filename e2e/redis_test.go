@@ -158,6 +158,9 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 				t.Errorf("the record does not say so: %s", out)
 			}
 			tc.back()
+			waitFor(t, "Redis being said to answer", func() bool {
+				return strings.Contains(call(t, http.MethodGet, car.admin+"/readyz", "", "").body, "answers again")
+			})
 			before := redis.keys(t)
 			waitFor(t, "charging in Redis again", func() bool { put(); return redis.keys(t) > before })
 		})

@@ -81,7 +81,7 @@ func overBudget(r *run, allowance *memproxy.Allowance) {
 	reason := memproxy.Reason{Code: memproxy.BudgetHour, Detail: "the write budget is used up"}
 	if i := allowance.Refused; i >= 0 && i < len(allowance.Lines) {
 		l := &allowance.Lines[i]
-		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, limits.UsedUp(&r.Principal, l, r.op.Cost)
+		reason.Code, reason.Rule, reason.Detail = l.Reason, l.Key, limits.UsedUp(&r.Principal, l, r.op.Cost, allowance.Degraded)
 	}
 	r.verdict.Refuse(memproxy.StatusTooMany, reason)
 	if allowance.Degraded {

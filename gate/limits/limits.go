@@ -180,8 +180,8 @@ func Clip(s string, n int) string {
 }
 
 // UsedUp names the exhausted budget: its limit, when there is room again, and the
-// setting.
-func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
+// setting, and that only a share of it applies.
+func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int, degraded bool) string {
 	whose, table, room := "of this caller", "budgets.default, or in budgets.overrides for "+memproxy.InertID(p.Named()), "deletions make room"
 	switch kind, name, _ := strings.Cut(l.Key, "/"); {
 	case kind == "tenant":
@@ -196,6 +196,9 @@ func UsedUp(p *memproxy.Principal, l *memproxy.LineState, cost int) string {
 	within, setting := "in all", "writes_total"
 	if l.Window == memproxy.WindowHour {
 		within, room, setting = "within an hour", "there is room at "+l.Reset.UTC().Format(time.RFC3339), "writes_per_hour"
+	}
+	if degraded {
+		table += ", of which a share applies here while the shared store is away"
 	}
 	return fmt.Sprintf("the write budget is used up: %d of %d memories %s %s, and this writes %d; %s; the number is %s in %s",
 		l.Used, l.Limit, whose, within, cost, room, setting, table)
