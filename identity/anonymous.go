@@ -9,14 +9,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maskIPv6 is how much of an IPv6 address says who it is: a network has the
-// rest to give away.
+// maskIPv6 is the prefix length that identifies a caller: a network can assign the rest
+// of the address at will.
 const maskIPv6 = 64
 
-// anonymous is the identity of a caller that presents nothing: its session at
-// its address. Neither can be read off it, nor be found out by guessing without
-// the key. The address is that of the connection, and takes part so that nobody
-// elsewhere becomes another by naming the other's session.
+// anonymous is the identity of a caller without credentials: its session at its
+// address, hashed with a secret key, so that neither can be read from it or guessed.
+// The address is that of the connection. It is included so that callers elsewhere
+// cannot impersonate a session by using its name.
 func (id *Identifier) anonymous(p memproxy.Principal, c memproxy.Credentials) memproxy.Principal {
 	p.Group = p.ID
 	address, session := id.hash("address", network(c.Peer)), ""
@@ -33,7 +33,7 @@ func (id *Identifier) hash(what, text string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// network is an address as callers are told apart by it.
+// network is the part of an address that identifies an anonymous caller.
 func network(peer string) string {
 	a, err := netip.ParseAddr(peer)
 	if err != nil {

@@ -39,7 +39,8 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	}
 	p := memproxy.Principal{ID: o.Prefix + id, Kind: o.Kind, Trust: o.Trust, Method: "oidc"}
 	if o.Claims.Tenant != "" {
-		// Without its tenant it would share the memories of those who have none.
+		// A token without its tenant would share the memories of callers that have
+		// none.
 		if p.Tenant, ok = text(o.Claims.Tenant); !ok || len(p.Tenant) > maxSubject || strings.ContainsFunc(p.Tenant, unicode.IsControl) {
 			return memproxy.Principal{}, rejected("the token does not name its tenant")
 		}
@@ -67,7 +68,7 @@ func (o OIDCOptions) principalOf(raw map[string]json.RawMessage) (memproxy.Princ
 	return p, nil
 }
 
-// has reports whether a configured claim is there, readable or not.
+// has reports whether a configured claim is present, readable or not.
 func has(raw map[string]json.RawMessage, name string) bool {
 	_, ok := raw[name]
 	return name != "" && ok
@@ -90,9 +91,9 @@ func list(raw map[string]json.RawMessage, name string) []string {
 	return nil
 }
 
-// limit reads a limit from a claim. Where no claim is configured the dimension
-// is not limited (agents: nothing); where one is configured and the token
-// lacks it, the token allows nothing.
+// limit reads a limit from a claim. If no claim is configured the dimension is not
+// limited (agents: nothing is allowed). If one is configured and the token lacks it,
+// nothing is allowed.
 func limit(raw map[string]json.RawMessage, name string, open bool) memproxy.Limit {
 	if name == "" {
 		return memproxy.Limit{All: open}

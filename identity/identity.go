@@ -23,11 +23,11 @@ type Key struct {
 // Options configure an Identifier. At least one way in must be set.
 type Options struct {
 	Keys []Key
-	// Default is who presents nothing that is known here; nil refuses them. One
-	// of kind anonymous is each session by itself: see Identify.
+	// Default is the principal of callers without known credentials; nil refuses them.
+	// With the kind anonymous each session is a principal of its own: see Identify.
 	Default *memproxy.Principal
-	// AnonymousKey keys the ids of anonymous sessions: a secret, the same
-	// wherever they are to be the same.
+	// AnonymousKey is the secret under which ids of anonymous sessions are made. It
+	// must be the same wherever the ids are to be the same.
 	AnonymousKey []byte
 	// OIDC verifies tokens in Proxy-Authorization or X-Memproxy-Token.
 	OIDC *OIDC
@@ -72,16 +72,14 @@ func New(opt Options) (*Identifier, error) {
 	return id, nil
 }
 
-// maxToken bounds a token that is addressed to memproxy.
+// maxToken limits a token for memproxy, in bytes.
 const maxToken = 16 << 10
 
-// Identify implements the gate's interface. What is addressed to memproxy
-// (X-Memproxy-Token, Proxy-Authorization) comes first, then the client
-// certificate, then the backend's own key, then the default. A credential that
-// is addressed to memproxy must be good; a backend key that is not known here
-// is the backend's to judge. Whatever else is presented and known must name the
-// same caller. A default of kind anonymous has an id of its own for each session
-// at each address.
+// Identify implements the gate's interface. Credentials for memproxy (X-Memproxy-Token,
+// Proxy-Authorization) come first, then the client certificate, then the backend's own
+// key, then the default. A credential for memproxy must be valid; an unknown backend
+// key is left to the backend. All other known credentials must name the same caller. A
+// default of kind anonymous has an id of its own for each session at each address.
 func (id *Identifier) Identify(ctx context.Context, c memproxy.Credentials) (memproxy.Principal, error) {
 	p, err := id.identify(ctx, c)
 	if err == nil && strings.HasPrefix(p.ID, memproxy.AnonymousPrefix) && p.Group == "" {
@@ -144,10 +142,10 @@ func (id *Identifier) identify(ctx context.Context, c memproxy.Credentials) (mem
 	return p, nil
 }
 
-// Knows reports whether a principal that was identified before could be still: its
-// key is configured, a rule of its issuer or trust domain names it, callers that
-// present nothing are served. Of tokens and certificates for which no rules are
-// configured, their issuer decides.
+// Knows reports whether a principal that was identified before could still be
+// identified: its key is configured, a rule of its issuer or trust domain names it, or
+// callers without credentials are served. Tokens and certificates for which no rules
+// are configured are left to their issuer.
 func (id *Identifier) Knows(p memproxy.Principal) bool {
 	switch p.Method {
 	case "key":
@@ -167,7 +165,7 @@ func (id *Identifier) Knows(p memproxy.Principal) bool {
 	return false
 }
 
-// token verifies what was addressed to memproxy: a known key, or an OIDC token.
+// token verifies a credential for memproxy: a known key, or an OIDC token.
 func (id *Identifier) token(ctx context.Context, token string) (memproxy.Principal, error) {
 	if p, ok := id.lookup(token); ok {
 		return p, nil
@@ -178,8 +176,8 @@ func (id *Identifier) token(ctx context.Context, token string) (memproxy.Princip
 	return id.opt.OIDC.principal(ctx, token)
 }
 
-// lookup finds a secret by its hash. The map is searched by the hash and not
-// by the secret, so that timing tells nothing that helps to guess one.
+// lookup finds a secret by its hash. Searching the map by the hash instead of the
+// secret makes timing useless for guessing.
 func (id *Identifier) lookup(secret string) (memproxy.Principal, bool) {
 	p, ok := id.keys[sha256.Sum256([]byte(secret))]
 	return p, ok
@@ -189,7 +187,7 @@ func rejected(detail string) error {
 	return &memproxy.Rejected{Code: memproxy.IdentityInvalid, Detail: detail}
 }
 
-// ownToken is the credential that is addressed to memproxy, or "".
+// ownToken is the credential for memproxy, or "".
 func ownToken(h memproxy.Header) (string, error) {
 	token := ""
 	take := func(v string) error {
@@ -222,8 +220,8 @@ func ownToken(h memproxy.Header) (string, error) {
 	return token, nil
 }
 
-// backendKeys are the credentials that are meant for the backend. A header
-// that stands twice with two values could be read as either, and is refused.
+// backendKeys are the credentials for the backend. A header that occurs twice with
+// different values is ambiguous, and refused.
 func backendKeys(h memproxy.Header) ([]string, error) {
 	var out []string
 	for _, name := range [...]string{"X-Api-Key", "Authorization"} {

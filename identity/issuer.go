@@ -14,26 +14,25 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How an issuer is treated.
+// Times and limits of requests to an issuer.
 const (
-	// quietTime is how long the issuer is left alone after its keys were
-	// fetched. A key id that is not known then is not looked up again, so that
-	// tokens with made-up key ids cannot make the proxy flood the issuer. A new
-	// key is known at the latest this much after its first use.
+	// quietTime is how long no keys are fetched after a fetch, even for an unknown key
+	// id, so that tokens with made-up key ids cannot make the proxy flood the issuer. A
+	// new key is known at most this long after its first use.
 	quietTime = 10 * time.Second
-	// awayTime is how long the issuer is left alone after it did not answer.
+	// awayTime is how long no keys are fetched after a failed fetch.
 	awayTime = time.Second
-	// freshTime is how long keys are used before they are fetched again, so
-	// that a key that the issuer took back does not live on.
+	// freshTime is how long keys are used before they are fetched again, so that a
+	// revoked key is not accepted for longer.
 	freshTime = 10 * time.Minute
-	// staleTime is how long keys are used while the issuer is away.
+	// staleTime is how long keys are used while the issuer is unavailable.
 	staleTime = 24 * time.Hour
-	// maxDocument bounds discovery documents and key sets, in bytes.
+	// maxDocument limits discovery documents and key sets, in bytes.
 	maxDocument = 1 << 20
 )
 
-// awayError is an issuer that could not be asked: breakage, and not a verdict
-// on the token.
+// awayError means that the issuer could not be asked: breakage, not a verdict on the
+// token.
 type awayError struct{ err error }
 
 func (e *awayError) Error() string { return "identity: the issuer did not answer: " + e.err.Error() }
@@ -41,11 +40,11 @@ func (e *awayError) Unwrap() error { return e.err }
 
 var errBusy = errors.New("somebody else is asking it")
 
-// errSignature says that no key of the issuer made the signature.
+// errSignature: no key of the issuer made the signature.
 var errSignature = errors.New("identity: no key of the issuer made this signature")
 
-// issuer fetches and keeps the keys of one OpenID provider (OpenID Connect
-// Discovery 1.0, section 4; RFC 7517).
+// issuer fetches and caches the keys of one OpenID provider (OpenID Connect Discovery
+// 1.0, section 4; RFC 7517).
 type issuer struct {
 	url     string
 	client  *http.Client
@@ -67,9 +66,9 @@ func newIssuer(url string, client *http.Client, timeout time.Duration, clock fun
 	return &issuer{url: url, client: client, timeout: timeout, clock: clock, bearer: bearer, asking: make(chan struct{}, 1)}
 }
 
-// payload checks a signature and returns what was signed. An issuer that
-// cannot be asked is an *awayError, unless its last keys are young enough and
-// one of them fits.
+// payload verifies a signature and returns the signed payload. If the issuer cannot be
+// asked, the error is an *awayError, unless a cached key that is recent enough made the
+// signature.
 func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
 	if len(jws.Signatures) != 1 {
 		return nil, errSignature
@@ -120,9 +119,9 @@ func (s *issuer) known() ([]jose.JSONWebKey, time.Time) {
 	return s.keys, s.asked
 }
 
-// refresh fetches the keys, unless somebody did after since or it failed a
-// moment ago. One caller fetches; the others wait as long as their contexts
-// let them if they must, and are told so at once if they need not.
+// refresh fetches the keys, unless another caller has done so since, or a fetch failed
+// a moment ago. One caller fetches. With must, the others wait for it within their
+// contexts; without, they continue at once with the cached keys.
 func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error {
 	pause := quietTime
 	if must {
@@ -151,7 +150,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	if why != nil && now.Sub(failed) < pause {
 		return &awayError{why}
 	}
-	// A caller who hangs up does not spoil the fetch for the others.
+	// A caller that hangs up must not cancel the fetch for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	keys, jwks, err := s.fetch(ctx, jwks)
@@ -166,7 +165,7 @@ func (s *issuer) refresh(ctx context.Context, since time.Time, must bool) error 
 	return nil
 }
 
-// fetch returns the keys and where they are. jwks is where they were.
+// fetch returns the keys and their URL; jwks is the last known URL.
 func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, string, error) {
 	if jwks == "" {
 		var doc struct {
@@ -195,8 +194,8 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		// A key of a kind that is not known here is none of ours (RFC 7517,
-		// section 5); a symmetric one is never published.
+		// Keys of unknown types are ignored (RFC 7517, section 5); symmetric ones are
+		// never published.
 		if json.Unmarshal(raw, &k) != nil || !k.IsPublic() || k.Use != "" && k.Use != "sig" {
 			continue
 		}
@@ -208,8 +207,8 @@ func (s *issuer) fetch(ctx context.Context, jwks string) ([]jose.JSONWebKey, str
 	return keys, jwks, nil
 }
 
-// secureRedirects follows redirects, but none from https to http: keys would be
-// believed, and the token for the issuer sent, in the clear.
+// secureRedirects refuses redirects from https to http, over which keys would be
+// trusted and the issuer's token sent in the clear.
 func secureRedirects(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= 10:
@@ -220,7 +219,7 @@ func secureRedirects(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// get reads one JSON document. Its errors quote nothing of the answer.
+// get reads one JSON document. Its errors do not quote the answer.
 func (s *issuer) get(ctx context.Context, url string, v any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

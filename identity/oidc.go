@@ -24,8 +24,7 @@ const (
 	DefaultOIDCCache   = 4096
 )
 
-// Claims names the token's claims that say who somebody is. Empty names are
-// not read.
+// Claims names the claims that a principal is made of. Empty names are not read.
 type Claims struct {
 	ID, Tenant, Roles, Kind, Trust string
 	ActsAs, Users, Apps, Runs      string
@@ -38,24 +37,24 @@ type OIDCOptions struct {
 	Claims   Claims
 	// Prefix is put before the id claim: "oidc:" makes sub 42 the principal oidc:42.
 	Prefix string
-	// Kind and Trust are those of principals whose token does not say.
+	// Kind and Trust are the defaults for tokens without such claims.
 	Kind  memproxy.PrincipalKind
 	Trust memproxy.Trust
-	// MaxTrust caps what a token may say of its own trust.
+	// MaxTrust limits the trust that a token may claim.
 	MaxTrust memproxy.Trust
-	// Rules say who a subject is. With any, a token of which none knows the
-	// subject is refused, and no claim but the id is read.
+	// Rules map subjects to principals. If there are any, a token whose subject matches
+	// none is refused, and no claim but the id is read.
 	Rules   []Rule
 	Timeout time.Duration
 	Clock   func() time.Time
 	Client  *http.Client
-	// Bearer returns the token that the issuer is asked with, each time anew.
-	// Nil: none. It goes to the issuer and to where that says that its keys are.
+	// Bearer returns the token for requests to the issuer, read each time anew; nil:
+	// none. It is sent to the issuer and to the URL of its keys.
 	Bearer func() (string, error)
 }
 
-// OIDC verifies bearer tokens. Discovery happens at the first token and not at
-// the start, so that an issuer that is away does not keep the proxy down.
+// OIDC verifies bearer tokens. Discovery happens at the first token instead of the
+// start, so that an unavailable issuer does not keep the proxy from starting.
 type OIDC struct {
 	opt    OIDCOptions
 	issuer *issuer
@@ -77,7 +76,7 @@ var (
 
 func (o OIDCOptions) ruleset() ruleset { return ruleset{o.Rules, ":", "oidc"} }
 
-// names reports whether a principal could be that of a token.
+// names reports whether a token could have this principal.
 func (o OIDCOptions) names(p memproxy.Principal) bool {
 	subject, of := strings.CutPrefix(p.ID, o.Prefix)
 	return len(o.Rules) == 0 && of || o.ruleset().names(p, subject, of)
@@ -128,8 +127,8 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	}, nil
 }
 
-// attempt is the key set of one verification. The verifier words the errors of
-// its key set anew, so that this keeps the one that says whose fault it was.
+// attempt is the key set of one verification. The verifier rewrites the errors of its
+// key set, so attempt keeps the original.
 type attempt struct {
 	issuer *issuer
 	err    error
@@ -146,8 +145,8 @@ func (a *attempt) VerifySignature(ctx context.Context, token string) ([]byte, er
 	return payload, a.err
 }
 
-// principal verifies a token. A bad one is a *memproxy.Rejected; an issuer
-// that cannot be asked is another error.
+// principal verifies a token. An invalid one is a *memproxy.Rejected; any other error
+// means that the issuer could not be asked.
 func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := o.opt.Clock()

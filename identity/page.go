@@ -10,11 +10,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// byPage reports whether a page from elsewhere may have had a browser send a
-// request. A browser reaches what its host reaches, loopback included, and sends
-// some requests without asking for permission, so a place in the network identifies
-// nobody there. Such a page has an origin of its own, or a name that it had lead to
-// this address (DNS rebinding).
+// byPage reports whether a web page of another site may have made a browser send a
+// request. A browser reaches what its host reaches, loopback included, and sends some
+// requests without preflight, so a position in the network identifies nobody there.
+// Such a page has an origin of its own, or a name that resolved to this address (DNS
+// rebinding).
 func byPage(c memproxy.Credentials) bool {
 	origins := c.Header.Values("Origin")
 	if slices.ContainsFunc(origins, func(o string) bool { return !ownOrigin(o, c.Host) }) {
@@ -31,8 +31,7 @@ func byPage(c memproxy.Credentials) bool {
 	return err == nil && peer.Unmap().IsLoopback() && !private(hostname(c.Host))
 }
 
-// ownOrigin reports whether an origin is the host that was asked, or a page of this
-// machine.
+// ownOrigin reports whether an origin is the requested host, or a page of this machine.
 func ownOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
@@ -43,8 +42,8 @@ func ownOrigin(origin, host string) bool {
 	return strings.EqualFold(u.Host, host) || name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && ip.IsLoopback()
 }
 
-// private reports whether nobody else can have a name lead to an address of his
-// choice: it is an address itself, or of a domain that no public server answers for
+// private reports whether a host name cannot be pointed at another address by
+// outsiders: it is an address itself, or in a domain that no public server answers for
 // (RFC 6761; RFC 6762 for "local", which clusters use as well; and "internal", which
 // ICANN reserves).
 func private(name string) bool {

@@ -6,24 +6,24 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Rule maps names that callers prove to a principal.
+// Rule maps proven names to a principal.
 type Rule struct {
 	// Name is the path of a SPIFFE id, or the id claim of a token. A "*" between
 	// slashes, or colons, matches any one part, as in
 	// "system:serviceaccount:team-a:*".
 	Name string
-	// Principal is who it is. An empty ID stands for the name in full.
+	// Principal is the principal. An empty ID stands for the full name.
 	Principal memproxy.Principal
 }
 
-// ruleset are rules, of which the first that fits counts, for names of parts.
+// ruleset is a list of rules for names made of parts; the first match counts.
 type ruleset struct {
 	rules  []Rule
 	sep    string // between parts
 	method string
 }
 
-// of is who the rules say that a name is; full is the name as an id.
+// of is the principal that the rules give a name; full is the name as an id.
 func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
 	for _, r := range s.rules {
 		if s.fits(r, name) {
@@ -38,8 +38,8 @@ func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
 	return p, false
 }
 
-// names reports whether the rules could have named a principal. Full says that its
-// id is that of a name in full.
+// names reports whether the rules could have given this principal. full: its id is a
+// full name.
 func (s ruleset) names(p memproxy.Principal, name string, full bool) bool {
 	for _, r := range s.rules {
 		if r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && full && s.fits(r, name)) {

@@ -17,8 +17,8 @@ type SPIFFE struct {
 	rules  ruleset
 }
 
-// NewSPIFFE returns the mapping. Ids that no rule matches are refused; without
-// rules every id of the domain is an authenticated agent of its own name.
+// NewSPIFFE returns the mapping. Ids that match no rule are refused; without rules
+// every id of the trust domain is an authenticated agent with the id as its name.
 func NewSPIFFE(trustDomain string, rules []Rule) (*SPIFFE, error) {
 	td, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil {
@@ -32,8 +32,8 @@ func NewSPIFFE(trustDomain string, rules []Rule) (*SPIFFE, error) {
 	return &SPIFFE{td, ruleset{rules, "/", "spiffe"}}, nil
 }
 
-// maxSPIFFE bounds an id, in bytes. The specification lets it have 2,048; what
-// counts and records principals has room for fewer.
+// maxSPIFFE limits an id, in bytes. The specification allows 2,048; budgets and records
+// of principals have room for fewer.
 const maxSPIFFE = 480
 
 func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
@@ -60,7 +60,7 @@ func (s *SPIFFE) principal(uris []string) (memproxy.Principal, error) {
 	return p, nil
 }
 
-// names reports whether a principal could be that of a certificate.
+// names reports whether a certificate could have this principal.
 func (s *SPIFFE) names(p memproxy.Principal) bool {
 	id, err := spiffeid.FromString(p.ID)
 	of := err == nil && id.MemberOf(s.domain)

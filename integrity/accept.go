@@ -15,11 +15,11 @@ import (
 // errUnbroken: there is nothing to accept.
 var errUnbroken = errors.Join(memproxy.ErrState, errors.New("nothing is broken of that chain that could be accepted"))
 
-// hashed begins the name of a tenant of whom only anchors are left.
+// hashed is the prefix of the name of a tenant of which only anchors are left.
 const hashed = "sha256:"
 
-// Accept implements review.Custodian. It is on record before anything changes,
-// with what is wrong; the new end is anchored before it is told.
+// Accept implements review.Custodian. The acceptance and the faults are recorded before
+// anything changes, and the new head is anchored before it is returned.
 func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.AcceptReport, error) {
 	report := review.AcceptReport{Tenant: q.Tenant, Head: memproxy.ChainHead{Tenant: q.Tenant}}
 	if !c.working.TryLock() {
@@ -81,7 +81,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 	return report, nil
 }
 
-// wrong is the faults of a chain that were not accepted.
+// wrong returns the unaccepted faults of a chain.
 func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached anchor) ([]memproxy.ChainFault, error) {
 	if lost {
 		if reached.Position == 0 {
@@ -104,12 +104,12 @@ func (c *Custodian) wrong(ctx context.Context, tenant string, lost bool, reached
 	return faults, err
 }
 
-// gone is what is wrong with a chain of which nothing is left.
+// gone is the fault of a chain of which nothing is left.
 func gone(tenant string) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultTruncate, Tenant: tenant, Position: 1, Detail: "the whole chain is gone"}
 }
 
-// kindsOf are the kinds of faults, each once.
+// kindsOf are the distinct classes of faults.
 func kindsOf(faults []memproxy.ChainFault) string {
 	var out []string
 	for i := range faults {

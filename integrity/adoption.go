@@ -15,29 +15,29 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// The pace of sealing backends at their first start. Each page is read within
-// the client's own deadlines (screen/hunt), at slowRate.
+// The pace of sealing backends at their first start. Each page is read within the
+// client's own deadlines (screen/hunt), at slowRate.
 const (
-	// sealPoll is how often what is not sealed yet is taken up.
+	// sealPoll is how often unsealed backends are tried.
 	sealPoll = time.Minute
-	// sealPatience is the longest that a backend which cannot be read is left
-	// alone; it begins with sealPoll and doubles.
+	// sealPatience is the longest pause after a backend could not be read; it begins
+	// with sealPoll and doubles.
 	sealPatience = time.Hour
-	// sealLease is how long another process waits for one that was killed. A
-	// page with all its tries takes less.
+	// sealLease is how long another process waits for a killed one. Reading a page with
+	// all retries takes less.
 	sealLease = 10 * time.Minute
-	// sealPasses bounds the passes. The second finds what moved between pages
-	// while others deleted; more are needed only where a pass found something.
+	// sealPasses limits the passes. The second finds objects that moved between pages
+	// during deletions; more are needed only if a pass found something.
 	sealPasses = 3
-	// sealTries is after how many failures in a row the cursor is given up: the
-	// memory that it names may be gone.
+	// sealTries is the number of consecutive failures after which the cursor is
+	// dropped: its memory may have been deleted.
 	sealTries = 3
 )
 
-// errClaimed: another process has taken over.
+// errClaimed: another process has the lease.
 var errClaimed = errors.New("another process seals this backend")
 
-// adopted are the backends by whether all that they held is known.
+// adopted records, by backend, whether it is sealed.
 type adopted struct {
 	mu   sync.Mutex
 	sets map[string]bool
@@ -49,7 +49,7 @@ func (a *adopted) set(backend string, sealed bool) {
 	a.sets[backend] = sealed
 }
 
-// Sealed are the backends that are sealed at their first start, by whether that
+// Sealed returns the backends that are sealed at their first start, with whether that
 // is done.
 func (c *Custodian) Sealed() map[string]bool {
 	c.adopted.mu.Lock()
@@ -57,8 +57,8 @@ func (c *Custodian) Sealed() map[string]bool {
 	return maps.Clone(c.adopted.sets)
 }
 
-// adoptions seal the backends that were never sealed, each in its own time and
-// in the background. Nobody waits for it.
+// adoptions are jobs that seal unsealed backends in the background; nothing waits for
+// them.
 func (c *Custodian) adoptions() []upkeep.Job {
 	holder := "" // no other process has the ledger: what a killed one had claimed is ours
 	if shared(c.Config) {
@@ -73,9 +73,9 @@ func (c *Custodian) adoptions() []upkeep.Job {
 	return jobs
 }
 
-// adoption records what one backend holds and nobody is known to have
-// written, as ids and hashes: nobody's, so that no tenant gets what may be
-// another's. Whoever knows whose it is says so by `memproxy audit seal`.
+// adoption records what one backend holds without a known author, as ids and hashes
+// that belong to nobody, so that no tenant gets what may be another's. An operator who
+// knows the owners assigns them with `memproxy audit seal`.
 type adoption struct {
 	c        *Custodian
 	backend  config.Backend
@@ -86,8 +86,8 @@ type adoption struct {
 	failures int
 }
 
-// attempt goes on with the seal, unless the backend is sealed. One that cannot
-// be read is left alone for longer and longer.
+// attempt continues the seal, unless the backend is sealed. After failures to read it
+// the pauses grow.
 func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if a.sealed || now.Before(a.next) {
 		return a.failed
@@ -115,12 +115,12 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	if hunt.Denied(err) && a.backend.Credential.Reveal() == "" {
 		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
 	}
-	// The same text each time, which is logged once.
+	// The error keeps one text, so that it is logged once.
 	a.failed = fmt.Errorf("backend %s is not sealed yet: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, err)
 	return a.failed
 }
 
-// claim takes the work, or keeps it.
+// claim takes or renews the lease.
 func (a *adoption) claim(ctx context.Context) error {
 	mine, err := a.c.Ledger.Backends.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
 	if err == nil && !mine {
@@ -129,7 +129,7 @@ func (a *adoption) claim(ctx context.Context) error {
 	return err
 }
 
-// seal goes on where the last process stopped.
+// seal continues where the last process stopped.
 func (a *adoption) seal(ctx context.Context) error {
 	if err := a.claim(ctx); err != nil {
 		return err
@@ -185,8 +185,7 @@ func (a *adoption) pass(ctx context.Context, at memproxy.Sealing) (memproxy.Seal
 	return at, err
 }
 
-// page are the memories of a page that nobody is known to have written. One
-// with a stamp speaks for itself.
+// page returns the memories of a page without a known author. A stamp names its author.
 func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	var ids []string
 	for _, item := range p.items {
@@ -214,7 +213,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 	return out, nil
 }
 
-// record puts a step of the seal into the log.
+// record writes a step of the seal to the audit log.
 func (a *adoption) record(ctx context.Context, found int, detail string) error {
 	ev := a.c.event(memproxy.EventSeal, "", a.backend.Name, detail)
 	ev.Decision, ev.Kind, ev.Verdict, ev.Items = a.c.NewID(), memproxy.Admin, memproxy.Allow, found

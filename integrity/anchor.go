@@ -9,25 +9,25 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// anchorAgain is after what time an end is noted again that did not move: the
-// log may give its old records up.
+// anchorAgain is after what time an unchanged head is anchored again, because the log
+// may delete old records.
 const anchorAgain = 24 * time.Hour
 
-// anchor is the end of a chain, and when it was noted.
+// anchor is the head of a chain and the time it was recorded.
 type anchor struct {
 	memproxy.ChainHead
 	noted time.Time
 }
 
-// anchors are the ends that were noted last, by tenant.
+// anchors are the heads that were recorded last, by tenant.
 type anchors struct {
 	mu   sync.Mutex
 	last map[string]anchor // by the tenant's hash; nil until the log was read
 }
 
-// Anchor notes where the chains end now, of those that grew. Each must still
-// go through the end that was noted before: one that does not is broken, and
-// nothing is noted of it any more. So the newest anchor speaks for all.
+// Anchor records the present heads of the chains that grew. Each chain must still
+// contain its last anchor. One that does not is broken and is not anchored any more, so
+// the newest anchor vouches for all before it.
 func (c *Custodian) Anchor(ctx context.Context) error {
 	c.anchors.mu.Lock()
 	defer c.anchors.mu.Unlock()
@@ -74,13 +74,13 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 	return nil
 }
 
-// breached reports whether something of a chain is broken that nobody accepted.
+// breached reports whether a chain has an unaccepted fault.
 func (c *Custodian) breached(ctx context.Context, tenant string) (bool, error) {
 	known, err := c.Ledger.Chains.Breaches(ctx, tenant)
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return !b.Accepted }), err
 }
 
-// anchorEvent is the record of an end. It names no tenant.
+// anchorEvent is the record of a head. It names no tenant.
 func anchorEvent(now time.Time, name string, h memproxy.ChainHead) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventAnchor, Time: now, Targets: []string{name}, Items: int(h.Position), ContentSHA256: h.Link,

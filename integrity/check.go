@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// maxChecks bounds the memories that wait for a check. The next read, or the
-	// sweep itself, comes upon those over it again.
+	// maxChecks limits the memories that wait for a check. Those beyond are found again
+	// by the next read or by the sweep.
 	maxChecks = 1024
-	// checkSettle is how long the ledger may take to record an agent's edit once
-	// its turn has ended.
+	// checkSettle is how long the ledger may take to record an agent's edit after its
+	// turn has ended.
 	checkSettle = 5 * time.Second
 )
 
-// checks are the memories that the sweep takes first: a read showed another text
-// than the recorded one. A Letta agent changes its blocks inside the backend, and
-// the ledger records that after the turn. So each waits until every turn that was
-// under way has ended: a text that is not recorded by then is an out-of-band
-// change.
+// checks are the memories that the sweep takes first, because a read showed another
+// text than the recorded one. A Letta agent changes its blocks inside the backend, and
+// the ledger records that after the turn. So each check waits until every turn that was
+// running has ended; a text that is still not recorded then is an out-of-band change.
 type checks struct {
 	c    *Custodian
 	mu   sync.Mutex
@@ -33,7 +32,7 @@ type checks struct {
 	wake upkeep.Signal
 }
 
-// check is a memory and the hash of the text that was recorded of it, "" for none.
+// check is a memory and the hash of its recorded text, "" for none.
 type check struct {
 	memproxy.MemoryKey
 	tenant, recorded string
@@ -45,8 +44,8 @@ type waiting struct {
 	quiet    time.Time // when its turns were first found to have ended
 }
 
-// Check has the sweep look first at a memory of which a read showed another text
-// than row has. It reports false where the memory is not one that agents write.
+// Check makes the sweep check a memory first, because a read showed another text than
+// row has. It reports false if agents do not write such memories.
 func (c *Custodian) Check(row memproxy.Ownership) bool {
 	b, err := c.Config.Backend(row.Backend)
 	t := c.Turns(row.Backend)
@@ -64,8 +63,8 @@ func (c *Custodian) Check(row memproxy.Ownership) bool {
 	return true
 }
 
-// Differs records a memory of which the backend shows another text than row has:
-// at once, or, where an agent may be writing it, after its turn.
+// Differs records that the backend shows another text of a memory than row has: at once
+// or, if an agent may be writing it, after its turn.
 func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
 	b, err := c.Config.Backend(row.Backend)
 	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
@@ -74,7 +73,7 @@ func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
 	return c.name(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
 }
 
-// make names what is due of the checks. It returns upkeep.Due while others wait.
+// make runs the checks that are due. It returns upkeep.Due while others wait.
 func (q *checks) make(ctx context.Context, now time.Time) error {
 	due, waiting := q.due(now)
 	var errs []error
@@ -89,7 +88,8 @@ func (q *checks) make(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// due takes out the checks whose turns ended long enough ago, and counts the rest.
+// due removes and returns the checks whose turns ended long enough ago, and counts the
+// rest.
 func (q *checks) due(now time.Time) (due []check, waiting int) {
 	c := q.c
 	q.mu.Lock()
@@ -110,8 +110,7 @@ func (q *checks) due(now time.Time) (due []check, waiting int) {
 	return due, len(q.open)
 }
 
-// check names a memory in the log and marks it, if nothing was recorded of it
-// since it was seen.
+// check reports a memory and flags it, if nothing was recorded of it since the read.
 func (q *checks) check(ctx context.Context, k check) error {
 	c := q.c
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
@@ -133,7 +132,7 @@ func (q *checks) check(ctx context.Context, k check) error {
 	return c.name(ctx, differs(k.MemoryKey, k.tenant))
 }
 
-// differs is the finding about a text that is not the recorded one.
+// differs is the finding that a text is not the recorded one.
 func differs(k memproxy.MemoryKey, tenant string) *memproxy.Discrepancy {
 	return &memproxy.Discrepancy{
 		MemoryKey: k, Tenant: tenant, Class: memproxy.FaultTamper, Code: memproxy.IntegrityMismatch,

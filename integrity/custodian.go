@@ -1,7 +1,7 @@
-// Package integrity finds what did not go through memproxy: it compares what a
-// backend holds, and the chains of the ledger, with what was recorded, and marks
-// and records what differs. It seals what a backend held before memproxy, notes
-// in the audit log how far the chains reach, and repairs nothing.
+// Package integrity finds out-of-band changes: it compares what a backend holds, and
+// the chains of the ledger, with what was recorded, and flags and reports differences.
+// It seals what a backend held before memproxy, anchors the heads of the chains in the
+// audit log, and repairs nothing.
 package integrity
 
 import (
@@ -28,25 +28,25 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Traits are what the sort of an object means for a comparison.
+// Traits describe how objects of a sort are compared.
 type Traits struct {
-	// Listed: the pages of its backend have objects of this sort.
+	// Listed: the backend's pages contain objects of this sort.
 	Listed bool
-	// AgentsAdd and AgentsEdit: the backend's own agents add such objects, and
-	// change the text of one, while a turn is under way.
+	// AgentsAdd and AgentsEdit: the backend's own agents add such objects, and change
+	// their texts, during a turn.
 	AgentsAdd, AgentsEdit bool
 }
 
 // Turns are the turns of a backend's agents that run through this process.
 type Turns interface {
-	// TurnsBegun returns a function that reports whether a turn that is under
-	// way now still is.
+	// TurnsBegun returns a function that reports whether a turn that is running now is
+	// still running.
 	TurnsBegun() (underway func() bool)
-	// LongestTurn is how long a turn takes at most.
+	// LongestTurn is the longest duration of a turn.
 	LongestTurn() time.Duration
 }
 
-// Options are what a Custodian works with. All are needed but Turns.
+// Options are the dependencies of a Custodian. All but Turns are required.
 type Options struct {
 	Config   *config.Config
 	Audit    *audit.Log
@@ -56,45 +56,44 @@ type Options struct {
 	Log      *slog.Logger
 	Clock    func() time.Time
 	NewID    func() string
-	// Open opens a backend for reading; with scopes only what is in them.
+	// Open opens a backend for reading; with scopes, only what is in them.
 	Open func(ctx context.Context, b config.Backend, scopes []memproxy.Scope) (gate.Locator, hunt.Pager, error)
-	// Traits are those of an object, by its id.
+	// Traits returns those of an object, by its id.
 	Traits func(b config.Backend, id string) Traits
-	// Turns are those of a backend, nil where none can run.
+	// Turns returns those of a backend, nil if it runs no agents.
 	Turns func(backend string) Turns
 }
 
-// Pace is how fast backends are read, and how long is waited.
+// Pace is the speed of reading backends, and how long to wait for writes.
 type Pace struct {
-	// Settle is how long what looks wrong may take to come right: a write that
-	// is in the backend and on its way into the ledger.
+	// Settle is how long an apparent difference may take to resolve: a write that has
+	// reached the backend and not yet the ledger.
 	Settle time.Duration
-	// Patience is how long a sweep waits for turns of agents that are under way.
+	// Patience is how long a sweep waits for running turns of agents.
 	Patience time.Duration
-	// Rate is pages a second at most, of what a person waits for; Slow is of
-	// what goes on by itself.
+	// Rate is the maximum of pages a second if a person waits, Slow in the background.
 	Rate, Slow float64
 }
 
-// DefaultPace is used where nothing else is said.
+// DefaultPace is the pace in production.
 var DefaultPace = Pace{Settle: time.Second, Patience: time.Minute, Rate: 20, Slow: 2}
 
-// A Custodian compares what backends hold, and the chains of the ledger, with
-// what went through memproxy. Of each kind of work it does one at a time.
+// A Custodian compares what backends hold, and the chains of the ledger, with what was
+// recorded. It runs one sweep or seal at a time.
 type Custodian struct {
 	Options
 	Pace Pace // set before use
 
 	working sync.Mutex
-	// naming is held while a finding is looked up, recorded and marked: a sweep
-	// and the validation may come upon the same memory at the same moment.
+	// naming is held while a finding is looked up, recorded and flagged, because a
+	// sweep and the validation may find the same memory at the same time.
 	naming  sync.Mutex
 	anchors anchors
 	checks  checks
 	adopted adopted
 }
 
-// New returns a custodian that does nothing until it is asked.
+// New returns a custodian, which does nothing by itself; see Jobs.
 func New(opt Options) *Custodian {
 	c := &Custodian{Options: opt, Pace: DefaultPace, adopted: adopted{sets: map[string]bool{}}}
 	if c.Turns == nil {
@@ -104,7 +103,7 @@ func New(opt Options) *Custodian {
 	return c
 }
 
-// event is one about the stores, not about a request.
+// event is an event about the stores instead of a request.
 func (c *Custodian) event(t memproxy.EventType, tenant, backend, detail string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: t, Time: c.Clock(), Backend: backend, Targets: targets, Claimed: -1, Confidence: -1, Detail: detail,
@@ -112,7 +111,7 @@ func (c *Custodian) event(t memproxy.EventType, tenant, backend, detail string, 
 	}
 }
 
-// recordTime bounds a record of the custodian's.
+// recordTime limits the time to write an audit record.
 const recordTime = 10 * time.Second
 
 func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
@@ -122,7 +121,7 @@ func (c *Custodian) record(ctx context.Context, ev memproxy.Event) error {
 	return err
 }
 
-// tenants are all that are known: of the configuration and of the chains.
+// tenants are all known tenants: of the configuration and of the chains.
 func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
 	heads, err := c.Ledger.Chains.Heads(ctx)
 	if err != nil {
@@ -142,12 +141,11 @@ func (c *Custodian) tenants(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// tenantHash names a tenant in an anchor: who reads the log need not know the
-// customers.
+// tenantHash names a tenant in an anchor, so that readers of the log do not learn the
+// customers' names.
 func tenantHash(tenant string) string { return memproxy.TextSHA256("memproxy tenant\x00" + tenant) }
 
-// anchored are the newest ends of chains that the log tells of, by the hash of
-// the tenant.
+// anchored are the newest anchors in the log, by the hash of the tenant.
 func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
 	if err := c.Audit.Flush(ctx); err != nil {
 		return nil, err
@@ -165,8 +163,8 @@ func (c *Custodian) anchored(ctx context.Context) (map[string]anchor, error) {
 	return out, err
 }
 
-// chains verifies all chains against themselves and against what the log tells
-// of where they reached, names the breaks, and keeps them.
+// chains verifies all chains, also against their anchors in the log, and reports and
+// stores the breaches.
 func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]memproxy.ChainReport, error) {
 	anchors, err := c.anchored(ctx)
 	if err != nil {
@@ -224,7 +222,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 	return out, c.Ledger.Backends.Edits(func(d memproxy.Discrepancy) error { return edited(ctx, c, d) })
 }
 
-// row is a record of the ledger that was edited, among the faults of its tenant's chain.
+// row is an edited row of the ledger as a fault of its tenant's chain.
 func row(d memproxy.Discrepancy) memproxy.ChainFault {
 	return memproxy.ChainFault{Class: memproxy.FaultRow, Tenant: d.Tenant, MemoryKey: d.MemoryKey, Detail: d.Detail}
 }
@@ -240,14 +238,13 @@ func edited(ctx context.Context, c *Custodian, d memproxy.Discrepancy) error {
 	return nil
 }
 
-// breakPause is how long the chains are left alone after they were verified
-// because a version was found that is not as it was written: every further
-// write of that memory finds it again.
+// breakPause is the shortest time between two verifications that were triggered by a
+// changed version, because every further write of that memory finds it again.
 const breakPause = time.Minute
 
-// verifying is the job that verifies all chains when a version was found that
-// is not as it was written: who changed one may have changed others. So a break
-// that a write comes upon is recorded like one that a sweep finds.
+// verifying is the job that verifies all chains after a write found a changed version,
+// since others may have been changed too. So such a breach is recorded as one that a
+// sweep finds.
 func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 	var next time.Time
 	return upkeep.Job{Name: "breaks", Wake: found, Once: func(ctx context.Context, now time.Time) error {
@@ -264,8 +261,8 @@ func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 	}}
 }
 
-// broke names a fault of a chain in the log, once, and marks what stands
-// behind it as unverified. Nothing is repaired.
+// broke reports a fault of a chain once, and flags the memories behind it. Nothing is
+// repaired.
 func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	if known, err := c.told(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
 		return err
@@ -287,7 +284,7 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	return err
 }
 
-// told reports whether a fault was named before.
+// told reports whether a fault was reported before.
 func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
@@ -297,8 +294,7 @@ func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
 }
 
-// name puts a finding into the log and marks its memory, unless that was done
-// before.
+// name reports a finding and flags its memory, unless that was done before.
 func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -319,7 +315,7 @@ func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
 	return err
 }
 
-// errWorking: one at a time.
+// errWorking: only one runs at a time.
 var errWorking = errors.Join(memproxy.ErrState, errors.New("a sweep or a seal is under way"))
 
 // Sweep implements review.Custodian.
@@ -327,8 +323,8 @@ func (c *Custodian) Sweep(ctx context.Context, q review.SweepRequest) (review.Sw
 	return c.sweepAt(ctx, q, c.Pace.Rate)
 }
 
-// sweepAt is Sweep at a pace. A backend that cannot be read keeps none of the
-// others from being looked through.
+// sweepAt is Sweep at a rate. A backend that cannot be read does not keep the others
+// from being compared.
 func (c *Custodian) sweepAt(ctx context.Context, q review.SweepRequest, rate float64) (review.SweepReport, error) {
 	if !c.working.TryLock() {
 		return review.SweepReport{}, errWorking

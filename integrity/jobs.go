@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// anchorPoll is how often the ends of the chains are recorded in the log,
-	// where who edits the ledger cannot reach them. What is cut off a chain within
-	// that time of its writing is not noticed by the anchor.
+	// anchorPoll is how often the heads of the chains are recorded in the audit log,
+	// out of reach of an editor of the ledger. Records that are cut off a chain within
+	// that time of their writing are not detected by the anchor.
 	anchorPoll = time.Minute
-	// sweepPoll is how often it is checked whether a sweep is due, sweepAgain
-	// after what time one that failed is tried again, and sweepTime bounds one.
+	// sweepPoll is how often it is checked whether a sweep is due, sweepAgain how soon
+	// a failed one is tried again, and sweepTime limits one.
 	sweepPoll  = time.Minute
 	sweepAgain = 5 * time.Minute
 	sweepTime  = 6 * time.Hour
 )
 
-// Jobs are what a custodian does by itself. broken wakes the verification of the
+// Jobs are a custodian's background jobs. broken triggers the verification of the
 // chains.
 func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 	jobs := []upkeep.Job{
@@ -42,9 +42,9 @@ func (c *Custodian) Jobs(broken upkeep.Signal) []upkeep.Job {
 	return jobs
 }
 
-// sweepDue looks through the backends and the chains if none of the processes
-// that share the ledger did within the interval, restarts or not, and logs how
-// many findings there are; the audit log has each.
+// sweepDue sweeps the backends and the chains if no process that shares the ledger did
+// within the interval, also across restarts, and logs the number of findings; the audit
+// log has each of them.
 func (c *Custodian) sweepDue(ctx context.Context) error {
 	const name = "sweep"
 	holder, every := c.NewID(), c.Config.Memories.Sweep.Time()

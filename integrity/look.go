@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// finding is a discrepancy with the hashes of what is there and should be.
+// finding is a discrepancy with the hashes of the present and the recorded text.
 type finding struct {
 	memproxy.Discrepancy
 	has, wants string
@@ -25,12 +25,12 @@ func (w *storeSweep) finding(tenant, id string, class memproxy.FaultClass, code 
 	}}
 }
 
-// recorded is what the ledger has of the memory.
+// recorded is the memory's owner in the ledger.
 func (f *finding) recorded() memproxy.Ownership {
 	return memproxy.Ownership{Backend: f.Backend, Kind: f.Kind, ID: f.ID, Scope: memproxy.Scope{Tenant: f.Tenant}, SHA256: f.wants}
 }
 
-// looked is what one look at a page found.
+// looked is the result of comparing a page once.
 type looked struct {
 	items, known, unknown, skipped int
 	found                          map[string]finding // by id
@@ -101,8 +101,8 @@ func (w *storeSweep) examiner(tenant string) *tamper.Examiner {
 	return &tamper.Examiner{Ledger: w.c.Ledger, Signer: w.c.Signer, Backend: w.backend.Name, Tenant: tenant}
 }
 
-// stranger judges a memory that the ledger does not know: written behind
-// memproxy, before it, or by a write whose ids are not told.
+// stranger judges a memory without a record: written out-of-band, before memproxy, or
+// by a write whose answer names no ids.
 func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *looked) {
 	if m.Stamp != nil {
 		for _, tenant := range w.tenants {
@@ -126,8 +126,8 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 	out.unknown++
 }
 
-// listed judges a memory that the backend held when it was sealed: by its text
-// then, or by the one that went through memproxy since.
+// listed judges a memory that the backend held when it was sealed, by its text then or
+// by the one that was written through memproxy since.
 func (w *storeSweep) listed(ctx context.Context, was string, m *memproxy.Memory, out *looked) error {
 	history, err := w.c.Ledger.History(ctx, memproxy.MemoryKey{Backend: w.backend.Name, Kind: memproxy.TargetMemory, ID: m.ID}, 0, 1)
 	if err != nil {
@@ -163,7 +163,8 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	if err != nil {
 		return nil, err
 	}
-	// A row may have been edited before rows were signed: of one write it says what the version does.
+	// A row may have been edited before rows were signed: of a single write it must say
+	// the same as the version.
 	if len(history) == 1 && history[0].Decision == row.Decision && row.SHA256 != "" && history[0].SHA256 != "" && history[0].SHA256 != row.SHA256 {
 		f := w.finding(tenant, m.ID, memproxy.FaultTamper, memproxy.IntegrityMismatch, "the ledger's row is not what its signed version says")
 		return &f, nil
@@ -188,8 +189,7 @@ func (w *storeSweep) judge(ctx context.Context, row *memproxy.Ownership, m *memp
 	return &f, nil
 }
 
-// classOf is the class of what speaks against a stamp: metadata that were
-// changed next to it, or else another.
+// classOf is the class of a stamp's fault: changed metadata next to it, or another.
 func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.FaultClass {
 	if code == memproxy.IntegrityMetadata {
 		return memproxy.FaultMetadata
@@ -197,7 +197,7 @@ func classOf(code memproxy.ReasonCode, otherwise memproxy.FaultClass) memproxy.F
 	return otherwise
 }
 
-// shortened reports whether a text is what is left of a version's.
+// shortened reports whether a text is a version's text, cut off.
 func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text string) (bool, error) {
 	whole, err := w.c.Ledger.Version(ctx, v.MemoryKey, v.Number)
 	if errors.Is(err, ledger.ErrShredded) || errors.Is(err, ledger.ErrSealed) || errors.Is(err, ledger.ErrUnknown) {
@@ -206,7 +206,7 @@ func (w *storeSweep) shortened(ctx context.Context, v memproxy.Version, text str
 	return err == nil && len(text) < len(whole.Text) && strings.Contains(whole.Text, strings.TrimRight(text, " \n….")), err
 }
 
-// clear takes back doubts about what is as it was written again.
+// clear removes the flags of memories that are as recorded again.
 func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 	records, err := ledger.ByID(ctx, w.c.Ledger, w.backend.Name, memproxy.TargetMemory, seen.sound...)
 	if err != nil {
@@ -229,8 +229,8 @@ func (w *storeSweep) clear(ctx context.Context, seen looked) error {
 	return nil
 }
 
-// finish tells exchanged texts from others, names each new finding in the log
-// and marks its memory, and records the sweep.
+// finish distinguishes exchanged texts from others, reports each new finding and flags
+// its memory, and records the sweep.
 func (w *storeSweep) finish(ctx context.Context) error {
 	wanted := map[string]bool{}
 	for _, s := range w.strays {

@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy/screen/hunt"
 )
 
-// Seal implements review.Custodian: what a backend held before memproxy gets
-// an owner and a first version, by nobody known, with no confidence. What has
-// a receipt, or a valid stamp, stays what it is, so that a seal may be run
-// again. What names an owner or an object of another tenant's is skipped.
+// Seal implements review.Custodian: what a backend held before memproxy gets an owner
+// and a first version, without an author and with no confidence. Memories with a
+// receipt or a valid stamp keep theirs, so a seal may be repeated. Memories that name
+// an owner or an object of another tenant are skipped.
 func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.SealReport, error) {
 	report := review.SealReport{Backend: q.Backend, Tenant: q.Tenant}
 	if !c.working.TryLock() {
@@ -42,8 +42,7 @@ func (c *Custodian) Seal(ctx context.Context, q review.SealRequest) (review.Seal
 	if err != nil {
 		return report, fmt.Errorf("backend %s: %w", s.backend, err)
 	}
-	// Of a store that was seen in part, what is unknown later may be of the
-	// other part.
+	// After a partial seal, an unknown object may belong to the part that was not read.
 	if report.Whole = report.Skipped == 0 && len(q.Scopes) == 0; report.Whole {
 		if err := c.Ledger.Backends.Seal(ctx, s.backend); err != nil {
 			return report, err
@@ -125,7 +124,7 @@ func (s *sealing) page(ctx context.Context, adapter gate.Locator, items []hunt.I
 	return err
 }
 
-// bonds returns whose memories without a record are, by the owners and objects that
+// bonds returns the owners of memories without a record, by the owners and objects that
 // they name.
 func (s *sealing) bonds(ctx context.Context, all []memproxy.Memory) (func(*memproxy.Memory) access.Bond, error) {
 	var keys []memproxy.MemoryKey
@@ -157,7 +156,7 @@ func (s *sealing) ours(m *memproxy.Memory) bool {
 	return s.c.Signer.Verify(st)
 }
 
-// row is the owner of a memory that nobody knows the author of; a stamp knows.
+// row is the owner of a memory without a known author, unless its stamp names one.
 func (s *sealing) row(m *memproxy.Memory) memproxy.Ownership {
 	row := memproxy.Ownership{
 		Backend: s.backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope, Trust: memproxy.TrustAnonymous,

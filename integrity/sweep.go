@@ -17,10 +17,10 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// maxListed bounds the findings of one backend that a report lists.
+// maxListed limits the findings of one backend that a report lists.
 const maxListed = 1000
 
-// storeSweep is one look through a backend.
+// storeSweep is one comparison of a whole backend.
 type storeSweep struct {
 	c       *Custodian
 	backend config.Backend
@@ -31,11 +31,11 @@ type storeSweep struct {
 	begun   time.Time
 	report  review.BackendSweep
 
-	// What was there, as hashes under a key of this sweep's own: of a million
-	// memories some megabytes.
+	// there has the ids, as hashes under seed: some megabytes for a
+	// million memories.
 	seed  maphash.Seed
 	there map[uint64]struct{}
-	// Texts that are where they should not be, to tell exchanged ones.
+	// strays are texts in unexpected places, to detect exchanged ones.
 	strays []stray
 }
 
@@ -45,8 +45,8 @@ type stray struct {
 	has, wants string
 }
 
-// run compares everything that a backend holds with what is known of it, records
-// what differs, and marks it.
+// run compares everything that a backend holds with what is recorded, and reports and
+// flags differences.
 func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (err error) {
 	if w.tenants, err = w.c.tenants(ctx); err != nil {
 		return err
@@ -84,8 +84,8 @@ type page struct {
 	next    string                      // cursor of the next one, "" at the end
 }
 
-// walk gives each page of a backend to f. What reads come upon meanwhile is
-// checked between the pages: a large backend takes hours.
+// walk calls f with each page of a backend. Memories that reads find suspicious
+// meanwhile are checked between the pages, because a large backend takes hours.
 func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(page) error) error {
 	adapter, pager, err := c.Open(ctx, b, w.scopes)
 	if err != nil {
@@ -120,10 +120,10 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 	}
 }
 
-// Settle waits for what is on its way into the ledger.
+// Settle waits for writes that have not yet reached the ledger.
 func (c *Custodian) Settle(ctx context.Context) error { return wait.Sleep(ctx, c.Pace.Settle) }
 
-// read is a store's item as the gate reads it: by the same adapter.
+// read reads a store's item with the adapter that the gate uses.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 	route, body := memproxy.Route{}, item.Raw
 	if item.Kind == "passage" { // these come in lists only
@@ -141,8 +141,8 @@ func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 
 func (w *storeSweep) hash(id string) uint64 { return maphash.String(w.seed, id) }
 
-// page compares one page. What looks wrong is looked at again, after what is
-// on its way had time to arrive.
+// page compares one page. Apparent differences are compared again after pending writes
+// had time to arrive.
 func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() ([]hunt.Item, error)) error {
 	underway := w.underway()
 	seen, err := w.look(ctx, items)
@@ -185,16 +185,15 @@ func (w *storeSweep) page(ctx context.Context, items []hunt.Item, again func() (
 	return w.clear(ctx, seen)
 }
 
-// changing reports whether a finding may be what an agent wrote a moment ago,
-// inside the backend: a block's text, a block or a passage that is new.
+// changing reports whether a finding may be a recent write of an agent inside the
+// backend: a block's text, or a new block or passage.
 func (w *storeSweep) changing(f finding) bool {
 	t := w.c.Traits(w.backend, f.ID)
 	return f.Code == memproxy.IntegrityUnknown && t.AgentsAdd || f.Code == memproxy.IntegrityMismatch && t.AgentsEdit
 }
 
-// settle waits for what is on its way into the ledger. Of what agents write
-// that is until the turns that were under way are over; it reports false where
-// that takes too long.
+// settle waits for pending writes: for those of agents until the turns that were
+// running have ended. It reports false if that takes too long.
 func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bool) (settled bool, err error) {
 	begun := w.c.Clock()
 	if err := w.c.Settle(ctx); err != nil || !underway() || !slices.ContainsFunc(slices.Collect(maps.Values(seen.found)), w.changing) {
@@ -211,7 +210,7 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 	return true, w.c.Settle(ctx) // for what the last turn wrote
 }
 
-// find lists a finding. Of very many the rest is named and marked at once.
+// find lists a finding. Above maxListed, findings are reported and flagged at once.
 func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.report.Findings) >= maxListed {
 		w.report.More++
@@ -224,8 +223,8 @@ func (w *storeSweep) find(ctx context.Context, f finding) error {
 	return nil
 }
 
-// underway returns what reports later whether turns of the backend's agents that
-// run now still do.
+// underway returns a function that reports whether the turns of the backend's agents
+// that run now are still running.
 func (w *storeSweep) underway() func() bool {
 	if t := w.c.Turns(w.backend.Name); t != nil {
 		return t.TurnsBegun()
@@ -233,8 +232,8 @@ func (w *storeSweep) underway() func() bool {
 	return func() bool { return false }
 }
 
-// holds reports whether the walk passes over things of an id at all: the
-// ledger knows agents, messages and more too, which are no memories.
+// holds reports whether the walk reads objects of an id's sort at all: the ledger also
+// has agents, messages and others that are not memories.
 func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 	within := func(s memproxy.Scope) bool {
 		return (s.User == "" || s.User == row.Scope.User) && (s.Agent == "" || s.Agent == row.Scope.Agent) && (s.Run == "" || s.Run == row.Scope.Run)
@@ -242,7 +241,7 @@ func (w *storeSweep) holds(row *memproxy.Ownership) bool {
 	return w.c.Traits(w.backend, row.ID).Listed && (len(w.scopes) == 0 || slices.ContainsFunc(w.scopes, within))
 }
 
-// missing finds what the backend should have and has not.
+// missing finds recorded objects that the backend does not have.
 func (w *storeSweep) missing(ctx context.Context) error {
 	for after := ""; ; {
 		rows, err := w.c.Ledger.Backends.Inventory(ctx, w.backend.Name, memproxy.TargetMemory, after, 500)

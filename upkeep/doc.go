@@ -1,12 +1,10 @@
-// Package upkeep runs the work of a process that no request asks for: jobs that
-// are done again and again.
+// Package upkeep runs the background jobs of a process.
 //
-// A job's Once does one round and returns. It is called after each Every, when
-// Wake fires, when it said itself when it is due, after a failure, and for
-// whoever asks for it by name (Jobs.Once). One goroutine makes all of a job's
-// rounds, so that no two of them meet; it ends with the process, and whoever
-// began it (Options.Begin) waits for it.
+// A job's Once does one round and returns. It is called after each Every, when Wake
+// fires, when the last round said that it is due, after a failure, and on request by
+// name (Jobs.Once). One goroutine runs all rounds of a job, so that two never overlap.
+// It ends with the process, which waits for it (Options.Begin).
 //
-// Nothing here depends on being quick to poll: what a job waits for wakes it,
-// and Every is for what wakes nobody, as another process on the same database.
+// Jobs are woken by the events that they wait for; Every covers events that cannot wake
+// them, such as those of another process on the same database.
 package upkeep

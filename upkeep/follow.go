@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// looksOfAReread is how often files are read when they are to be read at
-	// once: what two looks find alike is no half of an edit.
+	// looksOfAReread is how often files are read for one reread: two equal looks mean
+	// that no edit was in progress.
 	looksOfAReread = 2
 	// editPace is how long after an edit the first look is, and between the two.
 	editPace = 100 * time.Millisecond
 )
 
-// Rereads sends to looks whenever files are to be read again, until ctx ends: at
-// every tick, on a SIGHUP, and soon after something in their directory was
-// edited. The ticks find what a volume does not notify of. Where the process
-// itself writes to the directory, own, only ticks and SIGHUP count: each of its
-// writes would have the files read.
+// Rereads sends to looks whenever files are to be read again, until ctx ends: at every
+// tick, on SIGHUP, and soon after an edit in their directory. The ticks cover volumes
+// that do not notify of changes. If the process itself writes to the directory (own),
+// only ticks and SIGHUP count, because each of its writes would cause a reread.
 func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time, dir, own string) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
@@ -64,7 +63,7 @@ func Rereads(ctx context.Context, tick <-chan time.Time, looks chan<- time.Time,
 	}
 }
 
-// same reports whether two paths are one directory, by whatever links.
+// same reports whether two paths are one directory, also through links.
 func same(a, b string) bool {
 	at, err := os.Stat(a)
 	if err != nil {
@@ -74,8 +73,8 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(at, to)
 }
 
-// watch sends to edited when something happens in a directory, and returns what
-// stops that. A watcher that lost events counts as edited.
+// watch sends to edited when something changes in a directory, and returns a function
+// that stops it. A watcher that lost events counts as an edit.
 func watch(dir string, edited chan<- struct{}) (stop func()) {
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
@@ -108,28 +107,27 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 	return func() { _ = w.Close(); <-over }
 }
 
-// ErrUnsettled is returned by what puts a version in force when it found another
-// one: an edit is under way.
+// ErrUnsettled means that the version changed while it was put in force: an edit is in
+// progress.
 var ErrUnsettled = errors.New("upkeep: it was edited meanwhile")
 
-// Followed is what is kept in files and edited while the process runs.
+// Followed is content of files that may be edited while the process runs.
 type Followed struct {
-	// Look returns the version of what is there, and what puts it in force. An
-	// error means that it cannot be read.
+	// Look returns the present version and a function that puts it in force. An error
+	// means that it cannot be read.
 	Look func() (version string, use func() error, err error)
 	// Failed is called when an edit is not put in force, once for each error.
 	Failed func(error)
 }
 
-// Follow has edits put in force at looks until ctx ends; inForce is the version
-// that is at the start.
+// Follow puts edits in force at looks until ctx ends; inForce is the version at the
+// start.
 //
-// It compares versions and not times, so that a swapped symlink (a ConfigMap's
-// way) is seen and a touched file is not. Two looks in a row must find the same:
-// what is found in the middle of an edit counts for nothing, neither as content
-// nor as an error. What is refused is tried again at every look. When a broken
-// edit is taken back, what is in force already is put in force once more, to
-// say that all is well.
+// It compares versions instead of times, so that a swapped symlink (as of a ConfigMap)
+// is seen and a touched file is not. Two looks in a row must agree: what is read in the
+// middle of an edit is ignored, content and errors alike. A refused version is tried
+// again at every look. When a broken edit is reverted, the version in force is put in
+// force once more, which reports that all is well.
 func (f Followed) Follow(ctx context.Context, inForce string, looks <-chan time.Time) {
 	last, failed := inForce, ""
 	for {

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// runner makes the rounds of one job.
+// runner runs the rounds of one job.
 type runner struct {
 	Job
 	opt   *Options
 	asked chan asked
 	ended chan struct{}
 
-	// The rest belongs to the goroutine of run.
+	// The fields below belong to the goroutine of run.
 	again    <-chan time.Time // before the next turn, nil for not
 	stop     func()           // of again
 	failures int              // in a row
 	failed   string           // the last one, so that it is logged once
 }
 
-// asked is a round that somebody waits for.
+// asked is a round with a waiting caller.
 type asked struct {
 	now  time.Time
 	done chan<- error
@@ -42,7 +42,7 @@ func (r *runner) ask(ctx context.Context, now time.Time) error {
 	}
 }
 
-// run makes rounds until ctx ends.
+// run runs rounds until ctx ends.
 func (r *runner) run(ctx context.Context) {
 	defer close(r.ended)
 	defer func() { r.retry(0) }()
@@ -75,7 +75,7 @@ func (r *runner) run(ctx context.Context) {
 	}
 }
 
-// round makes one, and sees to it that it is made again in time.
+// round runs one round and schedules the next.
 func (r *runner) round(ctx context.Context, now time.Time) error {
 	err := r.Once(ctx, now)
 	if due, is := err.(Due); is || err == nil { // of what is joined with a failure, the failure counts
@@ -103,8 +103,8 @@ func (r *runner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// retry has a round made in some time, in the place of any that was to be made
-// before its turn. Zero is not.
+// retry schedules a round before the next tick, in the place of one that was scheduled;
+// zero schedules none.
 func (r *runner) retry(in time.Duration) {
 	if r.stop != nil {
 		r.stop()

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// steadyFor is how long a clock has to run evenly before it is believed: NTP sets
-	// one that is wrong at the start within minutes.
+	// steadyFor is how long a clock has to run evenly before it is trusted: NTP
+	// corrects a clock that is wrong at the start within minutes.
 	steadyFor = time.Hour
 	// steadyStep is the smallest step that counts as one.
 	steadyStep = time.Minute
 )
 
-// Steady says whether a clock is to be believed by what cannot be undone: what is
-// deleted, destroyed or shown because time has passed. It is once it has run for an
-// hour without a step, from the start of the process on.
+// Steady says whether a clock can be trusted for what cannot be undone: deleting,
+// destroying or showing something because time has passed. It can once it has run for
+// an hour without a step, counted from the start of the process.
 type Steady struct {
 	clock func() time.Time
 	up    func() time.Duration
@@ -27,18 +27,18 @@ type Steady struct {
 	since time.Duration // of up: from when it has been even
 }
 
-// NewSteady watches a clock. Up is how long the process has been running, whatever
-// is done to the clock.
+// NewSteady watches a clock. up returns how long the process has been running, which
+// setting the clock does not change.
 func NewSteady(clock func() time.Time, up func() time.Duration, log *slog.Logger) *Steady {
 	s := &Steady{clock: clock, up: up, log: log}
 	s.began = s.beginning(up())
 	return s
 }
 
-// beginning is what the clock would have said when up was zero.
+// beginning is what the clock would have shown when up was zero.
 func (s *Steady) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
 
-// Wait is how long the clock is still not to be believed, zero for not at all.
+// Wait is how long it takes until the clock can be trusted, zero if it can.
 func (s *Steady) Wait() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

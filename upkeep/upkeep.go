@@ -10,34 +10,33 @@ import (
 	"time"
 )
 
-// A Job is work that is done again and again.
+// A Job is recurring background work.
 type Job struct {
 	Name string
-	// Every is the longest time between two rounds. Zero: only when it is woken,
-	// due or asked for.
+	// Every is the longest time between two rounds. Zero: only when woken, due or
+	// requested.
 	Every time.Duration
-	// Wake has a round made at once. What was sent before the job was started
-	// counts, so that a signal that is full makes it begin with a round.
+	// Wake starts a round. A signal that was sent before the job was started counts, so
+	// a job with a full signal begins with a round.
 	Wake <-chan struct{}
-	// Once makes a round. It returns soon after its context ends. An error of
-	// type Due is none.
+	// Once runs a round. It returns soon after its context ends. An error of type Due
+	// is none.
 	Once func(ctx context.Context, now time.Time) error
 }
 
-// Due says that a round went well and that there is something to do again in
-// some time, sooner than Every.
+// Due says that a round succeeded and that the next is due before Every.
 type Due struct{ In time.Duration }
 
 // Error implements error.
 func (d Due) Error() string { return fmt.Sprintf("due again in %v", d.In) }
 
-// A Signal wakes a job. Signals that come while one is waiting are one.
+// A Signal wakes a job. Signals that arrive while one is pending are merged.
 type Signal chan struct{}
 
-// NewSignal returns one that was not sent.
+// NewSignal returns a signal that was not sent.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// AtOnce returns one that was: a job that it wakes begins with a round.
+// AtOnce returns a signal that was sent: a job that it wakes begins with a round.
 func AtOnce() Signal {
 	s := NewSignal()
 	s.Send()
@@ -58,18 +57,17 @@ var (
 	ErrEnded   = errors.New("upkeep: the process stops")
 )
 
-// A job that failed is tried again after firstRetry, which doubles with every
-// failure in a row, until that is no sooner than its next turn: Every, or
-// longestRetry where that is zero.
+// A failed job is tried again after firstRetry, which doubles with every failure in a
+// row, up to its next regular round: Every, or longestRetry if that is zero.
 const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
 )
 
-// Options say what jobs run with.
+// Options are the dependencies of Jobs.
 type Options struct {
-	// Begin runs something in the background until its context ends, and is
-	// waited for by the process before it closes what jobs use.
+	// Begin runs a function in the background until its context ends. The process waits
+	// for it before it closes what jobs use.
 	Begin func(name string, run func(context.Context))
 	// Ticker ticks every d until it is stopped. Nil is the system's.
 	Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
@@ -77,14 +75,14 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Jobs are those of a process.
+// Jobs are the background jobs of a process.
 type Jobs struct {
 	opt Options
 	mu  sync.Mutex
 	all []*runner
 }
 
-// New returns none.
+// New returns Jobs without any job.
 func New(opt Options) *Jobs {
 	if opt.Ticker == nil {
 		opt.Ticker = func(d time.Duration) (<-chan time.Time, func()) {
@@ -95,7 +93,7 @@ func New(opt Options) *Jobs {
 	return &Jobs{opt: opt}
 }
 
-// Start begins a job. Its name is its own.
+// Start starts a job, whose name must be unique.
 func (j *Jobs) Start(job Job) {
 	r := &runner{Job: job, opt: &j.opt, asked: make(chan asked), ended: make(chan struct{})}
 	j.mu.Lock()
@@ -104,7 +102,7 @@ func (j *Jobs) Start(job Job) {
 	j.opt.Begin(job.Name, r.run)
 }
 
-// All are the names of the jobs and how often they are done.
+// All returns the names of the jobs and their intervals.
 func (j *Jobs) All() iter.Seq2[string, time.Duration] {
 	j.mu.Lock()
 	all := j.all
@@ -118,9 +116,8 @@ func (j *Jobs) All() iter.Seq2[string, time.Duration] {
 	}
 }
 
-// Once has a round of a job made, at a time that it takes for now, and returns
-// what it returned: nil when it went well. The round outlives ctx, and ends
-// with the process.
+// Once runs a round of a job at the given time and returns its error. The round
+// outlives ctx, and ends with the process.
 func (j *Jobs) Once(ctx context.Context, name string, now time.Time) error {
 	j.mu.Lock()
 	all := j.all

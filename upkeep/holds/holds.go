@@ -1,5 +1,5 @@
-// Package holds looks after held writes: the rules rule again on what waits when
-// they change, and what waits for too long is named.
+// Package holds maintains the review queue: when the rules change, waiting writes are
+// judged again, and writes that wait for too long are reported.
 package holds
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are what a Keeper works with. All are needed.
+// Options are the dependencies of a Keeper. All are required.
 type Options struct {
 	Config   *config.Config
 	Holds    ledger.Holds
@@ -26,25 +26,26 @@ type Options struct {
 	Audit    *audit.Log
 	Log      *slog.Logger
 	Clock    func() time.Time
-	// Rules are those in force, and Changed is sent when others are.
+	// Rules returns those in force; Changed is sent when they change.
 	Rules   func() *gate.Rules
 	Changed upkeep.Signal
-	// Backend is the way to one, nil where there is none of that name.
+	// Backend returns memproxy's own access to a backend, nil if there is none of that
+	// name.
 	Backend func(name string) *proxy.Own
-	// Settled is called when the rules have released writes, which are to be sent.
+	// Settled is called when the rules have released writes for sending.
 	Settled func()
 }
 
-// A Keeper looks after the held writes of a process.
+// A Keeper maintains the held writes of a process.
 type Keeper struct{ Options }
 
 // New returns a keeper that does nothing until its jobs run.
 func New(opt Options) *Keeper { return &Keeper{opt} }
 
-// agePoll is how often it is looked what waits for too long.
+// agePoll is how often the age of waiting writes is checked.
 const agePoll = time.Minute
 
-// Jobs are what a keeper does by itself.
+// Jobs are a keeper's background jobs.
 func (k *Keeper) Jobs() []upkeep.Job {
 	return []upkeep.Job{k.reconsidering(), {Name: "ageing", Every: agePoll, Once: k.age}}
 }
@@ -54,14 +55,14 @@ const (
 	reconsiderOne  = 10 * time.Second // one hold, with what the backend is asked
 	reconsiderAll  = 5 * time.Minute  // one round; the next goes on where it was
 	reconsiderPoll = time.Minute      // after a round that did not reach the end, at the latest
-	// reconsiderLate is after what time what was held by the rules before is
-	// waiting, too: its request was under way when they changed.
+	// reconsiderLate is when a second pass finds writes that the old rules held, whose
+	// requests were in progress when the rules changed.
 	reconsiderLate = 5 * time.Second
 )
 
-// reconsidering has the rules rule on what waits when they come into force, and
-// again reconsiderLate after that, and no more: two processes of one ledger that
-// rule differently do not take turns.
+// reconsidering judges waiting writes when rules come into force, and once more after
+// reconsiderLate. It stops there, so that two processes of one ledger with different
+// rules do not alternate.
 func (k *Keeper) reconsidering() upkeep.Job {
 	var version string     // that came into force last
 	var settled, over bool // whether a round reached the end, and one after late
@@ -87,8 +88,8 @@ func (k *Keeper) reconsidering() upkeep.Job {
 	}}
 }
 
-// reconsider asks the rules of today about every write that waits. What they
-// say is noted; it settles a hold only where the configuration says so.
+// reconsider judges every waiting write by the present rules. The verdict is stored; it
+// settles a hold only if the configuration says so.
 func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, reconsiderAll)
 	defer cancel()
@@ -110,8 +111,8 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 	return err
 }
 
-// Rule is the verdict of the rules in force on a held write. A zero one
-// says that there is none for now.
+// Rule is the verdict of the rules in force on a held write; zero if there is none for
+// now.
 func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.HoldContent) memproxy.Reevaluation {
 	stays := memproxy.Reevaluation{Verdict: memproxy.Hold, Reasons: h.Reasons, Findings: h.Findings, Score: h.Score, Policy: k.Rules().Version}
 	p := k.Backend(h.Backend)
@@ -137,7 +138,7 @@ func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.Hold
 	return v
 }
 
-// recordRuling records that rules are about to give a hold its last word.
+// recordRuling records that the rules are about to settle a hold.
 func (k *Keeper) recordRuling(ctx context.Context, h memproxy.HeldWrite, v memproxy.Reevaluation) error {
 	act := memproxy.Act{Stage: memproxy.ActAttempted}
 	switch {
@@ -152,13 +153,13 @@ func (k *Keeper) recordRuling(ctx context.Context, h memproxy.HeldWrite, v mempr
 	return err
 }
 
-// What rules do about a hold.
+// Actions of the rules on a hold.
 const (
 	actApprove = "hold.approve"
 	actReject  = "hold.reject"
 )
 
-// ruledOut records that rules gave a hold its last word.
+// ruledOut records that the rules settled a hold.
 func (k *Keeper) ruledOut(h memproxy.HeldWrite) {
 	act := memproxy.Act{Action: actApprove, Stage: memproxy.ActDone, Reason: h.Note}
 	if h.State == memproxy.HoldRejected {
@@ -177,7 +178,7 @@ func (k *Keeper) rulingEvent(h memproxy.HeldWrite, rules string, why []memproxy.
 	}
 }
 
-// age tells of holds that wait for too long and ends sessions that are idle.
+// age reports holds that have waited for too long, and ends idle sessions.
 func (k *Keeper) age(ctx context.Context, now time.Time) error {
 	var errs []error
 	if d := k.Config.Review.Age.Time(); d > 0 {

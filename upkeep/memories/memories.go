@@ -1,6 +1,6 @@
-// Package memories does what time does to memories: it judges those that the
-// rules in force have not seen, lets them expire, shows what has waited quietly
-// for long enough, and deletes for good what is past its retention.
+// Package memories runs the time-based work on memories: it judges those that the rules
+// in force have not seen, expires them, promotes pending ones that nobody corrected for
+// long enough, and purges what is past its retention.
 package memories
 
 import (
@@ -19,25 +19,26 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are what a Keeper works with. All are needed.
+// Options are the dependencies of a Keeper. All are required.
 type Options struct {
 	Config *config.Config
 	Ledger *ledger.Ledger
 	Log    *slog.Logger
-	// Rules are those in force.
+	// Rules returns those in force.
 	Rules func() *gate.Rules
-	// Budget has the totals, which fall when memories are deleted for good.
+	// Budget has the totals, which fall when memories are purged.
 	Budget gate.Budget
-	// Backend is the way to one, nil where there is none of that name.
+	// Backend returns memproxy's own access to a backend, nil if there is none of that
+	// name.
 	Backend   func(name string) *proxy.Own
 	Integrity *integrity.Custodian
-	// Steady says whether the clock is to be believed.
+	// Steady says whether the clock can be trusted.
 	Steady *upkeep.Steady
 	// Note records an event about the process.
 	Note func(t memproxy.EventType, detail string)
 }
 
-// A Keeper looks after the memories of a process.
+// A Keeper maintains the memories of a process.
 type Keeper struct {
 	Options
 	looked lookedTo
@@ -48,12 +49,12 @@ func New(opt Options) *Keeper {
 	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}}
 }
 
-// maintainEvery is how often what is past its retention is removed, the first
-// time an hour after the start: not every process lives for a day.
+// maintainEvery is how often items past their retention are deleted. The first time is
+// an hour after the start, because not every process lives for a day.
 const maintainEvery = 24 * time.Hour
 
-// Jobs are what a keeper does by itself. With memories.validate: 0 the first
-// waits to be asked for.
+// Jobs are a keeper's background jobs. With memories.validate: 0 the first runs only on
+// request.
 func (k *Keeper) Jobs() []upkeep.Job {
 	return []upkeep.Job{
 		{Name: "upkeep", Every: k.Config.Memories.Validate.Time(), Once: k.upkeep},
@@ -61,10 +62,9 @@ func (k *Keeper) Jobs() []upkeep.Job {
 	}
 }
 
-// upkeep does what time does to memories: it lets them expire, shows what has
-// waited quietly for long enough, and looks again at what no rule of today has
-// seen yet. Only the last is done while the clock is not to be believed; reads go by
-// it all the same.
+// upkeep expires memories, promotes pending ones that nobody corrected for long enough,
+// and judges those that the present rules have not seen. While the clock cannot be
+// trusted only the last is done; reads follow the clock in any case.
 func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 	if k.Steady.Wait() > 0 {
 		return k.validate(ctx)
@@ -103,7 +103,8 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// purge deletes what expired long ago, in the backend and then here.
+// purge deletes memories that expired long ago, first in the backend and then in the
+// ledger.
 func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	archive := k.Config.Memories.Archive.Time()
 	if archive <= 0 {
@@ -140,7 +141,7 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// shred destroys the texts of what was deleted long enough ago.
+// shred destroys the texts of memories that were deleted long enough ago.
 func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	grace := k.Config.Memories.Deleted.Time()
 	if grace <= 0 {
@@ -158,7 +159,7 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain removes what is past its retention.
+// maintain deletes items past their retention.
 func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
 	if wait := k.Steady.Wait(); wait > 0 {
 		return upkeep.Due{In: wait}

@@ -14,24 +14,22 @@ import (
 )
 
 const (
-	// validateBatch is how many memories of a tenant in a state are looked at
-	// again at a time (DOL-3), and validateMost how many of all tenants, once a
-	// page was looked through.
+	// validateBatch is how many memories of a tenant in a state are judged at a time
+	// (DOL-3), and validateMost how many of all tenants in one pass.
 	validateBatch = 10
 	validateMost  = 1000
-	// validateLook is how many that are due a pass looks through for tenants
-	// whose turn it is.
+	// validateLook is how many due memories a pass searches for tenants that have not
+	// had their turn.
 	validateLook = 20_000
 	validatePage = 1000
-	// lookTime bounds the question what a memory says by now.
+	// lookTime limits the request for a memory's present text.
 	lookTime = 10 * time.Second
-	// lastKind comes after every kind of memory.
+	// lastKind sorts after every kind of memory.
 	lastKind memproxy.TargetKind = "~"
 )
 
-// validate judges memories that the rules in force have not seen as they are:
-// new ones, those that were changed around the proxy, and all of them after a
-// change of the rules.
+// validate judges memories that the rules in force have not seen as they are: new ones,
+// those that were changed out-of-band, and all of them after a change of the rules.
 func (k *Keeper) validate(ctx context.Context) error {
 	rules := k.Rules()
 	if rules.Screener == nil {
@@ -48,9 +46,8 @@ func (k *Keeper) validate(ctx context.Context) error {
 	return nil
 }
 
-// validateState looks at a batch of each tenant's memories in a state, so that
-// nobody's many keep those of others waiting. Where it has to stop looking, the
-// next pass goes on.
+// validateState judges a batch of each tenant's memories in a state, so that a tenant
+// with many does not delay the others. The next pass continues where it stops.
 func (k *Keeper) validateState(ctx context.Context, rules *gate.Rules, state memproxy.MemoryState, away map[string]bool) error {
 	after, taken := k.looked.to[state], map[string]int{}
 	k.looked.to[state] = memproxy.MemoryKey{}
@@ -123,7 +120,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 	return err
 }
 
-// judged is the state that findings put a memory into.
+// judged is the state that findings imply for a memory.
 func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []memproxy.Finding) {
 	var risk memproxy.PerMille
 	var spans []memproxy.Finding
@@ -142,10 +139,10 @@ func judged(findings []memproxy.Finding) (memproxy.MemoryState, string, []mempro
 	return memproxy.StateValidated, "nothing was found in it", nil
 }
 
-// present is what a memory says by now: in its backend, which whoever goes
-// around the proxy may have changed, and where it cannot be asked for one memory
-// (passages of Letta, a backend that refuses), as it was last written through
-// memproxy. "" is not known. A text that nobody wrote through memproxy is named.
+// present is the present text of a memory: that in its backend, which may have been
+// changed out-of-band, or, if the backend cannot return a single memory (Letta's
+// passages, a backend that refuses), the text that was last written through memproxy.
+// "" means unknown. A text that was not written through memproxy is reported.
 func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, error) {
 	recorded, err := k.newest(ctx, st.MemoryKey)
 	p := k.Backend(st.Backend)
@@ -156,7 +153,7 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 	if err != nil || !known || recorded == "" || there == recorded {
 		return orElse(there, known, recorded), err
 	}
-	// It may be on its way into the ledger.
+	// The write may not have reached the ledger yet.
 	if err := k.Integrity.Settle(ctx); err != nil {
 		return "", err
 	}
@@ -176,8 +173,8 @@ func orElse(there string, known bool, recorded string) string {
 	return recorded
 }
 
-// said asks a backend for the text of a memory. It is not known where the
-// backend cannot be asked, or has none.
+// said asks a backend for the text of a memory. known is false if the backend cannot be
+// asked or has none.
 func (k *Keeper) said(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -191,8 +188,8 @@ func (k *Keeper) said(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey)
 	return m.Text, true, nil
 }
 
-// newest is the text of a memory as it was last written through memproxy, or
-// "" where that is not known.
+// newest is the text of a memory that was last written through memproxy, or "" if
+// unknown.
 func (k *Keeper) newest(ctx context.Context, key memproxy.MemoryKey) (string, error) {
 	list, err := k.Ledger.History(ctx, key, 0, 1)
 	if err != nil || len(list) == 0 || list[0].Op == memproxy.OpDelete {
