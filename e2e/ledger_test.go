@@ -86,7 +86,7 @@ func TestLedgerSurvivesPostgres(t *testing.T) {
 			t.Errorf("%s: owners were known", name)
 		}
 		if _, err := ledger.ByID(t.Context(), l, "mem0", memproxy.TargetMemory, "m"); err == nil {
-			t.Errorf("%s: standings were known", name)
+			t.Errorf("%s: statuses were known", name)
 		}
 		away.end()
 		waitFor(t, "the ledger's recovery from "+name, func() bool { return works("after-"+name) == nil })

@@ -121,7 +121,7 @@ func TestAStatusIsRecordedBeforeAChange(t *testing.T) {
 		r, l, _ := carrierRig(t, allowAll)
 		stamp := fakeSigner{}.Sign(memproxy.Stamp{ID: "d-other", Tenant: "acme"})
 		r.fake.located = map[string]memproxy.Memory{"m": {ID: "m", Text: "x", Stamp: &stamp, Scope: memproxy.Scope{User: "ann"}}}
-		l.standings["d-other"] = memproxy.Status{State: memproxy.StateFlagged, Tenant: "acme", Decision: "d-other"}
+		l.statuses["d-other"] = memproxy.Status{State: memproxy.StateFlagged, Tenant: "acme", Decision: "d-other"}
 		l.full = tc.full
 		a := r.admit(memproxy.Operation{Kind: memproxy.Correct, Targets: []string{"m"}, Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: "y", Target: "m"}}})
 		if a.Decision.Verdict != tc.want || tc.want.Stops() && a.Decision.Status != 503 {

@@ -14,7 +14,7 @@ import (
 // judging is a ledger that knows whose word counts.
 type judging struct {
 	*fakeLedger
-	standings   map[string]memproxy.Status
+	statuses    map[string]memproxy.Status
 	corrections []memproxy.Correction
 	corrected   []memproxy.Correction
 	dissent     []memproxy.Dissent
@@ -27,7 +27,7 @@ type judging struct {
 }
 
 func (l *judging) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return l.joined(keys, l.broken, rated(l.standings))
+	return l.joined(keys, l.broken, rated(l.statuses))
 }
 func (l *judging) Commit(ctx context.Context, e memproxy.Entry) error {
 	l.dissent, l.corrected, l.retracted = append(l.dissent, e.Dissents...), append(l.corrected, e.Corrections...), append(l.retracted, e.Retractions...)
@@ -92,7 +92,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 		row         *memproxy.Ownership
 		stamp       *memproxy.Stamp
 		corrections []memproxy.Correction
-		standing    memproxy.Attestation
+		attested    memproxy.Attestation
 		trust       memproxy.PerMille
 		others      bool
 		attestation memproxy.Attestation
@@ -107,7 +107,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 			corrections: []memproxy.Correction{{Corrector: "agent:dev", Trust: memproxy.TrustSystem}, {Corrector: "human:ann", Trust: memproxy.TrustHuman}}, trust: 1000,
 		},
 		"the better attestation counts": {
-			row: new(by("agent:dev", memproxy.TrustAuthenticated, 700)), standing: memproxy.LogAnchored,
+			row: new(by("agent:dev", memproxy.TrustAuthenticated, 700)), attested: memproxy.LogAnchored,
 			stamp: signed("agent:dev", memproxy.TrustAuthenticated, 700, memproxy.SelfReported), attestation: memproxy.LogAnchored,
 		},
 	} {
@@ -122,7 +122,7 @@ func TestWhoseWordsAreWeighed(t *testing.T) {
 				j.rows["m1"] = *tc.row
 			}
 			j.corrections = tc.corrections
-			j.standings = map[string]memproxy.Status{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.standing}}
+			j.statuses = map[string]memproxy.Status{"m1": {MemoryKey: memproxy.MemoryKey{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m1"}, Attestation: tc.attested}}
 			a := r.admit(correct("coffee", "m1"))
 			if a.Reply != nil || asked.AuthorTrust != tc.trust || asked.Others != tc.others || asked.AuthorAttestation != tc.attestation {
 				t.Errorf("trust %d, others %v, %q; want %d, %v, %q", asked.AuthorTrust, asked.Others, asked.AuthorAttestation, tc.trust, tc.others, tc.attestation)

@@ -16,18 +16,18 @@ import (
 // fullLedger is a ledger that keeps states, versions and sessions as well.
 type fullLedger struct {
 	*fakeLedger
-	standings map[string]memproxy.Status
-	history   []string
-	strikes   map[string]int
-	unsure    int // rejections that lock nothing
-	marks     []string
-	changes   []memproxy.StateChange
-	err       error
-	full      error // of states that are recorded
+	statuses map[string]memproxy.Status
+	history  []string
+	strikes  map[string]int
+	unsure   int // rejections that lock nothing
+	marks    []string
+	changes  []memproxy.StateChange
+	err      error
+	full     error // of states that are recorded
 }
 
 func (l *fullLedger) Lookup(_ context.Context, keys ...memproxy.MemoryKey) (map[memproxy.MemoryKey]memproxy.Record, error) {
-	return l.joined(keys, l.err, rated(l.standings))
+	return l.joined(keys, l.err, rated(l.statuses))
 }
 func (l *fullLedger) Commit(ctx context.Context, e memproxy.Entry) error {
 	for _, v := range slices.Concat(e.Found, e.Versions) {
@@ -69,7 +69,7 @@ func (l *fullLedger) NoteSession(_ context.Context, e memproxy.SessionEvent, ids
 
 func fullRig(t *testing.T, change func(*rig)) (*rig, *fullLedger) {
 	t.Helper()
-	l := &fullLedger{standings: map[string]memproxy.Status{}, strikes: map[string]int{}}
+	l := &fullLedger{statuses: map[string]memproxy.Status{}, strikes: map[string]int{}}
 	r := newRig(t, func(r *rig) {
 		l.fakeLedger = r.ledger
 		r.sweeper = l
@@ -104,7 +104,7 @@ func TestStatesAreEnforcedOnReads(t *testing.T) {
 			tc.change(r, l)
 		}
 		for id, state := range states {
-			l.standings[id] = memproxy.Status{State: state}
+			l.statuses[id] = memproxy.Status{State: state}
 			m := memproxy.Memory{Pointer: "/0", ID: id, Text: "text", TextAt: "/0/memory", Scope: memproxy.Scope{User: "ann"}}
 			if id == "flagged2" {
 				m.TextAt = "" // it cannot be shown in part
@@ -119,7 +119,7 @@ func TestStatesAreEnforcedOnReads(t *testing.T) {
 		}
 	}
 	r, l := fullRig(t, nil)
-	l.standings["m1"] = memproxy.Status{State: memproxy.StateQuarantined}
+	l.statuses["m1"] = memproxy.Status{State: memproxy.StateQuarantined}
 	r.fake.memories = []memproxy.Memory{{Pointer: "", ID: "m1", Text: "text"}}
 	a := r.admit(memproxy.Operation{Kind: memproxy.Recall})
 	if got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200}); got.Status != 404 {

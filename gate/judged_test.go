@@ -95,7 +95,7 @@ func TestSpansAreOfTheirText(t *testing.T) {
 			}
 		})
 		if tc.stands.State != "" {
-			l.standings["m"] = tc.stands
+			l.statuses["m"] = tc.stands
 		}
 		if tc.wrote != "" {
 			r.ledger.rows["m"] = memproxy.Ownership{Backend: "mem", Kind: memproxy.TargetMemory, ID: "m", Scope: memproxy.Scope{Tenant: "acme"}, SHA256: memproxy.TextSHA256(tc.wrote)}

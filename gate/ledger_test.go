@@ -24,7 +24,7 @@ func (m *meter) LedgerFailed(context.Context) { m.failed++ }
 // Proves EDGE-13, GOV-6: a decorator around a ledger switches no control off:
 // states still withhold, track records still clamp, versions and sessions are kept.
 func TestADecoratedLedgerLosesNothing(t *testing.T) {
-	l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{"m1": owned("m1", "acme", "dev")}}, standings: map[string]memproxy.Status{"m1": {State: memproxy.StateQuarantined}}, strikes: map[string]int{}}
+	l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{"m1": owned("m1", "acme", "dev")}}, statuses: map[string]memproxy.Status{"m1": {State: memproxy.StateQuarantined}}, strikes: map[string]int{}}
 	tracked := &trackedLedger{fullLedger: l}
 	r := newRig(t, func(r *rig) {
 		r.sweeper = decorator{decorator{tracked}}

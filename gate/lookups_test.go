@@ -36,7 +36,7 @@ func TestAPhaseAsksTheLedgerOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{}}, standings: map[string]memproxy.Status{"m1": {State: memproxy.StateValidated}}, strikes: map[string]int{}}
+			l := &fullLedger{fakeLedger: &fakeLedger{rows: map[string]memproxy.Ownership{}}, statuses: map[string]memproxy.Status{"m1": {State: memproxy.StateValidated}}, strikes: map[string]int{}}
 			for i := range 2 {
 				id := fmt.Sprintf("m%d", i+1)
 				row := owned(id, "acme", "dev")

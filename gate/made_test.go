@@ -8,12 +8,12 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// listedLedger is a ledger whose standings can be looked through.
+// listedLedger is a ledger whose statuses can be looked through.
 type listedLedger struct{ *fullLedger }
 
 func (l listedLedger) ListStatuses(_ context.Context, f memproxy.StatusFilter) ([]memproxy.Status, error) {
 	var list []memproxy.Status
-	for _, st := range l.standings {
+	for _, st := range l.statuses {
 		if st.State == f.State && !f.Unverified {
 			list = append(list, st)
 		}
@@ -39,7 +39,7 @@ func TestWhatIsMadeOfManyWaitsForWhatMayCome(t *testing.T) {
 			r.rules.WithholdUntrusted = true
 		})
 		tc.st.Kind, tc.st.ID = memproxy.TargetDecision, "d0"
-		r.sweeper.(listedLedger).standings["d0"] = tc.st
+		r.sweeper.(listedLedger).statuses["d0"] = tc.st
 		if a := r.admit(memproxy.Operation{Kind: memproxy.Recall, Derived: true}); a.Decision.Verdict.Stops() != tc.refused {
 			t.Errorf("%s: %v", name, a.Decision)
 		}

@@ -165,7 +165,7 @@ func TestReviewersVouch(t *testing.T) {
 				tc.rules(r.rules)
 			}
 		})
-		l.standings["m"] = tc.stands
+		l.statuses["m"] = tc.stands
 		m := tc.memory
 		m.Pointer, m.ID = "/0", "m"
 		if m.Also == nil {

@@ -40,7 +40,7 @@ type TraceAnswer struct {
 	Source      memproxy.Source       `json:"source,omitempty"`
 	Decision    string                `json:"decision,omitempty"`
 	Deleted     bool                  `json:"deleted,omitempty"`
-	Standing    *memproxy.Status      `json:"standing,omitempty"`
+	Status      *memproxy.Status      `json:"status,omitempty"`
 	Versions    []memproxy.Version    `json:"versions"`
 	Corrections []memproxy.Correction `json:"corrections,omitempty"`
 	Dissent     []memproxy.Dissent    `json:"dissent,omitempty"`
@@ -165,7 +165,7 @@ func memoryTrace(c *call) (TraceAnswer, error) {
 		t.Author, t.Trust, t.Confidence, t.Source, t.Decision, t.Deleted = row.Actor, row.Trust, row.Confidence, row.Source, row.Decision, row.Deleted
 	}
 	if rec.Rated() {
-		t.Standing = &rec.Status
+		t.Status = &rec.Status
 	}
 	var errs [4]error
 	t.Versions, errs[0] = s.History(ctx, k, 0, maxHistory)

@@ -127,7 +127,7 @@ func TestHistoryVersionTrace(t *testing.T) {
 		Backend: "mem0", ID: "m", Tenant: "acme", Author: "agent:dev", Corrector: "agent:low", Decision: "d8", Reason: "doubt"}}}}))
 	trace, err := review.Call[review.TraceAnswer](t.Context(), c, "memoryTrace", of(memory), nil)
 	if err != nil || trace.Author != "agent:dev" || len(trace.Versions) != 3 || len(trace.Corrections) != 1 || len(trace.Dissent) != 1 ||
-		!trace.Standing.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {
+		!trace.Status.Contested || trace.Chain.Checked != 3 || len(trace.Chain.Faults) != 0 {
 		t.Errorf("trace %+v, %v", trace, err)
 	}
 	_, err = review.Call[review.TraceAnswer](t.Context(), r.client(otherToken), "memoryTrace", of(memory), nil)

@@ -162,7 +162,7 @@ func (p *printer) trace(t TraceAnswer) {
 	p.row("memory", t.Memory.ID)
 	p.row("author", fmt.Sprintf("%s (%s), confidence %d, source %s", t.Author, t.Trust, t.Confidence, cmp.Or(t.Source, "unstated")))
 	p.row("decision", t.Decision)
-	if st := t.Standing; st != nil {
+	if st := t.Status; st != nil {
 		p.row("state", strings.TrimSuffix(fmt.Sprintf("%s since %s: %s", st.State, at(st.Changed), st.Reason), ": "))
 		p.row("current rules", st.CurrentRules)
 		p.row("attestation", st.Attestation)
