@@ -108,7 +108,7 @@ func newNames() *spelling.Names {
 	return spelling.New(
 		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
 		[]string{"agent_ids", "identity_ids", "identifier_keys", "block_ids", "shared_block_ids", "archive_ids", "folder_ids", "source_ids"},
-		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval"},
+		[]string{"before", "after", "limit", "top_k", "order", "ascending", "requires_approval", "name"},
 	)
 }
 

@@ -2,8 +2,11 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
+	"net/url"
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -264,7 +267,8 @@ func (d *decoding) document(p *payload) error {
 	if one.filename != "" {
 		wire.Add(d.op, "part:file/filename", one.filename, d.draft.as(memproxy.ItemMetadata))
 	}
-	if plainText(one) {
+	query, _ := url.ParseQuery(d.req.Query)
+	if plainText(one, cmp.Or(query.Get("name"), one.filename)) {
 		wire.Add(d.op, "part:file", string(one.data), d.draft.as(memproxy.ItemContent))
 	} else {
 		wire.Add(d.op, "part:file", one.media, d.draft.as(memproxy.ItemData))
@@ -273,18 +277,23 @@ func (d *decoding) document(p *payload) error {
 	return nil
 }
 
-// plainText reports whether name, type and bytes of a file all say text.
-func plainText(p part) bool {
-	switch strings.ToLower(path.Ext(p.filename)) {
-	case ".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts", ".go", ".java", ".rs", ".sql", ".sh":
-	default:
-		return false
-	}
+// plainText reports whether name, type and bytes of a file all say text. The server
+// goes by the name in the query before the file's own, and by the type where the name
+// has no extension. What it takes for a document it converts, whatever the bytes are.
+func plainText(p part, name string) bool {
 	kind, _, _ := strings.Cut(strings.ToLower(p.media), ";")
-	switch kind = strings.TrimSpace(kind); {
-	case kind == "", kind == "application/octet-stream", kind == "application/json", strings.HasPrefix(kind, "text/"):
+	kind = strings.TrimSpace(kind)
+	text := kind == "application/json" || strings.HasPrefix(kind, "text/")
+	ext := path.Ext(name)
+	switch strings.ToLower(ext) {
+	case ".txt", ".md", ".markdown", ".json", ".jsonl", ".csv", ".log", ".yaml", ".yml", ".xml", ".html", ".htm", ".py", ".js", ".ts", ".go", ".java", ".rs", ".sql", ".sh":
+		text = text || kind == "" || kind == "application/octet-stream"
+	case "":
 	default:
 		return false
 	}
-	return utf8.Valid(p.data) && bytes.IndexByte(p.data, 0) < 0
+	// Python finds no extension in a name like .txt, and a type in one like data:a/b,c.txt.
+	base := strings.TrimSuffix(name, ext)
+	plain := strings.ContainsFunc(base, unicode.IsLetter) || strings.ContainsFunc(base, unicode.IsDigit)
+	return text && plain && !strings.Contains(base, ":") && utf8.Valid(p.data) && bytes.IndexByte(p.data, 0) < 0
 }
