@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
@@ -30,6 +33,28 @@ func TestLettaSelfEditsAreReadAsTheServerReadsThem(t *testing.T) {
 		read.Dir = filepath.Join("..", "adapters", "letta", pkg)
 		if out, err := read.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", pkg, err, tail(string(out), 4000))
+		}
+	}
+}
+
+// Proves EDGE-1, EDGE-13: on the real server, an agent's memory tools are gated
+// whatever the request says next to what the server reads: another agent beside
+// a conversation, and another name beside the one of a client tool.
+func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
+	t.Parallel()
+	direct := lettaServer(t)
+	car := serveLetta(t, direct) // nobody changes a persona
+	bare := id(t, call(t, http.MethodPost, direct+"/v1/agents/", "", strings.Replace(fmt.Sprintf(lettaAgent, "bare"), "{", `{"include_base_tools":false,`, 1)))
+	for name, more := range map[string]string{
+		"another agent":       `"agent_id":"` + bare + `",`,
+		"another client tool": `"client_tools":[{"name":"mine","NAME":"memory_replace"}],`,
+	} {
+		agent := newLettaAgent(t, direct, "gated by what is read")
+		talk := id(t, call(t, http.MethodPost, direct+"/v1/conversations/?agent_id="+agent, "", `{}`))
+		body := strings.Replace(said(t, "CALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}\nTHEN\nSAY done", `,"streaming":false`), "{", "{"+more, 1)
+		a := call(t, http.MethodPost, car.base+"/v1/conversations/"+talk+"/messages", "", body, sdk...)
+		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
+			t.Errorf("%s: %d %q %s", name, a.status, b, tail(a.body, 600))
 		}
 	}
 }

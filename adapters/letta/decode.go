@@ -156,8 +156,12 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 func (d *decoding) settle() error {
 	op := d.op
 	anybody(op, d.row.shape)
+	talks := KindOf(d.params["conversation_id"]) == TargetConversation
 	for i := range op.Claims {
 		c := &op.Claims[i]
+		if talks && (c.Pointer == "/agent_id" || c.Pointer == "query:agent_id") {
+			c.Pins = false // the conversation's agent runs, whatever is said next to it
+		}
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
 			continue
 		}

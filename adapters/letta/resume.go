@@ -43,7 +43,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	}
 	// The ids in the body are the caller's word; the place is what was ruled on.
 	agent, conversation := where(rt, body)
-	place := turn.Place(agent, conversation, doc)
+	place := turn.Place(agent, conversation)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
 	case run != "":
 		q.Names = []string{run}

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ func (t *Turn) Names() []string {
 	if !t.caller.root.Yes(t.caller.root.Root.Get("background")) {
 		return nil
 	}
-	place := Place(t.opt.Agent, t.opt.Conversation, t.caller.root)
+	place := Place(t.opt.Agent, t.opt.Conversation)
 	names := []string{place}
 	ids := otids(t.caller.root)
 	for _, id := range ids {
@@ -43,14 +42,13 @@ func Again(agent, conversation string, body []byte) string {
 		return ""
 	}
 	if ids := otids(doc); len(ids) > 0 {
-		return ByOtids(Place(agent, conversation, doc), ids)
+		return ByOtids(Place(agent, conversation), ids)
 	}
 	return ""
 }
 
 // Place names where a turn takes place: a conversation, or the agent's own.
-func Place(agent, conversation string, body *jsondoc.Doc) string {
-	agent = cmp.Or(agent, body.Root.Get("agent_id").Text())
+func Place(agent, conversation string) string {
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation
 	}

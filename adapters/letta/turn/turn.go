@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +21,8 @@ type Options struct {
 	// Prefix is the path under which the server's routes stand as the caller
 	// spelled it: "/v1".
 	Prefix string
-	// Agent and Conversation are the ids of the path; one of them is set, or
-	// both.
+	// Agent and Conversation are the ids of where it runs; one of them is set, or
+	// both. What else the body says is no place: the server passes over it.
 	Agent, Conversation string
 	// Body is the request as admitted.
 	Body []byte
@@ -98,7 +97,6 @@ func New(opt Options) (*Turn, error) {
 		memory: memoryTools(), recovers: opt.Recovers, gated: map[string]bool{}, free: map[string]bool{}, refused: map[string]bool{}, server: map[string]bool{},
 	}}
 	t.out.tools, t.out.let = &t.tools, &t.let
-	t.agent = cmp.Or(t.agent, doc.Root.Get("agent_id").Text())
 	for _, e := range doc.Root.Get("include_return_message_types").List() {
 		t.out.types = append(t.out.types, e.Text())
 	}

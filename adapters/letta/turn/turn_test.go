@@ -59,6 +59,24 @@ func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	}
 }
 
+// The agent of a conversation is the conversation's, also where the body names
+// another: the server passes over that.
+//
+// Proves EDGE-1, EDGE-13.
+func TestAConversationRunsItsOwnAgent(t *testing.T) {
+	turn := must.Get(New(Options{Prefix: "/v1", Conversation: "conv-1", Body: []byte(`{"agent_id":"agent-2","input":"hi"}`)}))(t)
+	for _, want := range []string{"/v1/conversations/conv-1", "/v1/agents/agent-1"} {
+		q, more := turn.Prepare()
+		if !more || q.EscapedPath != want {
+			t.Fatalf("%+v %v, want %s", q, more, want)
+		}
+		must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(strings.Replace(attached, "{", `{"agent_id":"agent-1",`, 1))}))
+	}
+	if got := request(t, turn); !strings.Contains(got, `"client_tools":[{"name":"memory_insert"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestOlderLoopsAreUngated(t *testing.T) {
 	turn, err := New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"input":"hi"}`)})
 	if err != nil {
