@@ -225,6 +225,9 @@ func (d *decoding) headers() error {
 // cannot be filtered, only those narrow it that its route is known to have
 // (0.16.8).
 func (r *row) narrows(param string) bool {
+	if r.shape == search { // by its body
+		return false
+	}
 	if !r.is(derived) && !r.is(bulk) {
 		return true
 	}

@@ -52,8 +52,8 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 			return nil, err
 		}
 	}
-	if r.shape == search && rt.Params != nil {
-		rt.Params[searched] = d.op.Scope.Agent
+	if r.shape == search && rt.Params != nil && d.doc != nil { // no query says it: the server would search everybody's
+		rt.Params[searched] = d.doc.Root.Get("agent_id").Text()
 	}
 	return d.op, nil
 }
