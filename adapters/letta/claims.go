@@ -87,12 +87,15 @@ func (r *row) keeps(param string) bool {
 	return r.kind == memproxy.Forget && (r.method != "DELETE" || !strings.HasSuffix(r.path, "/{"+param+"}"))
 }
 
-// conversation reads a conversation's id. "default" leaves it to agent_id, and
+// ownTalk stands in the place of a conversation's id for an agent's own.
+const ownTalk = "default"
+
+// conversation reads a conversation's id. An agent's own leaves it to agent_id, and
 // old clients put an agent's id there.
 func (d *draft) conversation(value string) error {
 	const ptr = "path:conversation_id"
 	switch {
-	case value == "default":
+	case value == ownTalk:
 		return nil
 	case KindOf(value) == TargetAgent:
 		d.claimed(memproxy.DimAgent, value, ptr)
@@ -134,7 +137,9 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	case jsondoc.Null:
 		return
 	case jsondoc.String:
-		c.Values = []string{v.Text()}
+		if c.Values = []string{v.Text()}; dim == memproxy.DimRun && v.Text() == ownTalk {
+			return
+		}
 	case jsondoc.Array:
 		for _, e := range v.Elems {
 			if e.Kind != jsondoc.String {
@@ -254,7 +259,7 @@ func (d *decoding) query() error {
 		if low := strings.ToLower(base); low != base && known(low) {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
-		if dim, ok := dimOf(base); ok {
+		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownTalk) {
 			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: d.row.narrows(base)}
 			d.op.Claims = append(d.op.Claims, c)
 		}

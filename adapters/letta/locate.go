@@ -327,6 +327,10 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 		by = "agent_id"
 	case "letta.list_all_messages":
 		by = "conversation_id"
+	case "letta.list_conversation_messages":
+		if rt.Params["conversation_id"] == ownTalk {
+			by = "agent_id"
+		}
 	}
 	if by != "" {
 		if q, err := url.ParseQuery(req.Query); err == nil && len(q[by]) == 1 {

@@ -85,7 +85,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	switch {
 	case KindOf(conversation) == TargetAgent:
 		return conversation, ""
-	case conversation == "default":
+	case conversation == ownTalk:
 		if agent = member(body, "agent_id"); agent != "" {
 			conversation = ""
 		}
