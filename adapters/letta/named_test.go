@@ -85,6 +85,9 @@ func TestWithin(t *testing.T) {
 	}{
 		{"GET", "/v1/agents/agent-1/messages", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","sender_id":"identity-1"}]`, []string{"agent-1", "run-1"}},
 		{"GET", "/v1/messages/", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","step_id":"step-1"}]`, []string{"run-1", "step-1"}},
+		{"GET", "/v1/messages/?conversation_id=default", `[{"id":"message-1"}]`, nil}, // everybody's own
+		{"GET", "/v1/conversations/default/messages?agent_id=agent-1", `[{"id":"message-1"}]`, []string{"agent-1"}},
+		{"GET", "/v1/conversations/conv-1/messages?agent_id=agent-1", `[{"id":"message-1"}]`, []string{"conv-1"}},
 		{"GET", "/v1/runs/", `[{"id":"run-1","agent_id":"agent-1","conversation_id":"conv-1"}]`, []string{"agent-1", "conv-1"}},
 		{"GET", "/v1/runs/run-1/messages", `[{"id":"message-1"}]`, []string{"run-1"}},
 		{"GET", "/v1/groups/", `[{"id":"group-1","agent_ids":["agent-1","agent-2"],"manager_agent_id":"agent-3"}]`, []string{"agent-3", "agent-1", "agent-2"}},
