@@ -93,7 +93,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 		if !plainBoundary(params["boundary"]) {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
-		return params["boundary"], nil
+		return params["boundary"], spelling.UTF8(params) // of names and fields, too
 	case kind != "application/json" || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
@@ -205,8 +205,7 @@ func readPart(body []byte, from, to int) (part, error) {
 // form in the form.
 func plainMedia(value string) bool {
 	kind, params, plain := spelling.Media(value)
-	charset, said := params["charset"]
-	return plain && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && (!said || strings.EqualFold(charset, "utf-8"))
+	return plain && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && spelling.UTF8(params) == nil
 }
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }

@@ -11,7 +11,7 @@ import (
 // it does not say, the header as it is where that cannot be read in one way.
 // Errors are *memproxy.Malformed.
 func ContentType(h memproxy.Header) (kind string, params map[string]string, err error) {
-	if enc := h.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
+	if enc := h.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity"))) {
 		return "", nil, unsupported(memproxy.PayloadEncoding, "content encodings are not accepted here")
 	}
 	types := h.Values("Content-Type")
@@ -28,9 +28,10 @@ func ContentType(h memproxy.Header) (kind string, params map[string]string, err 
 	return kind, params, nil
 }
 
-// UTF8 refuses a media type's parameters that say another charset.
+// UTF8 refuses a media type's parameters that say another charset. Python knows
+// UTF-8 as utf8, too, as clients spell it.
 func UTF8(params map[string]string) error {
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return unsupported(memproxy.PayloadEncoding, "this route takes UTF-8")
 	}
 	return nil

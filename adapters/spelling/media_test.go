@@ -3,6 +3,7 @@ package spelling_test
 import (
 	"testing"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
@@ -25,6 +26,24 @@ func TestMediaTypesAreReadInOneWay(t *testing.T) {
 		_, params, ok := spelling.Media(value)
 		if ok != (want != "") || params["boundary"] != want {
 			t.Errorf("%s: %v %q", value, ok, params)
+		}
+	}
+}
+
+// What says nothing, or UTF-8 in either of its names, is read.
+//
+// Proves CARD-1, EDGE-13.
+func TestOrdinaryTypesAreRead(t *testing.T) {
+	for value, want := range map[string]bool{
+		"application/json": true, "application/json; charset=UTF8": true, `application/json;charset="utf-8"`: true,
+		"application/json; charset=utf-7": false, "application/json; charset=utf-16": false, "application/json; charset=": false,
+	} {
+		_, params, err := spelling.ContentType(memproxy.Header{"Content-Type": {value}, "Content-Encoding": {""}})
+		if err == nil {
+			err = spelling.UTF8(params)
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: %v", value, err)
 		}
 	}
 }
