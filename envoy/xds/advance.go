@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/memproxy/memproxy/policy"
 )
@@ -19,13 +20,13 @@ func (s *Server) advance() bool {
 		}
 		p := s.marks[o.next.Number]
 		if !p.seen {
-			s.before[o.next.Number] = s.tallies[o.base.Name()]
+			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
 			moved = s.mark(s.stage(o, 0)) || moved
 			s.warn(o.base, o.next)
 			continue
 		}
 		if _, known := s.before[o.next.Number]; !known { // another replica began it
-			s.before[o.next.Number] = s.tallies[o.base.Name()]
+			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
 			s.warn(o.base, o.next)
 		}
 		if why := s.wrong(o); why != "" {
@@ -74,11 +75,7 @@ func (s *Server) wrong(o offer) string {
 	if refused > s.opt.Plan.Rejections {
 		return fmt.Sprintf("%d sidecar(s) refused it, %s", refused, first)
 	}
-	base := s.tallies[o.base.Name()]
-	if during := base.since(s.before[o.next.Number]); during.Decisions >= s.opt.Plan.Decisions {
-		base = during // the same minutes are the better measure
-	}
-	return s.opt.Plan.worse(s.tallies[name], base)
+	return s.opt.Plan.worst(s.tallies[name], s.tallies[o.base.Name()], s.before[o.next.Number])
 }
 
 // settled reports whether a stage has been observed for long enough: its sidecars

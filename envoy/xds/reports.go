@@ -98,7 +98,10 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 		} else {
 			n.told[name] = n.told[name].add(t)
 		}
-		s.tallies[name] = s.tallies[name].add(t)
+		if s.tallies[name] == nil {
+			s.tallies[name] = tallies{}
+		}
+		s.tallies[name][key.who] = s.tallies[name][key.who].add(t)
 		if name == n.running {
 			n.tally = n.tally.add(t)
 		}

@@ -133,12 +133,46 @@ type Tally struct {
 	Errors    uint64 `json:"errors"`
 }
 
+// maxTally bounds the counts of one certificate, so that those of all do not overflow.
+const maxTally = 1 << 48
+
 func (t Tally) add(u Tally) Tally {
-	return Tally{t.Decisions + u.Decisions, t.Refused + u.Refused, t.Errors + u.Errors}
+	return Tally{min(t.Decisions+u.Decisions, maxTally), min(t.Refused+u.Refused, maxTally), min(t.Errors+u.Errors, maxTally)}
 }
 
 func (t Tally) since(u Tally) Tally {
 	return Tally{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
+}
+
+// tallies are the counts of one release, by the certificate of who reported them.
+type tallies map[identity]Tally
+
+func (ts tallies) sum() (all Tally) {
+	for _, t := range ts {
+		all = Tally{all.Decisions + t.Decisions, all.Refused + t.Refused, all.Errors + t.Errors}
+	}
+	return all
+}
+
+// worst is why a release's decisions are worse than those of its predecessor, of which
+// some were before: all of them, or those that are left without any one certificate's.
+// What one sidecar says, true or not, outweighs nobody else.
+func (p Plan) worst(next, base, before tallies) string {
+	all := [...]Tally{next.sum(), base.sum(), before.sum()}
+	judge := func(without identity) string {
+		is, was, began := all[0].since(next[without]), all[1].since(base[without]), all[2].since(before[without])
+		if during := was.since(began); during.Decisions >= p.Decisions {
+			was = during // the same minutes are the better measure
+		}
+		return p.worse(is, was)
+	}
+	why := judge(identity{})
+	for who := range next {
+		if why == "" {
+			why = judge(who)
+		}
+	}
+	return why
 }
 
 // worse is why a release's decisions are worse than those of its predecessor, or

@@ -64,8 +64,8 @@ type Server struct {
 	ordered  []*policy.Release
 	marks    map[uint64]progress
 	offers   []offer
-	tallies  map[string]Tally    // by release name, all that was reported
-	before   map[uint64]Tally    // of the base, when a rollout was first seen
+	tallies  map[string]tallies  // by release name, all that was reported
+	before   map[uint64]tallies  // of the base, when a rollout was first seen
 	warnings map[string][]string // by release name
 	warning  sync.WaitGroup      // of the goroutines that run Warn
 	faults   []string
@@ -92,7 +92,7 @@ func New(opt Options) (*Server, error) {
 		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
 		wake:        make(chan struct{}, 1),
 		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
-		tallies: map[string]Tally{}, before: map[uint64]Tally{}, warnings: map[string][]string{},
+		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }
 

@@ -246,6 +246,37 @@ func TestRolloutIsTakenBack(t *testing.T) {
 	}
 }
 
+// Proves CARD-9, EDGE-9: a sidecar that reports thousands of millions of decisions, all
+// well, does not keep a release going that fails at the others; alone it can stop one.
+func TestOneSidecarOutweighsNobody(t *testing.T) {
+	f := newFleet(t, func(o *xds.Options) {
+		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
+	})
+	one := f.publish(1, 1, everyone)
+	a, liar := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme), f.sidecar(fleetpb.Node{ID: "b", Tenant: "acme"}, strings.Replace(acme, "web", "liar", 1))
+	report := func(r *policy.Release, honest, lie follow.Count) {
+		t.Helper()
+		f.runs(a, r)
+		f.runs(liar, r)
+		was := f.state(r.Number).Tally.Decisions
+		honest.Release, lie.Release = r.Name(), r.Name()
+		a.report(honest)
+		liar.report(lie)
+		ring.Until(t, "the reports", func() bool { return f.state(r.Number).Tally.Decisions-was == honest.Decisions+lie.Decisions })
+		f.refresh()
+	}
+	report(one, follow.Count{Decisions: 1000, Refused: 50}, follow.Count{Decisions: 1000, Refused: 50})
+	two := f.publish(2, 1, everyone)
+	report(two, follow.Count{Decisions: 1000, Refused: 60}, follow.Count{Decisions: 1 << 31})
+	if st := f.state(2); st.State != "rolling" {
+		t.Errorf("no worse than before: %+v", st)
+	}
+	report(two, follow.Count{Decisions: 1000, Refused: 900}, follow.Count{Decisions: 1 << 31})
+	if st := f.state(2); st.State != "stopped" || !strings.HasPrefix(st.Reason, "48.0 % of its decisions were refusals") {
+		t.Errorf("refused by nearly half at the others: %+v", st)
+	}
+}
+
 // Proves CARD-9: how a rollout went so far is known again after the control
 // plane was restarted, counted once, and what was worse while it was away stops
 // the rollout as it would have.

@@ -73,7 +73,7 @@ func (s *Server) Status() Status {
 		p := s.marks[r.Number]
 		rs := ReleaseStatus{
 			Number: r.Number, Name: r.Name(), Bundle: r.Bundle, Channel: r.For.String(), Floor: r.Floor, Note: r.Note,
-			State: "past", Tally: s.tallies[r.Name()], NewlyAllows: slices.Clone(s.warnings[r.Name()]),
+			State: "past", Tally: s.tallies[r.Name()].sum(), NewlyAllows: slices.Clone(s.warnings[r.Name()]),
 		}
 		if p.stopped {
 			rs.State, rs.Reason = "stopped", p.reason
