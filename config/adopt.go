@@ -69,7 +69,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
-	b, err := os.ReadFile(path)
+	b, err := durable.Given(path)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/config"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/policy"
 	"github.com/memproxy/memproxy/policy/cedar"
 	"github.com/memproxy/memproxy/policy/replay"
@@ -61,7 +62,7 @@ func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	if info.IsDir() {
 		return policy.Load(path)
 	}
-	b, err := os.ReadFile(path)
+	b, err := durable.Given(path)
 	if err != nil {
 		return policy.Bundle{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // SocketEnv names the local operator's socket, and DefaultSocket is where the
@@ -112,7 +113,7 @@ func Token(file string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(TokenEnv)), nil
 	}
-	b, err := os.ReadFile(file)
+	b, err := durable.Given(file)
 	return strings.TrimSpace(string(b)), err
 }
 

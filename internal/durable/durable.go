@@ -4,6 +4,7 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -96,6 +97,24 @@ func Read(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(f)
+}
+
+// maxGiven bounds what a command reads of a file that it was given, in bytes.
+const maxGiven = 64 << 20
+
+// Given is the content of a file that a command was given by its name, which may be a
+// pipe.
+func Given(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxGiven+1))
+	if err == nil && len(b) > maxGiven {
+		err = fmt.Errorf("%s has over %d bytes", path, maxGiven)
+	}
+	return b, err
 }
 
 // Open opens a regular file, which it makes with mode 0600 where the flags say so.

@@ -100,3 +100,21 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		}
 	}
 }
+
+// What a command is given may be a pipe, and is bounded: a device has no end.
+func TestGivenFilesAreBounded(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("a key"), 0) }()
+	if b, err := durable.Given(pipe); err != nil || string(b) != "a key" {
+		t.Errorf("%q, %v", b, err)
+	}
+	must.Do(t, <-written)
+	large := filepath.Join(t.TempDir(), "large")
+	must.Do(t, os.WriteFile(large, nil, 0o600))
+	must.Do(t, os.Truncate(large, 1<<40))
+	if b, err := durable.Given(large); err == nil {
+		t.Errorf("%d bytes were read", len(b))
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -62,7 +61,7 @@ func LoadState(path string) (State, error) {
 	if path == "" {
 		return State{}, nil
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := durable.Given(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}

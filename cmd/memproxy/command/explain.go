@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/memproxy/memproxy/app"
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/durable"
 )
 
 // explain runs a request through every step without effect.
@@ -24,7 +24,7 @@ func (in *Invocation) explain() *cobra.Command {
 		`memproxy explain --config memproxy.yaml --backend mem0 --method POST --path /memories --body add.json --as agent:dev`,
 		func(ctx context.Context, _ string, cfg *config.Config) (err error) {
 			if bodyFile != "" {
-				if q.Body, err = os.ReadFile(bodyFile); err != nil {
+				if q.Body, err = durable.Given(bodyFile); err != nil {
 					return err
 				}
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
@@ -82,7 +83,7 @@ func keyText(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	b, err := os.ReadFile(path)
+	b, err := durable.Given(path)
 	if err != nil {
 		return "", err
 	}
@@ -111,7 +112,7 @@ func (a *app) verifying(ctx context.Context, l source, output cli.Output, truste
 		return cli.Usage, err
 	}
 	for _, path := range trusted {
-		b, err := os.ReadFile(path)
+		b, err := durable.Given(path)
 		if err != nil {
 			return cli.Usage, err
 		}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memproxy/memproxy/internal/cli"
+	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/telemetry/audit/query"
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
@@ -61,7 +61,7 @@ func (a *app) proving(ctx context.Context, q proof) (int, error) {
 	var doc *verify.Proof
 	switch {
 	case q.from != "":
-		older, err := os.ReadFile(q.from)
+		older, err := durable.Given(q.from)
 		if err != nil {
 			return cli.Usage, err
 		}
@@ -106,7 +106,7 @@ func find(ctx context.Context, dir, decision string) (int64, error) {
 }
 
 func (a *app) check(dir, key, path string) (int, error) {
-	doc, err := os.ReadFile(path)
+	doc, err := durable.Given(path)
 	if err != nil {
 		return cli.Usage, err
 	}
