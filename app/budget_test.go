@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
 	"github.com/memproxy/memproxy/internal/ring"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -268,6 +269,27 @@ func TestTotalsOfExpiredMemoriesFall(t *testing.T) {
 		r.once("upkeep", clock.Now().Add(25*time.Hour))
 		if !full() {
 			t.Error("a memory that was deleted for good lowers the total twice")
+		}
+	}
+}
+
+// Proves TRL-6: a write for which there is no connection to the backend draws on nothing,
+// so that callers who tried again during an outage have their budget after it.
+func TestOutagesUseNoBudget(t *testing.T) {
+	t.Parallel()
+	r := startBudget(t, "upstream: UPSTREAM", "upstream: \"http://127.0.0.1:1\"")
+	for range 3 {
+		r.do("POST", "/memories", many(20, false)).want(t, 502)
+	}
+	if n := remaining(t, r); n != 100 {
+		t.Errorf("%d are left of 100", n)
+	}
+	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "2"}, http.NotFoundHandler())
+	f.up = "http://127.0.0.1:1"
+	addr := f.face(t, true).Addr
+	for range 4 {
+		if status, text := errorOf(t, "POST", "http://"+addr+"/memories"); status != 502 || !strings.Contains(text, "upstream.unavailable") {
+			t.Errorf("through Envoy: %d %s", status, text)
 		}
 	}
 }

@@ -89,6 +89,15 @@ func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd
 	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, "the backend did not answer")
 }
 
+// Unsent is Abandon of an admitted call of which it is certain that nothing reached the
+// backend. Like one that the backend refused, it is not charged.
+func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
+	if a.enforced() {
+		g.accounts.release(ctx, a)
+	}
+	return g.Abandon(ctx, a, end)
+}
+
 // Unread records the outcome of an admitted call whose answer cannot be read, and
 // returns the refusal to pass on, with the reason why.
 func (g *Gate) Unread(ctx context.Context, a *Admission, why string) memproxy.Reply {

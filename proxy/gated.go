@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"strconv"
 
@@ -119,7 +120,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	resp, err := p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		span.End()
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, unsent(err))
 		return
 	}
 	defer resp.Body.Close()
@@ -178,6 +179,19 @@ func dropDigests(h http.Header) {
 	}
 }
 
+// unsentError is why there was no connection to send a request on.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+// unsent marks the error of a request of which nothing was sent.
+func unsent(err error) error {
+	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
+		return unsentError{err}
+	}
+	return err
+}
+
 // abandon answers for a backend that did not, or whose answer cannot be read, and has
 // the outcome noted.
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
@@ -191,7 +205,11 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 		end = memproxy.StreamGone
 	}
 	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "decision", a.Decision.ID, "cancelled", end.Cancelled(), "error", err)
-	reply := p.opt.Gate.Abandon(context.WithoutCancel(r.Context()), a, end)
+	abandon := p.opt.Gate.Abandon
+	if errors.As(err, new(unsentError)) {
+		abandon = p.opt.Gate.Unsent
+	}
+	reply := abandon(context.WithoutCancel(r.Context()), a, end)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		reply.Status = http.StatusGatewayTimeout

@@ -57,7 +57,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 	p.opt.Propagator.Inject(on, propagation.HeaderCarrier(out.Header))
 	resp, err := passOn(p.opt.PassTransport, on, out)
 	if err != nil {
-		p.abandon(w, r, a, err)
+		p.abandon(w, r, a, unsent(err))
 		return a
 	}
 	defer resp.Body.Close()

@@ -55,6 +55,10 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return x.cutShort(a)
 	}
 	x.arrived()
+	if a.unsent() {
+		x.p.opt.Log.WarnContext(x.ctx, "upstream was not reached", "backend", x.b.Name, "decision", x.admission.Decision.ID)
+		return x.refused(x.p.opt.Gate.Unsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
+	}
 	if !a.fromUpstream() || code < http.StatusOK {
 		return x.abandon(code), nil // a change of protocol is no answer
 	}

@@ -50,6 +50,12 @@ func (a attrs) fromUpstream() bool {
 	return d == "" || d == "via_upstream"
 }
 
+// unsent reports whether Envoy had no connection to send a request on.
+func (a attrs) unsent() bool {
+	d := a[attrDetails].GetStringValue()
+	return d == "no_healthy_upstream" || strings.HasPrefix(d, "upstream_reset_before_response_started{") && strings.Contains(d, "connection_failure")
+}
+
 // oversize reports whether Envoy gave up on a request because its body is
 // larger than Envoy's buffer.
 func (a attrs) oversize() bool {
