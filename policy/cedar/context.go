@@ -1,6 +1,7 @@
 package cedar
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,25 +100,20 @@ func writtenTo(out []written, it *memproxy.Item, g *memproxy.Governance) []writt
 }
 
 func plainName(s string) bool {
-	for _, c := range s {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' })
 }
 
 // facts are the context of one thing that is written, as policies can see it.
 // They can be compared, so that an answer is found again.
 type facts struct {
-	profile, route, source, user, agent, app, run                                string
-	authorAttestation, attestation                                               string
-	bulk, single, steering, derived, unseen, backdated, secret, personal, others bool
-	items, claimed, confidence, risk, authorTrust, track                         int64
-	findings, keys                                                               string // joined
-	field, member, layer, inference, namespace                                   string
-	fieldKnown, inferred                                                         bool
-	size                                                                         int64
+	Profile, Route, Source, User, Agent, App, Run                                string
+	AuthorAttestation, Attestation                                               string
+	Bulk, Single, Steering, Derived, Unseen, Backdated, Secret, Personal, Others bool
+	Items, Claimed, Confidence, Risk, AuthorTrust, Track                         int64
+	Findings, Keys                                                               string // joined; policies see sets
+	Field, Member, Layer, Inference, Namespace                                   string
+	FieldKnown, Inferred                                                         bool
+	Size                                                                         int64
 }
 
 // asked is a question: its facts, and the sets among them.
@@ -129,26 +125,26 @@ type asked struct {
 func askedBy(q *memproxy.Question) asked {
 	op := q.Operation
 	a := asked{facts: facts{
-		profile: q.Profile, route: op.Route, source: string(op.SourceClaim),
-		user: op.Scope.User, agent: op.Scope.Agent, app: op.Scope.App, run: op.Scope.Run,
-		bulk: op.Bulk, single: op.Bulk && op.Single, steering: op.Steering, derived: op.Derived, backdated: len(op.Backdated) > 0,
-		items: int64(len(op.Items)), claimed: int64(q.Claimed), confidence: int64(q.Confidence),
-		authorTrust: int64(q.AuthorTrust), others: q.Others, authorAttestation: string(q.AuthorAttestation),
-		attestation: string(q.Attestation), track: int64(q.Track),
+		Profile: q.Profile, Route: op.Route, Source: string(op.SourceClaim),
+		User: op.Scope.User, Agent: op.Scope.Agent, App: op.Scope.App, Run: op.Scope.Run,
+		Bulk: op.Bulk, Single: op.Bulk && op.Single, Steering: op.Steering, Derived: op.Derived, Backdated: len(op.Backdated) > 0,
+		Items: int64(len(op.Items)), Claimed: int64(q.Claimed), Confidence: int64(q.Confidence),
+		AuthorTrust: int64(q.AuthorTrust), Others: q.Others, AuthorAttestation: string(q.AuthorAttestation),
+		Attestation: string(q.Attestation), Track: int64(q.Track),
 	}}
 	for i := range op.Items {
-		a.unseen = a.unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
+		a.Unseen = a.Unseen || op.Items[i].Kind == memproxy.ItemURL || op.Items[i].Kind == memproxy.ItemData
 	}
 	for i := range q.Findings {
 		rule := q.Findings[i].Rule
-		a.risk = max(a.risk, int64(q.Findings[i].Score))
-		a.secret = a.secret || strings.HasPrefix(rule, "secret.")
-		a.personal = a.personal || strings.HasPrefix(rule, "pii.")
+		a.Risk = max(a.Risk, int64(q.Findings[i].Score))
+		a.Secret = a.Secret || strings.HasPrefix(rule, "secret.")
+		a.Personal = a.Personal || strings.HasPrefix(rule, "pii.")
 		if len(a.rules) < maxRules {
 			a.rules = append(a.rules, cedar.String(rule))
 		}
 	}
-	a.findings = joined(a.rules)
+	a.Findings = joined(a.rules)
 	for _, k := range op.Keys {
 		a.names = append(a.names, cedar.String(filed(k)))
 	}
@@ -160,13 +156,13 @@ func (a asked) about(w *written, g *memproxy.Governance) asked {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
 		a.names = append(a.names, cedar.String(filed(w.field)))
 	}
-	a.keys = joined(a.names)
-	a.field, a.fieldKnown, a.size, a.member = w.field, plainName(w.field), int64(w.size), w.member
-	a.layer, a.inferred = string(w.layer), w.inferred
+	a.Keys = joined(a.names)
+	a.Field, a.FieldKnown, a.Size, a.Member = w.field, plainName(w.field), int64(w.size), w.member
+	a.Layer, a.Inferred = string(w.layer), w.inferred
 	if w.inferred {
-		a.inference = treatment(g.Inference(w.layer))
+		a.Inference = treatment(g.Inference(w.layer))
 	}
-	a.namespace = treatment(g.Namespace(w.field))
+	a.Namespace = treatment(g.Namespace(w.field))
 	return a
 }
 
@@ -179,45 +175,31 @@ func joined[T ~string](all []T) string {
 	return string(b)
 }
 
+// attributes are those of a context, by their names: the fields of the facts.
+var attributes = func() map[string]reflect.StructField {
+	out := map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[facts]()) {
+		out[strings.ToLower(f.Name[:1])+f.Name[1:]] = f
+	}
+	return out
+}()
+
 // context is what the engine is given.
 func (a *asked) context() cedar.Record {
-	values := cedar.RecordMap{"findings": setOf(a.rules), "keys": setOf(a.names)}
-	for name, at := range texts {
-		values[cedar.String(name)] = cedar.String(*at(&a.facts))
+	values, all := cedar.RecordMap{}, reflect.ValueOf(a.facts)
+	for name, f := range attributes {
+		switch v := all.Field(f.Index[0]); v.Kind() {
+		case reflect.String:
+			values[cedar.String(name)] = cedar.String(v.String())
+		case reflect.Int64:
+			values[cedar.String(name)] = cedar.Long(v.Int())
+		case reflect.Bool:
+			values[cedar.String(name)] = cedar.Boolean(v.Bool())
+		}
 	}
-	for name, at := range numbers {
-		values[cedar.String(name)] = cedar.Long(*at(&a.facts))
-	}
-	for name, at := range flags {
-		values[cedar.String(name)] = cedar.Boolean(*at(&a.facts))
-	}
+	values["findings"], values["keys"] = setOf(a.rules), setOf(a.names)
 	return cedar.NewRecord(values)
 }
-
-// texts, numbers and flags are the attributes of a context, with where each is
-// among the facts.
-var (
-	texts = map[string]func(*facts) *string{
-		"profile": func(f *facts) *string { return &f.profile }, "route": func(f *facts) *string { return &f.route },
-		"source": func(f *facts) *string { return &f.source }, "user": func(f *facts) *string { return &f.user },
-		"agent": func(f *facts) *string { return &f.agent }, "app": func(f *facts) *string { return &f.app }, "run": func(f *facts) *string { return &f.run },
-		"authorAttestation": func(f *facts) *string { return &f.authorAttestation }, "attestation": func(f *facts) *string { return &f.attestation },
-		"field": func(f *facts) *string { return &f.field }, "member": func(f *facts) *string { return &f.member }, "layer": func(f *facts) *string { return &f.layer },
-		"inference": func(f *facts) *string { return &f.inference }, "namespace": func(f *facts) *string { return &f.namespace },
-	}
-	numbers = map[string]func(*facts) *int64{
-		"items": func(f *facts) *int64 { return &f.items }, "claimed": func(f *facts) *int64 { return &f.claimed },
-		"confidence": func(f *facts) *int64 { return &f.confidence }, "risk": func(f *facts) *int64 { return &f.risk },
-		"authorTrust": func(f *facts) *int64 { return &f.authorTrust }, "track": func(f *facts) *int64 { return &f.track }, "size": func(f *facts) *int64 { return &f.size },
-	}
-	flags = map[string]func(*facts) *bool{
-		"bulk": func(f *facts) *bool { return &f.bulk }, "single": func(f *facts) *bool { return &f.single },
-		"steering": func(f *facts) *bool { return &f.steering }, "derived": func(f *facts) *bool { return &f.derived },
-		"unseen": func(f *facts) *bool { return &f.unseen }, "backdated": func(f *facts) *bool { return &f.backdated },
-		"secret": func(f *facts) *bool { return &f.secret }, "personal": func(f *facts) *bool { return &f.personal },
-		"others": func(f *facts) *bool { return &f.others }, "fieldKnown": func(f *facts) *bool { return &f.fieldKnown }, "inferred": func(f *facts) *bool { return &f.inferred },
-	}
-)
 
 // treatment is "" for what is allowed.
 func treatment(t memproxy.Treatment) string {

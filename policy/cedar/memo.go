@@ -2,6 +2,7 @@ package cedar
 
 import (
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go"
@@ -26,8 +27,8 @@ type question struct {
 type sight struct {
 	whole  bool
 	exact  map[string]bool
-	bounds map[string][]int64 // in order; a number is as large as how many it has reached
-	blur   []func(*facts)     // what makes facts that look the same equal
+	bounds map[string][]int64          // in order; a number is as large as how many it has reached
+	blur   []func(facts reflect.Value) // what makes facts that look the same equal
 }
 
 // see adds what a policy can see.
@@ -77,7 +78,7 @@ func (s *sight) compared(n xast.BinaryNode) bool {
 		return true
 	}
 	v, long := value.Value.(cedar.Long)
-	if !long || v == math.MaxInt64 || numbers[name] == nil {
+	if !long || v == math.MaxInt64 || attributes[name].Type != reflect.TypeFor[int64]() {
 		return true
 	}
 	s.bounds[name] = append(s.bounds[name], int64(v), int64(v)+1)
@@ -103,32 +104,26 @@ func sightOf(rules map[cedar.PolicyID]*rule) *sight {
 	if s.whole {
 		return s
 	}
-	for name, at := range texts {
-		s.unless(name, func(f *facts) { *at(f) = "" })
+	for name, field := range attributes {
+		at := field.Index[0]
+		switch {
+		case s.exact[name]:
+		case field.Type.Kind() == reflect.Int64:
+			slices.Sort(s.bounds[name])
+			bounds := slices.Compact(s.bounds[name])
+			s.blur = append(s.blur, func(v reflect.Value) { v.Field(at).SetInt(reached(bounds, v.Field(at).Int())) })
+		default:
+			s.blur = append(s.blur, func(v reflect.Value) { v.Field(at).SetZero() })
+		}
 	}
-	for name, at := range flags {
-		s.unless(name, func(f *facts) { *at(f) = false })
-	}
-	for name, at := range numbers {
-		slices.Sort(s.bounds[name])
-		bounds := slices.Compact(s.bounds[name])
-		s.unless(name, func(f *facts) { *at(f) = reached(bounds, *at(f)) })
-	}
-	s.unless("findings", func(f *facts) { f.findings = "" })
-	s.unless("keys", func(f *facts) { f.keys = "" })
 	return s
-}
-
-func (s *sight) unless(exact string, blur func(*facts)) {
-	if !s.exact[exact] {
-		s.blur = append(s.blur, blur)
-	}
 }
 
 // of is what can be seen of facts.
 func (s *sight) of(f facts) facts {
+	v := reflect.ValueOf(&f).Elem()
 	for _, blur := range s.blur {
-		blur(&f)
+		blur(v)
 	}
 	return f
 }
