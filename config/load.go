@@ -38,12 +38,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 
 // Read reads as much of a configuration's file as shows that it is too large.
 func Read(path string) ([]byte, error) {
-	f, err := durable.Regular(path)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	b, err := durable.Head(path, maxConfig+1)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}

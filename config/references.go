@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -98,12 +97,7 @@ func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")
 	}
-	f, err := durable.Regular(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	b, err := durable.Head(path, maxSecret+1)
 	text := strings.TrimRight(string(b), "\r\n")
 	switch {
 	case err != nil:

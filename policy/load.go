@@ -211,15 +211,10 @@ func read(path string) ([]byte, error) {
 
 // readFile reads a plain file, whole.
 func readFile(path string, bound int64) ([]byte, error) {
-	f, err := durable.Regular(path)
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, bound+1))
+	b, err := durable.Head(path, bound+1)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("policy: %s: %w", path, err)
+		return nil, fmt.Errorf("policy: %w", err)
 	case int64(len(b)) > bound:
 		return nil, fmt.Errorf("policy: %s: over %d bytes", path, bound)
 	case len(b) == 0:

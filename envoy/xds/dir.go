@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -103,14 +102,9 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 }
 
 func (d *Dir) open(name, number string) (*policy.Release, error) {
-	f, err := durable.Regular(filepath.Join(d.path, name))
+	b, err := durable.Head(filepath.Join(d.path, name), policy.MaxRelease+1)
 	if err != nil {
 		return nil, fmt.Errorf("xds: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, policy.MaxRelease+1))
-	if err != nil {
-		return nil, fmt.Errorf("xds: %s: %w", name, err)
 	}
 	r, err := policy.Open(b, d.keys...)
 	if err != nil {

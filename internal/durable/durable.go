@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,13 +91,16 @@ func SyncDir(path string) error {
 func Regular(path string) (*os.File, error) { return Open(path, os.O_RDONLY) }
 
 // Read is the content of a regular file.
-func Read(path string) ([]byte, error) {
+func Read(path string) ([]byte, error) { return Head(path, math.MaxInt64) }
+
+// Head is the beginning of a regular file, n bytes at most.
+func Head(path string, n int64) ([]byte, error) {
 	f, err := Regular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	return io.ReadAll(io.LimitReader(f, n))
 }
 
 // maxGiven bounds what a command reads of a file that it was given, in bytes.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,17 +27,13 @@ var errTooLarge = errors.New("larger than any file of a log")
 
 // read returns a file; one that is not there is nil without error.
 func (d Dir) read(name string) ([]byte, error) {
-	f, err := durable.Regular(filepath.Join(string(d), filepath.FromSlash(name)))
-	if errors.Is(err, fs.ErrNotExist) {
+	path := filepath.Join(string(d), filepath.FromSlash(name))
+	b, err := durable.Head(path, maxFile+1)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if len(b) > maxFile {
-		err = &fs.PathError{Op: "read", Path: f.Name(), Err: errTooLarge}
+	case len(b) > maxFile:
+		err = &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
 	}
 	return b, err
 }
