@@ -149,6 +149,13 @@ func line(r *verify.Record) string {
 		put("backend", op.Backend)
 		put("route", op.Route)
 		put("fields", strings.Join(op.Fields, ","))
+		switch n := len(op.Targets); n {
+		case 0:
+		case 1:
+			put("target", op.Targets[0])
+		default:
+			put("targets", strconv.Itoa(n))
+		}
 	}
 	for i, reason := range r.Reasons {
 		if !slices.ContainsFunc(r.Reasons[:i], func(before memproxy.Reason) bool { return before.Code == reason.Code }) {

@@ -63,6 +63,9 @@ func TestQueryByEveryDimension(t *testing.T) {
 	if code, out, _ := run(t, "query", "--dir", dir, "--since", "11d"); code != 0 || strings.Count(out, "\n") != 5 {
 		t.Errorf("eleven days: exit %d: %s", code, out)
 	}
+	if _, out, _ := run(t, "query", "--dir", dir, "--memory", "m-target"); !strings.Contains(out, " target=m-target ") {
+		t.Errorf("a line does not name what it is about: %s", out)
+	}
 	for _, c := range [][2]string{
 		{"action", "write"}, {"verdict", "maybe"}, {"shadow-verdict", "block"}, {"type", "decisions"}, {"reason", "policy"}, {"source", "email"}, {"stage", "over"}, {"backend", "mem9"}, {"since", "7days"}, {"until", "-7d"},
 	} {
