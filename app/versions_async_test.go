@@ -7,6 +7,23 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
+// Proves SYN-5, EDGE-3: what the backend's model makes of an addition after its answer has
+// its author and its version before anybody reads it.
+func TestWhatNobodyReadIsAVersion(t *testing.T) {
+	t.Parallel()
+	r := start(t, screeningConf, "SCREENING", "")
+	r.do("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"Ann likes green tea."}]}`).want(t, 200).has(t, "event_id")
+	id := ""
+	ring.Until(r.t, "the version", func() bool {
+		_, rest, found := strings.Cut(r.audit("--type", "version"), `"memory":"`)
+		id, _, _ = strings.Cut(rest, `"`)
+		return found
+	})
+	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`)
+	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"ann"}}`).want(t, 200).has(t, id)
+	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`)
+}
+
 // Proves SYN-5: an addition whose answer names no memory has its version once a
 // read shows what came of it, by whoever wrote it.
 func TestWhatComesLaterIsAVersion(t *testing.T) {

@@ -353,17 +353,19 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	}
 }
 
-// markLater stores the status of memories that the backend reported only after the
-// write, the same as if it had reported them at once.
+// markLater records memories that the backend reported only after the write, the same
+// as if it had reported them at once.
 func (ret *making) markLater(ctx context.Context) {
-	reading := &memproxy.Reading{}
+	ret.reading = &memproxy.Reading{}
 	for i := range ret.memories {
 		if !ret.memories[i].Drop {
-			reading.Memories = append(reading.Memories, ret.memories[i])
+			ret.reading.Memories = append(ret.reading.Memories, ret.memories[i])
 		}
 	}
-	if ret.reading = reading; len(reading.Memories) > 0 {
-		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}, "the state of new memories is not kept") // it is in the log
+	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
+		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // it is in the log
+		made.learned(ctx)
+		made.enter(ctx, memproxy.Entry{Owners: owned(made)})
 	}
 }
 

@@ -62,9 +62,12 @@ func (ret *effects) remember(ctx context.Context) {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: states}, "the state of new memories is not kept") // the error is logged
 		states = nil
 	}
-	ret.enter(ctx, memproxy.Entry{States: states, Owners: slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int {
-		return cmp.Compare(a.ID, b.ID)
-	})})
+	ret.enter(ctx, memproxy.Entry{States: states, Owners: owned(ret)})
+}
+
+// owned are the rows that the answer changes.
+func owned(ret *effects) []memproxy.Ownership {
+	return slices.SortedFunc(maps.Values(ret.rows), func(a, b memproxy.Ownership) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // uncache removes from the adapter's cache what a request deleted or replaced, also in
