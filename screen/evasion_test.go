@@ -2,6 +2,7 @@ package screen_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/evasion"
@@ -50,6 +51,23 @@ func TestEvasions(t *testing.T) {
 	t.Logf("%d of %d caught", caught, all)
 	if caught*100 < 85*all {
 		t.Errorf("%d of %d caught, want 85 %%", caught, all)
+	}
+}
+
+// What is hidden in a paragraph of other prose is found as it is by itself, where no line
+// parts it from that.
+//
+// Proves SYN-2, SYN-3
+func TestProseHidesNothing(t *testing.T) {
+	s := screener(t, screen.Options{})
+	prose := strings.Repeat("The meeting with the design team was moved to Tuesday because the room is taken. ", 20)
+	for _, name := range []string{"letters in pairs", "letters in fives", "rot47", "pig latin", "without vowels", "reversed words"} {
+		tr := evasion.Transforms()[slices.IndexFunc(evasion.Transforms(), func(tr evasion.Transform) bool { return tr.Name == name })]
+		for _, p := range evasion.Poisons()[:4] {
+			if r := s.Text(prose+tr.Apply(p)+" "+prose, "", ""); !r.Verdict.Stops() {
+				t.Errorf("%s: %q is not found", name, p)
+			}
+		}
 	}
 }
 

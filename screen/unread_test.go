@@ -2,6 +2,8 @@ package screen_test
 
 import (
 	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -21,6 +23,7 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 		"codes":  strings.Repeat(code+"\n", 300),
 		"nested": base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(code)))),
 		"signs":  strings.Repeat("100 % of the 25 % of 69 % ", 200),
+		"code":   minified(100 << 10),
 	}
 	for _, sensitivity := range []string{"low", "medium", "high"} {
 		for _, off := range [][]string{nil, {screen.LayerClassify, screen.LayerDirective, screen.LayerLexicon}} {
@@ -47,4 +50,20 @@ func TestWhatCannotBeReadIsHeld(t *testing.T) {
 			t.Errorf("%s: %v", name, r)
 		}
 	}
+}
+
+// minified is a script of n bytes and a little more, in long lines: names run together,
+// single letters, strings in quotes and escapes.
+func minified(n int) string {
+	rng := rand.New(rand.NewPCG(5, 5))
+	names := strings.Fields("readableStreamReader defaultController closedPromise createElement ownerDocument tableRow pageNumber animationFrame requestHeaders colorScale")
+	var b strings.Builder
+	for b.Len() < n {
+		name, other := names[rng.IntN(len(names))], names[rng.IntN(len(names))]
+		fmt.Fprintf(&b, "function %c(e,r,t){return e.%s?r.%s(t,%q,{a:%q,b:'\\u00%d'}):void 0===r&&(t=%d)}", 'a'+rng.IntN(26), name, other, other, name, 20+rng.IntN(60), rng.IntN(900))
+		if rng.IntN(40) == 0 {
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
 }

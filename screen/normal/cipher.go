@@ -71,7 +71,7 @@ func cipher(found []View, v *View) (_ []View, strange int, opaque []span) {
 		strange += marked
 	}
 	if strange == 0 {
-		return found, 0, nil
+		return found, 0, opaque
 	}
 	under[0][0] = 0
 	most := 0
@@ -211,21 +211,23 @@ func placed(v View) View {
 	return v
 }
 
+const manyEscapes = 8 // bytes of a text for each of its escapes, at most, that is enciphered
+
 // probe tries what is no language as an encoding that was enciphered or turned
 // round: what decodes is kept, and the attempts are no readings.
 func probe(found []View, v *View, m marks) []View {
-	// How few letters among signs follow each other says nothing.
 	turned := shifted(v, &signs)
-	if language(turned.Text) && (!legible(v.Text, 70, -fluent) || sense(turned.Text) >= sense(v.Text)+better) {
-		found = append(found, placed(turned))
-	}
 	back := deciphered(v, key{0, 1})
 	for _, t := range [...]struct {
 		View
 		marks // of letters for letters, those of v
 	}{{turned, scan(turned.Text)}, {back, scan(back.Text)}, {deciphered(v, key{13, 0}), m}, {deciphered(v, key{mirror, 0}), m}} {
 		before := len(found)
-		found = encodings(found, &t.View, t.marks)
+		if n := len(t.Text); (strings.Count(t.Text, "%")+strings.Count(t.Text, "&")+strings.Count(t.Text, `\`))*manyEscapes >= n {
+			found = encodings(found, &t.View, t.marks)
+		} else {
+			found = codes(found, &t.View, t.marks)
+		}
 		kept := before
 		for _, f := range found[before:] {
 			if f.Name == Encoded || language(f.Text) {
@@ -236,6 +238,45 @@ func probe(found []View, v *View, m marks) []View {
 		found = found[:kept]
 	}
 	return found
+}
+
+// moved reads the part of v in which most words are letters once each of their signs is
+// moved by half of their number, and are not before.
+func moved(found []View, v *View) []View {
+	s := v.Text
+	var part dense
+	fields(s, func(i, j int, _ bool) {
+		before, after, n := 0, 0, j-i
+		for k := i; k < j; k++ {
+			if isLetter(s[k]) {
+				before++
+			}
+			if isLetter(signs[s[k]]) {
+				after++
+			}
+		}
+		if after*10 < n*7 {
+			part.add(false, 0, n, i, j)
+		} else if before*10 < n*7 {
+			part.add(true, n, 0, i, j)
+		}
+	})
+	in, ok := part.part(s, minRun, minRun)
+	if !ok {
+		return found
+	}
+	b := newBuilder(len(s))
+	defer b.free()
+	b.copy(s, 0, len(s))
+	text := b.text[in.start:in.end]
+	for i := range text {
+		text[i] = signs[text[i]]
+	}
+	// How few letters among signs follow each other says nothing.
+	if now := s[in.start:in.end]; !language(string(text)) || legible(now, 70, -fluent) && sense(string(text)) < sense(now)+better {
+		return found
+	}
+	return append(found, mapped(Cipher, b, v))
 }
 
 func reversed(v *View) View {

@@ -21,7 +21,7 @@ const (
 // anything by itself, so the reading is as innocent as v.
 func retyped(v *View) View {
 	vocab := wide()
-	out := replaced(v, func(w string) string {
+	out := replaced(v, span{0, len(v.Text)}, func(w string) string {
 		h := hash(w)
 		if vocab.has(h) {
 			return ""

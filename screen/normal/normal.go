@@ -43,10 +43,10 @@ const (
 	// maxExtra is how many bytes of derived readings a text may have, as a
 	// multiple of its own length plus 16 KiB. Each reading counts for viewCost
 	// bytes more than it has.
-	maxExtra = 16
+	maxExtra = 24
 	// A long text may have maxTotal times its own length plus baseTotal, and each of its
 	// pieces maxExtra times its own plus 16 KiB.
-	maxTotal, baseTotal = 4, 256 << 10
+	maxTotal, baseTotal = 6, 256 << 10
 )
 
 const manyAlike = 4 // how many words whose letters imitate others are no slips
@@ -198,6 +198,14 @@ func (r *reader) level(found []View, depth int) []View {
 // may be meant: less than in prose.
 const meant = 2
 
+// maxGuessed is how many guesses in a row lead to a reading at most: whoever puts more of
+// them into each other is not understood by the model that is to read it.
+const maxGuessed = 3
+
+// spread reports whether words may still be in pieces, or apart, in v: what puts them
+// together comes before what guesses at each.
+func (v *View) spread() bool { return !v.worded && v.guesses < maxGuessed-1 }
+
 // guessed reports readings that there are of any text: what is no language in
 // them is no reading, and may be code that was written in that way.
 func (v *View) guessed() bool {
@@ -239,11 +247,13 @@ func derive(found []View, v *View, m marks) []View {
 		return found
 	}
 	found, all := code(found, v, m)
-	if all {
+	if all || v.guesses == maxGuessed {
 		return found
 	}
-	found = links(found, v)
-	found = list(found, v)
+	if v.spread() { // what puts words together comes before what takes them apart
+		found = links(found, v)
+		found = list(found, v)
+	}
 	return words(found, v, m)
 }
 
@@ -263,7 +273,10 @@ func code(found []View, v *View, m marks) ([]View, bool) {
 	if v.Name != Cipher && v.Name != Reversed {
 		var strange int
 		var opaque []span
-		if found, strange, opaque = cipher(found, v); !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
+		if found, strange, opaque = cipher(found, v); len(opaque) > 0 {
+			found = moved(found, v)
+		}
+		if !v.piece && strange >= minOpaque && (strange*4 >= len(v.Text) || m&(markRun|markGroups|markToken) != 0) {
 			for _, o := range opaque {
 				p, before := v.part(o.start, o.end), len(found)
 				if len(p.Text) < len(v.Text) {
@@ -304,12 +317,17 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markEscape != 0 || quoted(v.Text) || pointed(v.Text) {
 		found = unescape(found, v)
 	}
-	if m&markMarkup != 0 {
+	if m&markMarkup != 0 && v.spread() {
 		found = strip(found, v)
 	}
 	if v.piece { // of what was decoded as a whole
 		return pieces(apiece(found, v), v)
 	}
+	return pieces(codes(found, v, m), v)
+}
+
+// codes appends what stands in v encoded.
+func codes(found []View, v *View, m marks) []View {
 	if m&markRun != 0 {
 		found = runs(found, v)
 	}
@@ -325,7 +343,7 @@ func encodings(found []View, v *View, m marks) []View {
 	if m&markToken != 0 {
 		found = base85(found, v)
 	}
-	return pieces(grouped(found, v), v)
+	return grouped(found, v)
 }
 
 type builder struct {
@@ -363,25 +381,4 @@ func (b *builder) rune(c rune, at int32) {
 	for _, x := range buf[:utf8.EncodeRune(buf[:], c)] {
 		b.byte(x, at)
 	}
-}
-
-// whole makes a reading of which every byte stands for the same span of v.
-func whole(name string, text []byte, v *View, start, end int) View {
-	from, to := v.Span(start, end)
-	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true, start: start, end: end}
-}
-
-// mapped finishes a reading whose offsets point into parent.
-func mapped(name string, b *builder, parent *View) View {
-	changed := b.changed(parent.Text)
-	if parent.whole {
-		return View{Name: name, Text: string(b.text), orig: parent.orig, from: parent.from, to: parent.to, whole: true, changed: changed}
-	}
-	at := append(make([]int32, 0, len(b.at)), b.at...)
-	if parent.at != nil || parent.base > 0 {
-		for i, o := range at {
-			at[i] = parent.origin(int(o))
-		}
-	}
-	return View{Name: name, Text: string(b.text), at: at, orig: parent.orig, changed: changed}
 }

@@ -8,7 +8,7 @@ const maxPiece = 400 // the longest string that may be a piece of a text, in byt
 // next, as in a program that puts a text together: "Ign" + "ore a" + "ll".
 func pieces(found []View, v *View) []View {
 	s := v.Text
-	if strings.Count(s, `"`) < 4 && strings.Count(s, "'") < 4 {
+	if v.pieced || !v.spread() || strings.Count(s, `"`) < 4 && strings.Count(s, "'") < 4 {
 		return found
 	}
 	b := newBuilder(len(s))
@@ -42,7 +42,9 @@ func pieces(found []View, v *View) []View {
 	if joined == 0 || joined*piecesAWord < len(seams)-1 {
 		return found
 	}
-	return append(found, mapped(Joined, b, v))
+	out := mapped(Joined, b, v)
+	out.pieced = true
+	return append(found, out)
 }
 
 const piecesAWord = 6 // in how many pieces a text is, at most, for each word that goes from one to the next

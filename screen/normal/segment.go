@@ -90,41 +90,47 @@ func sentenceGap(s string, i int, quote bool) bool {
 // finds the words in them.
 func evenly(found []View, v *View) []View {
 	s := v.Text
-	groups := strings.Count(s, " ") + 1
-	rest := strings.TrimLeft(s, " ")
-	size := len(rest)
-	if end := strings.IndexByte(rest, ' '); end >= 0 {
-		size = end
-	}
-	if size < 2 || size > maxEven || groups < minEven {
+	if strings.Count(s, " ") < minEven {
 		return found
 	}
-	odd := 0
-	for group := range strings.SplitSeq(rest, " ") { // an end of a line may stand in one
-		if len(group) != size {
-			odd++
+	var even [maxEven + 1]dense
+	from := 0
+	for group := range strings.SplitSeq(s, " ") { // an end of a line may stand in one
+		if to := from + len(group); len(group) > 1 || from == 0 && group != "" {
+			for size := 2; size <= maxEven; size++ {
+				even[size].add(len(group) == size, 1, evenOdd, from, to)
+			}
 		}
-		if odd > 1+groups/evenOdd {
+		from += len(group) + 1
+	}
+	best := slices.MaxFunc(even[2:], func(a, b dense) int { return a.yes - a.no - b.yes + b.no })
+	in, ok := best.part(s, minEven, sureEven)
+	if !ok {
+		if best = slices.MaxFunc(even[2:], func(a, b dense) int { return a.best - b.best }); best.best < sureEven {
 			return found
 		}
+		in = best.span
 	}
 	joined := newBuilder(len(s))
 	defer joined.free()
-	for i := range len(s) {
+	for i := in.start; i < in.end; i++ {
 		if s[i] != ' ' {
 			joined.byte(s[i], int32(i))
 		}
 	}
 	b := newBuilder(len(s) + len(s)/4)
 	defer b.free()
+	b.copy(s, 0, in.start)
 	parting(b, string(joined.text), joined.at)
+	b.copy(s, in.end, len(s))
 	return append(found, mapped(Split, b, v))
 }
 
 const (
-	// maxEven is the longest group of letters, and minEven how many there are, of
-	// which one in evenOdd may have another length: a letter of several bytes.
-	maxEven, minEven, evenOdd = 8, 6, 12
+	// maxEven is the longest group of letters, and minEven how many there are, or sureEven
+	// in a text with others, and one for each evenOdd of them may have another length: a letter
+	// of several bytes.
+	maxEven, minEven, sureEven, evenOdd = 8, 5, 10, 4
 )
 
 const (

@@ -12,9 +12,12 @@ const (
 	minScrambled = 3 // words that are others with their inner letters mixed
 	minAnagram   = 5 // letters of a word that are one other in any order
 	minPig       = 4 // words of pig Latin
-	minBare      = 4 // words without vowels
-	minBackward  = 4 // words of a text that may run backward
-	sureBackward = 1 // signs that it does
+	minBare      = 4 // words without vowels, for each manyBare of which one may have some
+	manyBare     = 3
+	sureBare     = 6  // in a text of other words
+	minBackward  = 4  // words of a text that may run backward
+	sureBackward = 1  // signs that it does
+	mostWords    = 30 // of a clause for each sign that it does
 )
 
 // spoken adds the readings of texts whose words a person would read at once
@@ -22,15 +25,16 @@ const (
 // spelled, in pig Latin, and in reverse order.
 func spoken(found []View, v *View) []View {
 	s, vocab, letters, smalls := v.Text, wide(), spellingWords(), smallWords()
-	words, scrambled, pigs, spelled, longest, bare := 0, 0, 0, 0, 0, 0
+	words, scrambled, spelled, longest := 0, 0, 0, 0
 	known, strange, mistyped, telling := 0, 0, 0, false
-	var order order
+	var pigs, bare dense
+	order := order{text: s}
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
-			if words++; strings.IndexFunc(s[i:j], vowel) < 0 {
-				bare++
-			}
+			words++
+			bare.add(strings.IndexFunc(s[i:j], vowel) < 0, 1, manyBare, i, j)
 		}
+		order.clause(i, j)
 		if letter(letters, s[i:j], h) > ' ' {
 			if spelled++; spelled > longest {
 				longest = spelled
@@ -54,16 +58,17 @@ func spoken(found []View, v *View) []View {
 				mistyped++
 				telling = telling || english().word(w)
 			}
-			if lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' {
-				pigs++
-			}
+		}
+		if j-i >= 3 {
+			pigs.add(lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && !vocab.has(h), 1, 1, i, j)
 		}
 	})
+	order.clause(len(s), len(s))
 	if longest >= minSpelled {
 		found = spelledOut(found, v, &spellings[byWord])
 	}
 	if scrambled >= minScrambled {
-		found = append(found, replaced(v, func(w string) string {
+		found = append(found, replaced(v, span{0, len(s)}, func(w string) string {
 			if len(w) < 4 || vocab.word(w) {
 				return ""
 			}
@@ -77,65 +82,25 @@ func spoken(found []View, v *View) []View {
 		2*(strange-mistyped) <= known+mistyped && (v.Name == Plain || v.decoded()) {
 		found = append(found, retyped(v))
 	}
-	if bare >= minBare && bare*4 >= words*3 { // and not a few abbreviations
-		found = append(found, voweled(v))
+	if part, ok := bare.part(s, minBare, sureBare); ok { // and not a few abbreviations
+		found = append(found, voweled(v, part))
 	}
-	if pigs >= minPig && pigs*2 >= words { // no language ends every second word so
-		found = append(found, replaced(v, unpig))
+	if part, ok := pigs.part(s, minPig, minPig); ok { // no language ends every second word so
+		found = append(found, replaced(v, part, unpig))
 	}
-	if words >= minBackward && order.backward >= order.forward && (!v.guessed() || order.backward+ends(s) >= sureBackward) && v.Name != Reversed && strings.ContainsAny(strings.TrimSpace(s), " \n\t") { // of which there are both ways
-
-		b := backward(v)
-		b.Rough = order.backward+ends(s) < sureBackward || order.backward < 2*order.forward
+	if v.Name == Reversed || v.guessed() && order.all.backward*mostWords+ends(s) < max(sureBackward, words*(len(s)/leastTrimmed)) {
+		return found // there are both ways
+	}
+	if all := order.all; words >= minBackward && all.backward >= all.forward && !v.piece && strings.ContainsAny(strings.TrimSpace(s), " \n\t") {
+		b := backward(v, []span{{0, len(s)}})
+		b.Rough = all.backward+ends(s) < sureBackward || all.backward < 2*all.forward
 		b.Innocent = b.Rough
 		found = append(found, b)
+	} else if len(order.clauses) > 0 && !v.guessed() {
+		found = append(found, backward(v, order.clauses))
 	}
 	return found
 }
-
-// order counts in which order small words stand: "to the" in English, "the to" in
-// English backward.
-type order struct {
-	forward, backward int
-	before            byte
-}
-
-func (o *order) word(words *terms.Table[small], w string, h uint32) {
-	kind := byte(0)
-	if small, ok := words.Get(h); ok && strings.EqualFold(w, small.word) {
-		kind = small.kind
-	}
-	switch {
-	case o.before == 'p' && (kind == 'd' || kind == 'e'):
-		o.forward++
-	case o.before == 'd' && kind == 'p':
-		o.backward++
-	}
-	o.before = kind
-}
-
-// small is a small word, and its kind.
-type small struct {
-	word string
-	kind byte
-}
-
-// smallWords are, by hash, those before which an article or the like stands (p), articles (d),
-// and what may be one or stand alone (e).
-var smallWords = sync.OnceValue(func() *terms.Table[small] {
-	var all terms.Table[small]
-	for kind, words := range map[byte]string{
-		'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
-			do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
-		'd': "the a an your my our their",
-		'e': "all any every this its these",
-	} {
-		for _, w := range strings.Fields(words) {
-			*all.At(hash(w)) = small{w, kind}
-		}
-	}
-	return &all
-})
 
 // eachWord calls f for every word of ASCII letters, with its hash.
 func eachWord(s string, f func(i, j int, h uint32)) {
@@ -252,8 +217,8 @@ const leastStem = 4 // how many consonants a word has of which there may be othe
 
 // voweled reads v with the words that its own may be without their vowels. What an
 // apostrophe left of a word is its end, and of an article there are but two spaces.
-func voweled(v *View) View {
-	out := replacedIn(v, func(before, w string) string {
+func voweled(v *View, in span) View {
+	out := replacedIn(v, in, func(before, w string) string {
 		if n := len(before); n > 1 && before[n-1] == '\'' && isLetter(before[n-2]) {
 			return clipped[w]
 		}
@@ -277,20 +242,23 @@ func voweled(v *View) View {
 	return all
 }
 
-// replaced reads v with other words in the place of those for which another
-// gives one.
-func replaced(v *View, another func(string) string) View {
-	return replacedIn(v, func(_ string, w string) string { return another(w) })
+// replaced reads v with other words in the place of those between two places for which
+// another gives one.
+func replaced(v *View, in span, another func(string) string) View {
+	return replacedIn(v, in, func(_ string, w string) string { return another(w) })
 }
 
 // replacedIn is replaced by what knows what stands before a word.
-func replacedIn(v *View, another func(before, w string) string) View {
+func replacedIn(v *View, in span, another func(before, w string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	defer b.free()
 	done := 0
 	eachWord(s, func(i, j int, _ uint32) {
-		w := another(s[:i], s[i:j])
+		w := ""
+		if i >= in.start && j <= in.end {
+			w = another(s[:i], s[i:j])
+		}
 		if w == "" {
 			return
 		}
@@ -333,41 +301,4 @@ func unpig(w string) string {
 		}
 	}
 	return best
-}
-
-func backward(v *View) View {
-	s := v.Text
-	b, words := newBuilder(len(s)), newBuilder(0) // the places of words
-	defer b.free()
-	defer words.free()
-	fields(s, func(i, j int, _ bool) { words.at = append(words.at, int32(i), int32(j)) })
-	for k := len(words.at); k > 0; k -= 2 {
-		start, end := int(words.at[k-2]), int(words.at[k-1])
-		if k < len(words.at) {
-			b.byte(' ', int32(end-1))
-		}
-		if strings.IndexByte(".,;!?", s[end-1]) >= 0 {
-			end--
-		}
-		b.copy(s, start, end)
-	}
-	return mapped(Backward, b, v)
-}
-
-// ends counts what the ends of a text say for its running backward: a full stop
-// behind its first word, and a capital on its last one alone.
-func ends(s string) int {
-	s = strings.TrimSpace(s)
-	first, last := strings.IndexAny(s, " \n"), strings.LastIndexAny(s, " \n")
-	if first <= 0 {
-		return 0
-	}
-	n := 0
-	if strings.IndexByte(".!?", s[first-1]) >= 0 {
-		n++
-	}
-	if classes[s[last+1]] == cUpper && classes[s[0]] == cLower {
-		n++
-	}
-	return n
 }

@@ -21,6 +21,10 @@ type View struct {
 
 	cut   bool // it stands for more than is read
 	piece bool // it is a piece of a longer reading, whose codes were decoded
+	// worded is set where words were guessed at one by one, pieced where strings in quotes
+	// were put together, and guesses is how many of both led to it since it was decoded.
+	worded, pieced bool
+	guesses        uint8
 
 	sense int // how much its letters follow each other as in words
 
@@ -122,9 +126,34 @@ func (v *View) origin(i int) int32 {
 
 // part is what bytes start to end of the reading are by themselves.
 func (v *View) part(start, end int) View {
-	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
+	p := View{Name: v.Name, Depth: v.Depth, Text: v.Text[start:end], Rough: v.Rough, Innocent: v.Innocent, worded: v.worded, pieced: v.pieced, guesses: v.guesses, orig: v.orig, base: v.base + int32(start), from: v.from, to: v.to, whole: v.whole}
 	if v.at != nil {
 		p.at = v.at[start:end:end]
 	}
 	return p
+}
+
+// whole makes a reading of which every byte stands for the same span of v.
+func whole(name string, text []byte, v *View, start, end int) View {
+	from, to := v.Span(start, end)
+	return View{Name: name, Text: string(text), orig: v.orig, from: from, to: to, whole: true, start: start, end: end}
+}
+
+// mapped finishes a reading whose offsets point into parent.
+func mapped(name string, b *builder, parent *View) View {
+	v := View{Name: name, Text: string(b.text), orig: parent.orig, changed: b.changed(parent.Text), worded: parent.worded || name == Split || name == Leet || name == Scrambled, pieced: parent.pieced}
+	if v.guesses = parent.guesses; v.guessed() {
+		v.guesses++
+	}
+	if parent.whole {
+		v.from, v.to, v.whole = parent.from, parent.to, true
+		return v
+	}
+	v.at = append(make([]int32, 0, len(b.at)), b.at...)
+	if parent.at != nil || parent.base > 0 {
+		for i, o := range v.at {
+			v.at[i] = parent.origin(int(o))
+		}
+	}
+	return v
 }

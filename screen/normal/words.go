@@ -12,17 +12,21 @@ func words(found []View, v *View, m marks) []View {
 	if m&markLeet != 0 {
 		found = leet(found, v)
 	}
-	if m&markSpread != 0 {
+	if m&markSpread != 0 && v.spread() {
 		found = join(found, v)
 	}
-	if m&markCrowded != 0 {
+	if m&markCrowded != 0 && v.Name != Split {
 		found = split(found, v)
 	}
-	found = stuttered(parted(found, v), v)
-	return spoken(evenly(found, v), v)
+	if v.spread() {
+		found = evenly(stuttered(parted(found, v), v), v)
+	}
+	return spoken(found, v)
 }
 
-const minSpread = 5 // how many single letters in a row are taken for a word
+// minSpread is how many single letters in a row are taken for a word that is known, and
+// sureSpread for any.
+const minSpread, sureSpread = 5, 8
 
 // join puts letters that stand apart together: "i g n o r e", "i.g.n.o.r.e".
 func join(found []View, v *View) []View {
@@ -42,7 +46,6 @@ func join(found []View, v *View) []View {
 			i = end
 			continue
 		}
-		joined++
 		from, sep := len(b.text), separator(s[i:end])
 		for k := i; k < end; {
 			b.byte(s[k], int32(k))
@@ -51,7 +54,10 @@ func join(found []View, v *View) []View {
 			}
 			spreadGap(b, s, gap, k, sep)
 		}
-		if word := b.text[from:]; bytes.IndexByte(word, ' ') < 0 && len(word) >= 12 {
+		if letters >= sureSpread || wide().word(string(b.text[from:])) { // and not the names in a formula
+			joined++
+		}
+		if word := b.text[from:]; bytes.IndexByte(word, ' ') < 0 && len(word) >= minJoined {
 			segment(b, from)
 		}
 		if i = end; i < len(s) && s[i] == sep && sep != ' ' {

@@ -1,0 +1,113 @@
+package normal
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/memproxy/memproxy/screen/terms"
+)
+
+// order counts in which order small words stand, in a text and in each clause of it: "to
+// the" in English, "the to" in English backward.
+type order struct {
+	text      string
+	all, here struct{ forward, backward int }
+	before    byte
+	from, end int // where the clause begins, and its last word ends
+	words     int // in it
+	clauses   []span
+}
+
+func (o *order) word(words *terms.Table[small], w string, h uint32) {
+	kind := byte(0)
+	if small, ok := words.Get(h); ok && strings.EqualFold(w, small.word) {
+		kind = small.kind
+	}
+	switch {
+	case o.before == 'p' && (kind == 'd' || kind == 'e'):
+		o.here.forward++
+	case o.before == 'd' && kind == 'p':
+		o.here.backward++
+	}
+	o.before = kind
+}
+
+// clause begins another one where signs before the word from i to j end one, and keeps
+// the last if it runs backward.
+func (o *order) clause(i, j int) {
+	if i == len(o.text) || strings.ContainsAny(o.text[o.end:i], ".!?\n") {
+		if n := o.here.backward; o.words >= minBackward && o.words <= n*mostWords && n > 2*o.here.forward {
+			o.clauses = append(o.clauses, span{o.from, o.end})
+		}
+		o.all.forward, o.all.backward = o.all.forward+o.here.forward, o.all.backward+o.here.backward
+		o.here.forward, o.here.backward, o.before, o.words, o.from = 0, 0, 0, 0, i
+	}
+	o.words, o.end = o.words+1, j
+}
+
+// small is a small word, and its kind.
+type small struct {
+	word string
+	kind byte
+}
+
+// smallWords are, by hash, those before which an article or the like stands (p), articles (d),
+// and what may be one or stand alone (e).
+var smallWords = sync.OnceValue(func() *terms.Table[small] {
+	var all terms.Table[small]
+	for kind, words := range map[byte]string{
+		'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
+			do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
+		'd': "the a an your my our their",
+		'e': "all any every this its these",
+	} {
+		for _, w := range strings.Fields(words) {
+			*all.At(hash(w)) = small{w, kind}
+		}
+	}
+	return &all
+})
+
+// backward reads parts of v backward, word by word.
+func backward(v *View, parts []span) View {
+	b, words := newBuilder(len(v.Text)), newBuilder(0) // the places of words
+	defer b.free()
+	defer words.free()
+	for _, part := range parts {
+		s := v.Text[:part.end]
+		words.at = words.at[:0]
+		fields(s[part.start:], func(i, j int, _ bool) { words.at = append(words.at, int32(part.start+i), int32(part.start+j)) })
+		if len(b.text) > 0 {
+			b.byte('\n', int32(part.start))
+		}
+		for k := len(words.at); k > 0; k -= 2 {
+			start, end := int(words.at[k-2]), int(words.at[k-1])
+			if k < len(words.at) {
+				b.byte(' ', int32(end-1))
+			}
+			if strings.IndexByte(".,;!?", s[end-1]) >= 0 {
+				end--
+			}
+			b.copy(s, start, end)
+		}
+	}
+	return mapped(Backward, b, v)
+}
+
+// ends counts what the ends of a text say for its running backward: a full stop
+// behind its first word, and a capital on its last one alone.
+func ends(s string) int {
+	s = strings.TrimSpace(s)
+	first, last := strings.IndexAny(s, " \n"), strings.LastIndexAny(s, " \n")
+	if first <= 0 {
+		return 0
+	}
+	n := 0
+	if strings.IndexByte(".!?", s[first-1]) >= 0 {
+		n++
+	}
+	if classes[s[last+1]] == cUpper && classes[s[0]] == cLower {
+		n++
+	}
+	return n
+}
