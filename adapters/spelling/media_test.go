@@ -36,7 +36,7 @@ func TestMediaTypesAreReadInOneWay(t *testing.T) {
 func TestOrdinaryTypesAreRead(t *testing.T) {
 	for value, want := range map[string]bool{
 		"application/json": true, "application/json; charset=UTF8": true, `application/json;charset="utf-8"`: true,
-		"application/json; charset=utf-7": false, "application/json; charset=utf-16": false, "application/json; charset=": false,
+		"application/json; charset=utf-7": false, "application/json; charset=utf-16": false,
 	} {
 		_, params, err := spelling.ContentType(memproxy.Header{"Content-Type": {value}, "Content-Encoding": {""}})
 		if err == nil {
