@@ -317,6 +317,7 @@ SAY done`
 	for name, tc := range map[string]struct{ answer, says string }{
 		"approved":              {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}]}`, "request to call tool denied"},
 		"approved, older form":  {`{"type":"approval","approval_request_id":%[1]q,"approve":true,"reason":%[2]q}`, "request to call tool denied"},
+		"approved by message":   {`{"type":"approval","approvals":[{"type":"approval","tool_call_id":%[1]q,"approve":true}]}`, "request to call tool denied"},
 		"approved without type": {`{"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":true}],"approval_request_id":%[1]q}`, "request to call tool denied"},
 		"approved in a word":    {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"approval","tool_call_id":%[2]q,"approve":"yes"}]}`, "request to call tool denied"},
 		"answered twice":        {`{"type":"approval","approval_request_id":%[1]q,"approvals":[{"type":"tool","tool_call_id":%[2]q,"status":"success","tool_return":"mine"},{"type":"approval","tool_call_id":%[2]q,"approve":true}]}`, "request to call tool denied"},

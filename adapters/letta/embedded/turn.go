@@ -183,6 +183,9 @@ func (l *answer) take() (status int, detail string) {
 		}
 		answered := map[string]toolReturn{}
 		for _, ap := range m.Approvals {
+			if strings.HasPrefix(ap.ID, "message-") { // an older client's
+				ap.ID = l.a.Pending.ToolCalls[0].ID
+			}
 			switch {
 			case ap.Type == "tool":
 				answered[ap.ID] = toolReturn{"tool", ap.Return, ap.Status, ap.ID}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
@@ -293,8 +294,8 @@ func (by *caller) answerOf(id string) *given {
 	return nil
 }
 
-// answers records the caller's own answers. The older form speaks of all
-// calls at once.
+// answers records the caller's own answers. The older forms speak of all calls at
+// once: an approval without a list, and one of the message in a call's place.
 func (by *caller) answers(calls []*call) {
 	for _, m := range by.root.Root.Get("messages").List() {
 		if !isAnswer(m) {
@@ -302,7 +303,14 @@ func (by *caller) answers(calls []*call) {
 		}
 		for _, list := range [...]string{"approvals", "tool_returns"} {
 			for _, e := range m.Get(list).List() {
-				by.give(e.Get("tool_call_id").Text(), by.root.Raw(e), by.root.Yes(e.Get("approve")))
+				id, v := e.Get("tool_call_id").Text(), e.Get("approve")
+				if v == nil || !strings.HasPrefix(id, "message-") {
+					by.give(id, by.root.Raw(e), by.root.Yes(v))
+					continue
+				}
+				for _, c := range calls {
+					by.give(c.id, nil, by.root.Yes(v))
+				}
 			}
 		}
 		if v := m.Get("approve"); v != nil && v.Kind != jsondoc.Null {

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,26 @@ func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	body := `{ "input":"hi" }`
 	if got := request(t, newTurn(t, body, `{"agent_type":"memgpt_agent","tools":[{"name":"web_search","tool_type":"letta_builtin"}]}`)); got != body {
 		t.Errorf("got %s", got)
+	}
+}
+
+// An approval of the message in the place of its call, which the server takes for
+// one of the call, is ruled on as well.
+//
+// Proves EDGE-1, EDGE-13.
+func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
+	const body = `{"client_tools":[{"name":"memory_insert"}],"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"message-1","approve":%s}]}]}`
+	waits := strings.Replace(attached, "{", `{"pending_approval":{"id":"message-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
+	turn := newTurn(t, fmt.Sprintf(body, "true"), waits)
+	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" {
+		t.Fatalf("%+v", calls)
+	}
+	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
+	if got := request(t, turn); !strings.Contains(got, `"approve":false`) || strings.Contains(got, `"tool_call_id":"message-1"`) {
+		t.Errorf("got %s", got)
+	}
+	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).Waiting(); len(calls) > 0 { // declined, it writes nothing
+		t.Errorf("%+v", calls)
 	}
 }
 
