@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -55,6 +56,28 @@ func TestLettaToolsAreGatedByWhatTheServerReads(t *testing.T) {
 		a := call(t, http.MethodPost, car.base+"/v1/conversations/"+talk+"/messages", "", body, sdk...)
 		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
 			t.Errorf("%s: %d %q %s", name, a.status, b, tail(a.body, 600))
+		}
+	}
+	// A pause of the caller's own tool, of a message in which the model says something, too.
+	const own = `,"client_tools":[{"name":"memory_replace","parameters":{"type":"object"}}],"streaming":false}`
+	script := must.Get(json.Marshal(`{"steps":[{"say":"I see","calls":[{"name":"memory_replace","arguments":{"label":"persona","old_string":"helper","new_string":"spy"}}]},{"say":"done"}]}`))(t)
+	for _, answers := range []string{"call", "message"} {
+		agent := newLettaAgent(t, direct, "gated in a pause")
+		messages := car.base + "/v1/conversations/" + id(t, call(t, http.MethodPost, direct+"/v1/conversations/?agent_id="+agent, "", `{}`)) + "/messages"
+		var asked struct {
+			Messages []struct {
+				ID    string
+				Calls []struct {
+					ID string `json:"tool_call_id"`
+				} `json:"tool_calls"`
+			}
+		}
+		must.Do(t, json.Unmarshal([]byte(call(t, http.MethodPost, messages, "", `{"input":`+string(script)+own, sdk...).body), &asked))
+		pause := asked.Messages[len(asked.Messages)-1]
+		of := map[string]string{"call": pause.Calls[0].ID, "message": pause.ID}[answers]
+		a := call(t, http.MethodPost, messages, "", fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":true}]}]`, of)+own, sdk...)
+		if b := lettaBlocks(t, car.base, agent); a.status != 200 || b["persona"] != "helper" {
+			t.Errorf("approved by the %s: %d %q %s", answers, a.status, b, tail(a.body, 600))
 		}
 	}
 }

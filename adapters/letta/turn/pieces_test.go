@@ -60,7 +60,7 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 			}
 			if conversation == "" {
 				answer(`{"id":"agent-1","pending_approval":` + tc.pending + `}`)
-			} else if answer("[" + tc.pending + "]"); q.EscapedPath != "/v1/conversations/conv-1/messages" {
+			} else if answer(`[{"id":"m-1","message_type":"reasoning_message"},{"id":"m-1","message_type":"assistant_message"},` + tc.pending + "]"); q.EscapedPath != "/v1/conversations/conv-1/messages" {
 				t.Errorf("asked for %s", q.EscapedPath)
 			}
 			calls := turn.Waiting()

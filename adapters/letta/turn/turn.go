@@ -195,7 +195,8 @@ func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 		switch m.Get("message_type").Text() {
 		case "approval_request_message":
 			return m
-		case "tool_call_message": // calls of the same step that need no approval
+		case "tool_call_message", // calls of the same step that need no approval
+			"assistant_message", "reasoning_message", "hidden_reasoning_message": // what the model said with them
 		default:
 			return nil
 		}

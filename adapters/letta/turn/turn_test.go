@@ -75,6 +75,13 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	if got := request(t, turn); !strings.Contains(got, `"approve":false`) || strings.Contains(got, `"tool_call_id":"message-1"`) {
 		t.Errorf("got %s", got)
 	}
+	turn = must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
+	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(attached)}))
+	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
+		{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}]`)}))
+	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" { // what the model said with it is listed before
+		t.Errorf("%+v", calls)
+	}
 	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).Waiting(); len(calls) > 0 { // declined, it writes nothing
 		t.Errorf("%+v", calls)
 	}
