@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
 // Waiting are the calls that the gate has yet to rule on. A pause in which the
@@ -186,7 +187,7 @@ func reasonOf(d memproxy.Decision) string {
 // said are the caller's messages but for its answers to the pause.
 func (by *caller) said() []any {
 	var out []any
-	if v := by.root.Root.Get("input"); v != nil {
+	if v := by.root.Root.Get("input"); v != nil && v.Kind != jsondoc.Null {
 		out = append(out, map[string]any{"type": "message", "role": "user", "content": json.RawMessage(by.root.Raw(v))})
 	}
 	for _, m := range by.root.Root.Get("messages").List() {

@@ -75,6 +75,11 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	if got := request(t, turn); !strings.Contains(got, `"approve":false`) || strings.Contains(got, `"tool_call_id":"message-1"`) {
 		t.Errorf("got %s", got)
 	}
+	turn = newTurn(t, `{"input":null,"messages":[{"role":"user","content":"hi"}]}`, waits) // some clients write null for none
+	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
+	if got := request(t, turn); !strings.Contains(got, `{"role":"user","content":"hi"}]`) || strings.Contains(got, `"content":null`) {
+		t.Errorf("got %s", got)
+	}
 	turn = must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Conversation: "conv-1", Body: fmt.Appendf(nil, body, "true")}))(t)
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(attached)}))
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
