@@ -316,7 +316,12 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	if !r.is(lists) {
 		for _, name := range slices.Sorted(maps.Keys(rt.Params)) {
 			switch params[name].kind {
-			case TargetAgent, TargetConversation, TargetGroup, TargetRun, TargetStep, TargetArchive, TargetFolder, TargetFile, TargetJob:
+			case TargetFolder:
+				if rt.Params["file_id"] != "" {
+					continue // the server shows a file under any source; which is its own, it says itself
+				}
+				fallthrough
+			case TargetAgent, TargetConversation, TargetGroup, TargetRun, TargetStep, TargetArchive, TargetFile, TargetJob:
 				out = belongs(out, rt.Params[name], "")
 			}
 		}

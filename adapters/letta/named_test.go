@@ -97,6 +97,7 @@ func TestWithin(t *testing.T) {
 		{"GET", "/v1/identities/", `[{"id":"identity-1","agent_ids":["agent-1"]}]`, nil},
 		{"POST", "/v1/messages/search", `[{"embedded_text":"t","message":{"id":"message-1"},"agent_id":"agent-1"}]`, []string{"agent-1"}},
 		{"GET", "/v1/folders/source-1/files", `[{"id":"file-1","source_id":"source-2"}]`, []string{"source-1", "source-2"}},
+		{"GET", "/v1/sources/source-1/files/file-1", `{"id":"file-1","source_id":"source-2"}`, []string{"file-1", "source-2"}}, // shown under any
 		{"GET", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []string{"agent-1", "archive-1"}},
 	} {
 		path, query, _ := strings.Cut(tt.path, "?")
