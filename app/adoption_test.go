@@ -107,6 +107,35 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	}
 }
 
+// Proves EDGE-4: who removes the ledger's note of a seal, so that the next start takes for
+// old what was planted, is on record, and what was planted is named.
+func TestARemovedSealIsPutBack(t *testing.T) {
+	t.Parallel()
+	p := newPaces()
+	for name, vandal := range map[string][]string{
+		"removed":        {`DELETE FROM sealed`},
+		"as if it began": {`DELETE FROM sealed`, `INSERT INTO sealing (backend, cursor, pass, fresh, found) VALUES ('mem0', '', 1, 0, 0)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
+			sealed := func() bool { return strings.Contains(r.metrics(t), `memproxy_backend_sealed{backend="mem0"} 1`) }
+			ring.Until(r.t, "the seal", sealed)
+			r.versioned(r.written("Ann likes green tea.", ""))
+			r.stop()
+			planted := r.planted("Ann has a boat.")
+			r.vandal(vandal...)
+			r.run()
+			ring.Until(r.t, "the seal", sealed)
+			if a := r.do("GET", "/v1/memories/"+planted+"/", ""); a.header.Get("X-Memproxy-Unverified") != planted || r.records(memproxy.EventSeal) != 2 {
+				t.Errorf("what was planted: %v, seals %s", a.header, r.audit("--type", "seal"))
+			}
+			if log := r.audit("--type", "integrity"); !strings.Contains(log, "the seal of the backend was removed") {
+				t.Errorf("on record: %s", log)
+			}
+		})
+	}
+}
+
 // Proves EDGE-4: where the setting is off nothing is sealed, and nobody is
 // accused: it takes the command.
 func TestSealingIsOff(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/screen/hunt"
+	"github.com/memproxy/memproxy/telemetry/audit/query"
+	"github.com/memproxy/memproxy/telemetry/audit/verify"
 	"github.com/memproxy/memproxy/upkeep"
 )
 
@@ -94,6 +97,9 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	}
 	sealed, err := a.c.Ledger.Backends.Sealed(ctx, a.backend.Name)
 	if err == nil && !sealed {
+		sealed, err = a.unsealed(ctx)
+	}
+	if err == nil && !sealed {
 		ctx, cancel := context.WithTimeout(ctx, sweepTime)
 		defer cancel()
 		err = a.seal(ctx)
@@ -120,6 +126,42 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 	return a.failed
 }
 
+// unsealed reports whether a seal that is in the audit log is missing in the ledger, and
+// restores it: removing it would have out-of-band memories sealed as if they had been
+// there before. It does nothing for a shared ledger, whose seal may be in another
+// process's log, and for an empty ledger, which is a new one.
+func (a *adoption) unsealed(ctx context.Context) (bool, error) {
+	if shared(a.c.Config) {
+		return false, nil
+	}
+	heads, err := a.c.Ledger.Chains.Heads(ctx)
+	if err != nil || len(heads) == 0 {
+		return false, err
+	}
+	done := false
+	filter := query.Filter{Type: string(memproxy.EventSeal), Backend: a.backend.Name}
+	err = errors.Join(a.c.Audit.Flush(ctx), query.Query(ctx, a.c.AuditDir, filter, func(r *verify.Record) error {
+		done = done && r.Detail != sealBegun || strings.HasSuffix(r.Detail, sealDone)
+		return nil
+	}))
+	if err != nil || !done {
+		return false, err
+	}
+	ev := a.c.event(memproxy.EventIntegrity, "", a.backend.Name, "row: the seal of the backend was removed")
+	ev.Reasons = []memproxy.Reason{{Code: memproxy.IntegrityLedger, Rule: a.backend.Name, Detail: "row"}}
+	if err := a.c.record(ctx, ev); err != nil {
+		return false, err
+	}
+	a.c.Log.Error("the seal of a backend was removed from the ledger, and is put back", "backend", a.backend.Name)
+	return true, a.c.Ledger.Backends.Seal(ctx, a.backend.Name)
+}
+
+// The details of a seal's records.
+const (
+	sealBegun = "begun: what is there is recorded, without an owner"
+	sealDone  = " memories that nobody is known to have written were there before"
+)
+
 // claim takes or renews the lease.
 func (a *adoption) claim(ctx context.Context) error {
 	mine, err := a.c.Ledger.Backends.Claim(ctx, "seal "+a.backend.Name, a.holder, sealLease)
@@ -139,7 +181,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	if !begun {
-		if err := a.record(ctx, 0, "begun: what is there is recorded, without an owner"); err != nil {
+		if err := a.record(ctx, 0, sealBegun); err != nil {
 			return err
 		}
 		at = memproxy.Sealing{Backend: a.backend.Name, Pass: 1}
@@ -162,7 +204,7 @@ func (a *adoption) seal(ctx context.Context) error {
 		return err
 	}
 	a.c.Log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
-	return a.record(ctx, at.Found, fmt.Sprintf("%d memories that nobody is known to have written were there before", at.Found))
+	return a.record(ctx, at.Found, fmt.Sprint(at.Found, sealDone))
 }
 
 // pass reads the backend from a cursor to its end.
