@@ -59,6 +59,7 @@ type Server struct {
 	mu       sync.Mutex
 	nodes    map[sidecarKey]*node
 	claimed  map[identity]int // nodes of each certificate
+	heeded   map[identity]heeded
 	streams  map[int64]*stream
 	byName   map[string]*policy.Release
 	ordered  []*policy.Release
@@ -91,7 +92,7 @@ func New(opt Options) (*Server, error) {
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
 		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
 		wake:        make(chan struct{}, 1),
-		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, heeded: map[identity]heeded{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
 		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }

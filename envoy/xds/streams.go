@@ -2,6 +2,7 @@ package xds
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -98,7 +99,9 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 	}
 	if st.node == nil {
 		if err := s.admit(id, st, req.GetNode()); err != nil {
-			s.opt.Log.Warn("a sidecar is not admitted", "certificate", st.who.String(), "error", err)
+			if s.heeds(st.who) {
+				s.opt.Log.Warn("a sidecar is not admitted", "certificate", st.who.String(), "error", err)
+			}
 			return err
 		}
 	} else if n := req.GetNode(); n != nil && n.GetId() != st.node.ID {
@@ -216,14 +219,38 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 	n := st.node
 	if fault := req.GetErrorDetail(); fault != nil {
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
-		s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
-		s.poke()
+		if s.heeds(n.who) {
+			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
+			s.poke()
+		}
 		return
 	}
 	n.running, n.tally = name, Tally{}
 	if n.rejected.Release == name {
 		n.rejected = Rejection{}
 	}
+}
+
+// maxHeeded is how many refusals of one certificate, or of its sidecars, are logged and
+// looked into at once in a minute. What is over that the next refresh finds.
+const maxHeeded = 16
+
+// heeded counts what of a certificate was heeded in a minute.
+type heeded struct {
+	since time.Time
+	n     int
+}
+
+// heeds reports whether one more refusal of a certificate is logged and looked into. The
+// caller holds the lock.
+func (s *Server) heeds(who identity) bool {
+	h, now := s.heeded[who], s.opt.Clock()
+	if now.Sub(h.since).Abs() >= time.Minute {
+		h = heeded{since: now}
+	}
+	h.n++
+	s.heeded[who] = h
+	return h.n <= maxHeeded
 }
 
 // maxReason bounds what is recorded of a sidecar's reason, in bytes.
@@ -257,6 +284,7 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 
 // forget drops sidecars that went away long ago. The caller holds the lock.
 func (s *Server) forget() {
+	maps.DeleteFunc(s.heeded, func(_ identity, h heeded) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	var gone []string
 	for _, n := range s.nodes {
 		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > Forget {

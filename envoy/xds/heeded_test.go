@@ -1,0 +1,77 @@
+package xds
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// away is a store that is not asked.
+type away struct{ Store }
+
+// Proves CARD-9: a sidecar that refuses releases, or is refused, without end fills neither
+// the log nor the time of the control plane; another certificate's refusal is heeded as
+// ever, and so is the next one a minute later.
+func TestRefusalsWithoutEndAreNotHeeded(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1e9, 0)
+	s := must.Get(New(Options{
+		Fleet: "north", Store: away{}, Clock: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []Rule{{CommonName: "*", Tenant: "acme"}},
+	}))(t)
+	logged := func(what string, want int) {
+		t.Helper()
+		if n := strings.Count(log.String(), what); n != want {
+			t.Errorf("%q is logged %d times, want %d", what, n, want)
+		}
+		log.Reset()
+	}
+	refuse := func(name string, times int) (refreshes int) {
+		st := &stream{who: identity{name: name}, nonces: map[string]string{}}
+		st.node = &node{Node: fleetpb.Node{ID: name}, who: st.who}
+		for i := range times {
+			st.nonces["n"] = "one"
+			s.acknowledged(st, &discovery.DeltaDiscoveryRequest{ResponseNonce: "n", ErrorDetail: &status.Status{Message: fmt.Sprint("no ", i)}})
+			select {
+			case <-s.wake:
+				refreshes++
+			default:
+			}
+		}
+		if last := fmt.Sprint("no ", times-1); st.node.rejected.Reason != last {
+			t.Errorf("its last refusal is %q, want %q", st.node.rejected.Reason, last)
+		}
+		return refreshes
+	}
+	if n := refuse("liar", 1000); n != maxHeeded {
+		t.Errorf("%d refreshes", n)
+	}
+	logged("refused a release", maxHeeded)
+	refuse("honest", 1)
+	logged("refused a release", 1)
+	now = now.Add(time.Minute)
+	refuse("liar", 1)
+	logged("refused a release", 1)
+	for range 100 {
+		s.streams[1] = &stream{who: identity{name: "stranger"}}
+		err := callbacks{s}.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "a\x00b"}})
+		if err == nil {
+			t.Fatal("it is admitted")
+		}
+	}
+	logged("is not admitted", maxHeeded)
+	now = now.Add(time.Minute)
+	if s.forget(); len(s.heeded) != 0 {
+		t.Errorf("kept: %v", s.heeded)
+	}
+}
