@@ -74,7 +74,7 @@ func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byt
 		return nil, errSignature
 	}
 	keys, asked := s.known()
-	age := s.clock().Sub(asked)
+	age := elapsed(asked, s.clock())
 	var known []byte
 	if age < staleTime {
 		known = check(keys, jws)
@@ -96,6 +96,12 @@ func (s *issuer) payload(ctx context.Context, jws *jose.JSONWebSignature) ([]byt
 		return p, nil
 	}
 	return nil, errSignature
+}
+
+// elapsed is how long ago something was: by the clock, or by that of the process, which
+// stands still while a machine is suspended, whichever is longer.
+func elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
 // check returns the payload if one of the keys made the signature, else nil.

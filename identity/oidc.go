@@ -151,7 +151,7 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	sum := sha256.Sum256([]byte(token))
 	now := o.opt.Clock()
 	if c, ok := o.cache.Get(sum); ok {
-		if now.Before(c.until) {
+		if elapsed(c.until, now) < 0 {
 			return c.principal, nil
 		}
 		o.cache.Remove(sum)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/identity"
@@ -189,5 +190,27 @@ func TestKnownKeysDoNotWait(t *testing.T) {
 	hangUp()
 	if err := <-asked; !errors.Is(err, context.Canceled) {
 		t.Errorf("who hung up got %v", err)
+	}
+}
+
+// A machine that was suspended runs on with the tokens and keys that it knew, but not
+// with their times: the clock by which a process counts stood still meanwhile.
+func TestSuspendedMachines(t *testing.T) {
+	d := newDesk(t, nil)
+	d.now = time.Now()
+	token := d.token("exp", d.Now().Add(20*time.Minute).Unix())
+	d.accept(token)
+	suspend := func(by time.Duration) {
+		*(*uint64)(unsafe.Pointer(&d.now)) += uint64(by/time.Second) << 30 // the seconds of the wall clock, in a time that has both
+	}
+	d.now = d.now.Add(time.Minute)
+	long := d.token("exp", d.Now().Add(48*time.Hour).Unix())
+	suspend(3 * time.Hour)
+	d.publish(newKey(t, "k2"))
+	if p, err := d.present(token); err == nil {
+		t.Errorf("a token that ended hours ago is %+v's", p)
+	}
+	if p, err := d.present(long); err == nil {
+		t.Errorf("a key that the issuer took back hours ago makes it %+v's", p)
 	}
 }
