@@ -23,8 +23,10 @@ const (
 	settleTime = 2 * time.Minute
 	// maxLook bounds the requests of one look.
 	maxLook = 1000
-	// maxUnsettled is how long settling is tried again, over restarts too.
+	// maxUnsettled is how long settling is tried again, over restarts too, and
+	// minUnsettled how long by each process in any case.
 	maxUnsettled = 24 * time.Hour
+	minUnsettled = time.Hour
 )
 
 // The pace at which a run is asked whether it is over, and a broken look or
@@ -50,6 +52,7 @@ type Watched struct {
 	caller http.Header
 	held   Held
 	ruled  map[string]*gate.Admission // by the change's key
+	taken  time.Time                  // when this process took it up again
 }
 
 // Watch locks the agents of an admitted run that cannot be gated call by call and

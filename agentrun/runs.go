@@ -116,7 +116,12 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 		}
 		c = &Watched{r: r, held: Held{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
-	if r.opt.Clock().Sub(e.Begun) > maxUnsettled {
+	now := r.opt.Clock()
+	if c.taken.IsZero() {
+		c.taken = now
+	}
+	// Not before it was tried: the process may have been away for days, or its clock set.
+	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.taken) > minUnsettled {
 		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 	"github.com/memproxy/memproxy/internal/must"
@@ -263,6 +266,33 @@ func TestCompensationSurvivesACrash(t *testing.T) {
 	if !strings.Contains(rec, `/block"`) || strings.Count(rec, `"agent:dev"`) != strings.Count(rec, `"type":"decision"`) {
 		t.Errorf("in whose name: %s", rec)
 	}
+}
+
+var begun = regexp.MustCompile(`"begun":"[^"]*"`)
+
+// Proves EDGE-1: so does the undoing of what was left days ago, or seems so by a clock
+// that was set: it is tried before it is given up.
+func TestCompensationSurvivesAWeekend(t *testing.T) {
+	t.Parallel()
+	m := &meddler{}
+	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
+	m.set(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w)
+	})
+	l.say(poisoned, `,"streaming":true`).want(t, 200)
+	l.restart(func() {
+		m.set(nil)
+		for _, path := range l.journalled() {
+			raw := must.Get(os.ReadFile(path))(t)
+			ago := begun.ReplaceAll(raw, []byte(`"begun":"`+time.Now().Add(-72*time.Hour).UTC().Format(time.RFC3339)+`"`))
+			must.Do(t, os.WriteFile(path, ago, 0o600))
+			if bytes.Equal(raw, ago) {
+				t.Errorf("%s", raw)
+			}
+		}
+	})
+	l.settled()
+	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }
 
 func refusal(w http.ResponseWriter) bool {
