@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // RunnerOptions configure a Runner.
@@ -172,12 +173,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 }
 
 // Wake notifies the receiver of Woken.
-func (r *Runner) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // it will look anyway
-	}
-}
+func (r *Runner) Wake() { wait.Wake(r.wake) }
 
 // Woken receives when there may be something to send.
 func (r *Runner) Woken() <-chan struct{} { return r.wake }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 const (
@@ -98,10 +100,7 @@ func watch(dir string, edited chan<- struct{}) (stop func()) {
 			if !more {
 				return
 			}
-			select {
-			case edited <- struct{}{}:
-			default: // one is enough
-			}
+			wait.Wake(edited)
 		}
 	}()
 	return func() { _ = w.Close(); <-over }

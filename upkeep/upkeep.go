@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // A Job is recurring background work.
@@ -44,12 +46,7 @@ func AtOnce() Signal {
 }
 
 // Send never blocks.
-func (s Signal) Send() {
-	select {
-	case s <- struct{}{}:
-	default: // a round is about to begin that sees what this is about
-	}
-}
+func (s Signal) Send() { wait.Wake(s) }
 
 // Errors of Jobs.Once that are not the job's.
 var (

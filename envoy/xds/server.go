@@ -278,11 +278,3 @@ func (s *Server) offered(n *node) (channel string, r *policy.Release) {
 	}
 	return "", nil
 }
-
-// poke asks Run to refresh soon.
-func (s *Server) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}

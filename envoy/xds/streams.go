@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // node is a sidecar, connected or lately so.
@@ -221,7 +222,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
 		if s.heeds(n.who) {
 			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
-			s.poke()
+			wait.Wake(s.wake) // Run refreshes soon
 		}
 		return
 	}

@@ -1,4 +1,5 @@
-// Package wait waits for a moment, or for work to end, no longer than a context allows.
+// Package wait waits for a moment, or for work to end, no longer than a context allows,
+// and wakes what waits.
 package wait
 
 import (
@@ -27,5 +28,14 @@ func For(ctx context.Context, f func()) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Wake sends to a channel with room for one, and does not block: what is woken by an
+// earlier send sees what this one is about.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

@@ -29,3 +29,13 @@ func TestWaitsEndWithTheContext(t *testing.T) {
 		time.Sleep(time.Hour) // what was not waited for ends
 	})
 }
+
+// A channel that somebody was woken by already blocks nobody.
+func TestWakeDoesNotBlock(t *testing.T) {
+	c := make(chan struct{}, 1)
+	wait.Wake(c)
+	wait.Wake(c)
+	if len(c) != 1 {
+		t.Errorf("%d wait to be taken", len(c))
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // Proves CARD-7: a full disk refuses records and nothing else; the log goes on
@@ -148,7 +149,7 @@ func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free fu
 	opt.MaxQueue = max
 	opt.Sync = func(*os.File) error {
 		if hang.Load() {
-			signal(in)
+			wait.Wake(in)
 			<-gate
 		}
 		return nil

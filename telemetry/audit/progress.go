@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // maxUnpublished is how many bundles may wait for tiles and a checkpoint before
@@ -62,7 +64,7 @@ func (p *progress) advance(t tip, n int64, payload []byte, leaves []tlog.Hash) *
 	p.tip = t
 	if !p.due && p.every > 0 {
 		p.due = true
-		time.AfterFunc(p.every, func() { signal(p.wake) })
+		time.AfterFunc(p.every, func() { wait.Wake(p.wake) })
 	}
 	return b
 }

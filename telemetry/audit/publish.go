@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 const (
@@ -56,7 +58,7 @@ func (p *publisher) run(stop <-chan struct{}) {
 		}
 		select {
 		case <-again:
-			signal(p.progress.wake)
+			wait.Wake(p.progress.wake)
 		case <-stop:
 			return
 		}
@@ -86,7 +88,7 @@ func (p *publisher) publish(archive bool) error {
 	}
 	p.edge = edge
 	p.tidy(full, partials)
-	signal(p.queue.wake) // notes may wait for room
+	wait.Wake(p.queue.wake) // notes may wait for room
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // item is one queued event, or a barrier when it has no body.
@@ -117,9 +118,9 @@ func (q *queue) add(it *item) error {
 	q.armed = q.armed || arm
 	q.mu.Unlock()
 	if now {
-		signal(q.wake)
+		wait.Wake(q.wake)
 	} else if arm {
-		time.AfterFunc(q.opt.NoteDelay, func() { signal(q.wake) })
+		time.AfterFunc(q.opt.NoteDelay, func() { wait.Wake(q.wake) })
 	}
 	return nil
 }
@@ -156,11 +157,4 @@ func (q *queue) state() (waiting int, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting), q.closed
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
