@@ -132,17 +132,7 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 	if holder.Kind != jsondoc.Object {
 		return
 	}
-	meta := holder.Get("metadata")
-	if meta != nil && meta.Kind == jsondoc.Object {
-		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), false)...)
-		return
-	}
-	all := stamps.Object(append(kept, stamps.Members(op.StampBeside(stamps.Object(kept)), false)...))
-	if meta == nil {
-		p.Add(holder, append([]byte(`"metadata":`), all...))
-	} else {
-		p.Replace(meta, all)
-	}
+	p.Stamp(op, holder, holder.Get("metadata"), kept, false)
 }
 
 // update stamps a change. The server replaces metadata whole, so what is

@@ -98,22 +98,14 @@ func (p patch) holder(r *row, holder *jsondoc.Value, op *memproxy.Operation, tar
 	if !speaksOf(r, holder) {
 		return
 	}
-	over := r.kind == memproxy.Correct && r.dialect != hosted // a server merges
-	switch meta := holder.Get("metadata"); {
-	case meta == nil:
-		var kept [][]byte
-		if r.dialect == hosted && r.kind == memproxy.Correct {
-			// The platform replaces metadata on update: the present metadata must
-			// be included, or it is lost.
-			kept = stamps.Kept(op.Current[target].Metadata, false)
-		}
-		own := stamps.Members(op.StampBeside(stamps.Object(kept)), over)
-		p.Add(holder, append([]byte(`"metadata":`), stamps.Object(append(kept, own...))...))
-	case meta.Kind == jsondoc.Object:
-		p.Add(meta, stamps.Members(op.StampBeside(p.Beside(meta)), over)...)
-	default: // null, or an invalid value in an update
-		p.Replace(meta, stamps.Object(stamps.Members(op.Stamp, over)))
+	meta := holder.Get("metadata")
+	var kept [][]byte
+	if meta == nil && r.dialect == hosted && r.kind == memproxy.Correct {
+		// The platform replaces metadata on update: the present metadata must
+		// be included, or it is lost.
+		kept = stamps.Kept(op.Current[target].Metadata, false)
 	}
+	p.Patch.Stamp(op, holder, meta, kept, r.kind == memproxy.Correct && r.dialect != hosted) // a server merges
 }
 
 // speaksOf reports whether the holder writes something that a stamp can cover.

@@ -64,6 +64,22 @@ func (p *Patch) Beside(meta *jsondoc.Value) []byte {
 	return Beside(p.Edits, meta, slices.Concat(p.objects, p.removed))
 }
 
+// Stamp stamps what a holder has, or is to have, as metadata. Kept members go along
+// where it has none. Over has a backend that merges forget the members of an older
+// stamp.
+func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
+	if meta != nil && meta.Kind == jsondoc.Object {
+		p.Add(meta, Members(op.StampBeside(p.Beside(meta)), over)...)
+		return
+	}
+	all := Object(append(kept, Members(op.StampBeside(Object(kept)), over)...))
+	if meta == nil {
+		p.Add(holder, append([]byte(`"metadata":`), all...))
+	} else {
+		p.Replace(meta, all) // null, or an invalid value in an update
+	}
+}
+
 // Apply is the body with everything done. Empty reports whether nothing is.
 func (p *Patch) Apply() []byte {
 	p.settle()
