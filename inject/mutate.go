@@ -81,22 +81,19 @@ func (i *Injector) skip(p *pod) answer {
 
 // collision finds what the pod already uses of the sidecar's.
 func (t *template) collision(p *pod) string {
-	for _, g := range p.groups() {
-		for k := range g.list {
-			c := &g.list[k]
-			if c.Name == t.name {
-				continue
+	for _, c := range p.containers() {
+		if c.Name == t.name {
+			continue
+		}
+		for _, port := range c.Ports {
+			if slices.Contains(t.ports, port.Port) {
+				return fmt.Sprintf("container %s uses port %d, which is the sidecar's", c.Name, port.Port)
 			}
-			for _, port := range c.Ports {
-				if slices.Contains(t.ports, port.Port) {
-					return fmt.Sprintf("container %s uses port %d, which is the sidecar's", c.Name, port.Port)
-				}
-			}
-			for _, m := range c.VolumeMounts {
-				for _, at := range t.mountsAt {
-					if m.Path == at.Path && m.Name != at.Name {
-						return fmt.Sprintf("container %s mounts something else at %s", c.Name, at.Path)
-					}
+		}
+		for _, m := range c.VolumeMounts {
+			for _, at := range t.mountsAt {
+				if m.Path == at.Path && m.Name != at.Name {
+					return fmt.Sprintf("container %s mounts something else at %s", c.Name, at.Path)
 				}
 			}
 		}
@@ -184,24 +181,20 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 		}
 	}
 	names := slices.Clone(missing)
-	for _, g := range p.groups()[:2] { // a new pod has no ephemeral containers
-		for k := range g.list {
-			c := &g.list[k]
-			if c.Name == t.name || limited && !slices.Contains(names, c.Name) {
-				continue
-			}
-			missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
-			path := g.path + "/" + strconv.Itoa(k)
-			b.env(path+"/env", c, t)
-			b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part) (at []int) {
-				for n, m := range c.VolumeMounts {
-					if slices.Contains(t.mountsAt, m) && m.Name == w.name {
-						at = append(at, n)
-					}
-				}
-				return at
-			})
+	for path, c := range p.containers() {
+		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // a new pod has none of those
+			continue
 		}
+		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
+		b.env(path+"/env", c, t)
+		b.list(path+"/volumeMounts", len(c.VolumeMounts), t.mounts, false, func(w part) (at []int) {
+			for n, m := range c.VolumeMounts {
+				if slices.Contains(t.mountsAt, m) && m.Name == w.name {
+					at = append(at, n)
+				}
+			}
+			return at
+		})
 	}
 	return missing
 }
@@ -226,7 +219,7 @@ func (b *builder) env(path string, c *container, t *template) {
 // sidecar puts the container in front of the other init containers, so that
 // they find it running.
 func (b *builder) sidecar(p *pod, t *template) {
-	const path = "/spec/initContainers"
+	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {
 		b.op("add", path, []raw{t.sidecar})
 		return

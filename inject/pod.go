@@ -1,6 +1,9 @@
 package inject
 
 import (
+	"iter"
+	"strconv"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -8,10 +11,8 @@ import (
 // touched.
 type pod struct {
 	Metadata struct {
-		Name         string            `json:"name"`
-		GenerateName string            `json:"generateName"`
-		Labels       map[string]string `json:"labels"`
-		Annotations  map[string]string `json:"annotations"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
 		Containers            []container `json:"containers"`
@@ -49,14 +50,15 @@ type variable struct {
 	Name      string `json:"name"`
 	Value     string `json:"value"`
 	ValueFrom *struct {
-		Secret *secretRef `json:"secretKeyRef"`
+		Secret secretRef `json:"secretKeyRef"`
 	} `json:"valueFrom"`
 }
 
 type envFrom struct {
-	Secret *secretRef `json:"secretRef"`
+	Secret secretRef `json:"secretRef"`
 }
 
+// secretRef names a Secret, or none.
 type secretRef struct {
 	Name string `json:"name"`
 }
@@ -68,28 +70,36 @@ type mount struct {
 
 type volume struct {
 	Name   string `json:"name"`
-	Secret *struct {
+	Secret struct {
 		Name string `json:"secretName"`
 	} `json:"secret"`
-	Projected *struct {
+	Projected struct {
 		Sources []struct {
-			Secret *secretRef `json:"secret"`
+			Secret secretRef `json:"secret"`
 		} `json:"sources"`
 	} `json:"projected"`
 }
 
-// groups are the lists of containers with their place in the document.
-func (p *pod) groups() []group {
-	return []group{
-		{"/spec/initContainers", p.Spec.InitContainers},
-		{"/spec/containers", p.Spec.Containers},
-		{"/spec/ephemeralContainers", p.Spec.EphemeralContainers},
-	}
-}
+// The beginnings of the places of containers, by their sort.
+const (
+	initContainers      = "/spec/initContainers"
+	ephemeralContainers = "/spec/ephemeralContainers"
+)
 
-type group struct {
-	path string
-	list []container
+// containers are those of all three sorts, each with its place in the document.
+func (p *pod) containers() iter.Seq2[string, *container] {
+	return func(yield func(string, *container) bool) {
+		for _, sort := range [...]struct {
+			path string
+			list []container
+		}{{initContainers, p.Spec.InitContainers}, {"/spec/containers", p.Spec.Containers}, {ephemeralContainers, p.Spec.EphemeralContainers}} {
+			for k := range sort.list {
+				if !yield(sort.path+"/"+strconv.Itoa(k), &sort.list[k]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // unfit says why a pod cannot hold a sidecar, or "".
@@ -109,33 +119,25 @@ func (i *Injector) unfit(p *pod) string {
 	return ""
 }
 
-// secrets are the names of the Secrets that a volume shows.
-func (v *volume) secrets() (out []string) {
-	if v.Secret != nil {
-		out = append(out, v.Secret.Name)
-	}
-	if v.Projected != nil {
-		for _, s := range v.Projected.Sources {
-			if s.Secret != nil {
-				out = append(out, s.Secret.Name)
-			}
-		}
+// secrets are the names of the Secrets that a volume shows; "" is none.
+func (v *volume) secrets() []string {
+	out := []string{v.Secret.Name}
+	for _, s := range v.Projected.Sources {
+		out = append(out, s.Secret.Name)
 	}
 	return out
 }
 
 // secrets are the names of the Secrets that a container takes into its
-// environment.
+// environment; "" is none.
 func (c *container) secrets() (out []string) {
 	for _, v := range c.Env {
-		if v.ValueFrom != nil && v.ValueFrom.Secret != nil {
+		if v.ValueFrom != nil {
 			out = append(out, v.ValueFrom.Secret.Name)
 		}
 	}
 	for _, e := range c.EnvFrom {
-		if e.Secret != nil {
-			out = append(out, e.Secret.Name)
-		}
+		out = append(out, e.Secret.Name)
 	}
 	return out
 }

@@ -20,7 +20,6 @@ type request struct {
 	Kind        kind   `json:"kind"`
 	SubResource string `json:"subResource"`
 	Operation   string `json:"operation"`
-	Namespace   string `json:"namespace"`
 	Object      raw    `json:"object"`
 }
 

@@ -124,7 +124,7 @@ func (t Template) compile() (*template, error) {
 		}
 	}
 	slices.Sort(out.secrets)
-	out.secrets = slices.Compact(out.secrets)
+	out.secrets = slices.DeleteFunc(slices.Compact(out.secrets), func(name string) bool { return name == "" })
 	return out, nil
 }
 

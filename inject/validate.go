@@ -156,24 +156,21 @@ func (t *template) leak(p *pod, injected bool) string {
 			}
 		}
 	}
-	for _, g := range p.groups() {
-		for k := range g.list {
-			c := &g.list[k]
-			if c.Target == t.name {
-				return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
+	for at, c := range p.containers() {
+		if c.Target == t.name {
+			return fmt.Sprintf("container %s would join the sidecar's processes", c.Name)
+		}
+		if injected && c.Name == t.name && strings.HasPrefix(at, initContainers) {
+			continue
+		}
+		for _, s := range c.secrets() {
+			if slices.Contains(t.secrets, s) {
+				return fmt.Sprintf("container %s takes from Secret %s, which is the sidecar's alone", c.Name, s)
 			}
-			if injected && c.Name == t.name && g.path == "/spec/initContainers" {
-				continue
-			}
-			for _, s := range c.secrets() {
-				if slices.Contains(t.secrets, s) {
-					return fmt.Sprintf("container %s takes from Secret %s, which is the sidecar's alone", c.Name, s)
-				}
-			}
-			for _, m := range c.VolumeMounts {
-				if t.private(m.Name) {
-					return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, m.Name)
-				}
+		}
+		for _, m := range c.VolumeMounts {
+			if t.private(m.Name) {
+				return fmt.Sprintf("container %s mounts volume %s, which is the sidecar's alone", c.Name, m.Name)
 			}
 		}
 	}
