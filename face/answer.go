@@ -87,20 +87,29 @@ func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bo
 
 // decode reads a body with its compression undone, up to limit bytes.
 func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	if compressed(encoding) {
-		if !strings.EqualFold(encoding, "gzip") {
-			return nil, false, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)
-		}
-		zr, err := gzip.NewReader(src)
-		if err != nil {
-			return nil, false, fmt.Errorf("gzip answer: %w", err)
-		}
-		src, decoded = zr, true
+	if src, err = inflate(src, encoding); err != nil {
+		return nil, false, err
 	}
 	if body, err = ReadGrown(src, -1, limit, reserve); err != nil {
-		return nil, decoded, err
+		return nil, compressed(encoding), err
 	}
-	return body, decoded, nil
+	return body, compressed(encoding), nil
+}
+
+// inflate decompresses an answer. An unrequested encoding that memproxy cannot
+// decode is an error: an answer that cannot be read cannot be filtered.
+func inflate(src io.Reader, encoding string) (io.Reader, error) {
+	switch {
+	case !compressed(encoding):
+		return src, nil
+	case !strings.EqualFold(encoding, "gzip"):
+		return nil, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)
+	}
+	zr, err := gzip.NewReader(src)
+	if err != nil {
+		return nil, fmt.Errorf("gzip answer: %w", err)
+	}
+	return zr, nil
 }
 
 // Failed is an error of the backend that shows only its status.

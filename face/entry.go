@@ -1,6 +1,7 @@
 package face
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -58,13 +59,10 @@ func (e *Entry) Read(body []byte) {
 func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
 	req, wishes, wrong := Asked(call.Request)
-	if flaw == nil {
-		flaw = wrong
-	}
 	if len(body) == 0 || e.Course.Way == Passed {
 		body = nil
 	}
-	call.Request, call.Body, call.Flaw, call.Wishes = req, body, flaw, wishes
+	call.Request, call.Body, call.Flaw, call.Wishes = req, body, cmp.Or(flaw, wrong), wishes
 	return e.Course.Call(call)
 }
 

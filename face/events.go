@@ -2,9 +2,7 @@ package face
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -17,17 +15,9 @@ func EventStream(h http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
-// Inflate decompresses a stream. An unrequested encoding that memproxy cannot
-// decode is an error: a stream that cannot be read cannot be filtered.
+// Inflate decompresses a stream, as far as its encoding is known.
 func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
-	encoding := strings.Join(h["Content-Encoding"], ",")
-	switch {
-	case !compressed(encoding):
-		return src, nil
-	case !strings.EqualFold(encoding, "gzip"):
-		return nil, fmt.Errorf("stream encoded as %q: %w", encoding, ErrEncoded)
-	}
-	return gzip.NewReader(src)
+	return inflate(src, strings.Join(h["Content-Encoding"], ","))
 }
 
 // Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
