@@ -10,9 +10,9 @@ import (
 )
 
 // Proves CARD-3: a SIGHUP does not end the process: edits of the policies that
-// no poll has seen yet are in force after it, and broken ones are not.
+// no poll has seen yet are in force after it, and broken ones are not. It is not
+// parallel: the signal reaches the whole process, bubbles of synctest included.
 func TestHangupReadsAgain(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")
