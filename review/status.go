@@ -30,6 +30,7 @@ type Status struct {
 	Rules     string              `json:"rules"`
 	Decisions map[string]int64    `json:"decisions"` // by verdict
 	Reasons   map[string]int64    `json:"reasons"`   // of what was refused or held, by code
+	Shadow    map[string]int64    `json:"shadow"`    // of what enforcement would have refused or held, by code
 	Waiting   int                 `json:"waiting"`   // held writes; at most maxWaiting are counted
 	Oldest    *memproxy.HeldWrite `json:"oldest,omitempty"`
 	Locked    []memproxy.Session  `json:"locked"`
@@ -124,7 +125,8 @@ var (
 
 // count reads the metrics that a status shows.
 func (st *Status) count(text string) {
-	st.Decisions, st.Reasons, st.Lag, st.Faults = map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
+	stops := func(verdict string) bool { return verdict == "deny" || verdict == "hold" }
+	st.Decisions, st.Reasons, st.Shadow, st.Lag, st.Faults = map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
 	lines := bufio.NewScanner(strings.NewReader(text))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -140,8 +142,12 @@ func (st *Status) count(text string) {
 		switch m[1] {
 		case "memproxy_decisions_total":
 			st.Decisions[labels["verdict"]] += n
-			if reason := labels["reason"]; reason != "" && (labels["verdict"] == "deny" || labels["verdict"] == "hold") {
+			switch reason := labels["reason"]; {
+			case reason == "":
+			case stops(labels["verdict"]):
 				st.Reasons[reason] += n
+			case stops(labels["would"]):
+				st.Shadow[reason] += n
 			}
 		case "memproxy_audit_lag_records":
 			st.Lag[labels["state"]] += n
@@ -176,6 +182,9 @@ func (p *printer) status(st *Status, now time.Time) {
 	p.row("rules", st.Rules)
 	p.row("decisions", tally(st.Decisions, len(st.Decisions)))
 	p.row("refused or held for", tally(st.Reasons, shownReasons))
+	if len(st.Shadow) > 0 {
+		p.row("would have been for", tally(st.Shadow, shownReasons))
+	}
 	waiting := strconv.Itoa(st.Waiting)
 	if st.Waiting == maxWaiting {
 		waiting += " or more"

@@ -22,6 +22,7 @@ func TestStatusCounts(t *testing.T) {
 memproxy_decisions_total{backend="a",kind="learn",reason="",verdict="allow",would="allow"} 7
 memproxy_decisions_total{backend="a",kind="learn",reason="field.forbidden",verdict="deny",would="deny"} 2
 memproxy_decisions_total{backend="b",kind="learn",reason="field.forbidden",verdict="deny",would="deny"} 1
+memproxy_decisions_total{backend="b",kind="learn",reason="screen.risk",verdict="allow",would="deny"} 5
 memproxy_telemetry_exports_total{result="offered",signal="spans"} 40
 memproxy_telemetry_exports_total{result="ok",signal="spans"} 30
 memproxy_telemetry_exports_total{result="failed",signal="spans"} 3
@@ -40,7 +41,7 @@ not a sample
 	if err := json.Unmarshal([]byte(out), &st); err != nil || code != cli.OK {
 		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
 	}
-	if st.Decisions["allow"] != 7 || st.Decisions["deny"] != 3 || len(st.Reasons) != 1 || st.Reasons["field.forbidden"] != 3 || st.Lag["queued"] != 4 || st.Rules != `r\"1` {
+	if st.Decisions["allow"] != 12 || len(st.Shadow) != 1 || st.Shadow["screen.risk"] != 5 || st.Decisions["deny"] != 3 || len(st.Reasons) != 1 || st.Reasons["field.forbidden"] != 3 || st.Lag["queued"] != 4 || st.Rules != `r\"1` {
 		t.Errorf("%+v", st)
 	}
 	if want := map[string]int64{"telemetry_exports failed": 3, "reloads refused": 1, "ledger": 2}; !maps.Equal(st.Faults, want) {
@@ -49,7 +50,7 @@ not a sample
 	for i := range 10 {
 		answers["/metrics"] += fmt.Sprintf("memproxy_decisions_total{reason=\"r%d\",verdict=\"hold\"} %d\n", i, i)
 	}
-	if _, out, _ = ran(t, time.Now, "token", server.URL, "status"); !strings.Contains(out, "r9 9, r8 8, r7 7, r6 6, r5 5, r4 4, field.forbidden 3, r3 3\n") {
+	if _, out, _ = ran(t, time.Now, "token", server.URL, "status"); !strings.Contains(out, "r9 9, r8 8, r7 7, r6 6, r5 5, r4 4, field.forbidden 3, r3 3\n") || !strings.Contains(out, "would have been for") {
 		t.Errorf("%s", out)
 	}
 }
