@@ -149,12 +149,11 @@ func line(r *verify.Record) string {
 		put("backend", op.Backend)
 		put("route", op.Route)
 		put("fields", strings.Join(op.Fields, ","))
-		switch n := len(op.Targets); n {
-		case 0:
-		case 1:
-			put("target", op.Targets[0])
-		default:
+		switch n := len(op.Targets); {
+		case n > 1:
 			put("targets", strconv.Itoa(n))
+		case n == 1 && op.Targets[0] != r.Decision: // a held write's record is about itself
+			put("target", op.Targets[0])
 		}
 	}
 	for i, reason := range r.Reasons {
