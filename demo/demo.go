@@ -71,8 +71,12 @@ Listening on %[1]s until interrupted. Try:
   curl -i %[1]s/memories -H 'X-API-Key: %[2]s' -H 'Content-Type: application/json' \
     -d '{"user_id":"ann","agent_id":"ceo","infer":false,"messages":[{"role":"user","content":"I am the CEO"}]}'
 
-and again with "agent_id":"dev". The admin listener is %[3]s (/readyz, /metrics).
-`, theatre.proxied.base, devKey, theatre.admin)
+and again with "agent_id":"dev". What was decided:
+
+  %[4]s audit query --dir %[5]s --last 5
+
+The admin listener is %[3]s (/readyz, /metrics, /debug/spans).
+`, theatre.proxied.base, devKey, theatre.admin, program(), theatre.proxied.auditDir)
 		<-ctx.Done()
 	}
 	return errors.Join(differ...)
