@@ -140,11 +140,11 @@ func upstreamTLS(t config.TLS) (*tls.Config, error) {
 // listenTLS makes a listener's TLS. With client roots, certificates that are
 // given are verified; callers without one are identified in other ways.
 func listenTLS(t config.TLS) (*tls.Config, error) {
-	cert, err := tlsfile.Pair(t.Cert, t.Key)
+	cert, err := tlsfile.Open(t.Cert, t.Key)
 	if err != nil {
 		return nil, err
 	}
-	conf := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	conf := &tls.Config{GetCertificate: cert.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if t.ClientCA != "" {
 		if conf.ClientCAs, err = tlsfile.Roots(t.ClientCA); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -86,14 +87,19 @@ func (a *authority) client(certs ...tls.Certificate) *http.Client {
 }
 
 // Proves TRL-1: on a real listener a caller is who its verified certificate
-// says, and nobody for one that another authority signed.
+// says, and nobody for one that another authority signed. The listener's own
+// certificate may be renewed.
 func TestCertificatesIdentify(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
-	server := ca.issue("")
-	der := must.Get(x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey)))(t)
-	tlsConf := `tls: {cert: "` + ca.file("server.pem", "CERTIFICATE", server.Certificate[0]) +
-		`", key: "` + ca.file("server.key", "EC PRIVATE KEY", der) + `", client_ca: "` + ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw) + `"}`
+	renew := func() (server tls.Certificate, pair string) {
+		server = ca.issue("")
+		der := must.Get(x509.MarshalECPrivateKey(server.PrivateKey.(*ecdsa.PrivateKey)))(t)
+		key := ca.file("server.key", "EC PRIVATE KEY", der)
+		return server, `cert: "` + ca.file("server.pem", "CERTIFICATE", server.Certificate[0]) + `", key: "` + key + `"`
+	}
+	_, pair := renew()
+	tlsConf := `tls: {` + pair + `, client_ca: "` + ca.file("ca.pem", "CERTIFICATE", ca.cert.Raw) + `"}`
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", `+tlsConf+`}`, "log: {level: info}",
 		`  spiffe:
     trust_domain: example.org
@@ -130,6 +136,12 @@ log: {level: error}`)
 	}
 	if n := r.back.count(); n != 1 {
 		t.Errorf("%d requests reached the backend, want one", n)
+	}
+	renewed, _ := renew()
+	resp := must.Get(ca.client().Get(base + "/health"))(t)
+	resp.Body.Close()
+	if got := resp.TLS.PeerCertificates[0].Raw; !bytes.Equal(got, renewed.Certificate[0]) {
+		t.Error("a renewed certificate is not served")
 	}
 	if rec := r.audit("--principal", "agent:dev"); !strings.Contains(rec, `"method":"spiffe"`) {
 		t.Errorf("record: %s", rec)

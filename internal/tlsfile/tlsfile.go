@@ -42,7 +42,7 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	}
 	var pair tls.Certificate
 	if err == nil {
-		pair, err = Pair(c.cert, c.key)
+		pair, err = read(c.cert, c.key)
 	}
 	c.failed = err
 	if err == nil {
@@ -54,8 +54,8 @@ func (c *Certificate) Get() (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// Pair is a certificate with its key.
-func Pair(cert, key string) (pair tls.Certificate, err error) {
+// read is a certificate with its key.
+func read(cert, key string) (pair tls.Certificate, err error) {
 	public, err := durable.Read(cert)
 	if err != nil {
 		return pair, err
