@@ -96,11 +96,14 @@ func typeName(f field) string {
 	return "text"
 }
 
+// as ends a row of keys that are described elsewhere.
+func as(first string) string { return "` | | | as in `" + first + "` |\n" }
+
 const configurationDoc = "../docs/configuration.md"
 
 // The document's tables are the structs' tags, key for key.
 func TestDocumentListsEveryKey(t *testing.T) {
-	tables, heads, weak := map[string]string{}, []string{}, []string{}
+	tables, heads, weak, again := map[string]string{}, []string{}, []string{}, map[string]string{}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
 		head, _, _ := strings.Cut(strings.ReplaceAll(r.path, "[]", ""), ".")
 		if typ := r.Type; !strings.Contains(r.path, ".") && typ.Kind() != reflect.Struct {
@@ -120,7 +123,18 @@ func TestDocumentListsEveryKey(t *testing.T) {
 		if strings.Contains(r.Loose, ";unsafe") || strings.Contains(r.Loose, ";off:") {
 			weak = append(weak, "`"+strings.ReplaceAll(r.path, "[]", "")+"`")
 		}
-		tables[head] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", r.path, typeName(r.field), def, r.Doc)
+		line := fmt.Sprintf("` | %s | %s | %s |\n", typeName(r.field), def, r.Doc)
+		if first := again[r.Key+line]; head == "identity" && first != "" { // a principal's keys stand once
+			rest, more := strings.CutSuffix(tables[head], as(first))
+			if more {
+				tables[head] = rest + "`, `." + r.Key + as(first)
+			} else {
+				tables[head] += "| `" + r.path + as(first)
+			}
+			continue
+		}
+		again[r.Key+line] = strings.TrimSuffix(r.path, "."+r.Key)
+		tables[head] += "| `" + r.path + line
 	}
 	b, err := os.ReadFile(configurationDoc)
 	if err != nil {
