@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -163,9 +162,6 @@ var scrambles = sync.OnceValue(func() map[inner]string {
 	return all
 })
 
-// clipped are the ends of words behind an apostrophe by what is left of them.
-var clipped = map[string]string{"v": "ve", "r": "re"}
-
 func vowel(c rune) bool {
 	switch c | 0x20 {
 	case 'a', 'e', 'i', 'o', 'u':
@@ -206,50 +202,16 @@ func restored(bare string) string {
 	return ""
 }
 
-// owns reports whether what follows "their", or "there", without vowels is what somebody
-// has: a word, and none of is, are, was and were.
-func owns(after string) bool {
-	next, _, _ := strings.Cut(strings.TrimPrefix(after, " "), " ")
-	return next != "" && isLetter(next[0]) && !slices.Contains([]string{"s", "r", "ws", "wr"}, next)
-}
-
 const leastStem = 4 // how many consonants a word has of which there may be other forms
 
-// voweled reads v with the words that its own may be without their vowels. What an
-// apostrophe left of a word is its end, and of an article there are but two spaces.
+// voweled reads v with the words that its own may be without their vowels.
 func voweled(v *View, in span) View {
-	out := replacedIn(v, in, func(before, w string) string {
-		if n := len(before); n > 1 && before[n-1] == '\'' && isLetter(before[n-2]) {
-			return clipped[w]
-		}
-		bare := strings.ToLower(w)
-		if bare == "thr" && owns(v.Text[len(before)+len(w):]) {
-			return "their"
-		}
-		return restored(bare)
-	})
-	s := out.Text
-	b := newBuilder(len(s) + 16)
-	defer b.free()
-	for i := range len(s) {
-		b.byte(s[i], int32(i))
-		if i > 0 && i+1 < len(s) && s[i] == ' ' && s[i+1] == ' ' && isLetter(s[i-1]) {
-			b.byte('a', int32(i))
-		}
-	}
-	all := mapped(Scrambled, b, &out)
-	all.changed = nil
-	return all
+	return replaced(v, in, func(w string) string { return restored(strings.ToLower(w)) })
 }
 
 // replaced reads v with other words in the place of those between two places for which
 // another gives one.
 func replaced(v *View, in span, another func(string) string) View {
-	return replacedIn(v, in, func(_ string, w string) string { return another(w) })
-}
-
-// replacedIn is replaced by what knows what stands before a word.
-func replacedIn(v *View, in span, another func(before, w string) string) View {
 	s := v.Text
 	b := newBuilder(len(s))
 	defer b.free()
@@ -257,7 +219,7 @@ func replacedIn(v *View, in span, another func(before, w string) string) View {
 	eachWord(s, func(i, j int, _ uint32) {
 		w := ""
 		if i >= in.start && j <= in.end {
-			w = another(s[:i], s[i:j])
+			w = another(s[i:j])
 		}
 		if w == "" {
 			return
