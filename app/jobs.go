@@ -72,7 +72,7 @@ func (s *App) startJobs() {
 // pruning removes records of the audit log that are older than it keeps them.
 func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
-		if wait := steady.Wait(); wait > 0 {
+		if wait := steady.Wait(keep); wait > 0 {
 			return upkeep.Due{In: wait}
 		}
 		_, err := log.Prune(ctx, now.Add(-keep))

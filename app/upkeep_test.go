@@ -227,3 +227,23 @@ func TestAClockThatIsSetDestroysNothing(t *testing.T) {
 	pass(0, time.Hour)
 	want("it stayed", true, false, true)
 }
+
+// Proves TRL-9: times that are shorter than an hour need no hour of an even clock.
+func TestShortTimesNeedNoHour(t *testing.T) {
+	t.Parallel()
+	clock, up := ledgertest.NewClock(), new(atomic.Int64)
+	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
+		strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 10s}")
+	tea := r.written("Ann likes green tea.", "")
+	for _, tc := range []struct {
+		run   time.Duration
+		shown bool
+	}{{9 * time.Second, false}, {2 * time.Second, true}} {
+		clock.Pass(tc.run)
+		up.Add(int64(tc.run))
+		r.once("upkeep", clock.Now())
+		if shown := r.with(another).do("GET", "/memories/"+tea, "").status == 200; shown != tc.shown {
+			t.Errorf("after %v more: shown %v", tc.run, shown)
+		}
+	}
+}

@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// steadyFor is how long a clock has to run evenly before it is trusted: NTP
-	// corrects a clock that is wrong at the start within minutes.
+	// steadyFor is how long a clock has to run evenly before it is trusted with any
+	// time: NTP corrects a clock that is wrong at the start within minutes.
 	steadyFor = time.Hour
 	// steadyStep is the smallest step that counts as one.
 	steadyStep = time.Minute
 )
 
 // Steady says whether a clock can be trusted for what cannot be undone: deleting,
-// destroying or showing something because time has passed. It can once it has run for
-// an hour without a step, counted from the start of the process.
+// destroying or showing something because a time has passed. It can once it has run for
+// that time, or an hour if that is shorter, without a step, counted from the start of the
+// process.
 type Steady struct {
 	clock func() time.Time
 	up    func() time.Duration
@@ -38,16 +39,17 @@ func NewSteady(clock func() time.Time, up func() time.Duration, log *slog.Logger
 // beginning is what the clock would have shown when up was zero.
 func (s *Steady) beginning(up time.Duration) time.Time { return s.clock().Round(0).Add(-up) }
 
-// Wait is how long it takes until the clock can be trusted, zero if it can.
-func (s *Steady) Wait() time.Duration {
+// Wait is how long it takes until the clock can be trusted to say that a time has
+// passed, zero if it can.
+func (s *Steady) Wait(passed time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	up := s.up()
 	began := s.beginning(up)
 	if step := began.Sub(s.began); step.Abs() >= steadyStep {
 		s.since = up
-		s.log.Warn("the clock was set: for an hour nothing is deleted, destroyed or shown because time has passed", "by", step.Round(time.Second))
+		s.log.Warn("the clock was set: nothing is deleted, destroyed or shown because time has passed until the clock has run for an hour, or for the configured time", "by", step.Round(time.Second))
 	}
 	s.began = began
-	return max(0, s.since+steadyFor-up)
+	return max(0, s.since+min(passed, steadyFor)-up)
 }

@@ -4,6 +4,7 @@
 package memories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,32 +64,49 @@ func (k *Keeper) Jobs() []upkeep.Job {
 }
 
 // upkeep expires memories, promotes pending ones that nobody corrected for long enough,
-// and judges those that the present rules have not seen. While the clock cannot be
-// trusted only the last is done; reads follow the clock in any case.
+// and judges those that the present rules have not seen. What time decides waits until
+// the clock can be trusted with that time; reads follow the clock in any case.
 func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
-	if k.Steady.Wait() > 0 {
-		return k.validate(ctx)
+	m := &k.Config.Memories
+	errs := []error{k.validate(ctx)}
+	for _, part := range [...]struct {
+		after time.Duration // 0: never
+		do    func(context.Context, time.Time) error
+	}{{shortest(m), k.expire}, {m.Quiet.Time(), k.promote}, {m.Archive.Time(), k.purge}, {m.Deleted.Time(), k.shred}} {
+		if part.after > 0 && k.Steady.Wait(part.after) == 0 {
+			errs = append(errs, part.do(ctx, now))
+		}
 	}
-	gone, err := k.Ledger.Upkeep.Expire(ctx)
-	if err != nil {
-		return fmt.Errorf("memories were not looked after: %w", err)
-	}
-	if len(gone) > 0 {
-		k.Log.Info("memories expired", "memories", len(gone))
-	}
-	if err := errors.Join(k.promote(ctx, now), k.validate(ctx), k.purge(ctx, now), k.shred(ctx, now)); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("memories were not all looked after: %w", err)
 	}
 	return nil
 }
 
+// shortest is the shortest time to live that is configured, a day if none is.
+func shortest(m *config.Memories) time.Duration {
+	least := 24 * time.Hour
+	for _, ttl := range m.TTL {
+		least = min(least, cmp.Or(ttl.Time(), least))
+	}
+	for _, layer := range [...]memproxy.Layer{memproxy.Episodic, memproxy.Semantic, memproxy.Task} {
+		least = min(least, cmp.Or(m.LayerTTL(layer), least))
+	}
+	return least
+}
+
+// expire marks memories whose time is over.
+func (k *Keeper) expire(ctx context.Context, _ time.Time) error {
+	gone, err := k.Ledger.Upkeep.Expire(ctx)
+	if len(gone) > 0 {
+		k.Log.Info("memories expired", "memories", len(gone))
+	}
+	return err
+}
+
 // promote shows pending memories that nobody corrected for long enough.
 func (k *Keeper) promote(ctx context.Context, now time.Time) error {
-	quiet := k.Config.Memories.Quiet.Time()
-	if quiet <= 0 {
-		return nil
-	}
-	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-quiet), Limit: 100})
+	list, err := k.Ledger.ListStatuses(ctx, memproxy.StatusFilter{State: memproxy.StatePending, QuietSince: now.Add(-k.Config.Memories.Quiet.Time()), Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -106,11 +124,7 @@ func (k *Keeper) promote(ctx context.Context, now time.Time) error {
 // purge deletes memories that expired long ago, first in the backend and then in the
 // ledger.
 func (k *Keeper) purge(ctx context.Context, now time.Time) error {
-	archive := k.Config.Memories.Archive.Time()
-	if archive <= 0 {
-		return nil
-	}
-	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-archive), 100)
+	list, err := k.Ledger.Upkeep.Purgeable(ctx, now.Add(-k.Config.Memories.Archive.Time()), 100)
 	if err != nil {
 		return err
 	}
@@ -143,11 +157,7 @@ func (k *Keeper) purge(ctx context.Context, now time.Time) error {
 
 // shred destroys the texts of memories that were deleted long enough ago.
 func (k *Keeper) shred(ctx context.Context, now time.Time) error {
-	grace := k.Config.Memories.Deleted.Time()
-	if grace <= 0 {
-		return nil
-	}
-	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-grace), 100)
+	gone, err := k.Ledger.Upkeep.DeletedBefore(ctx, now.Add(-k.Config.Memories.Deleted.Time()), 100)
 	if err != nil {
 		return err
 	}
@@ -161,7 +171,7 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 
 // maintain deletes items past their retention.
 func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
-	if wait := k.Steady.Wait(); wait > 0 {
+	if wait := k.Steady.Wait(time.Hour); wait > 0 { // no retention is shorter
 		return upkeep.Due{In: wait}
 	}
 	keep := k.Config.Ledger.Keep
