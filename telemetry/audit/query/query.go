@@ -103,10 +103,10 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint6
 		return nil, 0, err
 	}
 	switch {
-	case len(raws) > 0 && r.empty != nil && *r.empty != n: // the last bundle may be empty and be filled
+	case len(raws) > 0 && r.empty != nil && *r.empty != n:
 		return nil, 0, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
-	case len(raws) > 0:
-		r.seen = true
+	case len(raws) > 0: // the last bundle may have been empty, and is filled
+		r.seen, r.empty = true, nil
 	case r.seen:
 		r.empty = &n
 	}
