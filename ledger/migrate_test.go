@@ -46,7 +46,7 @@ func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 		}
 	}
 	for at := oldest; at < n; at++ {
-		_, failed := db.Exec(upgrades()[at-oldest] + fmt.Sprintf(`INSERT INTO schema_version VALUES (%d, 0);`, at+1))
+		_, failed := db.Exec(sqliteDialect.ddl(upgrades[at-oldest]) + fmt.Sprintf(`INSERT INTO schema_version VALUES (%d, 0);`, at+1))
 		err = errors.Join(err, failed)
 	}
 	return db, err

@@ -363,20 +363,18 @@ func (d dialect) sql(text string) string {
 	}
 }
 
-// sqliteOnly separates what is for SQLite alone, at the end of a definition.
-const sqliteOnly = "\n-- SQLite only"
-
-// ddl translates definitions and migrations of tables. Text compares by bytes in both
-// dialects.
+// ddl translates definitions and migrations of tables, which may end in a section for
+// SQLite alone and one for Postgres alone. Text compares by bytes in both dialects.
 func (d dialect) ddl(text string) string {
+	text, postgres, _ := strings.Cut(text, "\n-- Postgres only")
+	text, sqlite, _ := strings.Cut(text, "\n-- SQLite only")
 	if d == sqliteDialect {
-		return text
+		return text + sqlite
 	}
-	text, _, _ = strings.Cut(text, sqliteOnly)
-	return strings.NewReplacer(" TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
+	return strings.NewReplacer("char(1)", "chr(1)", " TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
 		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
 		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
-		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text)
+		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text + postgres)
 }
 
 // applied is the name of the table of applied migrations.

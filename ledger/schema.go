@@ -3,13 +3,12 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
-
-	"github.com/memproxy/memproxy"
 )
 
 // applicationID marks an SQLite file as a memproxy ledger ("mprx"), so that some
@@ -126,16 +125,12 @@ func apply(ctx context.Context, tx *sql.Tx, d dialect, opt Options) error {
 		return nil
 	}
 	if n == 0 {
-		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables+d.onlyMarked())
+		return define(schema, `CREATE TABLE IF NOT EXISTS `+d.applied()+` (version INTEGER PRIMARY KEY, applied INTEGER NOT NULL);`+newTables)
 	}
 	unsigned := n < firstMarked
 	for ; n < schema; n++ {
 		opt.Progress(fmt.Sprintf("schema %d of %d", n+1, schema))
-		text := upgrades()[n-oldest]
-		if n+1 == firstMarked {
-			text += d.onlyMarked()
-		}
-		if err := define(n+1, text); err != nil {
+		if err := define(n+1, upgrades[n-oldest]); err != nil {
 			return err
 		}
 	}
@@ -151,200 +146,25 @@ var newTables string
 // oldest is the first schema that is brought up to date.
 const oldest = 11
 
-// schema is the number of the tables in schema.sql.
-var schema = oldest + len(upgrades())
+// migrations holds the steps from the oldest schema to that of schema.sql, each a file
+// named after the schema it leads to, in the SQL that dialect.ddl translates. A released
+// file is never edited.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
 
-// upgrades lead from the oldest schema to that of schema.sql, one number each, in the
-// SQL that dialect.ddl translates. A released upgrade is never edited: later changes are
-// further entries.
-func upgrades() []string {
-	return []string{actorTables, foundTables, validatedTables, disputeTables, unseenTables, redoTables, sessionTables, exactTables, indexTables, recordTables, markTables}
-}
-
-// actorTables: how many of an author's memories were let out of review, and
-// since when the author is known. Of authors from before, nobody knows either:
-// all that they wrote was accepted, and zero is long ago.
-const actorTables = `
-ALTER TABLE actor ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE actor ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-UPDATE actor SET accepted = facts;
-`
-
-// foundTables: what backends held when they were sealed, and what one process
-// at a time does.
-const foundTables = `
-CREATE TABLE found ( -- memories without an owner, as hashes
-	backend TEXT NOT NULL,
-	kind    TEXT NOT NULL,
-	id      TEXT NOT NULL,
-	sha256  TEXT NOT NULL, -- of the text
-	PRIMARY KEY (backend, kind, id)
-) WITHOUT ROWID;
-
-CREATE TABLE sealing ( -- how far it is with backends that are not sealed yet
-	backend TEXT    NOT NULL PRIMARY KEY,
-	cursor  TEXT    NOT NULL,
-	pass    INTEGER NOT NULL,
-	fresh   INTEGER NOT NULL,
-	found   INTEGER NOT NULL
-) WITHOUT ROWID;
-
-CREATE TABLE claim (
-	name   TEXT    NOT NULL PRIMARY KEY,
-	holder TEXT    NOT NULL,
-	until  INTEGER NOT NULL
-) WITHOUT ROWID;
-`
-
-// validatedTables: how many of an author's memories were found sound, each once.
-const validatedTables = `
-ALTER TABLE actor ADD COLUMN validated INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE ownership ADD COLUMN validated INTEGER NOT NULL DEFAULT 0; -- 1 while it counts for its author
-UPDATE ownership SET validated = 1 WHERE kind = 'memory' AND deleted = 0 AND EXISTS (SELECT 1 FROM standing s
-	WHERE s.backend = ownership.backend AND s.kind = ownership.kind AND s.id = ownership.id AND s.state = 'validated');
-UPDATE actor SET validated = a.n FROM (SELECT tenant, actor, count(*) AS n FROM ownership WHERE validated = 1 GROUP BY tenant, actor) AS a
-	WHERE a.tenant = actor.tenant AND a.actor = actor.actor;
-`
-
-// disputeTables gives names that rows carry to the tenant of the oldest, where
-// they have no row. A name under which something is there that is another tenant's
-// than the name is nobody's: what a backend makes of all that it holds under it
-// would show the one what is the other's.
-const disputeTables = `
-CREATE TABLE carried (
-	backend TEXT    NOT NULL,
-	name    TEXT    NOT NULL,
-	tenant  TEXT    NOT NULL,
-	written INTEGER NOT NULL,
-	gone    INTEGER NOT NULL, -- 0 where something is there
-	PRIMARY KEY (backend, name, tenant)
-) WITHOUT ROWID;
-INSERT INTO carried SELECT backend, 'user:' || "user", tenant, min(written), min(deleted) FROM ownership WHERE "user" <> '' GROUP BY backend, "user", tenant;
-INSERT INTO carried SELECT backend, 'agent:' || agent, tenant, min(written), min(deleted) FROM ownership WHERE agent <> '' GROUP BY backend, agent, tenant;
-INSERT INTO carried SELECT backend, 'app:' || app, tenant, min(written), min(deleted) FROM ownership WHERE app <> '' GROUP BY backend, app, tenant;
-INSERT INTO carried SELECT backend, 'run:' || run, tenant, min(written), min(deleted) FROM ownership WHERE run <> '' GROUP BY backend, run, tenant;
-INSERT INTO ownership (backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted)
-SELECT backend, 'entity', name, tenant, '', '', '', '', '', '', 0, '', '', '', written, 0 FROM carried AS c
-WHERE NOT EXISTS (SELECT 1 FROM carried AS o WHERE o.backend = c.backend AND o.name = c.name AND (o.written < c.written OR o.written = c.written AND o.tenant < c.tenant))
-ON CONFLICT DO NOTHING;
-UPDATE ownership SET tenant = '` + memproxy.TenantNobody + `', actor = '' WHERE kind = 'entity' AND EXISTS
-	(SELECT 1 FROM carried AS c WHERE c.backend = ownership.backend AND c.name = ownership.id AND c.gone = 0 AND c.tenant <> ownership.tenant);
-DROP TABLE carried;
-`
-
-// unseenTables: what was seen of metadata is not compared any more.
-const unseenTables = `
-ALTER TABLE ownership DROP COLUMN seen;
-`
-
-// redoTables: the number of the last entry of the redo log that was applied.
-const redoTables = `
-CREATE TABLE redo (one INTEGER NOT NULL PRIMARY KEY, applied INTEGER NOT NULL);
-INSERT INTO redo (one, applied) VALUES (1, 0);
-`
-
-// sessionTables: what was refused in a session, and how often why, is in its row.
-const sessionTables = `
-ALTER TABLE session ADD COLUMN reasons TEXT NOT NULL DEFAULT '[]'; -- JSON, as refused is
-ALTER TABLE session ADD COLUMN refused TEXT NOT NULL DEFAULT '[]';
-UPDATE session SET reasons = coalesce(CAST((SELECT json_group_array(json_object('code', code, 'rule', rule, 'count', n) ORDER BY n DESC, code, rule)
-		FROM session_reason WHERE session_reason.tenant = session.tenant AND session = session.id) AS TEXT), '[]'),
-	refused = coalesce(CAST((SELECT json_group_array(json_object('decision', e.decision, 'principal', e.principal, 'verdict', e.verdict, 'route', e.route,
-		'reasons', json(e.reasons), 'time', strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)) ORDER BY e.at, e.decision) FROM session_event e WHERE e.tenant = session.tenant AND e.session = session.id) AS TEXT), '[]');
-DROP TABLE session_event;
-DROP TABLE session_reason;
-ALTER TABLE session DROP COLUMN locked;
-ALTER TABLE session DROP COLUMN passed;
-`
-
-// exactTables: a text is known again by its words alone.
-const exactTables = `ALTER TABLE retraction DROP COLUMN likeness;`
-
-// indexTables: memories that were changed out-of-band are few, and asked for alone. No
-// query asks for what a key encrypted.
-const indexTables = `
-CREATE INDEX standing_unverified ON standing (backend, tenant, kind, id) WHERE unverified <> '';
-DROP INDEX content_vault;
-`
-
-// recordTables: what is known of an object is one row. Tables with long rows and keys
-// in no order are written in the order of time: in SQLite's order of keys, pages had
-// six rows, and every third row split one.
-const recordTables = `
-CREATE TABLE record (
-	backend TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL,
-	owned INTEGER NOT NULL DEFAULT 0, tenant TEXT NOT NULL DEFAULT '', "user" TEXT NOT NULL DEFAULT '', agent TEXT NOT NULL DEFAULT '',
-	app TEXT NOT NULL DEFAULT '', run TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', trust TEXT NOT NULL DEFAULT '',
-	confidence INTEGER NOT NULL DEFAULT 0, source TEXT NOT NULL DEFAULT '', decision TEXT NOT NULL DEFAULT '', sha256 TEXT NOT NULL DEFAULT '',
-	written INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0, validated INTEGER NOT NULL DEFAULT 0,
-	state TEXT NOT NULL DEFAULT '', status_tenant TEXT NOT NULL DEFAULT '', prior TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '',
-	status_decision TEXT NOT NULL DEFAULT '', changed INTEGER NOT NULL DEFAULT 0, contested INTEGER NOT NULL DEFAULT 0, pinned INTEGER NOT NULL DEFAULT 0,
-	expires INTEGER NOT NULL DEFAULT 0, attestation TEXT NOT NULL DEFAULT '', rules TEXT NOT NULL DEFAULT '', findings TEXT NOT NULL DEFAULT '',
-	unverified TEXT NOT NULL DEFAULT '', reviewed TEXT NOT NULL DEFAULT '', current TEXT NOT NULL DEFAULT '',
-	listed INTEGER NOT NULL DEFAULT 0, first_seen TEXT NOT NULL DEFAULT '',
-	PRIMARY KEY (backend, kind, id)
-);
-INSERT INTO record (owned, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated)
-	SELECT 1, backend, kind, id, tenant, "user", agent, app, run, actor, trust, confidence, source, decision, sha256, written, deleted, validated FROM ownership;
-INSERT INTO record (backend, kind, id, state, status_tenant, prior, reason, status_decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current)
-	SELECT backend, kind, id, state, tenant, prior, reason, decision, changed, contested, pinned, expires, attestation, rules, findings, unverified, reviewed, current FROM standing WHERE 1 = 1
-	ON CONFLICT (backend, kind, id) DO UPDATE SET state = excluded.state, status_tenant = excluded.status_tenant, prior = excluded.prior, reason = excluded.reason,
-		status_decision = excluded.status_decision, changed = excluded.changed, contested = excluded.contested, pinned = excluded.pinned, expires = excluded.expires,
-		attestation = excluded.attestation, rules = excluded.rules, findings = excluded.findings, unverified = excluded.unverified, reviewed = excluded.reviewed, current = excluded.current;
-INSERT INTO record (backend, kind, id, listed, first_seen) SELECT backend, kind, id, 1, sha256 FROM found WHERE 1 = 1
-	ON CONFLICT (backend, kind, id) DO UPDATE SET listed = 1, first_seen = excluded.first_seen;
-DROP TABLE ownership;
-DROP TABLE standing;
-DROP TABLE found;
-CREATE INDEX record_decision ON record (backend, decision) WHERE decision <> '';
-CREATE INDEX record_deleted ON record (deleted) WHERE deleted > 0;
-CREATE INDEX record_expires ON record (expires) WHERE expires > 0;
-CREATE INDEX record_state ON record (state, backend, kind, id) WHERE state <> '';
-CREATE INDEX record_unverified ON record (backend, status_tenant, kind, id) WHERE unverified <> '';
-` + sqliteOnly + `
-DROP INDEX version_deleted;
-DROP INDEX version_place;
-ALTER TABLE version RENAME TO version_before;
-CREATE TABLE version (
-	backend TEXT NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, tenant TEXT NOT NULL, place INTEGER NOT NULL,
-	field TEXT NOT NULL, op TEXT NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL, trust TEXT NOT NULL, confidence INTEGER NOT NULL,
-	attestation TEXT NOT NULL, decision TEXT NOT NULL, sha256 TEXT NOT NULL, preimage TEXT NOT NULL, metadata TEXT NOT NULL,
-	score INTEGER NOT NULL, previous TEXT NOT NULL, behind TEXT NOT NULL, link TEXT NOT NULL, vault TEXT NOT NULL, mac BLOB NOT NULL,
-	pinned INTEGER NOT NULL, compacted INTEGER NOT NULL,
-	PRIMARY KEY (backend, kind, id, number)
-);
-INSERT INTO version SELECT * FROM version_before;
-DROP TABLE version_before;
-CREATE INDEX version_deleted ON version (at) WHERE op = 'delete';
-CREATE UNIQUE INDEX version_place ON version (tenant, place);
-ALTER TABLE content RENAME TO content_before;
-CREATE TABLE content (ref TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, vault TEXT NOT NULL, wrapped BLOB NOT NULL, body BLOB NOT NULL);
-INSERT INTO content SELECT * FROM content_before;
-DROP TABLE content_before;
-`
-
-// markTables: rows have marks, which markAll makes. A memory that has a history has a
-// record.
-const markTables = `
-ALTER TABLE record ADD COLUMN mac BLOB NOT NULL DEFAULT '';
-ALTER TABLE session ADD COLUMN mac BLOB NOT NULL DEFAULT '';
-ALTER TABLE vote ADD COLUMN mac BLOB NOT NULL DEFAULT '';
-ALTER TABLE notice ADD COLUMN mac BLOB NOT NULL DEFAULT '';
-INSERT INTO record (backend, kind, id, state, status_tenant, changed) SELECT backend, kind, id, 'untrusted', tenant, at FROM version AS v
-	WHERE kind <> 'object' AND op NOT IN ('delete', 'purge') AND NOT EXISTS (SELECT 1 FROM version AS n WHERE n.backend = v.backend AND n.kind = v.kind AND n.id = v.id AND n.number > v.number)
-	ON CONFLICT DO NOTHING;
-`
-
-// onlyMarked makes writes of rows without a mark fail, since an older program may still
-// be running.
-func (d dialect) onlyMarked() (text string) {
-	for _, table := range [...]string{"record", "session", "vote", "notice"} {
-		if d == postgresDialect {
-			text += "ALTER TABLE " + table + " ALTER COLUMN mac DROP DEFAULT;\n"
-		}
+// upgrades are the texts of migrations, in their order.
+var upgrades = func() (texts []string) {
+	names, _ := fs.Glob(migrations, "migrations/*.sql") // sorted, since all numbers have two digits
+	for _, name := range names {
+		text, _ := migrations.ReadFile(name) // of the program itself
+		texts = append(texts, string(text))
 	}
-	return text
-}
+	return texts
+}()
+
+// schema is the number of the tables in schema.sql.
+var schema = oldest + len(upgrades)
 
 // markStep is how many records are marked at once.
 const markStep = 500

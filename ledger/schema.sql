@@ -1,6 +1,6 @@
 -- The tables of a ledger, as a new one has them. Times are microseconds since 1970, zero
 -- for none. The words are SQLite's; dialect.ddl translates them for Postgres. Whoever
--- changes a table adds a step to schema.go, too: TestUpgradedIsFresh compares the two.
+-- changes a table adds a file to migrations, too: TestUpgradedIsFresh compares the two.
 
 CREATE TABLE record ( -- what is known of an object; each of its three parts may be missing
 	backend         TEXT    NOT NULL,
@@ -276,3 +276,10 @@ CREATE TABLE claim (
 
 CREATE TABLE redo (one INTEGER NOT NULL PRIMARY KEY, applied INTEGER NOT NULL);
 INSERT INTO redo (one, applied) VALUES (1, 0);
+
+-- Postgres only
+-- A row without a mark is refused, since an older program may still be running.
+ALTER TABLE record ALTER COLUMN mac DROP DEFAULT;
+ALTER TABLE session ALTER COLUMN mac DROP DEFAULT;
+ALTER TABLE vote ALTER COLUMN mac DROP DEFAULT;
+ALTER TABLE notice ALTER COLUMN mac DROP DEFAULT;
