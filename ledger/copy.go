@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // ReplacedSuffix is appended to the name of the ledger that Restore replaced.
@@ -44,9 +44,9 @@ func Backup(ctx context.Context, opt Options, to string) error {
 		if err != nil {
 			return err
 		}
-		redo, err := durable.Read(tmp + redoSuffix)
+		log, err := durable.Read(tmp + redo.Suffix)
 		if err == nil {
-			err = os.WriteFile(tmp+redoSuffix, unapplied(redo, applied), 0o600)
+			err = os.WriteFile(tmp+redo.Suffix, redo.Unapplied(log, applied), 0o600)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -63,19 +63,6 @@ func Backup(ctx context.Context, opt Options, to string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("ledger: back up %s: %w", opt.Path, damaged(err))
-	}
-	return nil
-}
-
-// unapplied is the part of a redo log after an applied entry. The file may have been
-// truncated and rewritten while it was read; a frame torn by that had been applied.
-func unapplied(redo []byte, applied uint64) []byte {
-	for at := 0; at+redoHead <= len(redo); {
-		n := binary.BigEndian.Uint32(redo[at:])
-		if n > 0 && binary.BigEndian.Uint64(redo[at+4:]) > applied {
-			return redo[at:]
-		}
-		at += int(max(4, n+3)) &^ 3
 	}
 	return nil
 }
@@ -117,7 +104,7 @@ func replace(path string) error {
 			return fmt.Errorf("move what an earlier restore left away: %w", err)
 		}
 	}
-	for _, suffix := range [...]string{"-wal", "-shm", redoSuffix} {
+	for _, suffix := range [...]string{"-wal", "-shm", redo.Suffix} {
 		if err := os.Rename(path+suffix, path+ReplacedSuffix+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -221,7 +208,7 @@ func dropPartial(to string) error {
 // there is none.
 func replicate(ctx context.Context, from, to string, ready func(tmp string) error) error {
 	// The log is read before the database, which has what leaves the log meanwhile.
-	redo, err := durable.Read(from + redoSuffix)
+	log, err := durable.Read(from + redo.Suffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -232,7 +219,7 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 	tmp := f.Name()
 	defer func() {
 		_ = f.Close() // it was synced, or is of no use
-		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal", redoSuffix} {
+		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal", redo.Suffix} {
 			_ = os.Remove(tmp + suffix) // most are not there
 		}
 	}()
@@ -240,8 +227,8 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 		_, err := db.ExecContext(ctx, `VACUUM INTO ?`, tmp)
 		return err
 	})
-	if err == nil && len(redo) > 0 {
-		err = os.WriteFile(tmp+redoSuffix, redo, 0o600)
+	if err == nil && len(log) > 0 {
+		err = os.WriteFile(tmp+redo.Suffix, log, 0o600)
 	}
 	if err == nil && ready != nil {
 		err = ready(tmp)
@@ -249,10 +236,10 @@ func replicate(ctx context.Context, from, to string, ready func(tmp string) erro
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(tmp + redoSuffix); err != nil || info.Size() == 0 {
-		_ = os.Remove(tmp + redoSuffix) // it is not there, or was applied
-		_ = os.Remove(to + redoSuffix)  // of an earlier copy
-	} else if err := os.Rename(tmp+redoSuffix, to+redoSuffix); err != nil {
+	if info, err := os.Stat(tmp + redo.Suffix); err != nil || info.Size() == 0 {
+		_ = os.Remove(tmp + redo.Suffix) // it is not there, or was applied
+		_ = os.Remove(to + redo.Suffix)  // of an earlier copy
+	} else if err := os.Rename(tmp+redo.Suffix, to+redo.Suffix); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

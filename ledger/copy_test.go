@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // dirOf are the files of a directory, by name.
@@ -94,7 +96,7 @@ func TestBackupHasWhatIsQueued(t *testing.T) {
 		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
 	}
 	// What was replaced can be had back, with its log.
-	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redoSuffix: []byte(files["ledger.db.replaced.redo"])}
+	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}
 	if whole, _ := revived(t, before, 2); whole != 2 {
 		t.Errorf("what was replaced has %d of 2 entries", whole)
 	}
@@ -208,7 +210,7 @@ func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
 			if file != nil { // the log has every page of it, and makes it whole
 				want = []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}
-				if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redoSuffix: []byte(files["ledger.db.replaced.redo"])}, 2); whole != 2 || lost != 0 {
+				if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}, 2); whole != 2 || lost != 0 {
 					t.Errorf("what was replaced has %d entries, %d lost", whole, lost)
 				}
 			}
@@ -219,32 +221,6 @@ func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
 				t.Errorf("the copy has %d entries, %d lost, want 1", whole, lost)
 			}
 		})
-	}
-}
-
-// A frame of the log that was torn while it was read had been applied, and is no
-// part of a backup.
-func TestTornFramesAreApplied(t *testing.T) {
-	frame := func(number uint64, size int) []byte {
-		b := make([]byte, redoHead+size)
-		binary.BigEndian.PutUint32(b, uint32(len(b)))
-		binary.BigEndian.PutUint64(b[4:], number)
-		return append(b, make([]byte, -len(b)&3)...)
-	}
-	one, two, erased := frame(1, 20), frame(2, 33), make([]byte, 8)
-	all := slices.Concat(one, erased, two)
-	for _, c := range []struct {
-		redo    []byte
-		applied uint64
-		want    []byte
-	}{
-		{all, 0, all}, {all, 1, two}, {all, 2, nil}, {nil, 0, nil}, {all[:3], 0, nil},
-		{all[:len(one)-5], 1, nil}, {slices.Concat(one[:20], two), 1, nil},
-		{bytes.Repeat([]byte{255}, 64), 7, bytes.Repeat([]byte{255}, 64)},
-	} {
-		if got := unapplied(c.redo, c.applied); !bytes.Equal(got, c.want) {
-			t.Errorf("after %d there are %d bytes, want %d", c.applied, len(got), len(c.want))
-		}
 	}
 }
 

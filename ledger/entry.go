@@ -2,10 +2,15 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/durable"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // Commit applies an entry, whole or not at all, in one transaction that it may share
@@ -108,30 +113,107 @@ func (s *store) enqueue(e *memproxy.Entry, apply func(*transaction) error) (queu
 		return false, false, nil // findings of reads can wait for the next read
 	}
 	j := &job{ctx: context.Background(), size: size(e), also: apply, after: func() { s.recent.removeWaiting(e) }}
-	if s.redo != nil {
-		text, err := encodeEntry(e)
-		if err != nil {
-			return false, false, err
-		}
-		s.redo.mu.Lock()
-		defer s.redo.mu.Unlock()
-		if j.number, err = s.redo.append(text); err == nil && j.number == 0 {
-			return false, false, nil // the redo log is full until the database catches up
-		}
+	queue := func(number uint64) bool {
+		j.number = number
+		return s.recent.addWaiting(e, func() bool {
+			select {
+			case s.jobs <- j:
+				return true
+			default:
+				return false
+			}
+		})
 	}
-	logged = s.redo == nil || j.number > 0
-	queued = s.recent.addWaiting(e, func() bool {
-		select {
-		case s.jobs <- j:
-			return true
-		default:
-			return false
-		}
-	})
-	if !queued && j.number > 0 {
-		s.redo.takeBack()
+	if s.redo == nil {
+		return queue(0), true, nil
 	}
+	text, err := encodeEntry(e)
+	if err != nil {
+		return false, false, err
+	}
+	queued, logged = s.redo.Append(text, queue)
 	return queued, logged, nil
+}
+
+// openRedo opens the redo log and returns the entries that the database does not have
+// yet.
+func openRedo(ctx context.Context, s *store) (left []*job, err error) {
+	if s.opt.Path == "" || s.opt.Durable || s.opt.Vault == nil {
+		return nil, nil
+	}
+	var applied uint64
+	if err := s.writer.QueryRowContext(ctx, `SELECT applied FROM redo`).Scan(&applied); err != nil {
+		return nil, err
+	}
+	file, err := durable.Open(s.opt.Path+redo.Suffix, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	s.redo, err = redo.Open(file, s.opt.Vault, applied, func(number uint64, plain []byte) error {
+		e, err := decodeEntry(plain)
+		if err == nil {
+			left = append(left, &job{ctx: context.Background(), size: size(e), number: number, also: func(t *transaction) error { return applyEntry(t, e, nil) }})
+		}
+		return err
+	}, func(err error) { s.opt.OnLost(1, fmt.Errorf("ledger: %w", err)) })
+	return left, err
+}
+
+// resume applies the entries that the last process left in the redo log, before the
+// ledger is used.
+func resume(s *store, left []*job) error {
+	if s.redo == nil {
+		return nil
+	}
+	last := &job{ctx: context.Background(), done: make(chan error, 1)}
+	for _, j := range append(left, last) {
+		s.jobs <- j
+	}
+	if err := <-last.done; err != nil {
+		return err
+	}
+	return s.redo.Applied(0, true)
+}
+
+// loggedVersion is a version with the members that its JSON leaves out.
+type loggedVersion struct {
+	memproxy.Version
+	Text     string `json:"text,omitempty"`
+	Metadata []byte `json:"metadata,omitempty"`
+}
+
+// loggedEntry is an entry as the redo log has it.
+type loggedEntry struct {
+	Found, Versions []loggedVersion        `json:",omitempty"`
+	States          []memproxy.StateChange `json:",omitempty"`
+	Renewed         []memproxy.Renewal     `json:",omitempty"`
+	Owners          []memproxy.Ownership   `json:",omitempty"`
+}
+
+func encodeEntry(e *memproxy.Entry) ([]byte, error) {
+	all := func(versions []memproxy.Version) (out []loggedVersion) {
+		for i := range versions {
+			v := &versions[i]
+			out = append(out, loggedVersion{*v, v.Text, v.Metadata})
+		}
+		return out
+	}
+	return json.Marshal(loggedEntry{all(e.Found), all(e.Versions), e.States, e.Renewed, e.Owners})
+}
+
+func decodeEntry(text []byte) (*memproxy.Entry, error) {
+	var in loggedEntry
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, err
+	}
+	all := func(versions []loggedVersion) (out []memproxy.Version) {
+		for _, v := range versions {
+			v.Version.Text, v.Version.Metadata = v.Text, v.Metadata
+			out = append(out, v.Version)
+		}
+		return out
+	}
+	return &memproxy.Entry{Found: all(in.Found), Versions: all(in.Versions), States: in.States, Renewed: in.Renewed, Owners: in.Owners}, nil
 }
 
 // histories are the memories of an entry that change in more than the owner.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // Proves EDGE-3, SYN-5, TRL-7: an entry that was acknowledged just before the disk is
@@ -39,7 +40,14 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 			}
 			pages(1) // no fewer than there are
 			if !tc.logged {
-				if l.redo.file, err = os.Open(opt.Path + redoSuffix); err != nil { // it takes no writes
+				file, err := os.Open(opt.Path + redo.Suffix) // it takes no writes
+				if err == nil {
+					err = l.redo.Close()
+				}
+				if err == nil {
+					l.redo, err = redo.Open(file, opt.Vault, 0, nil, nil)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -87,7 +95,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 					t.Errorf("%v: %v", k, err)
 				}
 			}
-			if info, err := os.Stat(opt.Path + redoSuffix); err != nil || info.Size() != 0 {
+			if info, err := os.Stat(opt.Path + redo.Suffix); err != nil || info.Size() != 0 {
 				t.Errorf("what is written stays in the log: %v, %v", info, err)
 			}
 		})

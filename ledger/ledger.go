@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // chunk is how many ids one query asks for.
@@ -74,7 +75,7 @@ type store struct {
 	absent         *absences  // nil where others write the store too
 	filter         *keyFilter // likewise
 	edits          *edits
-	redo           *redo          // nil where nothing is queued
+	redo           *redo.Log      // nil where nothing is queued
 	loading        sync.WaitGroup // seen, until stopLoading
 	stopLoading    context.CancelFunc
 	similar        atomic.Pointer[[]byte] // the key of sketches, once it was read

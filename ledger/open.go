@@ -24,6 +24,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 	"github.com/memproxy/memproxy/ledger/circuit"
 	"github.com/memproxy/memproxy/ledger/keys"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // The errors of Open and of calls.
@@ -99,7 +100,7 @@ func Open(opt Options) (*Ledger, error) {
 	go l.write()
 	if err := resume(l.store, left); err != nil {
 		_ = l.Close() // the first error is the one to report
-		return nil, fmt.Errorf("ledger: %s: %w", l.opt.Path+redoSuffix, err)
+		return nil, fmt.Errorf("ledger: %s: %w", l.opt.Path+redo.Suffix, err)
 	}
 	return l, nil
 }
@@ -272,7 +273,7 @@ func (s *store) closeDBs() error {
 			errs = append(errs, db.Close())
 		}
 	}
-	return errors.Join(append(errs, s.redo.close())...)
+	return errors.Join(append(errs, s.redo.Close())...)
 }
 
 const (

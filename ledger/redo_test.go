@@ -2,17 +2,16 @@ package ledger
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/ledger/redo"
 )
 
 // queuedEntry is what an addition makes of a memory.
@@ -32,7 +31,7 @@ func killed(t *testing.T, n int) (files map[string][]byte) {
 	t.Helper()
 	queued(t, n, func(path string) {
 		files = map[string][]byte{}
-		for _, suffix := range []string{"", "-wal", redoSuffix} {
+		for _, suffix := range []string{"", "-wal", redo.Suffix} {
 			text, err := os.ReadFile(path + suffix)
 			if err != nil {
 				t.Fatal(err)
@@ -118,7 +117,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 		if report, err := l.Chains.Verify(t.Context(), "acme", VerifyOptions{}); err != nil || report.Checked != int64(whole) || len(report.Faults) > 0 {
 			t.Fatalf("round %d: %+v, %v", round, report, err)
 		}
-		if info, err := os.Stat(path + redoSuffix); err != nil || info.Size() != 0 {
+		if info, err := os.Stat(path + redo.Suffix); err != nil || info.Size() != 0 {
 			t.Fatalf("round %d: what is applied stays in the log: %v, %v", round, info, err)
 		}
 		if err := l.Close(); err != nil {
@@ -133,27 +132,30 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
 	files := killed(t, 3)
 	for _, text := range []string{"the text of m0", "agent:dev", "acme"} {
-		if bytes.Contains(files[redoSuffix], []byte(text)) {
+		if bytes.Contains(files[redo.Suffix], []byte(text)) {
 			t.Errorf("the log shows %q", text)
 		}
 	}
 	if whole, lost := revived(t, files, 3); whole != 3 || lost != 0 {
 		t.Errorf("%d of 3, %d lost", whole, lost)
 	}
-	delete(files, redoSuffix)
+	delete(files, redo.Suffix)
 	if whole, _ := revived(t, files, 3); whole != 0 {
 		t.Error("the database had them without the log")
 	}
 }
 
+// redoHead is the size of a frame without its key and entry.
+const redoHead = 13
+
 // Proves EDGE-3, TRL-7: a log that was cut or changed gives whole entries or
 // none, and what was changed is reported.
 func TestDamagedRedoLogs(t *testing.T) {
 	files := killed(t, 2)
-	log := files[redoSuffix]
+	log := files[redo.Suffix]
 	first := len(log) / 2
 	for _, size := range []int{0, 3, redoHead, first - 4, first, first + 5, len(log) - 4} {
-		files[redoSuffix] = log[:size]
+		files[redo.Suffix] = log[:size]
 		if whole, lost := revived(t, files, 2); whole != size/first || lost != 0 {
 			t.Errorf("cut to %d of %d: %d entries, %d lost", size, len(log), whole, lost)
 		}
@@ -161,64 +163,18 @@ func TestDamagedRedoLogs(t *testing.T) {
 	for _, at := range []int{5, 11, 12, redoHead, redoHead + 20, first - 8} {
 		bad := bytes.Clone(log)
 		bad[at] ^= 1
-		files[redoSuffix] = bad
+		files[redo.Suffix] = bad
 		if whole, lost := revived(t, files, 2); whole != 1 || lost != 1 {
 			t.Errorf("changed at %d: %d entries, %d lost", at, whole, lost)
 		}
 	}
-	files[redoSuffix] = append(bytes.Clone(log[first:]), log[:first]...)
+	files[redo.Suffix] = append(bytes.Clone(log[first:]), log[:first]...)
 	if whole, _ := revived(t, files, 2); whole != 1 {
 		t.Errorf("in another order: %d entries", whole)
 	}
-	files[redoSuffix] = append(bytes.Clone(log), log...)
+	files[redo.Suffix] = append(bytes.Clone(log), log...)
 	if whole, lost := revived(t, files, 2); whole != 2 || lost != 0 {
 		t.Errorf("twice: %d entries, %d lost", whole, lost)
-	}
-}
-
-// Proves SYN-5: what was erased is overwritten in the log while later entries
-// stay, and a full log makes entries wait for the database.
-func TestRedoErases(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "redo"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &redo{vault: testVault(t), file: file}
-	t.Cleanup(func() { _ = r.close() })
-	for i := range 3 {
-		if n, err := r.append([]byte(strings.Repeat("x", 10+i))); n != uint64(i+1) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	ends := append([]redoEnd(nil), r.ends...)
-	if err := r.applied(2, true); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file.Name())
-	if err != nil || len(bytes.Trim(text[:ends[1].at], "\x00")) > 0 || int64(len(text)) != ends[2].at {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
-	var found []string
-	for at := 0; at < len(text); {
-		n, _, entry, err := readFrame(r.vault, text[at:])
-		if n == 0 || err != nil {
-			t.Fatal(n, err)
-		}
-		if at += n; entry != nil {
-			found = append(found, string(entry))
-		}
-	}
-	if len(found) != 1 || found[0] != strings.Repeat("x", 12) {
-		t.Errorf("left are %q", found)
-	}
-	if n, err := r.append(make([]byte, maxRedo)); n != 0 || err != nil {
-		t.Errorf("over the bound: %d, %v", n, err)
-	}
-	if err := r.applied(3, false); err != nil || r.end() != 0 {
-		t.Errorf("%d, %v", r.end(), err)
-	}
-	if info, err := file.Stat(); err != nil || info.Size() != 0 {
-		t.Errorf("%v, %v", info, err)
 	}
 }
 
@@ -270,18 +226,4 @@ func fill(t *testing.T, v reflect.Value, name string) {
 	default:
 		t.Fatalf("%s is a %s", name, v.Type())
 	}
-}
-
-// A frame of whatever bytes is an entry that was sealed under its number, or none.
-func FuzzRedoFrame(f *testing.F) {
-	v := testVault(f)
-	f.Add([]byte{0, 0, 0, 0})
-	f.Add([]byte{0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 1, 0})
-	f.Add(bytes.Repeat([]byte{255}, 40))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		n, _, entry, err := readFrame(v, text)
-		if entry != nil || n < 0 || err != nil && !errors.Is(err, ErrSealed) {
-			t.Errorf("%d, %q, %v", n, entry, err)
-		}
-	})
 }

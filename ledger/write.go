@@ -202,7 +202,7 @@ func finish(s *store, group []*job, err error) {
 	for _, j := range group {
 		last, erase = max(last, j.number), erase || j.erase && err == nil
 	}
-	left := s.redo.applied(last, erase)
+	left := s.redo.Applied(last, erase)
 	for _, j := range group {
 		if err == nil && j.erase {
 			s.answer(j, left)

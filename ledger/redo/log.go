@@ -1,0 +1,209 @@
+// Package redo is the log of queued ledger entries that may not be in the database yet,
+// so that a killed process loses none of them: an entry is written to the file, and so to
+// the kernel, before its caller goes on. Like SQLite's own log it is not synced, so a
+// power failure may lose the last milliseconds. Entries are encrypted under the vault's
+// keys and numbered. The database stores the number of the last one that it has, in the
+// same transaction, so that each is applied once.
+//
+// A frame is its length, the entry's number, the length and name of the key, the sealed
+// entry, and zeros up to a multiple of four. Frames of length zero were erased.
+package redo
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/memproxy/memproxy/ledger/keys"
+)
+
+const (
+	// Suffix is appended to a ledger's path.
+	Suffix = ".redo"
+	// maxSize limits the file. Above it, entries wait until the database has caught up.
+	maxSize = 16 << 20
+	// headSize is the size of a frame without the key's name and the sealed entry.
+	headSize = 4 + 8 + 1
+)
+
+// Log is an open log. A nil Log keeps nothing. It is safe for concurrent use.
+type Log struct {
+	vault *keys.Vault
+
+	mu    sync.Mutex // held from numbering an entry until it is queued
+	file  *os.File
+	last  uint64 // entry that was appended
+	ends  []end
+	done  int64 // end of the last frame that was applied, or was lost
+	wiped int64 // of these, what was overwritten
+}
+
+// end is where the frame of an entry ends.
+type end struct {
+	number uint64
+	at     int64
+}
+
+// Open reads a log and calls entry with each entry after the one numbered applied, in
+// their order. An entry that was changed in the file is left out and reported to lost. A
+// partial frame at the end is ignored: its caller was never answered. The Log owns the
+// file; after an error it is closed.
+func Open(file *os.File, vault *keys.Vault, applied uint64, entry func(number uint64, plain []byte) error, lost func(error)) (*Log, error) {
+	l := &Log{vault: vault, file: file, last: applied}
+	if err := l.read(entry, lost); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
+func (l *Log) read(entry func(number uint64, plain []byte) error, lost func(error)) error {
+	text, err := io.ReadAll(io.LimitReader(l.file, 2*maxSize))
+	if err != nil {
+		return err
+	}
+	l.done = int64(len(text))
+	for at := 0; at < len(text); {
+		n, number, plain, err := readFrame(l.vault, text[at:])
+		if n == 0 {
+			break
+		}
+		if err != nil {
+			lost(fmt.Errorf("redo log at %d: %w", at, err))
+		}
+		if at += n; err != nil || number <= l.last {
+			continue
+		}
+		if err := entry(number, plain); err != nil {
+			return fmt.Errorf("redo log at %d: %w; with %s moved away it starts without what is in it", at-n, err, l.file.Name())
+		}
+		l.last = number
+		l.ends = append(l.ends, end{number, l.done})
+	}
+	return nil
+}
+
+// Append adds an entry and has it queued under its number, so that the log and the queue
+// have one order; an entry that queue refuses is taken back. If the file cannot be
+// written, the entry is queued under zero and is not logged. If the log is full, it is
+// neither.
+func (l *Log) Append(plain []byte, queue func(number uint64) bool) (queued, logged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	number, err := l.append(plain)
+	switch {
+	case err != nil:
+		return queue(0), false
+	case number == 0:
+		return false, false
+	case !queue(number):
+		l.last, l.ends = l.last-1, l.ends[:len(l.ends)-1]
+		return false, false
+	}
+	return true, true
+}
+
+// append returns an entry's number, or zero if there is no room.
+func (l *Log) append(plain []byte) (uint64, error) {
+	from := l.end()
+	if from+int64(len(plain)) > maxSize {
+		return 0, nil
+	}
+	number := l.last + 1
+	sealed, err := l.vault.SealEntry(number, plain)
+	if err != nil {
+		return 0, err
+	}
+	name := l.vault.Current()
+	frame := make([]byte, headSize, headSize+len(name)+len(sealed)+3)
+	binary.BigEndian.PutUint32(frame, uint32(headSize+len(name)+len(sealed)))
+	binary.BigEndian.PutUint64(frame[4:], number)
+	frame[12] = byte(len(name))
+	frame = append(append(frame, name...), sealed...)
+	frame = append(frame, make([]byte, -len(frame)&3)...)
+	if _, err := l.file.WriteAt(frame, from); err != nil {
+		return 0, errors.Join(err, l.file.Truncate(from)) // a partial frame must not stay
+	}
+	l.last = number
+	l.ends = append(l.ends, end{number, from + int64(len(frame))})
+	return number, nil
+}
+
+func (l *Log) end() int64 {
+	if n := len(l.ends); n > 0 {
+		return l.ends[n-1].at
+	}
+	return l.done
+}
+
+// Applied is called when the entries up to a number are in the database or lost. Once
+// all are, the file is truncated. erase overwrites those entries and syncs the file.
+func (l *Log) Applied(number uint64, erase bool) error {
+	if l == nil || number == 0 && !erase {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.ends) > 0 && l.ends[0].number <= number {
+		l.done, l.ends = l.ends[0].at, l.ends[1:]
+	}
+	if erase && l.done > l.wiped {
+		_, err := l.file.WriteAt(make([]byte, l.done-l.wiped), l.wiped)
+		if err == nil {
+			err = l.file.Sync()
+		}
+		if err != nil {
+			return fmt.Errorf("ledger: redo log: %w", err)
+		}
+		l.wiped = l.done
+	}
+	if len(l.ends) > 0 || l.done == 0 {
+		return nil
+	}
+	l.done, l.wiped, l.ends = 0, 0, nil
+	if err := l.file.Truncate(0); err != nil {
+		return fmt.Errorf("ledger: redo log: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// readFrame reads a frame: its length, zero if it is not whole, and the entry.
+func readFrame(vault *keys.Vault, text []byte) (n int, number uint64, plain []byte, err error) {
+	if len(text) < 4 {
+		return 0, 0, nil, nil
+	}
+	n = int(binary.BigEndian.Uint32(text))
+	if n == 0 {
+		return 4, 0, nil, nil // erased
+	}
+	if n > len(text) || n < headSize || n < headSize+int(text[12]) {
+		return 0, 0, nil, nil
+	}
+	number = binary.BigEndian.Uint64(text[4:])
+	name, sealed := string(text[headSize:headSize+int(text[12])]), text[headSize+int(text[12]):n]
+	plain, err = vault.OpenEntry(name, number, sealed)
+	return (n + 3) &^ 3, number, plain, err
+}
+
+// Unapplied is the part of a copied log after an applied entry. The file may have been
+// truncated and rewritten while it was copied; a frame torn by that had been applied.
+func Unapplied(text []byte, applied uint64) []byte {
+	for at := 0; at+headSize <= len(text); {
+		n := binary.BigEndian.Uint32(text[at:])
+		if n > 0 && binary.BigEndian.Uint64(text[at+4:]) > applied {
+			return text[at:]
+		}
+		at += int(max(4, n+3)) &^ 3
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package redo
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/ledger/keys"
+)
+
+func testVault(t testing.TB) *keys.Vault {
+	t.Helper()
+	k, err := keys.New(bytes.Repeat([]byte{7}, keys.Size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := keys.NewVault(keys.Set{Signing: k}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Proves SYN-5: an erased entry is overwritten in the file while later entries stay, and
+// a full log takes no entry.
+func TestErase(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := testVault(t)
+	l, err := Open(file, v, 0, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for i := range 3 {
+		queued, logged := l.Append([]byte(strings.Repeat("x", 10+i)), func(n uint64) bool { return n == uint64(i+1) })
+		if !queued || !logged {
+			t.Fatal(queued, logged)
+		}
+	}
+	ends := slices.Clone(l.ends)
+	if err := l.Applied(2, true); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil || len(bytes.Trim(text[:ends[1].at], "\x00")) > 0 || int64(len(text)) != ends[2].at {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	again, err := os.Open(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	second, err := Open(again, v, 2, func(n uint64, plain []byte) error {
+		found = append(found, string(plain))
+		return nil
+	}, func(err error) { t.Error(err) })
+	if err != nil || len(found) != 1 || found[0] != strings.Repeat("x", 12) {
+		t.Errorf("left are %q, %v", found, err)
+	}
+	_ = second.Close()
+	never := func(uint64) bool { t.Error("a full log had an entry queued"); return true }
+	if queued, logged := l.Append(make([]byte, maxSize), never); queued || logged {
+		t.Error("over the limit: accepted")
+	}
+	if err := l.Applied(3, false); err != nil || l.end() != 0 {
+		t.Errorf("%d, %v", l.end(), err)
+	}
+	if info, err := file.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// An entry that the queue refuses leaves neither a number nor a frame that counts.
+func TestRefusedEntriesAreTakenBack(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(file, testVault(t), 4, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if queued, logged := l.Append([]byte("refused"), func(uint64) bool { return false }); queued || logged {
+		t.Error(queued, logged)
+	}
+	if queued, logged := l.Append([]byte("taken"), func(n uint64) bool { return n == 5 }); !queued || !logged {
+		t.Error(queued, logged)
+	}
+}
+
+// A frame of the log that was torn while it was read had been applied, and is no
+// part of a backup.
+func TestTornFramesAreApplied(t *testing.T) {
+	frame := func(number uint64, size int) []byte {
+		b := make([]byte, headSize+size)
+		binary.BigEndian.PutUint32(b, uint32(len(b)))
+		binary.BigEndian.PutUint64(b[4:], number)
+		return append(b, make([]byte, -len(b)&3)...)
+	}
+	one, two, erased := frame(1, 20), frame(2, 33), make([]byte, 8)
+	all := slices.Concat(one, erased, two)
+	for _, c := range []struct {
+		log     []byte
+		applied uint64
+		want    []byte
+	}{
+		{all, 0, all}, {all, 1, two}, {all, 2, nil}, {nil, 0, nil}, {all[:3], 0, nil},
+		{all[:len(one)-5], 1, nil}, {slices.Concat(one[:20], two), 1, nil},
+		{bytes.Repeat([]byte{255}, 64), 7, bytes.Repeat([]byte{255}, 64)},
+	} {
+		if got := Unapplied(c.log, c.applied); !bytes.Equal(got, c.want) {
+			t.Errorf("after %d there are %d bytes, want %d", c.applied, len(got), len(c.want))
+		}
+	}
+}
+
+// Any bytes are read as an entry that was sealed under its number, or as none.
+func FuzzFrame(f *testing.F) {
+	v := testVault(f)
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 1, 0})
+	f.Add(bytes.Repeat([]byte{255}, 40))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, _, entry, err := readFrame(v, text)
+		if entry != nil || n < 0 || err != nil && !errors.Is(err, keys.ErrSealed) {
+			t.Errorf("%d, %q, %v", n, entry, err)
+		}
+	})
+}
