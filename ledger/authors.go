@@ -5,12 +5,8 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -247,55 +243,6 @@ func correct(t *transaction, c *memproxy.Correction) {
 		t.run(`INSERT INTO actor (tenant, actor, facts, corrections, since) VALUES (?, ?, 0, 1, ?)
 			ON CONFLICT (tenant, actor) DO UPDATE SET corrections = actor.corrections + 1`, c.Tenant, memproxy.Account(c.Author), t.now())
 	}
-}
-
-// PeekLock returns the lock that is in force on one of some records of
-// rejections, out of a store that another process may have open, and changes
-// nothing. Options.Locks say what locks.
-func PeekLock(ctx context.Context, opt Options, tenant string, ids ...string) (lock memproxy.Lock, err error) {
-	err = peek(opt, func(l *Ledger) (err error) {
-		lock, err = l.SessionLocked(ctx, tenant, ids...)
-		return err
-	})
-	return lock, err
-}
-
-// Peek reads the track record of an actor from a store that another process may have
-// open. It changes nothing; a missing file has no actors.
-func Peek(ctx context.Context, opt Options, tenant, actor string) (t memproxy.Track, err error) {
-	err = peek(opt, func(l *Ledger) (err error) {
-		t, err = l.Record(ctx, tenant, actor)
-		return err
-	})
-	return t, err
-}
-
-// peek opens a database as a ledger, and an existing file read-only, without migrating
-// or locking it.
-func peek(opt Options, f func(*Ledger) error) error {
-	if opt.URL != "" {
-		l, err := Open(opt)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f(l), l.Close())
-	}
-	if _, err := os.Stat(opt.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	err := opt.complete()
-	if err == nil {
-		err = with(opt.Path, "ro", func(db *sql.DB) error {
-			if _, err := schemaOf(context.Background(), db, sqliteDialect); err != nil {
-				return err
-			}
-			return f(&Ledger{store: &store{opt: opt, reader: db, recent: &recent{}}})
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("ledger: %s: %w", opt.Path, damaged(err))
-	}
-	return nil
 }
 
 const byActor = `SELECT facts, corrections, accepted, validated, since FROM actor WHERE tenant = ? AND actor = ?`

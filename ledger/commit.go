@@ -4,17 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
-
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/memproxy/memproxy/ledger/circuit"
-	"modernc.org/sqlite"
-	sqlitelib "modernc.org/sqlite/lib"
 )
 
 // maxTries is how often a transaction is tried that conflicts with another proxy's.
@@ -344,37 +335,4 @@ func inSteps(ctx context.Context, s *store, j job, step int, f func(*transaction
 // refused is an error about the arguments of a call, not about the store.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRow}, args...)...)
-}
-
-// damaged adds ErrDamaged and advice to SQLite's errors about corrupt files.
-func damaged(err error) error {
-	var se *sqlite.Error
-	if !errors.As(err, &se) || errors.Is(err, ErrDamaged) {
-		return err
-	}
-	switch se.Code() & 0xff {
-	case sqlitelib.SQLITE_CORRUPT, sqlitelib.SQLITE_NOTADB:
-		return fmt.Errorf("%w: %w; %s", ErrDamaged, err, advice)
-	}
-	return err
-}
-
-// retryable reports whether an error is the store's (a full disk, a lock, no answer) and
-// not the entry's, so that the same entry can be written later.
-func retryable(err error) bool {
-	var se *sqlite.Error
-	var pe *pgconn.PgError
-	var ne net.Error
-	switch {
-	case errors.As(err, &se):
-		switch se.Code() & 0xff {
-		case sqlitelib.SQLITE_FULL, sqlitelib.SQLITE_IOERR, sqlitelib.SQLITE_READONLY, sqlitelib.SQLITE_CANTOPEN, sqlitelib.SQLITE_NOMEM, sqlitelib.SQLITE_BUSY, sqlitelib.SQLITE_LOCKED:
-			return true
-		}
-		return false
-	case errors.As(err, &pe): // it is out of something, stops, breaks or is read-only
-		return slices.Contains([]string{"53", "57", "58", "08", "40", "25"}, pe.Code[:min(2, len(pe.Code))])
-	}
-	return errors.Is(err, circuit.ErrAway) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, net.ErrClosed)
 }

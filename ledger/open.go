@@ -11,14 +11,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/durable"
@@ -67,12 +64,6 @@ const (
 // cold look-up. If the disk fails under a mapping, the process ends and so fails closed,
 // as it does under SQLite's WAL index, which is always mapped.
 const mapped = 1 << 30
-
-// advice is what to do about a damaged file. Starting with an empty ledger is safe,
-// because it fills up again in use; the message says what is lost.
-const advice = "nothing was changed; restore a backup (`memproxy ledger restore`), " +
-	"or salvage it with `sqlite3 FILE .recover`, or move it aside to start empty: " +
-	"owners are then asked upstream again, and authorship of unstamped memories is lost"
 
 // Open opens the ledger, and creates or migrates the store if needed. A damaged file, or
 // one of another program or of a newer or much older memproxy, is an error (ErrDamaged,
@@ -305,13 +296,6 @@ func (s *store) connectPostgres(ctx context.Context) error {
 	return s.writer.PingContext(ctx)
 }
 
-// transient reports whether a transaction failed because of a concurrent one, was rolled
-// back, and may be retried.
-func transient(err error) bool {
-	var pe *pgconn.PgError
-	return errors.As(err, &pe) && strings.HasPrefix(pe.Code, "40") // deadlock, serialization
-}
-
 // Ping checks that the database can be read and written. On a file it waits for queued
 // entries.
 func (l *Ledger) Ping(ctx context.Context) error {
@@ -325,63 +309,4 @@ func (l *Ledger) Ping(ctx context.Context) error {
 		t.run(`UPDATE redo SET applied = applied`) // an empty transaction needs no room
 		return nil
 	}})
-}
-
-// dialect is the SQL of a store. Statements are written once, for SQLite: ? and ?N for
-// parameters, and table definitions in the types that ddl translates.
-type dialect int
-
-const (
-	sqliteDialect dialect = iota
-	postgresDialect
-)
-
-// sql translates a statement, which must contain no question marks but parameters.
-func (d dialect) sql(text string) string {
-	if d == sqliteDialect {
-		// SQLite looks at a limit's value to plan the query, and plans it again for each
-		// value that is bound, unless it is an expression.
-		return strings.ReplaceAll(text, "LIMIT ?", "LIMIT 0 + ?")
-	}
-	text = strings.NewReplacer(viaUnverified, "", viaExpires, "").Replace(text)
-	text = strings.ReplaceAll(text, "SELECT value FROM json_each(", "SELECT json_array_elements_text(")
-	var b strings.Builder
-	next := 0
-	for {
-		before, after, found := strings.Cut(text, "?")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
-		n, err := strconv.Atoi(after[:digits])
-		if err != nil {
-			next++
-			n = next
-		}
-		b.WriteString("$" + strconv.Itoa(n))
-		text = after[digits:]
-	}
-}
-
-// ddl translates definitions and migrations of tables, which may end in a section for
-// SQLite alone and one for Postgres alone. Text compares by bytes in both dialects.
-func (d dialect) ddl(text string) string {
-	text, postgres, _ := strings.Cut(text, "\n-- Postgres only")
-	text, sqlite, _ := strings.Cut(text, "\n-- SQLite only")
-	if d == sqliteDialect {
-		return text + sqlite
-	}
-	return strings.NewReplacer("char(1)", "chr(1)", " TEXT ", ` TEXT COLLATE "C" `, " INTEGER ", " BIGINT ", " BLOB ", " BYTEA ", ") WITHOUT ROWID;", ");",
-		"json_group_array(", "json_agg(", "json_object(", "json_build_object(", "json(e.reasons)", "CAST(e.reasons AS json)",
-		"strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000)",
-		`to_char(to_timestamp(e.at / 1000000) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') || to_char(e.at % 1000000, '"."FM000000"Z"')`).Replace(text + postgres)
-}
-
-// applied is the name of the table of applied migrations.
-func (d dialect) applied() string {
-	if d == postgresDialect {
-		return "memproxy_schema"
-	}
-	return "schema_version"
 }
