@@ -125,6 +125,13 @@ func Main(ctx context.Context, commands func(stdout, stderr io.Writer) *cobra.Co
 	root.SetErr(stderr)
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(misspelt(args))
+	root.InitDefaultCompletionCmd(args...) // which writes to what SetOut was given
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Example = "  source <(" + completion.CommandPath() + " bash)"
+		for _, shell := range completion.Commands() {
+			shell.Example = "  " + shell.CommandPath()
+		}
+	}
 	c, err := root.ExecuteContextC(ctx)
 	var code Exit
 	switch {

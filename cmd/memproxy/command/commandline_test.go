@@ -126,6 +126,9 @@ func TestCompletion(t *testing.T) {
 		if code, out, errs := invoke(t, "completion", shell); code != 0 || !strings.Contains(out, "memproxy") {
 			t.Errorf("%s: exit %d %s", shell, code, errs)
 		}
+		if _, out, _ := invoke(t, "completion", shell, "-h"); !strings.Contains(out, "Examples:\n  memproxy completion "+shell) {
+			t.Errorf("%s has no example:\n%s", shell, out)
+		}
 	}
 	for typed, want := range map[string]string{"holds ap": "approve", "check --pr": "--print", "con": "control"} {
 		if code, out, _ := invoke(t, append([]string{"__complete"}, strings.Fields(typed)...)...); code != 0 || !strings.Contains(out, want) {
