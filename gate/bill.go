@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,23 +17,22 @@ import (
 // person has to review it: its hourly lines when it is held, whether or not it is
 // approved, and its total lines when it is approved and sent.
 func charge(ctx context.Context, r *run) error {
-	c := costs(r)
+	c, totals := costs(r), func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal }
 	switch {
 	case r.keeps():
-		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
+		c.Lines = slices.DeleteFunc(c.Lines, totals)
 	case r.paid != nil:
-		c.ID += "/approved"
-		r.paid.Lines = slices.DeleteFunc(slices.Clone(c.Lines), func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal })
-		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return l.Window != memproxy.WindowTotal })
-	}
-	if len(c.Lines) == 0 {
-		if r.paid != nil && !r.dry() {
-			r.bill = &bill{charge: c, paid: r.paid}
-		}
-		return nil
+		c.ID += "/approved/" + strconv.FormatInt(r.begun.UnixNano(), 36) // one for each attempt: a failed one is released
+		r.paid.Lines = slices.DeleteFunc(slices.Clone(c.Lines), totals)
+		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return !totals(l) })
 	}
 	if r.dry() {
-		r.bill = &bill{charge: c}
+		r.paid = nil
+	}
+	if len(c.Lines) == 0 || r.dry() {
+		if len(c.Lines) > 0 || r.paid != nil {
+			r.bill = &bill{charge: c, paid: r.paid}
+		}
 		return nil
 	}
 	allowance, err := r.g.opt.Budget.Charge(ctx, c)

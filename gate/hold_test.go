@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/budgets"
@@ -173,7 +174,8 @@ var _ gate.Holder = (*fakeHolder)(nil)
 // for, or no room in the queue, is refused with 429 and what is left.
 func TestHoldsAreCharged(t *testing.T) {
 	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
-	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared = store })
+	now := noon
+	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared, r.clock = store, func() time.Time { return now } })
 	want := func(what string, wantHour, wantTotal int64) {
 		t.Helper()
 		if hour, total := charged(t, r, store); hour != wantHour || total != wantTotal {
@@ -188,10 +190,20 @@ func TestHoldsAreCharged(t *testing.T) {
 	h.knows = true
 	approved := k.kept[a.Decision.ID]
 	approved.Reviewer = "human:ann"
-	sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
-	if err != nil || sent.Reply != nil {
-		t.Fatalf("%+v, %v", sent, err)
+	send := func() *gate.Admission {
+		t.Helper()
+		now = now.Add(time.Second)
+		sent, err := r.gate.Reviewed().Replay(context.Background(), gate.Backend{Name: "mem", Adapter: r.adapter}, approved, k.content[a.Decision.ID])
+		if err != nil || sent.Reply != nil {
+			t.Fatalf("%+v, %v", sent, err)
+		}
+		return sent
 	}
+	for range 2 {
+		r.gate.Unsent(context.Background(), send(), "")
+		want("approved, and the backend is away", 4, 0)
+	}
+	send()
 	want("approved", 4, 4)
 	k.err = errBroken
 	wantStatus := func(status int, codes ...memproxy.ReasonCode) {
