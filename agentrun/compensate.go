@@ -13,59 +13,57 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Bounds of settling.
+// Bounds of settling a compensated run.
 const (
-	// settleRounds is how often what a run changed is looked at: once to find
-	// it, once more after each undoing, to see that it is undone. Looks that
-	// cannot take in everything do not count.
+	// settleRounds bounds the readings of the agents' memory: one to find the run's
+	// changes, one more after each undo to verify it. Truncated readings do not count.
 	settleRounds = 6
-	// settleTime bounds the looks, rulings and undoings after a run's end.
+	// settleTime bounds the policy decisions and undo requests after the end of a run.
 	settleTime = 2 * time.Minute
-	// maxLook bounds the requests of one look.
+	// maxLook bounds the upstream requests of one reading.
 	maxLook = 1000
-	// maxUnsettled is how long settling is tried again, over restarts too, and
-	// minUnsettled how long by each process in any case.
+	// maxUnsettled is for how long settling is retried, restarts included, and
+	// minUnsettled for how long each process retries at least.
 	maxUnsettled = 24 * time.Hour
 	minUnsettled = time.Hour
 )
 
-// The pace at which a run is asked whether it is over, and a broken look or
-// undoing is tried again.
+// Backoff of polling for the end of a run, and of retrying a failed reading or undo.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
 var (
-	errUnsettled = errors.New("what the run wrote does not stay undone")
-	errCut       = errors.New("the run wrote more than can be looked at")
-	errLook      = errors.New("a look at the memory does not end")
+	errUnsettled = errors.New("refused changes of the run keep coming back")
+	errCut       = errors.New("the run changed more memory than one reading covers")
+	errLook      = errors.New("reading the agents' memory takes too many requests")
 )
 
-// Watched is a run that is let through, until what it wrote has been ruled on.
-// Its agents are locked meanwhile: what changes is its doing, as far as this
-// process can see to that.
+// Watched is a compensated run: a forwarded run whose memory changes are decided after
+// its end. Its agents are locked until then, so that changes of their memory are the
+// run's, as far as this process can tell.
 type Watched struct {
 	r      *Runs
 	a      *gate.Admission
 	watch  memproxy.Watch
 	caller http.Header
 	held   Held
-	ruled  map[string]*gate.Admission // by the change's key
-	taken  time.Time                  // when this process took it up again
+	ruled  map[string]*gate.Admission // by Change.Key
+	taken  time.Time                  // when this process resumed the run
 }
 
 // Watch locks the agents of an admitted run that cannot be gated call by call and
-// keeps what they remember, for this process and for the next. The caller passes
-// the run on, then calls Settle, Later or Leave. A run of which nobody can say what
-// it changes is memproxy.ErrUngated. The caller's headers lend their credentials to
-// the questions that are asked.
+// journals a snapshot of their memory. The caller forwards the run, then calls Settle,
+// Later or Leave. The error is memproxy.ErrUngated if the run's changes cannot be
+// determined. Requests for the agents' memory carry the credentials of the caller's
+// headers.
 func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header) (*Watched, error) {
-	compensator := r.opt.Backend.Adapter.(gate.Compensator) // or the gate would not have let it through
+	compensator := r.opt.Backend.Adapter.(gate.Compensator) // required by the gate before it admits such a run
 	call := a.Call()
 	c := &Watched{r: r, a: a, caller: caller, held: Held{Locks: r.opt.Locks}, ruled: map[string]*gate.Admission{}}
 	var who []string
-	for range 4 { // until those who are locked are those who take part
+	for range 4 { // until the locked agents are those that take part
 		var err error
 		if c.watch, err = compensator.Watch(call.Route, call.Request, a.Body); err != nil {
 			return nil, err
@@ -90,17 +88,17 @@ func (r *Runs) Watch(ctx context.Context, a *gate.Admission, caller http.Header)
 	return nil, errors.New("the agents of the run keep changing")
 }
 
-// Background reports whether the run only begins when it is answered.
+// Background reports whether the run starts only after its response.
 func (c *Watched) Background() bool { return c.watch.Background() }
 
-// Leave gives up a run whose request did not come to its end in this process: the
-// journal has it still.
+// Leave releases a run whose request did not complete in this process. Its journal
+// entry remains.
 func (c *Watched) Leave() {
 	c.held.Unlock()
 	c.r.unsettled.leave(c, c.r.opt.Clock())
 }
 
-// keep writes a run into the journal.
+// keep writes the run into the journal.
 func (r *Runs) keep(c *Watched) error {
 	picture, err := c.watch.Picture()
 	if err != nil {
@@ -113,13 +111,13 @@ func (r *Runs) keep(c *Watched) error {
 		Route: call.Route.ID, Method: call.Request.Method, Path: call.Request.EscapedPath, Session: call.Session, Picture: picture,
 	}); err != nil {
 		r.unsettled.drop(c.a.Decision.ID)
-		return fmt.Errorf("the run cannot be written down: %w", err)
+		return fmt.Errorf("the run cannot be journaled: %w", err)
 	}
 	return nil
 }
 
 func (c *Watched) lock(ctx context.Context, agents []string) error {
-	for _, id := range agents { // sorted, so that no two wait for each other
+	for _, id := range agents { // sorted: a fixed order prevents deadlocks
 		if err := c.held.Lock(ctx, "agent "+id, Exclusive); err != nil {
 			return err
 		}
@@ -127,7 +125,7 @@ func (c *Watched) lock(ctx context.Context, agents []string) error {
 	return nil
 }
 
-// look looks at the agents' memory.
+// look reads the agents' memory.
 func (c *Watched) look(ctx context.Context) error {
 	c.watch.Look()
 	for range maxLook {
@@ -146,7 +144,7 @@ func (c *Watched) look(ctx context.Context) error {
 	return errLook
 }
 
-// Later settles a run whose answer was passed on, in the background.
+// Later settles a run in the background, after its response was sent.
 func (c *Watched) Later() {
 	c.r.after.Go(func() {
 		ctx, cancel := context.WithTimeout(c.r.life, c.r.opt.RunTimeout)
@@ -155,16 +153,17 @@ func (c *Watched) Later() {
 	})
 }
 
-// Settle waits until the run is over, rules on what it wrote, and gives the
-// agents free. What cannot be settled stays in the journal.
+// Settle waits until the run has ended, applies the policies to its memory changes,
+// undoes the refused ones and unlocks the agents. A run that cannot be settled stays in
+// the journal.
 func (c *Watched) Settle(ctx context.Context) {
 	defer c.held.Unlock()
 	err := c.idle(ctx)
 	switch {
 	case c.r.life.Err() != nil:
-		err = c.r.life.Err() // the next process will see to it
+		err = c.r.life.Err() // the next process settles the run
 	case err == nil || ctx.Err() != nil:
-		// A run that does not end is ruled on as far as it came.
+		// Decide on the changes so far of a run that does not end.
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 		err = c.rule(rctx)
@@ -181,8 +180,8 @@ func (c *Watched) Settle(ctx context.Context) {
 	c.r.unsettled.drop(c.a.Decision.ID)
 }
 
-// idle waits until none of the agents runs. A run that another follows is not
-// over when it looks so for the first time.
+// idle waits until none of the agents runs. Two quiet polls are required where another
+// run may follow the first.
 func (c *Watched) idle(ctx context.Context) error {
 	quiet, wanted := 0, 1
 	if c.watch.Background() || len(c.watch.Agents()) > 1 {
@@ -193,7 +192,7 @@ func (c *Watched) idle(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			c.r.opt.Log.WarnContext(ctx, "a run cannot be asked whether it is over", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
+			c.r.opt.Log.WarnContext(ctx, "cannot find out whether a run has ended", "backend", c.r.opt.Backend.Name, "decision", c.a.Decision.ID, "error", err)
 			quiet = 0
 		case busy:
 			quiet = 0
@@ -230,7 +229,7 @@ func (r *Runs) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// rule rules on what changed, undoes what is not admitted, and looks again.
+// rule decides on the changes, undoes the refused ones, and verifies the undo.
 func (c *Watched) rule(ctx context.Context) error {
 	last, wait := errUnsettled, firstPause
 	for rounds := 0; rounds < settleRounds; rounds++ {
@@ -241,10 +240,10 @@ func (c *Watched) rule(ctx context.Context) error {
 		case err == nil && !open:
 			return nil
 		case err == nil && c.watch.Cut():
-			rounds-- // what was in the way is gone
+			rounds-- // the next reading may cover what this one missed
 			continue
 		case err == nil:
-			continue // undone; the next look shows whether it is
+			continue // the next reading verifies the undo
 		}
 		last = err
 		if err := c.r.pause(ctx, wait); err != nil {
@@ -255,7 +254,7 @@ func (c *Watched) rule(ctx context.Context) error {
 	return last
 }
 
-// round is one look. Open says that there was something to undo.
+// round reads the memory once. Open reports whether there was a change to undo.
 func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	if err := c.look(ctx); err != nil {
 		return true, err
@@ -290,7 +289,7 @@ func (c *Watched) round(ctx context.Context) (open bool, err error) {
 	return open, errors.Join(failed...)
 }
 
-// undo takes a change back.
+// undo reverts a change.
 func (c *Watched) undo(ctx context.Context, change memproxy.Change) (err error) {
 	start, status := time.Now(), http.StatusBadGateway
 	defer func() {
@@ -306,7 +305,7 @@ func (c *Watched) undo(ctx context.Context, change memproxy.Change) (err error) 
 		status = reply.Status
 		gone := status == http.StatusNotFound && u.Request.Method == http.MethodDelete
 		if (status < 200 || status > 299) && !gone {
-			return fmt.Errorf("an undoing was answered %d", status)
+			return fmt.Errorf("an undo request returned status %d", status)
 		}
 	}
 	return nil

@@ -1,8 +1,8 @@
-// Package agentrun sees to runs of agents beyond the requests that they are made
-// of: one turn of an agent at a time, turns that broke off in a pause, runs that
-// cannot be made to pause and are compensated, streams that are asked for again.
+// Package agentrun handles runs of agents that take more than one request: it
+// serializes the turns of an agent, declines the tool calls of interrupted turns,
+// compensates runs that the backend cannot pause, and resumes streams.
 //
-// It promises that what a run was let through for is settled once, by this process
-// or by the next one on the same state, and that an agent which waits for memproxy
-// is freed without another turn: what waited is declined, and nothing is written.
+// It guarantees that every compensated run is settled exactly once, by this process or
+// by the next one with the same state directory, and that an agent paused for memproxy
+// is released without another turn: its pending calls are declined and write nothing.
 package agentrun

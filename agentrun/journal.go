@@ -14,14 +14,14 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// maxJournal bounds the runs that wait to be settled, all of one backend.
+// maxJournal bounds the unsettled runs of one backend.
 const maxJournal = 1024
 
-// errJournal says that too many runs wait to be settled.
+// errJournal is returned when maxJournal runs are unsettled.
 var errJournal = errors.New("too many runs wait to be settled")
 
-// entry of the journal: a run that was let through, until what it wrote has
-// been ruled on. It holds memories, and no credential.
+// journalEntry is a compensated run that is not settled. It contains memories, but no
+// credentials.
 type journalEntry struct {
 	Decision  string               `json:"decision"`
 	Begun     time.Time            `json:"begun"`
@@ -33,8 +33,8 @@ type journalEntry struct {
 	Picture   []byte               `json:"picture"`
 }
 
-// journal keeps entries in a directory, a file for each, so that a run which
-// outlives this process is settled by the next.
+// journal is a directory with a file per unsettled run. Runs that outlive this process
+// are settled by the next one.
 type journal struct{ dir string }
 
 func (j journal) path(decision string) string { return filepath.Join(j.dir, decision+".json") }
@@ -42,7 +42,7 @@ func (j journal) path(decision string) string { return filepath.Join(j.dir, deci
 // write makes an entry durable.
 func (j journal) write(e *journalEntry) (err error) {
 	if strings.ContainsAny(e.Decision, `/\`) || e.Decision == "" {
-		return errors.New("a decision id that is no file name")
+		return errors.New("the decision id is not a valid file name")
 	}
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (j journal) write(e *journalEntry) (err error) {
 	return durable.Write(j.path(e.Decision), raw)
 }
 
-// remove drops an entry that is settled.
+// remove deletes the entry of a settled run.
 func (j journal) remove(decision string) error {
 	if err := os.Remove(j.path(decision)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -67,8 +67,8 @@ func (j journal) remove(decision string) error {
 	return nil
 }
 
-// left are the entries of earlier processes, oldest first by name, which is by
-// time. What cannot be read comes back as an error with the others.
+// left returns the entries of the directory, oldest first: their names sort by time.
+// Unreadable entries are joined into the error.
 func (j journal) left() (entries []*journalEntry, err error) {
 	files, err := os.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func (j journal) left() (entries []*journalEntry, err error) {
 	for _, f := range files {
 		switch name := f.Name(); {
 		case durable.Partial(name):
-			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // never took effect: its run was not let through
+			faults = append(faults, os.Remove(filepath.Join(j.dir, name))) // an incomplete write: its run was never forwarded
 		case strings.HasSuffix(name, ".json"):
 			raw, err := durable.Read(filepath.Join(j.dir, name))
 			e := &journalEntry{}
@@ -86,7 +86,7 @@ func (j journal) left() (entries []*journalEntry, err error) {
 				err = json.Unmarshal(raw, e)
 			}
 			if err == nil && e.Decision+".json" != name {
-				err = errors.New(name + " is about another run")
+				err = errors.New(name + " contains another run's entry")
 			}
 			if err == nil {
 				entries = append(entries, e)
@@ -97,14 +97,13 @@ func (j journal) left() (entries []*journalEntry, err error) {
 	return entries, errors.Join(faults...)
 }
 
-// The pace at which what could not be settled is tried again.
+// Backoff between attempts to settle a run.
 const (
 	firstRetry = 15 * time.Second
 	lastRetry  = time.Hour
 )
 
-// unsettled are the runs of the journal that this process knows of: those that
-// it is settling, and those that it could not.
+// unsettled are the journaled runs that this process is settling or failed to settle.
 type unsettled struct {
 	mu   sync.Mutex
 	runs map[string]*attempt
@@ -114,11 +113,11 @@ type attempt struct {
 	busy  bool
 	wait  time.Duration
 	again time.Time
-	run   *Watched // as it was left; nil for an earlier process's
+	run   *Watched // state after the last attempt; nil for an earlier process's run
 }
 
-// take claims a run, if nobody settles it and it is time for that. What was
-// left of it, if anything, comes back.
+// take claims a journal entry if no other goroutine settles it and its retry time has
+// come. It returns the state after the last attempt, if any.
 func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -137,7 +136,7 @@ func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bo
 	return at.run, true
 }
 
-// leave gives back a run that could not be settled.
+// leave releases a run that could not be settled and schedules a retry.
 func (u *unsettled) leave(c *Watched, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -148,7 +147,7 @@ func (u *unsettled) leave(c *Watched, now time.Time) {
 	}
 }
 
-// put gives back a run whose agents were busy: its time is soon.
+// put releases a run whose agents were busy, without increasing the backoff.
 func (u *unsettled) put(decision string, c *Watched) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -157,7 +156,7 @@ func (u *unsettled) put(decision string, c *Watched) {
 	}
 }
 
-// drop forgets a run that is settled.
+// drop removes a settled run.
 func (u *unsettled) drop(decision string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -20,8 +20,8 @@ func entryOf(id string) *journalEntry {
 	}
 }
 
-// Proves EDGE-1: what is written is found by the next process as it was, by
-// nobody else, and not once it is removed.
+// Proves EDGE-1: the next process finds an entry unchanged until it is removed; only
+// the process's user can read it.
 func TestJournalKeepsRuns(t *testing.T) {
 	j := journal{filepath.Join(t.TempDir(), "runs", "letta")}
 	if got, err := j.left(); len(got) != 0 || err != nil {
@@ -50,8 +50,8 @@ func TestJournalKeepsRuns(t *testing.T) {
 	}
 }
 
-// A file that cannot be read costs an error and no other run; one that never
-// took effect is swept away.
+// An unreadable file is reported and does not affect other runs; an incomplete write is
+// removed.
 func TestJournalSurvivesDamage(t *testing.T) {
 	j := journal{t.TempDir()}
 	must.Do(t, j.write(entryOf("01-a")))
@@ -72,7 +72,7 @@ func TestJournalSurvivesDamage(t *testing.T) {
 	}
 }
 
-// The journal is bounded: more runs than that are not let through.
+// A full journal refuses further runs.
 func TestJournalIsBounded(t *testing.T) {
 	j := journal{t.TempDir()}
 	for i := range maxJournal {
@@ -83,7 +83,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// A run is settled by one at a time, and tried again at a growing pace.
+// A run is settled by one goroutine at a time and retried with backoff.
 func TestUnsettledRunsWaitTheirTurn(t *testing.T) {
 	u, now := &unsettled{}, time.Unix(0, 0)
 	c := &Watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
@@ -106,7 +106,7 @@ func TestUnsettledRunsWaitTheirTurn(t *testing.T) {
 			t.Error("what was left of it is lost")
 		}
 	}
-	u.put("d", c) // its agents were busy: soon again
+	u.put("d", c) // its agents were busy: no backoff
 	take(true)
 	u.drop("d")
 	if take(true) != nil {

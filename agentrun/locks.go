@@ -7,28 +7,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Locks order what happens to agents: one turn of a key at a time, and what
-// changes an agent's tools not during any of its turns. Waiting is first come,
-// first served.
+// Locks serialize what happens to agents: turns of one key run one after the other, and
+// changes of an agent's tools wait for its turns. Waiters are served first come, first
+// served.
 type Locks struct {
 	mu    sync.Mutex
 	held  map[string]*keyLock
-	begun uint64 // how many locks there were, ever
+	begun uint64 // number of locks created so far
 }
 
 type keyLock struct {
 	sem    *semaphore.Weighted
-	users  int // that hold it or wait for it
+	users  int // holders and waiters
 	number uint64
 }
 
-// Shares of a lock: a turn shares its agent, and has its key to itself.
+// Shares of a lock: a turn takes its agent's lock shared and its own key's exclusively.
 const (
 	Shared    = 1
 	Exclusive = 1 << 20
 )
 
-// Lock waits for a share of a key and returns what gives it back.
+// Lock waits for a share of a key's lock and returns the function that releases it.
 func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(), err error) {
 	t.mu.Lock()
 	if t.held == nil {
@@ -56,8 +56,8 @@ func (t *Locks) Lock(ctx context.Context, key string, share int64) (unlock func(
 	return func() { l.sem.Release(share); leave() }, nil
 }
 
-// Begun returns a function that reports whether one of the locks that are held now
-// still is: a turn is under way, or what it changed is not recorded yet.
+// Begun returns a function that reports whether any lock that is held now is still
+// held: its turn is in progress, or the turn's changes are not recorded yet.
 func (t *Locks) Begun() (underway func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,14 +74,14 @@ func (t *Locks) Begun() (underway func() bool) {
 	}
 }
 
-// Held are locks that are given back together.
+// Held is a set of locks that are released together.
 type Held struct {
 	Locks *Locks
 
 	unlock []func()
 }
 
-// Lock waits for a share of a key.
+// Lock waits for a share of a key's lock and adds it to the set.
 func (h *Held) Lock(ctx context.Context, key string, share int64) error {
 	unlock, err := h.Locks.Lock(ctx, key, share)
 	if err == nil {
@@ -90,7 +90,7 @@ func (h *Held) Lock(ctx context.Context, key string, share int64) error {
 	return err
 }
 
-// Unlock gives them all back.
+// Unlock releases all locks of the set.
 func (h *Held) Unlock() {
 	for _, f := range h.unlock {
 		f()

@@ -20,41 +20,40 @@ import (
 )
 
 const (
-	// recoveryRequests bounds the requests by which one pause is declined: the model
-	// may try again.
+	// recoveryRequests bounds the requests that decline one pause: the model may retry.
 	recoveryRequests = 20
-	// maxPrepare bounds the questions before a request: about the agent, its
-	// conversation, and the blocks that those have.
+	// maxPrepare bounds the side requests before a turn's request: for the agent, its
+	// conversation, and their blocks.
 	maxPrepare = 80
-	// maxTurns bounds the turns that are kept, and maxLooks those that one round
-	// looks at: an agent whose turn is not kept waits for its next turn.
+	// maxTurns bounds the tracked turns, and maxLooks how many of them one round
+	// examines. The agent of an untracked turn waits for its next turn.
 	maxTurns, maxLooks = 4096, 64
-	// unanswered is what the agent reads in place of its call's result.
+	// unanswered is the tool result that the agent reads instead of its call's.
 	unanswered = "the turn broke off before this call was ruled on; nothing was written"
 )
 
-// ErrRequests ends a turn that does not end by itself.
+// ErrRequests ends a turn that exceeds its number of requests.
 var ErrRequests = errors.New("the run has too many requests")
 
-// reconciler is in whose name pauses are declined.
+// reconciler is the principal that declines pauses.
 func reconciler() memproxy.Principal {
 	return memproxy.Principal{ID: "system:reconciler", Kind: memproxy.KindService, Trust: memproxy.TrustSystem, Method: "internal"}
 }
 
-// turns are the turns under way, by the key of what runs: a file each, empty and
-// as old as the turn, so that the next process knows which agents may wait. A
-// file that a crash of the machine loses costs nothing that is safe: its agent's
-// next turn answers what waits.
+// turns are the turns in progress, by agent or conversation key. Each has an empty file
+// whose modification time is the turn's start, so that the next process knows which
+// agents may be paused. Losing a file in a crash is safe: the agent's next turn answers
+// its pending calls.
 type turns struct {
-	dir string // "": none are kept
+	dir string // "": turns are not tracked
 
 	mu   sync.Mutex
-	open map[string]struct{}  // turns of this process that are under way
-	next map[string]time.Time // when a turn that broke off is looked at again
+	open map[string]struct{}  // turns in progress in this process
+	next map[string]time.Time // when an interrupted turn is examined again
 }
 
-// path is the file of a turn, or "" where none is kept: of a key that is too long
-// or too odd to be an agent's.
+// path is the file of a turn, or "" if it is not tracked: the key is too long or too
+// unusual to be an agent's.
 func (t *turns) path(key string) string {
 	name := url.PathEscape(key)
 	if t.dir == "" || len(name) > 200 || strings.Trim(name, ".") == "" {
@@ -63,10 +62,10 @@ func (t *turns) path(key string) string {
 	return filepath.Join(t.dir, name)
 }
 
-// Open keeps a turn that begins, in the place of an earlier one of the same key.
-// The caller holds the key's lock, and calls done before it gives that back: whole
-// unless the turn broke off, so that its agent may wait. A turn that cannot be kept
-// goes on: its agent's next turn answers what waits.
+// Open tracks a turn that starts and replaces an earlier one of the same key. The
+// caller holds the key's lock and calls done before releasing it, with whole=false if
+// the turn was interrupted and its agent may be paused. A turn that cannot be tracked
+// proceeds: the agent's next turn answers its pending calls.
 func (r *Runs) Open(ctx context.Context, key string) (done func(whole bool)) {
 	t := &r.turns
 	path := t.path(key)
@@ -104,8 +103,8 @@ func (t *turns) begin(key string) bool {
 	return true
 }
 
-// end notes that a turn is not under way any more, and when it is looked at: the
-// zero time is never.
+// end notes that a turn is no longer in progress, and when it is examined; a zero time
+// means never.
 func (t *turns) end(key string, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,8 +115,8 @@ func (t *turns) end(key string, next time.Time) {
 	}
 }
 
-// postpone notes when a turn that broke off is looked at again. It reports false,
-// and notes nothing, where a later turn of the same key is under way by now.
+// postpone sets when an interrupted turn is examined again. It reports false, and does
+// nothing, if a later turn of the same key is in progress.
 func (t *turns) postpone(key string, next time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,20 +127,20 @@ func (t *turns) postpone(key string, next time.Time) bool {
 	return true
 }
 
-// forget removes a turn that is over. One that stays costs a look at its agent.
+// forget stops tracking a turn. A file that remains costs one more look at its agent.
 func (r *Runs) forget(key string) {
 	_ = os.Remove(r.turns.path(key))
 	r.turns.end(key, time.Time{})
 }
 
-// broken is a turn that broke off, here or in an earlier process.
+// broken is an interrupted turn of this or an earlier process.
 type broken struct {
 	key         string
 	begun, next time.Time
 }
 
-// due are the turns that are to be looked at now: those that were not for longest
-// first, and so many that they do not flood the backend.
+// due returns the turns to examine now, longest unexamined first, and at most maxLooks
+// of them, so that the backend is not flooded.
 func (t *turns) due(now time.Time) ([]broken, error) {
 	files, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,9 +161,9 @@ func (t *turns) due(now time.Time) ([]broken, error) {
 	return out[:min(len(out), maxLooks)], err
 }
 
-// freeAll looks at the turns that broke off and declines what waits in them. One
-// in which nothing is found is looked at for as long as a run may last, the older
-// the less often: the model may be thinking still.
+// freeAll declines the pending calls of interrupted turns. A turn without pending calls
+// is examined until the time limit of a run, with growing intervals, because its model
+// may still be generating.
 func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 	recoverer, ok := r.opt.Backend.Adapter.(gate.Recoverer)
 	if !ok || r.turns.dir == "" {
@@ -190,8 +189,8 @@ func (r *Runs) freeAll(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// free declines what waits in a turn, until the run ends. Over reports that
-// nothing waits there any more, or nothing that is the gate's.
+// free declines the pending calls of a turn until the run ends. Over reports that no
+// call is pending, or none that the gate decides.
 func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (over bool, err error) {
 	req, turn, err := recoverer.Recover(key)
 	if err != nil {
@@ -201,7 +200,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	defer cancel()
 	unlock := r.lock(ctx, "turn "+key, Exclusive)
 	if unlock == nil {
-		return false, nil // a turn is under way here, which answers what waits
+		return false, nil // a turn in progress answers the pending calls
 	}
 	defer unlock()
 	err = Prepare(turn, func() error { return nil }, func(q memproxy.Request) (memproxy.Reply, error) { return r.ask(ctx, q, nil) })
@@ -225,7 +224,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	if a.Shadow() {
 		return false, nil
 	}
-	r.opt.Log.WarnContext(ctx, "a pause that was left is declined", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
+	r.opt.Log.WarnContext(ctx, "declining the calls of an interrupted turn", "backend", r.opt.Backend.Name, "decision", a.Decision.ID)
 	for range recoveryRequests {
 		for _, call := range turn.Waiting() {
 			declined := r.opt.Gate.Agents().Decline(ctx, a, call, unanswered)
@@ -241,7 +240,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 			return false, err
 		}
 		if reply.Status != http.StatusOK {
-			return false, fmt.Errorf("the answer was answered %d", reply.Status)
+			return false, fmt.Errorf("declining a pause returned status %d", reply.Status)
 		}
 		if err := turn.Whole(reply.Body); err != nil {
 			return false, err
@@ -253,7 +252,7 @@ func (r *Runs) free(ctx context.Context, recoverer gate.Recoverer, key string) (
 	return false, ErrRequests
 }
 
-// lock takes a lock that is to be had soon, or returns nil.
+// lock acquires a lock within patience, or returns nil.
 func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -261,8 +260,8 @@ func (r *Runs) lock(ctx context.Context, key string, share int64) (unlock func()
 	return unlock
 }
 
-// Prepare has a turn told what it must know before a request: question by question,
-// before each of which the caller may do something.
+// Prepare answers the questions that a turn has before its next request. It calls
+// before ahead of each of them and stops at its first error.
 func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request) (memproxy.Reply, error)) error {
 	for range maxPrepare {
 		if err := before(); err != nil {
@@ -280,5 +279,5 @@ func Prepare(turn memproxy.Turn, before func() error, ask func(memproxy.Request)
 			return err
 		}
 	}
-	return errors.New("the turn cannot be prepared")
+	return errors.New("preparing the turn takes too many requests")
 }

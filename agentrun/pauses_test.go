@@ -30,9 +30,9 @@ func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 	return r.Open(t.Context(), key)
 }
 
-// Proves EDGE-1: a turn is looked at when it broke off an interval ago, not while
-// it is under way and not when it ended; by the next process at once, as one that
-// began when it did. A later turn of the same key takes its place.
+// Proves EDGE-1: a turn is examined an interval after it was interrupted, but neither
+// while it is in progress nor after it ended. The next process examines it at once and
+// knows its start. A later turn of the same key replaces it.
 func TestTurnsThatBrokeOffAreDue(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestTurnsThatBrokeOffAreDue(t *testing.T) {
 	if err != nil || len(left) != 2 || left[0].key != "agent-broken" || left[1].key != "agent-under-way" || !left[0].begun.Equal(now) {
 		t.Errorf("the next process: %+v, %v", left, err)
 	}
-	next.turns.postpone("agent-broken", now.Add(time.Minute)) // its model is thinking still
+	next.turns.postpone("agent-broken", now.Add(time.Minute)) // its model is still generating
 	if got := keysOf(t, next, now.Add(time.Second)); fmt.Sprint(got) != "[agent-under-way]" {
 		t.Errorf("after a look: %q", got)
 	}
@@ -72,9 +72,9 @@ func TestTurnsThatBrokeOffAreDue(t *testing.T) {
 	later(true)
 }
 
-// Proves EDGE-16: a round looks at so many turns that it does not flood the
-// backend, those that waited longest first; so many are kept, and a key that could
-// be no agent's makes no file.
+// Proves EDGE-16: a round examines a bounded number of turns, longest unexamined first;
+// the number of tracked turns is bounded; a key that cannot be an agent's creates no
+// file.
 func TestTurnsAreBounded(t *testing.T) {
 	ring.Long(t, "one directory read after another")
 	now := time.Unix(1e9, 0)

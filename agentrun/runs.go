@@ -15,41 +15,41 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Options say whose runs they are. All but Dir and Steps are required.
+// Options of the runs of one backend. All but Dir and Steps are required.
 type Options struct {
 	Gate    *gate.Gate
 	Backend gate.Backend
 	// Side sends memproxy's own requests to the backend.
 	Side *face.Side
-	// MaxAnswer bounds their answers, in bytes; RunTimeout how long a run may last.
+	// MaxAnswer bounds their responses, in bytes; RunTimeout bounds a run.
 	MaxAnswer  int64
 	RunTimeout time.Duration
 	// Locks are held while a run may change its agents.
 	Locks *Locks
-	// Dir is the directory of runs that are not over, for the process that comes
-	// after this one. It holds memories. "": runs are not compensated, and what waits
-	// in turns that broke off is left to the agent's next turn.
+	// Dir is the directory of unfinished runs, read by the next process. It contains
+	// memories. If empty, runs are not compensated, and pending calls of interrupted
+	// turns wait for the agent's next turn.
 	Dir string
-	// Every is how long a pause may wait until it is declined. Zero: for ever.
+	// Every is how long a pause may last before it is declined. Zero: for ever.
 	Every time.Duration
 
 	Clock func() time.Time
 	After func(time.Duration) <-chan time.Time
-	// Steps is notified of points at which a crash must lose nothing. Nil: none.
+	// Steps is notified of the points at which a crash must lose nothing. Nil: none.
 	Steps memproxy.Stepper
 	Log   *slog.Logger
-	// Observe measures what is undone.
+	// Observe records metrics of undo requests.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
-// Runs are the runs of one backend's agents. It is safe for concurrent use.
+// Runs are the runs of one backend's agents. They are safe for concurrent use.
 type Runs struct {
 	opt       Options
 	journal   journal
 	unsettled unsettled
 	turns     turns
 
-	life  context.Context // of what goes on in the background
+	life  context.Context // of background work
 	end   context.CancelFunc
 	after sync.WaitGroup
 }
@@ -64,26 +64,25 @@ func New(opt Options) *Runs {
 	return r
 }
 
-// TurnsBegun returns a function that reports whether a turn that is under way now
-// still is, or what it changed is not recorded yet.
+// TurnsBegun returns a function that reports whether a turn that is in progress now
+// still is, or its changes are not recorded yet.
 func (r *Runs) TurnsBegun() (underway func() bool) { return r.opt.Locks.Begun() }
 
-// LongestTurn is how long a turn lasts at most that is not streamed, and how long
-// one that is streamed may be silent.
+// LongestTurn is the time limit of a turn that is not streamed, and the longest silence
+// of one that is.
 func (r *Runs) LongestTurn() time.Duration { return r.opt.RunTimeout }
 
-// Close ends what goes on in the background. What is not settled by then is
-// left to the next process.
+// Close ends background work. Unsettled runs are left to the next process.
 func (r *Runs) Close(ctx context.Context) error {
 	r.end()
 	return wait.For(ctx, r.after.Wait)
 }
 
-// patience is how long an agent that may be busy is waited for.
+// patience bounds the wait for an agent that may be busy.
 const patience = 50 * time.Millisecond
 
-// Resettle takes up the compensated runs that nobody settles. Their agents are
-// locked when it returns, unless they are busy: those have their turn later.
+// Resettle retries the compensated runs that no goroutine settles. It returns with
+// their agents locked; runs with busy agents are retried in a later round.
 func (r *Runs) Resettle(now time.Time) error {
 	compensator, ok := r.opt.Backend.Adapter.(gate.Compensator)
 	if !ok || r.opt.Dir == "" {
@@ -106,8 +105,8 @@ func (r *Runs) Resettle(now time.Time) error {
 	return err
 }
 
-// resettle settles a run that was left, as this process or an earlier one left
-// it, in the background.
+// resettle settles a run in the background, from its state in this process (c), else
+// from its journal entry.
 func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watched) (*Watched, error) {
 	if c == nil {
 		call := &gate.Call{
@@ -120,7 +119,8 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 	if c.taken.IsZero() {
 		c.taken = now
 	}
-	// Not before it was tried: the process may have been away for days, or its clock set.
+	// Give up only after trying: the process may have been down for days, or its clock
+	// set.
 	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.taken) > minUnsettled {
 		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
@@ -142,21 +142,21 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 	return c, nil
 }
 
-// send makes a request of memproxy's own, in the name of a caller where there is
-// one: with its credentials, or with the backend's.
+// send makes a side request with the caller's credentials, or with the backend's if
+// caller is nil.
 func (r *Runs) send(ctx context.Context, q memproxy.Request, body []byte, caller http.Header) (memproxy.Reply, error) {
 	return r.opt.Side.As(ctx, q, body, memproxy.Header(caller), q.Header, r.opt.MaxAnswer)
 }
 
-// ask is send for a question, with the deadline of one.
+// ask sends a request without a body, with the deadline of side requests.
 func (r *Runs) ask(ctx context.Context, q memproxy.Request, caller http.Header) (memproxy.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, gate.DefaultFetchTimeout)
 	defer cancel()
 	return r.send(ctx, q, nil, caller)
 }
 
-// Once is a round of the job that looks after runs which are not over. It goes on
-// with the others where one cannot be settled yet.
+// Once is one round of the background job for unfinished runs. A run that cannot be
+// settled does not hold up the others.
 func (r *Runs) Once(ctx context.Context, now time.Time) error {
 	return errors.Join(r.Resettle(now), r.freeAll(ctx, now))
 }

@@ -11,23 +11,22 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// ErrBroke ends the stream of a turn that did not come to its end.
+// ErrBroke ends the stream of a turn that was interrupted.
 var ErrBroke = errors.New("the turn broke off")
 
-// Bounds of what is remembered of turns.
+// Bounds of the turns in memory.
 const (
-	// streamTime is how long a turn is remembered: as long as Letta keeps the
-	// stream of a background run.
+	// streamTime is how long a turn is kept: as long as Letta keeps the stream of a
+	// background run.
 	streamTime = 3 * time.Hour
 	maxStreams = 4096
-	// maxLogs bounds the streams that are kept, all together.
+	// maxLogs bounds the bytes of all kept streams together.
 	maxLogs = 64 << 20
 )
 
-// Streams remember turns under the runs of their requests and under the names that
-// their streams are asked for by.
+// Streams keep turns by the ids of their runs and by the names that callers request
+// their streams with.
 type Streams struct {
-	// Clock tells how old a turn is.
 	Clock func() time.Time
 
 	mu     sync.Mutex
@@ -36,12 +35,12 @@ type Streams struct {
 	size   int
 }
 
-// A Stream is one turn: the runs that the backend knows it by and, where the
-// backend would keep it, the stream as the caller sees it.
+// A Stream is one turn: its backend runs and, if the backend would keep the stream too,
+// the stream as the caller sees it.
 type Stream struct {
 	all   *Streams
 	begun time.Time
-	kept  bool // the stream is kept
+	kept  bool // the events are kept
 	names []string
 
 	mu      sync.Mutex
@@ -50,17 +49,17 @@ type Stream struct {
 	size    int
 	lost    bool // the stream grew too large to keep
 	over    bool
-	done    bool          // it came to its end, and left no pause
+	done    bool          // complete, without a pause
 	changed chan struct{} // closed at the next change
 }
 
-// An Entry is what one event of the backend became for the caller.
+// An Entry is one event of the backend as passed to the caller.
 type Entry struct {
-	Seq    int64 // 0: one without a number, at the end
+	Seq    int64 // 0: unnumbered, at the end
 	Events [][]byte
 }
 
-// Begin remembers a turn that starts.
+// Begin registers a turn that starts.
 func (c *Streams) Begin(t memproxy.Resumable) *Stream {
 	now := c.Clock()
 	ch := &Stream{all: c, begun: now, names: t.Names(), changed: make(chan struct{})}
@@ -75,7 +74,7 @@ func (c *Streams) Begin(t memproxy.Resumable) *Stream {
 	return ch
 }
 
-// name makes a stream known under names; of two the newer one is meant.
+// name registers a stream under names; a newer stream replaces an older one.
 func (c *Streams) name(ch *Stream, names []string) {
 	if c.byName == nil {
 		c.byName = map[string]*Stream{}
@@ -85,7 +84,7 @@ func (c *Streams) name(ch *Stream, names []string) {
 	}
 }
 
-// forget drops the oldest stream; the lock is held.
+// forget drops the oldest stream; c.mu is held.
 func (c *Streams) forget() {
 	ch := c.order[0]
 	c.order = slices.Delete(c.order, 0, 1)
@@ -100,20 +99,19 @@ func (c *Streams) forget() {
 	ch.lose()
 }
 
-// lose drops what is kept of the stream, and says so to who reads it; the lock is
-// held.
+// lose drops the kept events and wakes readers; ch.mu is held.
 func (ch *Stream) lose() {
 	ch.size, ch.log, ch.lost = 0, nil, true
 	ch.notify()
 }
 
-// notify wakes who waits for more of the stream; the lock is held.
+// notify wakes readers that wait for more events; ch.mu is held.
 func (ch *Stream) notify() {
 	close(ch.changed)
 	ch.changed = make(chan struct{})
 }
 
-// Find returns the first turn that goes by one of the names, or nil.
+// Find returns the turn of the first registered name, or nil.
 func (c *Streams) Find(names ...string) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +123,7 @@ func (c *Streams) Find(names ...string) *Stream {
 	return nil
 }
 
-// Note keeps what a turn sent, and the runs that it has by now.
+// Note adds events that were sent to the caller, and the turn's new run ids.
 func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	runs := t.Runs()
 	size := 0
@@ -158,7 +156,7 @@ func (ch *Stream) Note(t memproxy.Resumable, seq int64, events [][]byte) {
 	ch.notify()
 }
 
-// End says that the turn is over.
+// End marks the turn as ended.
 func (ch *Stream) End() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -168,22 +166,22 @@ func (ch *Stream) End() {
 	}
 }
 
-// Finish says that the turn came to its end.
+// Finish marks the stream as complete; readers then end with io.EOF.
 func (ch *Stream) Finish() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.done = true
 }
 
-// State is what is known of the turn now: its runs, and whether it is over.
+// State returns the turn's runs and whether it has ended.
 func (ch *Stream) State() (runs []string, over bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.runs, ch.over
 }
 
-// From returns the log's entries from one on, and what is closed when there are
-// more. After the last it says how the stream ended: io.EOF is its end.
+// From returns the entries from index i on, and a channel that is closed at the next
+// change. After the last entry, end says how the stream ended; io.EOF means complete.
 func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -200,10 +198,10 @@ func (ch *Stream) From(i int) (entries []Entry, more <-chan struct{}, end error)
 	return entries, ch.changed, end
 }
 
-// Named reports whether callers may ask for the stream by a name.
+// Named reports whether callers may request the stream by a name.
 func (ch *Stream) Named(name string) bool { return slices.Contains(ch.names, name) }
 
-// Readable reports whether the stream can be read again.
+// Readable reports whether the stream's events are still kept.
 func (ch *Stream) Readable() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// told is a turn of which only what is said about it counts.
+// told is a fake turn with fixed runs, names and sequence number.
 type told struct {
 	memproxy.Turn
 	runs, names []string
@@ -23,8 +23,8 @@ func (t *told) Runs() []string     { return t.runs }
 func (t *told) Names() []string    { return t.names }
 func (t *told) Seq() (int64, bool) { return t.seq, true }
 
-// What is remembered of turns is bounded in number, in bytes and in time, and
-// what is forgotten is asked of the backend again.
+// Kept turns are bounded in number, bytes and time; a forgotten one is requested from
+// the backend.
 func TestTurnsAreForgotten(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	c := &Streams{Clock: func() time.Time { return now }}
@@ -73,11 +73,10 @@ func TestTurnsAreForgotten(t *testing.T) {
 	}
 }
 
-// big is a quarter of what may be kept.
+// big is a quarter of maxLogs.
 var big = bytes.Repeat([]byte("x"), maxLogs/4)
 
-// Whoever waits for more of a stream hears of it when the stream is no longer kept,
-// for its own size or for that of others.
+// Readers are woken when a stream is dropped, for its own size or for that of others.
 func TestReadersHearOfLostStreams(t *testing.T) {
 	for name, other := range map[string]bool{"it grows too large": false, "others need the room": true} {
 		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
@@ -91,7 +90,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			<-more
-			for end == nil { // what it was sent meanwhile comes first
+			for end == nil { // events that were kept before the drop
 				_, more, end = ch.From(8)
 				if end == nil {
 					<-more
@@ -112,7 +111,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 	}
 }
 
-// A turn whose backend keeps no stream is known by its runs alone.
+// A turn whose backend keeps no stream is found by its runs alone.
 func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
 	c := &Streams{Clock: time.Now}
 	one := &told{runs: []string{"run-1", "run-2"}}
@@ -123,7 +122,7 @@ func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a stream that is read again ends like one only if its turn did.
+// Proves EDGE-1: a stream read again ends with io.EOF only if its turn completed.
 func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		finish bool
