@@ -22,32 +22,31 @@ var builtin embed.FS
 
 // Source is one file of policies, or the schema.
 type Source struct {
-	// Name is what errors call it: a path, or "builtin/fields.cedar".
+	// Name is used in errors: a path, or "builtin/fields.cedar".
 	Name string
 	Text []byte
 }
 
-// Bundle is everything that can be replaced together while the proxy runs.
+// Bundle is everything that a reload of the rules replaces, as a unit.
 type Bundle struct {
 	Policies []Source // sorted by name
 	Schema   Source
-	places   map[string]string // of the ids in Disabled and Shadowed, where they were read from a file
+	places   map[string]string // "file:line" of the ids in Disabled and Shadowed, if read from a file
 
 	// Disabled are ids of policies that are left out.
 	Disabled []string
-	// Shadowed are ids of policies that are evaluated and reported, and do not
-	// decide. The annotation @enforce("false") does the same.
+	// Shadowed are ids of policies that are evaluated and reported but do not decide,
+	// as with the annotation @enforce("false").
 	Shadowed []string
 
-	// Limits and Ceilings are nil where the sidecar's own configuration
-	// stands.
+	// Limits and Ceilings are nil if the sidecar's own configuration applies.
 	Limits   *memproxy.Limits
 	Ceilings *memproxy.Ceilings
-	// Screening is a screening pack, opaque here; nil is the sidecar's own.
+	// Screening is an opaque screening pack; nil: the sidecar's own.
 	Screening []byte
 }
 
-// Builtin is the bundle that memproxy ships with.
+// Builtin is the bundle shipped with memproxy.
 func Builtin() Bundle {
 	var b Bundle
 	entries, err := builtin.ReadDir("builtin")
@@ -76,8 +75,8 @@ func (b Bundle) Version() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write is the canonical form: every part with its length, every list with its
-// count, lists sorted.
+// write writes the canonical form: parts are length-prefixed, lists are sorted and
+// count-prefixed.
 func (b Bundle) write(h hash.Hash) {
 	count := func(n int) {
 		var p [8]byte
@@ -90,8 +89,8 @@ func (b Bundle) write(h hash.Hash) {
 	}
 	part([]byte("memproxy bundle v2"))
 	part(b.Schema.Text)
-	// The directory is no part of it: two proxies with the same files mounted
-	// in two places have one version.
+	// Base names only: proxies that mount the same files in different directories have
+	// the same version.
 	sorted := slices.SortedFunc(slices.Values(b.Policies), func(x, y Source) int {
 		return cmp.Or(strings.Compare(x.base(), y.base()), bytes.Compare(x.Text, y.Text))
 	})
@@ -108,7 +107,7 @@ func (b Bundle) write(h hash.Hash) {
 	}
 	text, err := json.Marshal(tablesOf(b), json.Deterministic(true))
 	if err != nil {
-		panic(err) // numbers, and names that Seal and Load have seen to be text
+		panic(err) // numbers, and names validated by Seal and Load
 	}
 	part(text)
 	part(b.Screening)

@@ -15,7 +15,6 @@ import (
 
 const permit = "@id(\"own\")\npermit (principal, action, resource);\n"
 
-// dir writes files into a new directory.
 func dir(t testing.TB, files map[string]string) string {
 	t.Helper()
 	d := t.TempDir()
@@ -71,8 +70,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Each error says the file, and the line where there is one. Nothing that
-// looks like half an edit is a bundle.
+// Each error names the file, and the line if there is one. A directory that looks like
+// an unfinished edit is refused.
 // Proves CARD-3
 func TestLoadErrors(t *testing.T) {
 	for _, tc := range []struct {
@@ -134,8 +133,8 @@ func TestLoadErrors(t *testing.T) {
 	})
 }
 
-// A version is the content's: neither order nor place changes it, and
-// everything else does.
+// The version is a hash of the content: it is independent of order and directory, and
+// changes with everything else.
 // Proves CARD-3
 func TestVersion(t *testing.T) {
 	files := map[string]string{"a.cedar": permit, "b.cedar": "// b", "bundle.yaml": "disable: [x, y]\nshadow: [z]\n"}
@@ -184,8 +183,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Any directory's files are a bundle or an error with the file's name, and
-// never a panic.
+// Any directory's files are a bundle or an error naming the file; parsing never panics.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("builtin: false\ndisable: [a]\nshadow: [b]\n"), []byte(permit))
 	f.Add([]byte("disable: &a [*a]"), []byte("\xff"))

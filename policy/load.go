@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// The bounds of a directory.
+// Limits on a directory.
 const (
 	maxFile  = 1 << 20
 	maxPack  = 8 << 20
@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	// settingsFile is the directory's own configuration.
+	// settingsFile configures the directory.
 	settingsFile = "bundle.yaml"
 	// packFile is the directory's screening pack.
 	packFile = "screening.pack"
@@ -34,14 +34,14 @@ const (
 
 // settings is a directory's bundle.yaml.
 type settings struct {
-	// Builtin keeps the built-in policies next to the directory's. Default true.
+	// Builtin keeps the built-in policies in addition to the directory's. Default true.
 	Builtin *bool `yaml:"builtin"`
 	Disable []id  `yaml:"disable"`
 	Shadow  []id  `yaml:"shadow"`
 	tables  `yaml:",inline"`
 }
 
-// id names a policy, at a line.
+// id is a policy id with its line in the file.
 type id struct {
 	name string
 	line int
@@ -53,7 +53,7 @@ func (d *id) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&d.name)
 }
 
-// named are the names of ids in a file, whose places are noted.
+// named returns the ids of a file and records where each was read.
 func (b *Bundle) named(file string, ids []id) []string {
 	var out []string
 	for _, d := range ids {
@@ -63,12 +63,12 @@ func (b *Bundle) named(file string, ids []id) []string {
 	return out
 }
 
-// Place is where an id of Disabled or Shadowed was read, "file:line", or the name of the
-// file that such ids are in.
+// Place is where an id of Disabled or Shadowed was read, "file:line", or the name of
+// the file that lists such ids.
 func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsFile) }
 
-// Load reads a directory: every *.cedar, an optional *.cedarschema that takes
-// the place of the built-in one, and an optional bundle.yaml with
+// Load reads a directory: every *.cedar, an optional *.cedarschema that replaces the
+// built-in one, and an optional bundle.yaml with
 //
 //	builtin: true              # false leaves the built-in policies out
 //	disable: [content.unseen]  # ids of policies that are left out
@@ -76,14 +76,13 @@ func (b *Bundle) Place(id string) string { return cmp.Or(b.places[id], settingsF
 //	budgets: {…}               # as in memproxy.yaml, and in its place
 //	confidence: {…}            # likewise
 //
-// and an optional screening.pack, which is carried as it is. The directory's
-// policies are added to the built-in ones. Subdirectories and
-// hidden entries are not read, so that a mounted ConfigMap is read once.
+// and an optional screening.pack, whose content is not interpreted. The directory's
+// policies are added to the built-in ones. Subdirectories and hidden entries are
+// skipped, so that the files of a mounted ConfigMap are read once.
 //
-// A directory with none of these files, and a file without a byte, are errors:
-// both are what a mount or an edit looks like before it is finished. So is
-// anything that is not a plain file of text. Errors say the file, and the line
-// where there is one.
+// A directory without any of these files, or with an empty one, is an error: it may be
+// an unfinished mount or edit. So is anything other than a regular text file. Errors
+// name the file, and the line if there is one.
 func Load(dir string) (Bundle, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -145,11 +144,10 @@ func Load(dir string) (Bundle, error) {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// unknownKey is how the YAML library words what the schema of a small file can
-// say better.
+// unknownKey matches the YAML library's error for an unknown key, which is reworded.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
 
-// keysOf are the keys that there are, by the type that the library names.
+// keysOf lists the allowed keys by the type that the library names.
 var keysOf = map[string]string{
 	"settings":    "budgets, builtin, confidence, disable and shadow",
 	"budgetTable": "default, anonymous, overrides, tenants, namespaces and rapid_per_minute",
@@ -189,7 +187,7 @@ func parseSettings(path string, text []byte) (settings, error) {
 	return set, errors.Join(faults...)
 }
 
-// read reads a plain file of text, whole.
+// read reads a regular UTF-8 file.
 func read(path string) ([]byte, error) {
 	b, err := readFile(path, maxFile)
 	if err == nil && !utf8.Valid(b) {
@@ -209,7 +207,7 @@ func read(path string) ([]byte, error) {
 	return b, err
 }
 
-// readFile reads a plain file, whole.
+// readFile reads a regular file of at most bound bytes.
 func readFile(path string, bound int64) ([]byte, error) {
 	b, err := durable.Head(path, bound+1)
 	switch {

@@ -8,9 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Raised names what the limits and ceilings of a newer bundle allow beyond
-// those of an older one, a sentence each. A table that one of them leaves to
-// the sidecar cannot be compared, and is named.
+// Raised describes the limits and ceilings that a newer bundle raises, one sentence
+// each. A table that only one of the bundles has cannot be compared, and is reported.
 func Raised(from, to Bundle) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -21,7 +20,7 @@ func Raised(from, to Bundle) []string {
 	default:
 		a, b := from.Limits, to.Limits
 		row := func(name string, a, b memproxy.WriteLimit) {
-			// Zero is no limit, or in an override another row's.
+			// Zero means no limit, or inherited in an override.
 			if a.PerHour != 0 && (b.PerHour == 0 || b.PerHour > a.PerHour) {
 				say("budgets.%s.writes_per_hour rises from %d to %s", name, a.PerHour, limit(b.PerHour))
 			}

@@ -16,21 +16,20 @@ import (
 // MaxRelease bounds an encoded release, in bytes.
 const MaxRelease = 16 << 20
 
-// The errors of Open that a reader may want to tell apart.
+// Errors of Open that callers distinguish.
 var (
 	ErrSignature = errors.New("the signature is none of the fleet's keys'")
 	ErrContent   = errors.New("the bundle is not the one that was signed")
 )
 
-// Selector says for which sidecars a release is: those of the tenant that
-// carry all of the labels. The zero value is every sidecar.
+// Selector selects the sidecars of a release: those of the tenant that carry all of the
+// labels. The zero value selects every sidecar.
 type Selector struct {
 	Tenant string            `json:"tenant,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Matches reports whether a sidecar of that tenant and with those labels is
-// meant.
+// Matches reports whether a sidecar of that tenant and with those labels is selected.
 func (s Selector) Matches(tenant string, labels map[string]string) bool {
 	if s.Tenant != "" && s.Tenant != tenant {
 		return false
@@ -43,8 +42,8 @@ func (s Selector) Matches(tenant string, labels map[string]string) bool {
 	return true
 }
 
-// Weight orders selectors that match one sidecar: the heavier is narrower. A
-// tenant outweighs every number of labels.
+// Weight orders selectors that match the same sidecar: the heavier one is more
+// specific. A tenant outweighs any number of labels.
 func (s Selector) Weight() int {
 	w := len(s.Labels)
 	if s.Tenant != "" {
@@ -53,8 +52,8 @@ func (s Selector) Weight() int {
 	return w
 }
 
-// String is the selector's one spelling, "tenant=acme,env=prod"; "*" for
-// every sidecar. Two selectors with one spelling are one channel.
+// String is the selector's canonical form, "tenant=acme,env=prod", or "*" for every
+// sidecar. Selectors with the same form are the same channel.
 func (s Selector) String() string {
 	var parts []string
 	for k, v := range s.Labels {
@@ -67,43 +66,41 @@ func (s Selector) String() string {
 	return cmp.Or(strings.Join(parts, ","), "*")
 }
 
-// Statement is what the fleet's key signs of a bundle.
+// Statement is the part of a release that the fleet's key signs.
 type Statement struct {
-	// Fleet is the installation. A sidecar takes releases of its own only.
+	// Fleet is the installation; a sidecar accepts only releases of its own.
 	Fleet string `json:"fleet"`
-	// Number orders the releases of a fleet, whatever their selector. A number
-	// is used once.
+	// Number orders all releases of a fleet, across selectors. A number is used once.
 	Number uint64 `json:"number"`
-	// Floor is the lowest number that a sidecar that took this release may
-	// return to. At Number there is no way back; below it, a rollout that goes
-	// wrong can be taken back without the key.
+	// Floor is the lowest release number that a sidecar with this release may return
+	// to. Floor == Number forbids a rollback; a lower floor permits one without a new
+	// signature.
 	Floor uint64   `json:"floor"`
 	For   Selector `json:"for,omitzero"`
 	// Bundle is the version of the bundle, its hash.
 	Bundle string `json:"bundle"`
-	// Note is a sentence for people.
+	// Note is free text for operators.
 	Note string `json:"note,omitzero"`
 }
 
-// Name names a release in files, logs and on the wire: number and the start of
+// Name identifies a release in files, logs and on the wire: its number and the start of
 // the bundle's hash.
 func (s Statement) Name() string {
 	return fmt.Sprintf("%06d-%.12s", s.Number, s.Bundle)
 }
 
-// Release is a bundle with the statement that the fleet's key signed. It comes
-// from Seal or Open and is not changed.
+// Release is a bundle with its signed statement, as returned by Seal or Open. It is
+// immutable.
 type Release struct {
 	Statement
 	Contents Bundle
 	encoded  []byte
 }
 
-// Encoded is the release as it is stored and sent.
+// Encoded is the release as stored and sent.
 func (r *Release) Encoded() []byte { return r.encoded }
 
-// envelope is a release as it is written. Statement keeps its bytes: they are
-// what was signed.
+// envelope is the encoded form of a release. Statement keeps the signed bytes.
 type envelope struct {
 	Statement jsontext.Value `json:"statement"`
 	Signature []byte         `json:"signature"`
@@ -124,7 +121,7 @@ type wireSource struct {
 	Text string `json:"text"`
 }
 
-// signed is what the signature is over.
+// signed is the message that the signature covers.
 func signed(statement []byte) []byte {
 	return append([]byte("memproxy release v1\n"), statement...)
 }
@@ -148,8 +145,8 @@ func Seal(b Bundle, s Statement, key ed25519.PrivateKey) (*Release, error) {
 	return Open(encoded, key.Public().(ed25519.PublicKey))
 }
 
-// Open reads a release and checks it: the signature is one of the keys', and
-// the bundle is the one that was signed. Whether it compiles is not asked.
+// Open decodes a release and verifies that one of the keys signed it and that it
+// contains the signed bundle. It does not compile the bundle.
 func Open(encoded []byte, keys ...ed25519.PublicKey) (*Release, error) {
 	fail := func(err error) (*Release, error) { return nil, fmt.Errorf("policy: release: %w", err) }
 	if len(encoded) > MaxRelease {
@@ -190,7 +187,7 @@ func (w wireBundle) bundle() (Bundle, error) {
 		b.Policies = append(b.Policies, Source{p.Name, []byte(p.Text)})
 	}
 	for _, s := range append([]Source{b.Schema}, b.Policies...) {
-		if s.Name != s.base() || !plain(s.Name) { // names stand in logs and errors
+		if s.Name != s.base() || !plain(s.Name) { // names appear in logs and errors
 			return Bundle{}, errors.New("the name of a policy is not that of a file")
 		}
 	}
@@ -209,7 +206,7 @@ func (s Statement) check() error {
 		return errors.New("the statement is not plain text")
 	}
 	for k, v := range s.For.Labels {
-		// "=" and "," would give two selectors one spelling.
+		// "=" and "," would make String ambiguous.
 		if k == "" || k == "tenant" || !plain(k) || !plain(v) || strings.ContainsAny(k+v, "=,") {
 			return fmt.Errorf("the label %q is not a plain name with a plain value", k)
 		}

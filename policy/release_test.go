@@ -38,7 +38,7 @@ func seal(t testing.TB, s policy.Statement) *policy.Release {
 
 var statement = policy.Statement{Fleet: "north", Number: 12, Floor: 11, For: policy.Selector{Tenant: "acme", Labels: map[string]string{"env": "prod"}}, Note: "a <note>"}
 
-// Proves CARD-9: what arrives is what was sealed, with all its parts.
+// Proves CARD-9: a sealed bundle is opened unchanged, with all its parts.
 func TestReleaseArrivesWhole(t *testing.T) {
 	for name, b := range map[string]policy.Bundle{"small": small(), "built-in": policy.Builtin()} {
 		r := must.Get(policy.Seal(b, statement, fleetKey(1)))(t)
@@ -61,7 +61,7 @@ func TestReleaseArrivesWhole(t *testing.T) {
 	}
 }
 
-// normal has maps where the limits left them out.
+// normal replaces nil maps in limits by empty ones.
 func normal(l *memproxy.Limits) *memproxy.Limits {
 	if l == nil {
 		return nil
@@ -75,8 +75,7 @@ func normal(l *memproxy.Limits) *memproxy.Limits {
 	return &n
 }
 
-// One byte flipped, anywhere in a release or in the key, and it is not the
-// release that was signed.
+// A release with any byte flipped, in itself or in the key, is refused.
 // Proves CARD-3, CARD-9
 func TestEveryFlippedByteIsSeen(t *testing.T) {
 	r := seal(t, statement)
@@ -100,8 +99,7 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: each way in which a release can be wrong is an error that says
-// which.
+// Proves CARD-9: each kind of invalid release has its own error.
 func TestOpenRefuses(t *testing.T) {
 	good := string(seal(t, statement).Encoded())
 	key := public(fleetKey(1))
@@ -178,7 +176,7 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// Whatever arrives is a release of ours or an error.
+// Any input is a release signed by the key, or an error.
 func FuzzOpen(f *testing.F) {
 	good := seal(f, statement).Encoded()
 	f.Add(good)

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// tables are the limits and ceilings of a bundle as they are written, in
-// bundle.yaml and in a release: in the words of memproxy.yaml.
+// tables are the limits and ceilings of a bundle as written in bundle.yaml and in a
+// release; the keys are those of memproxy.yaml.
 type tables struct {
 	Budgets    *budgetTable     `yaml:"budgets" json:"budgets,omitzero"`
 	Confidence *confidenceTable `yaml:"confidence" json:"confidence,omitzero"`
@@ -32,8 +32,8 @@ type confidenceTable struct {
 	Unclaimed *float64                    `yaml:"unclaimed" json:"unclaimed,omitzero"`
 }
 
-// into puts the tables into a bundle. What a table leaves out has the value of
-// the built-in bundle, so that a table means the same wherever it is read.
+// into sets the tables of a bundle. Absent values default to the built-in bundle's, so
+// that a table means the same everywhere.
 func (t tables) into(b *Bundle) error {
 	if t.Budgets != nil {
 		l, err := t.Budgets.limits()
@@ -92,7 +92,7 @@ func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
 	c := memproxy.DefaultCeilings()
 	var faults []error
 	perMille := func(name string, f float64) memproxy.PerMille {
-		if !(f >= 0 && f <= 1) { // not-a-number too
+		if !(f >= 0 && f <= 1) { // also refuses NaN
 			faults = append(faults, fmt.Errorf("confidence.%s is not from 0 to 1", name))
 			return 0
 		}
@@ -116,7 +116,7 @@ func (t confidenceTable) ceilings() (memproxy.Ceilings, error) {
 	return c, errors.Join(faults...)
 }
 
-// tablesOf writes a bundle's tables out in full.
+// tablesOf converts a bundle's tables, with all values written out.
 func tablesOf(b Bundle) tables {
 	var t tables
 	if l := b.Limits; l != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-5, EDGE-5, TRL-10: whose memories may be changed by whom. Each
-// refusal is next to the nearest change that must not be refused.
+// Proves TRL-5, EDGE-5, TRL-10: who may change whose memories. Each refusal is next to
+// the nearest change that is allowed.
 func TestWhoseWordCounts(t *testing.T) {
 	p := compile(t, nil)
 	reviewer := []string{"memproxy-reviewer"}

@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// rule is one compiled policy with what its annotations say.
+// rule is a compiled policy with its annotations.
 type rule struct {
 	id      string
 	policy  *cedar.Policy
@@ -26,22 +26,22 @@ type rule struct {
 	reason  memproxy.ReasonCode
 	detail  string
 	verdict memproxy.Verdict
-	mark    bool // stops nothing: what is written is marked
+	mark    bool // marks written memories and refuses nothing
 	shadow  bool
 }
 
 // Policy is a compiled bundle. It is immutable and safe for concurrent use.
 type Policy struct {
-	whole    part // every policy, by id
-	parts    map[memproxy.Kind]part
-	rules    map[cedar.PolicyID]*rule
-	validate *validate.Validator
-	callers  cache.Cache[caller, entities]
-	sight    *sight
-	answers  cache.Cache[question, *ruling]
+	whole      part // every policy, by id
+	parts      map[memproxy.Kind]part
+	rules      map[cedar.PolicyID]*rule
+	validate   *validate.Validator
+	callers    cache.Cache[caller, entities]
+	visibility *visibility
+	answers    cache.Cache[question, *ruling]
 }
 
-// set is a list of policies in a fixed order.
+// set is an ordered list of policies.
 type set []*rule
 
 // All implements cedar.PolicyIterator.
@@ -55,8 +55,8 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// Compile parses and checks a bundle. The error lists every fault, each with
-// file and line.
+// Compile parses and validates a bundle. The error lists every fault, each with file
+// and line.
 func Compile(b policy.Bundle) (*Policy, error) {
 	checked, err := checkedBy(b.Schema)
 	if err != nil {
@@ -93,7 +93,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	slices.SortFunc(p.whole.shadowed, byID)
 	slices.SortFunc(p.whole.marking, byID)
 	p.divide()
-	p.sight = sightOf(p.rules)
+	p.visibility = visibilityOf(p.rules)
 	p.answers, p.callers = cache.New[question, *ruling](maxAnswers), cache.New[caller, entities](maxCallers)
 	return p, nil
 }
@@ -102,8 +102,8 @@ func (p *Policy) known(b policy.Bundle, id string) bool {
 	return p.rules[cedar.PolicyID(id)] != nil || slices.Contains(b.Disabled, id) && p.rules[cedar.PolicyID("disabled:"+id)] != nil
 }
 
-// add checks one policy and files it. Of one that the schema is known to admit, that
-// is not checked again.
+// add validates one policy and files it by effect. A policy that is known to satisfy
+// the schema (admitted) is not validated again.
 func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted bool) error {
 	line := pol.Position().Line
 	fault := func(format string, args ...any) error {

@@ -11,41 +11,40 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// written is one thing that an operation writes: content of one layer and
-// origin under one field.
+// written is one part of a write: the content of one field, with one layer and origin.
 type written struct {
 	field    string
-	member   string // of the backend's object
+	member   string // member of the backend's object
 	layer    memproxy.Layer
 	inferred bool
-	size     int // of all that goes to the field
+	size     int // characters written to the field in total
 }
 
-// content reports whether it is content: that has a layer.
+// content reports whether the part is content: content always has a layer.
 func (w *written) content() bool { return w.layer != "" }
 
-// writtenBy are the things that an operation writes or brings. One without content is
-// asked about once. What the payload claims to be of another layer is asked
-// about as that too, so that a claim never leaves a rule out.
-func writtenBy(q *memproxy.Question) []written {
+// partsOf returns the parts of a write, each of which is evaluated on its own. An
+// operation without content has one empty part. A part whose payload claims another
+// layer is evaluated for that layer as well, so that a claim cannot bypass a rule.
+func partsOf(q *memproxy.Question) []written {
 	op, g, items := q.Operation, &q.Governance, q.Content()
 	out := make([]written, 0, 1)
 	for i := range items {
 		it := &items[i]
 		if it.Kind != memproxy.ItemContent {
 			if it.Member != "" {
-				out = writtenBeside(out, it)
+				out = addMember(out, it)
 			}
 			continue
 		}
 		if len(it.Filed) == 0 {
-			out = writtenTo(out, it, g)
+			out = addContent(out, it, g)
 			continue
 		}
 		for _, field := range it.Written() {
 			one := *it
 			one.Field = field
-			out = writtenTo(out, &one, g)
+			out = addContent(out, &one, g)
 		}
 	}
 	for _, claimed := range op.LayerClaims {
@@ -64,9 +63,9 @@ func writtenBy(q *memproxy.Question) []written {
 	return out
 }
 
-// writtenBeside adds what an item writes to a member that is no content: rules
-// of fields, layers and inference are about content.
-func writtenBeside(out []written, it *memproxy.Item) []written {
+// addMember adds a member without content; rules on fields, layers and inference do
+// not apply to it.
+func addMember(out []written, it *memproxy.Item) []written {
 	for k := range out {
 		if out[k].member == it.Member && out[k].field == "" && out[k].layer == "" {
 			out[k].size += it.Characters()
@@ -76,12 +75,12 @@ func writtenBeside(out []written, it *memproxy.Item) []written {
 	return append(out, written{member: it.Member, size: it.Characters()})
 }
 
-// writtenTo adds what an item writes to its field.
-func writtenTo(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
+// addContent adds the content of an item to its field.
+func addContent(out []written, it *memproxy.Item, g *memproxy.Governance) []written {
 	w := written{field: memproxy.Key(it.Field), member: it.Member, layer: g.LayerOf(it), inferred: it.Inferred && it.Text != ""}
 	for k := range out {
 		if out[k].content() && out[k].field == w.field {
-			w.size = out[k].size // the same in all of a field's
+			w.size = out[k].size // the total of the field, in each of its parts
 			break
 		}
 	}
@@ -103,8 +102,8 @@ func plainName(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' })
 }
 
-// facts are the context of one thing that is written, as policies can see it.
-// They can be compared, so that an answer is found again.
+// facts are the policy context of one written part. They are comparable, as part of the
+// cache key.
 type facts struct {
 	Profile, Route, Source, User, Agent, App, Run                                string
 	AuthorAttestation, Attestation                                               string
@@ -116,13 +115,13 @@ type facts struct {
 	Size                                                                         int64
 }
 
-// asked is a question: its facts, and the sets among them.
+// asked are the facts of a question with their sets.
 type asked struct {
 	facts
 	rules, names []cedar.String // findings and keys
 }
 
-func askedBy(q *memproxy.Question) asked {
+func factsOf(q *memproxy.Question) asked {
 	op := q.Operation
 	a := asked{facts: facts{
 		Profile: q.Profile, Route: op.Route, Source: string(op.SourceClaim),
@@ -146,15 +145,15 @@ func askedBy(q *memproxy.Question) asked {
 	}
 	a.Findings = joined(a.rules)
 	for _, k := range op.Keys {
-		a.names = append(a.names, cedar.String(filed(k)))
+		a.names = append(a.names, cedar.String(policyKey(k)))
 	}
 	return a
 }
 
-// about is the question about one thing that is written.
+// about completes the facts for one written part.
 func (a asked) about(w *written, g *memproxy.Governance) asked {
 	if a.names = a.names[:len(a.names):len(a.names)]; w.field != "" {
-		a.names = append(a.names, cedar.String(filed(w.field)))
+		a.names = append(a.names, cedar.String(policyKey(w.field)))
 	}
 	a.Keys = joined(a.names)
 	a.Field, a.FieldKnown, a.Size, a.Member = w.field, plainName(w.field), int64(w.size), w.member
@@ -166,7 +165,8 @@ func (a asked) about(w *written, g *memproxy.Governance) asked {
 	return a
 }
 
-// joined are strings as one, with their lengths: two lists are never one key.
+// joined concatenates strings with length prefixes, so that different lists give
+// different keys.
 func joined[T ~string](all []T) string {
 	var b []byte
 	for _, text := range all {
@@ -175,7 +175,7 @@ func joined[T ~string](all []T) string {
 	return string(b)
 }
 
-// attributes are those of a context, by their names: the fields of the facts.
+// attributes maps the context attributes to the fields of facts.
 var attributes = func() map[string]reflect.StructField {
 	out := map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[facts]()) {
@@ -184,7 +184,7 @@ var attributes = func() map[string]reflect.StructField {
 	return out
 }()
 
-// context is what the engine is given.
+// context is the Cedar context.
 func (a *asked) context() cedar.Record {
 	values, all := cedar.RecordMap{}, reflect.ValueOf(a.facts)
 	for name, f := range attributes {
@@ -201,7 +201,7 @@ func (a *asked) context() cedar.Record {
 	return cedar.NewRecord(values)
 }
 
-// treatment is "" for what is allowed.
+// treatment returns "" for allowed.
 func treatment(t memproxy.Treatment) string {
 	if t == memproxy.TreatAllow {
 		return ""
@@ -209,9 +209,9 @@ func treatment(t memproxy.Treatment) string {
 	return string(t)
 }
 
-// filed is a key as policies compare it: in lower case, its words joined by
-// underscores, without the user that it is said of.
-func filed(key string) string {
+// policyKey normalizes a key for policies: lower case, words joined by underscores, without
+// a prefix such as "user_".
+func policyKey(key string) string {
 	key = strings.Map(func(r rune) rune {
 		if r == '-' || r == ' ' || r == '.' {
 			return '_'
@@ -226,12 +226,13 @@ func filed(key string) string {
 	return key
 }
 
-// nothing is the empty set, made once: most content has none.
-var nothing = cedar.NewSet()
+// emptySet is the empty set, allocated once because most content has no findings or
+// keys.
+var emptySet = cedar.NewSet()
 
 func setOf(all []cedar.String) cedar.Set {
 	if len(all) == 0 {
-		return nothing
+		return emptySet
 	}
 	values := make([]cedar.Value, len(all))
 	for i, v := range all {
@@ -240,5 +241,5 @@ func setOf(all []cedar.String) cedar.Set {
 	return cedar.NewSet(values...)
 }
 
-// maxRules bounds the rules that a policy is shown.
+// maxRules bounds the findings in a context.
 const maxRules = 64

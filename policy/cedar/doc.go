@@ -1,6 +1,6 @@
-// Package cedar compiles a policy.Bundle and rules on questions with it.
+// Package cedar compiles a policy.Bundle and evaluates it.
 //
-// It promises: a bundle that compiles has every policy checked against the
-// schema; a question that does not fit the schema, or a policy that fails on
-// it, is a denial and never a yes; and reasons come sorted.
+// It guarantees that every policy of a compiled bundle was validated against the
+// schema, that it fails closed (a question that violates the schema, or a policy that
+// fails to evaluate, is a denial), and that reasons are sorted.
 package cedar

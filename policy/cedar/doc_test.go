@@ -38,7 +38,7 @@ func tableRows(t *testing.T, doc, heading string) [][]string {
 	return out
 }
 
-// plain is a cell without its back-ticks.
+// plain removes back-ticks from a cell.
 func plain(cell string) string { return strings.Trim(cell, "`") }
 
 func policyDoc(t *testing.T) string {
@@ -87,7 +87,7 @@ func TestDocumentListsEveryRule(t *testing.T) {
 	}
 }
 
-// The document describes the schema as it is.
+// The document matches the schema.
 // Proves CARD-3
 func TestDocumentDescribesTheSchema(t *testing.T) {
 	doc, schema := policyDoc(t), regexp.MustCompile(`//[^\n]*`).ReplaceAllString(string(policy.Builtin().Schema.Text), "")
@@ -130,7 +130,7 @@ func TestDocumentDescribesTheSchema(t *testing.T) {
 	same(t, "entities", have, want)
 }
 
-// The document's own policy compiles, and its annotations are all there are.
+// The document's example policy compiles and uses every annotation.
 func TestDocumentExample(t *testing.T) {
 	doc := policyDoc(t)
 	_, text, ok := strings.Cut(doc, "```cedar\n")

@@ -8,10 +8,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxCallers bounds the callers whose entities are kept.
+// maxCallers bounds the entity cache.
 const maxCallers = 1024
 
-// caller is everything that a question's entities are made of.
+// caller is the cache key of entities: everything that they are made of.
 type caller struct {
 	id, tenant, method, roles, backend string
 	kind                               memproxy.PrincipalKind
@@ -34,8 +34,8 @@ func callerOf(q *memproxy.Question) caller {
 	}
 }
 
-// entitiesOf returns the entities of a question. They are the same for every
-// question of a caller and are kept; nobody may change them.
+// entitiesOf returns the entities of a question. They are cached by caller and shared:
+// do not modify them.
 func (p *Policy) entitiesOf(q *memproxy.Question, k caller) (cedar.EntityUID, cedar.EntityMap) {
 	if e, ok := p.callers.Get(k); ok {
 		return e.principal, e.all
@@ -45,7 +45,7 @@ func (p *Policy) entitiesOf(q *memproxy.Question, k caller) (cedar.EntityUID, ce
 	return e.principal, e.all
 }
 
-// entityTypes are the kinds of principals in the schema's words.
+// entityTypes maps kinds of principals to entity types of the schema.
 var entityTypes = map[memproxy.PrincipalKind]cedar.EntityType{
 	memproxy.KindAgent: "Agent", memproxy.KindHuman: "Human", memproxy.KindService: "Service",
 }
@@ -74,7 +74,7 @@ func makeEntities(q *memproxy.Question) entities {
 
 func actionUID(name string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(name)) }
 
-// groupOf is the action that an action is in, as the schema has it, or "".
+// groupOf is the schema's action group of a kind, or "".
 func groupOf(kind memproxy.Kind) string {
 	switch {
 	case kind == memproxy.Recall:

@@ -16,12 +16,12 @@ var (
 	forAction = regexp.MustCompile(` for Action::"[^"]*"`)
 )
 
-// atLine words a parser's error as file:line: what.
+// atLine formats a parser error as file:line: message.
 func atLine(file string, err error) error {
 	msg := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "parser error: "), "parse error at ", "")
 	if m := parsedAt.FindStringSubmatchIndex(msg); m != nil {
 		line := msg[m[2]:m[3]]
-		if line == "0" { // of a file that is not text at all
+		if line == "0" { // the file is not text
 			line = "1"
 		}
 		return fmt.Errorf("%s:%s: %s", file, line, msg[:m[0]]+msg[m[1]:])
@@ -29,8 +29,8 @@ func atLine(file string, err error) error {
 	return fmt.Errorf("%s: %s", file, strings.TrimPrefix(msg, file+": "))
 }
 
-// inOrder words a validator's error on one line. The validator finds the same
-// fault once for every action, and in another order each time.
+// inOrder formats a validator error on one line: the validator repeats a fault for
+// every action, in random order.
 func inOrder(id string, err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	for i, l := range lines {
@@ -40,14 +40,13 @@ func inOrder(id string, err error) string {
 	return strings.Join(slices.Compact(lines), "; ")
 }
 
-// fits asks the schema whether the questions that there will be can be asked
-// at all. A schema of one's own that leaves something out would otherwise be
-// noticed when everything is denied.
+// fits checks that the schema accepts every question of the gate. Otherwise a custom
+// schema that omits something would deny everything at run time.
 func (c *checked) fits() error {
 	for _, kind := range memproxy.Kinds {
 		for _, who := range [...]memproxy.PrincipalKind{memproxy.KindAgent, memproxy.KindHuman, memproxy.KindService, memproxy.KindAnonymous} {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
-			about := askedBy(&q)
+			about := factsOf(&q)
 			about = about.about(&written{}, &q.Governance)
 			err := c.validate.Request(cedar.Request{
 				Principal: makeEntities(&q).principal, Action: actionUID(string(kind)),

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/policy/cedar"
 )
 
-// A fault is worded the same each time, on one line, with file and line: the
-// watcher reports what is new, and people look the line up.
+// A fault has the same wording each time, on one line with file and line number,
+// because the watcher reports new faults only.
 // Proves CARD-3
 func TestFaultsAreStableAndLocated(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
@@ -31,8 +31,8 @@ func TestFaultsAreStableAndLocated(t *testing.T) {
 	}
 }
 
-// A schema that does not take every question is refused when it is loaded, and
-// not when everything is denied; one that knows more is taken.
+// A schema that does not accept every question fails to load; one that accepts more
+// loads.
 // Proves CARD-3
 func TestSchemasOfOnesOwn(t *testing.T) {
 	builtin := string(policy.Builtin().Schema.Text)

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// governed is a governance with one treatment of everything.
+// governed is a governance with the same treatment for everything.
 func governed(t memproxy.Treatment) memproxy.Governance {
 	return memproxy.Governance{
 		Namespaces: memproxy.DefaultNamespaces(), Outside: t, Fields: map[string]memproxy.Layer{"todo": memproxy.Task},
@@ -19,7 +19,7 @@ func governed(t memproxy.Treatment) memproxy.Governance {
 	}
 }
 
-// item changes the content of a question.
+// item changes the first item of a question.
 func item(change func(*memproxy.Item)) func(*memproxy.Operation) {
 	return func(op *memproxy.Operation) { change(&op.Items[0]) }
 }
@@ -28,8 +28,8 @@ func inferredItem(l memproxy.Layer) func(*memproxy.Operation) {
 	return item(func(it *memproxy.Item) { it.Inferred, it.Layer = true, l })
 }
 
-// Proves GOV-1, GOV-2, GOV-3: what becomes of keys outside the namespaces and
-// of what was inferred is what is set, each refusal next to its neighbour.
+// Proves GOV-1, GOV-2, GOV-3: keys outside the namespaces and inferred content get the
+// configured treatment; each refusal is next to its nearest allowed neighbour.
 func TestLayers(t *testing.T) {
 	p := compile(t, nil)
 	onlySemantic := governed(memproxy.TreatRefuse)
@@ -93,8 +93,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Proves GOV-1: policies of one's own rule on one layer and leave the others,
-// and may mark; a mark is no permit.
+// Proves GOV-1: custom policies can match a single layer, and can mark; a mark is not a
+// permit.
 func TestOwnPoliciesOfALayer(t *testing.T) {
 	q := ask{change: item(func(it *memproxy.Item) { it.Layer = memproxy.Task })}.question()
 	fact := ask{}.question()
@@ -129,7 +129,7 @@ func TestOwnPoliciesOfALayer(t *testing.T) {
 	}
 }
 
-// The built-in rules of the layers can be tried without deciding.
+// The built-in layer rules can be shadowed.
 func TestLayersInShadow(t *testing.T) {
 	p := compile(t, func(b *policy.Bundle) { b.Shadowed = []string{"layer.inferred.refuse", "layer.namespace.refuse"} })
 	q := ask{field: "billing", change: inferredItem(memproxy.Semantic)}.question()
@@ -139,7 +139,7 @@ func TestLayersInShadow(t *testing.T) {
 	}
 }
 
-// What is written to one field is counted as one, whoever said its pieces.
+// The size of a field is summed over its parts, whatever their origin.
 func TestSizesAcrossOrigins(t *testing.T) {
 	q := ask{field: "preferences", size: 150}.question()
 	q.Operation.Items = append(q.Operation.Items, memproxy.Item{Kind: memproxy.ItemContent, Field: "preferences", Text: strings.Repeat("x", 51), Inferred: true})
@@ -148,9 +148,8 @@ func TestSizesAcrossOrigins(t *testing.T) {
 	}
 }
 
-// Proves GOV-2, EDGE-13: each member of an object is a question of its own,
-// whatever kind of text it is, and the rules of fields and layers are about
-// content alone: what is no content changes nothing for them.
+// Proves GOV-2, EDGE-13: each member of an object is evaluated on its own; rules of
+// fields and layers apply to content only.
 func TestMembersAreAskedAbout(t *testing.T) {
 	p := compile(t, func(b *policy.Bundle) {
 		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.system")

@@ -10,16 +10,16 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RuleInfo is what a rule of a compiled bundle is.
+// RuleInfo describes a rule of a compiled bundle.
 type RuleInfo struct {
 	ID     string
 	Effect string // permit, deny, hold or mark
-	Shadow bool   // it is reported and does not decide
+	Shadow bool   // reported, does not decide
 	File   string
 	Line   int
 }
 
-// Rules lists the rules that are not disabled, in the order of their ids.
+// Rules lists the enabled rules, sorted by id.
 func (p *Policy) Rules() []RuleInfo {
 	shadowed := map[string]bool{}
 	for _, r := range p.whole.shadowed {
@@ -48,12 +48,12 @@ func (r *rule) effect() string {
 	return "deny"
 }
 
-// strictness orders the effects of what stops something.
+// strictness lists effects, least strict first.
 var strictness = []string{"", "mark", "hold", "deny"}
 
-// Looser names what a newer bundle loosens, a sentence each: prohibitions that
-// are gone, that do not decide any more or decide less, permissions that are
-// new, and both where they read otherwise, which may be looser.
+// Looser describes what a newer bundle loosens, one sentence each: prohibitions that
+// were removed, shadowed or weakened, new permissions, and rules whose text changed,
+// because they may be looser.
 func Looser(from, to *Policy) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -88,7 +88,7 @@ func Looser(from, to *Policy) []string {
 	return out
 }
 
-// text is a rule as it is written, without regard to white space.
+// text is a rule's source with normalized white space.
 func (p *Policy) text(id string) string {
 	return string(p.rules[cedar.PolicyID(id)].policy.MarshalCedar())
 }

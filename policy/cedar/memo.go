@@ -10,36 +10,36 @@ import (
 	xast "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// maxAnswers bounds the answers that are kept, about a kilobyte each.
+// maxAnswers bounds the decision cache; an entry takes about a kilobyte.
 const maxAnswers = 2048
 
-// question is what an answer is kept under: who asks for what, and as much of the
-// facts as the compiled policies can tell apart.
+// question is the key of the decision cache: the caller, and the facts that the
+// policies can distinguish.
 type question struct {
 	caller
 	facts
 }
 
-// sight is what a set of policies can see of a context. What none of them reads
-// makes no difference, and a number that is only compared with literals matters by
-// where it is among them. Whatever else is done with an attribute, it is seen
-// exactly; a context that is used whole is seen whole.
-type sight struct {
+// visibility is what a set of policies can observe of a context. Attributes that no policy
+// reads do not matter. A number that is only compared with literals matters by its
+// position among them. Any other use of an attribute makes its exact value matter, and
+// using the context as a whole makes everything matter.
+type visibility struct {
 	whole  bool
 	exact  map[string]bool
-	bounds map[string][]int64          // in order; a number is as large as how many it has reached
-	blur   []func(facts reflect.Value) // what makes facts that look the same equal
+	bounds map[string][]int64          // sorted; a number is reduced to how many bounds it has reached
+	blur   []func(facts reflect.Value) // reduce indistinguishable facts to equal ones
 }
 
-// see adds what a policy can see.
-func (s *sight) see(p *xast.Policy) {
+// see adds what a policy observes.
+func (s *visibility) see(p *xast.Policy) {
 	for _, c := range p.Conditions {
 		xast.Inspect(xast.NewNode(c.Body), s.node)
 	}
 }
 
-// node looks at one node, and reports whether what is below it is to be looked at.
-func (s *sight) node(n xast.IsNode) bool {
+// node inspects one node and reports whether to descend.
+func (s *visibility) node(n xast.IsNode) bool {
 	switch n := n.(type) {
 	case xast.NodeTypeLessThan:
 		return s.compared(n.BinaryNode)
@@ -64,9 +64,9 @@ func (s *sight) node(n xast.IsNode) bool {
 	return true
 }
 
-// compared notes the bounds that a comparison of an attribute with a literal
-// draws: whether it is less, equal or more.
-func (s *sight) compared(n xast.BinaryNode) bool {
+// compared notes the bounds of comparing an attribute with a literal: less, equal,
+// more.
+func (s *visibility) compared(n xast.BinaryNode) bool {
 	name, is := attribute(n.Left)
 	literal := n.Right
 	if !is {
@@ -85,7 +85,7 @@ func (s *sight) compared(n xast.BinaryNode) bool {
 	return false
 }
 
-// attribute is the name of an attribute of the context, if a node is one.
+// attribute returns the context attribute that a node accesses.
 func attribute(n xast.IsNode) (string, bool) {
 	a, is := n.(xast.NodeTypeAccess)
 	if !is {
@@ -95,9 +95,9 @@ func attribute(n xast.IsNode) (string, bool) {
 	return string(a.Value), is && v.Name == "context"
 }
 
-// sightOf is what any of the policies can see.
-func sightOf(rules map[cedar.PolicyID]*rule) *sight {
-	s := &sight{exact: map[string]bool{}, bounds: map[string][]int64{}}
+// visibilityOf is what any of the policies can observe.
+func visibilityOf(rules map[cedar.PolicyID]*rule) *visibility {
+	s := &visibility{exact: map[string]bool{}, bounds: map[string][]int64{}}
 	for _, r := range rules {
 		s.see((*xast.Policy)((*ast.Policy)(r.policy.AST())))
 	}
@@ -119,8 +119,8 @@ func sightOf(rules map[cedar.PolicyID]*rule) *sight {
 	return s
 }
 
-// of is what can be seen of facts.
-func (s *sight) of(f facts) facts {
+// of reduces facts to what the policies can observe.
+func (s *visibility) of(f facts) facts {
 	v := reflect.ValueOf(&f).Elem()
 	for _, blur := range s.blur {
 		blur(v)
@@ -128,7 +128,7 @@ func (s *sight) of(f facts) facts {
 	return f
 }
 
-// reached is how many of the bounds a number has reached.
+// reached counts the bounds that are at most v.
 func reached(bounds []int64, v int64) int64 {
 	n, found := slices.BinarySearch(bounds, v)
 	if found {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Names and values are few, so that questions fall on both sides of conditions.
+// Few names and values, so that conditions are both met and missed.
 var (
 	someTexts   = []string{"", "a", "b", "user"}
 	someNumbers = []int{-1, 0, 1, 2, 499, 500, 501, 1000}
@@ -31,7 +31,7 @@ func (w writer) count() string {
 	return w.of([]string{"items", "claimed", "confidence", "risk", "authorTrust", "track", "size"})
 }
 
-// condition is one that a policy may have.
+// condition is a random condition of a policy.
 func (w writer) condition(depth int) string {
 	if depth > 0 && w.IntN(2) == 0 {
 		a, b := w.condition(depth-1), w.condition(depth-1)
@@ -57,7 +57,7 @@ func (w writer) condition(depth int) string {
 	})
 }
 
-// bundle is a few policies.
+// bundle is the built-in bundle with random policies.
 func (w writer) bundle() policy.Bundle {
 	b := policy.Builtin()
 	var out strings.Builder
@@ -104,7 +104,7 @@ func (w writer) question() memproxy.Question {
 	return q
 }
 
-// like is a question that differs in one thing.
+// like is a question that differs in one attribute.
 func (w writer) like(q memproxy.Question) memproxy.Question {
 	op, other := *q.Operation, w.question()
 	n := memproxy.PerMille(w.number())
@@ -138,7 +138,7 @@ func (w writer) like(q memproxy.Question) memproxy.Question {
 	return q
 }
 
-// kept compares a policy that keeps its answers with one that keeps none.
+// kept compares cached decisions with uncached ones.
 func kept(t *testing.T, seed uint64, questions int) (answers int) {
 	t.Helper()
 	w := writer{rand.New(rand.NewPCG(seed, 0))}
@@ -160,7 +160,7 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: %+v, %v; without memory %+v\n%s\n%+v", seed, got, err, want, b.Policies[0].Text, q)
 			}
-			for i := range got.Reasons { // what the caller does to its answer is its own
+			for i := range got.Reasons { // the caller may modify its answer
 				got.Reasons[i].Detail = "changed"
 			}
 		}
@@ -168,8 +168,8 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 	return keeps.answers.Len()
 }
 
-// Proves EDGE-1, GOV-3: an answer that is kept is what the engine says, for
-// generated policies and questions.
+// Proves EDGE-1, GOV-3: a cached decision equals the engine's, for generated policies
+// and questions.
 func TestKeptAnswersAreTheEngines(t *testing.T) {
 	for seed := range uint64(60) {
 		kept(t, seed, 150)
@@ -181,8 +181,8 @@ func FuzzKeptAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { kept(t, seed, 200) })
 }
 
-// Proves EDGE-1: what no policy reads makes no new question: another user's
-// write of another length has the same answer.
+// Proves EDGE-1: attributes that no policy reads are not part of the cache key: another
+// user's write of another length hits the cache.
 func TestWhatNoPolicyReadsIsNotAsked(t *testing.T) {
 	p := must.Get(Compile(policy.Builtin()))(t)
 	for i := range 150 {

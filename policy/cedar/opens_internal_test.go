@@ -11,9 +11,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Proves EDGE-18: what a built-in rule denies it denies in a sentence that ends in
-// what allows it, a role, a setting or the rule itself to disable; what it holds
-// waits for review.
+// Proves EDGE-18: the detail of every built-in denial ends with what allows the
+// operation: a role, a setting, or the rule's id to disable; a hold waits for review.
 func TestDenialsSayWhatAllowsThem(t *testing.T) {
 	t.Parallel()
 	p := must.Get(Compile(policy.Builtin()))(t)

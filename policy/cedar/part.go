@@ -10,16 +10,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// part is the policies that can have a say on one action. Their action scope
-// is settled when they are compiled and is not looked at again: what is left
-// to evaluate is the rest of the scope and the conditions.
+// part is the policies that can apply to one action. Action scopes are evaluated once,
+// when policies are compiled.
 type part struct {
 	enforced set // decides
-	shadowed set // is only reported
-	marking  set // marks what is let through
+	shadowed set // only reported
+	marking  set // marks admitted writes
 }
 
-// partOf returns the part of an action.
+// partOf returns the part of a kind.
 func (p *Policy) partOf(kind memproxy.Kind) part {
 	if part, ok := p.parts[kind]; ok {
 		return part
@@ -35,14 +34,14 @@ func (p *Policy) divide() {
 	}
 }
 
-// of returns the rules whose action scope holds for a kind, without it.
+// of returns the rules whose action scope covers a kind, with that scope removed.
 func (s set) of(kind memproxy.Kind) set {
 	var out set
 	for _, r := range s {
 		scope := *(*xast.Policy)(r.policy.AST())
 		switch covers, known := covers(scope.Action, kind); {
 		case !known:
-			out = append(out, r) // as it is: its scope is evaluated with the rest
+			out = append(out, r) // unchanged: its scope is evaluated with the rest
 		case covers:
 			scope.Action = xast.ScopeTypeAll{}
 			settled := *r
@@ -53,8 +52,8 @@ func (s set) of(kind memproxy.Kind) set {
 	return out
 }
 
-// covers reports whether an action scope holds for a kind, and whether it is
-// a scope that it knows.
+// covers reports whether an action scope covers a kind, and whether the form of the
+// scope is known.
 func covers(scope xast.IsActionScopeNode, kind memproxy.Kind) (covers, known bool) {
 	is := []cedar.EntityUID{actionUID(string(kind))}
 	if group := groupOf(kind); group != "" {

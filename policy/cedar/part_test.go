@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// scopes are policies of every shape of action scope.
+// scopes are policies with every form of action scope.
 const scopes = `
 @id("x.all") forbid (principal, action, resource) when { context.items > 2 };
 @id("x.eq") forbid (principal, action == Action::"forget", resource) when { context.bulk };
@@ -21,7 +21,7 @@ const scopes = `
 @id("x.is") @enforce("false") forbid (principal is Human, action in [Action::"write", Action::"read"], resource);
 `
 
-// The policies of an action's part answer what all policies answer.
+// Evaluating an action's part gives the same answer as evaluating all policies.
 func FuzzPartsAnswerAsTheWhole(f *testing.F) {
 	b := policy.Builtin()
 	b.Policies = append(b.Policies, policy.Source{Name: "scopes.cedar", Text: []byte(scopes)})
@@ -72,8 +72,8 @@ func randomQuestion(r *rand.Rand) memproxy.Question {
 	}
 }
 
-// Callers that differ in anything have entities of their own: a cache that
-// took one for another would lend it the other's roles.
+// Callers that differ in any attribute have different entities: a cache that confuses
+// them would lend one the other's roles.
 func TestCallersAreNotTakenForEachOther(t *testing.T) {
 	p := must.Get(Compile(policy.Builtin()))(t)
 	base := func() memproxy.Question {

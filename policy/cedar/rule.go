@@ -12,17 +12,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Rule implements the gate's policy. A write to several fields is asked once
-// for each, and the worst answer counts.
+// Rule implements the gate's policy. Each part of a write is evaluated on its own, and
+// the strictest verdict applies.
 func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, error) {
 	if q.Operation == nil {
 		return memproxy.Ruling{}, fmt.Errorf("cedar: a question without an operation")
 	}
 	var out ruling
-	who, asked := callerOf(&q), askedBy(&q)
-	for _, w := range writtenBy(&q) {
+	who, asked := callerOf(&q), factsOf(&q)
+	for _, w := range partsOf(&q) {
 		about := asked.about(&w, &q.Governance)
-		key := question{who, p.sight.of(about.facts)}
+		key := question{who, p.visibility.of(about.facts)}
 		one, known := p.answers.Get(key)
 		if !known {
 			var err error
@@ -44,13 +44,13 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 	return out.Ruling, nil
 }
 
-// ruling is one that is being made: its reasons by the verdict that each led to.
+// ruling is a ruling in progress, with its reasons by verdict.
 type ruling struct {
 	memproxy.Ruling
 	denied, held []memproxy.Reason
 }
 
-// add merges what policies say.
+// add adds a verdict and its reasons.
 func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	r.Verdict = max(r.Verdict, v)
 	if v == memproxy.Deny {
@@ -60,7 +60,8 @@ func (r *ruling) add(v memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// inOrder are the reasons, each once, and how many of them led to the verdict.
+// inOrder returns the reasons, sorted and without duplicates, and how many of them led
+// to the verdict.
 func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	sortReasons(r.denied)
 	sortReasons(r.held)
@@ -71,14 +72,14 @@ func (r *ruling) inOrder() ([]memproxy.Reason, int) {
 	return append(r.denied, r.held...), len(r.denied)
 }
 
-// merge adds another ruling, which stays as it is.
+// merge adds another ruling and leaves that unchanged: it may be cached.
 func (r *ruling) merge(o *ruling) {
 	r.Verdict, r.ShadowVerdict = max(r.Verdict, o.Verdict), max(r.ShadowVerdict, o.ShadowVerdict)
 	r.denied, r.held = append(r.denied, o.denied...), append(r.held, o.held...)
 	r.Shadow, r.Marks = append(r.Shadow, o.Shadow...), append(r.Marks, o.Marks...)
 }
 
-// ask puts one question to the policies. Nobody may change the answer.
+// ask evaluates the policies. The result is cached: do not modify it.
 func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, error) {
 	out := &ruling{}
 	principal, entities := p.entitiesOf(q, who)
@@ -95,7 +96,7 @@ func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, e
 	decision, diag := cedar.Authorize(part.enforced, entities, req)
 	switch {
 	case len(diag.Errors) > 0:
-		// A forbid that fails is skipped by Cedar, and the answer may be yes.
+		// Cedar skips a forbid that fails to evaluate, and might allow.
 		p.failed(out, diag.Errors)
 	case decision == cedar.Deny && len(diag.Reasons) == 0:
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyNoPermit, Detail: "no policy permits this"})
@@ -118,8 +119,8 @@ func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, e
 	}
 	decision, diag = cedar.Authorize(part.shadowed, entities, req)
 	for _, e := range diag.Errors {
-		// Enforced, it would deny: whoever reads shadow verdicts must know that
-		// this one is no answer.
+		// Enforced, it would deny; readers of shadow verdicts must know that it has no
+		// answer.
 		out.ShadowVerdict = memproxy.Deny
 		out.Shadow = append(out.Shadow, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy is not enforced, and could not be evaluated"})
 	}
@@ -131,15 +132,15 @@ func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, e
 	return out, nil
 }
 
-// failed denies for policies that could not be evaluated.
+// failed denies because policies could not be evaluated.
 func (p *Policy) failed(out *ruling, errors []cedar.DiagnosticError) {
 	for _, e := range errors {
 		out.add(memproxy.Deny, memproxy.Reason{Code: memproxy.PolicyError, Rule: string(e.PolicyID), Detail: "the policy could not be evaluated"})
 	}
 }
 
-// forbidden is deny, or hold when every policy that stops something asks for
-// that. Policies that mark stop nothing.
+// forbidden returns deny, or hold if all of the policies hold. Marking policies refuse
+// nothing.
 func (p *Policy) forbidden(diag []cedar.DiagnosticReason) (memproxy.Verdict, []memproxy.Reason) {
 	var v memproxy.Verdict
 	reasons := make([]memproxy.Reason, 0, len(diag))

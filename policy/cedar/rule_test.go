@@ -21,7 +21,7 @@ func compile(t testing.TB, change func(*policy.Bundle)) *cedar.Policy {
 	return must.Get(cedar.Compile(b))(t)
 }
 
-// ask is a question with defaults: an authenticated agent's plain add in production.
+// ask is a question with defaults: an authenticated agent's add in production.
 type ask struct {
 	kind    memproxy.Kind
 	trust   memproxy.Trust
@@ -31,7 +31,7 @@ type ask struct {
 	size    int
 	profile string
 	source  memproxy.Source
-	found   string // a rule of screening
+	found   string // a screening rule
 	change  func(*memproxy.Operation)
 }
 
@@ -78,14 +78,14 @@ func url(op *memproxy.Operation) {
 	op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL, Text: "http://x"})
 }
 
-// Each refusal is next to the nearest thing that must not be refused.
+// Each refusal is next to the nearest allowed case.
 // Proves GOV-2, CARD-3, SYN-1, SYN-2, SYN-3, EDGE-3, TRL-2, TRL-10
 func TestBuiltinRules(t *testing.T) {
 	p := compile(t, nil)
 	for _, tc := range []struct {
 		name string
 		ask  ask
-		rule string // "" is allowed; a code without dot-rule is matched as code
+		rule string // "": allowed; a code without dot-rule is matched as code
 	}{
 		{"identified callers write", ask{}, ""},
 		{"identified callers change", ask{kind: memproxy.Correct}, ""},
@@ -259,7 +259,7 @@ func TestQuestionsOutsideTheSchemaAreErrors(t *testing.T) {
 	}
 }
 
-// The worst field counts, and each is measured on its own.
+// The strictest field decides, and each field is measured on its own.
 func TestSeveralFields(t *testing.T) {
 	q := ask{field: "learnings", size: 400}.question()
 	q.Operation.Items = append(q.Operation.Items,

@@ -13,15 +13,15 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// checked is a schema that every question can be put to.
+// checked is a schema that accepts every question.
 type checked struct {
 	validate *validate.Validator
-	files    map[string]cedar.PolicyList // by their texts, files that it is known to admit; nobody changes what is in them
+	files    map[string]cedar.PolicyList // files whose policies satisfy the schema, by text; shared, do not modify
 }
 
-// shipped is the schema of the built-in bundle with the policies beside it. Nearly
-// every bundle has both, and they are the same as long as a process runs.
-var shipped = sync.OnceValues(func() (*checked, error) {
+// builtinSchema is the built-in schema with its policies, validated once per process because
+// nearly every bundle contains both.
+var builtinSchema = sync.OnceValues(func() (*checked, error) {
 	b := policy.Builtin()
 	c, err := check(b.Schema)
 	if err != nil {
@@ -35,10 +35,10 @@ var shipped = sync.OnceValues(func() (*checked, error) {
 	return c, nil
 })
 
-// checkedBy checks a schema, unless it is the built-in one, which is checked once.
+// checkedBy checks a schema; the check of the built-in one is cached.
 func checkedBy(src policy.Source) (*checked, error) {
 	if own := policy.Builtin().Schema; own.Name == src.Name && bytes.Equal(own.Text, src.Text) {
-		return shipped()
+		return builtinSchema()
 	}
 	return check(src)
 }
@@ -60,7 +60,7 @@ func check(src policy.Source) (*checked, error) {
 	return c, nil
 }
 
-// admits returns the policies of a file, and whether the schema admits them all.
+// admits parses a file and reports whether all of its policies satisfy the schema.
 func (c *checked) admits(src policy.Source) (cedar.PolicyList, bool) {
 	list, err := cedar.NewPolicyListFromBytes(src.Name, src.Text)
 	if err != nil {

@@ -1,13 +1,12 @@
-// Package replay puts recorded decisions to two versions of the rules and says
-// what the newer one allows that the older one refused, and the other way round.
+// Package replay evaluates recorded decisions under two versions of the rules and
+// reports what the newer version newly allows and newly refuses.
 //
-// The audit log keeps no content. What policies saw of it, sizes and kinds, and
-// the caller's roles are on record. What the older rules do not explain is counted
-// as unexplained and not passed over in silence: they were others, or the record
-// lacks these facts (it was made before the log held them, or there were too many),
-// or something bears on it that is not recorded (names that content is filed under,
-// how layers are governed).
+// The audit log contains no content, only what policies see of it, such as sizes and
+// kinds, and the caller's roles. Decisions that the older rules do not reproduce are
+// counted as unexplained: other rules were in force, the record lacks facts (it
+// predates them, or there were too many), or the decision depends on something
+// unrecorded (keys of content, the governance of layers).
 //
-// Only the policies are replayed. Identity, ownership and budgets are not theirs
-// to change, so what those refused stays refused.
+// Only policies are replayed. What identity, ownership or budgets refused stays
+// refused.
 package replay

@@ -13,10 +13,10 @@ import (
 
 // Case is one recorded decision.
 type Case struct {
-	// ID is the decision's, or "line N".
+	// ID is the decision's id, or "line N".
 	ID        string
 	Verdict   memproxy.Verdict
-	Rules     []string // that the reasons name
+	Rules     []string // rules of the reasons
 	Codes     []memproxy.ReasonCode
 	Principal memproxy.Principal
 	Kind      memproxy.Kind
@@ -27,22 +27,22 @@ type Case struct {
 	Items     int
 	Claimed   memproxy.PerMille // -1: not recorded
 	Given     memproxy.PerMille // -1: not recorded
-	Findings  []string          // rules of screening, sorted
-	// Facts are recorded or stated, or nil where the record lacks them.
+	Findings  []string          // screening rules, sorted
+	// Facts are nil if the record lacks them.
 	Facts *Facts
 }
 
-// Facts are what policies are asked besides what a record says elsewhere. The
-// log has kept them since it knows "facts"; older records have none.
+// Facts are policy inputs that a record does not contain elsewhere. Older records have
+// none.
 type Facts struct {
 	memproxy.Facts
-	// Size is how many characters are written to each of the record's fields
-	// where Writes are not stated.
+	// Size is the number of characters written to each of the record's fields, if
+	// Writes are absent.
 	Size int `json:"size"`
 }
 
-// record is a line: an audit record of a decision, as `memproxy audit query
-// --json` prints it, with facts if somebody states them.
+// record is a line of input: an audit record of a decision as printed by `memproxy
+// audit query --json`.
 type record struct {
 	Type      string             `json:"type"`
 	Decision  string             `json:"decision"`
@@ -69,8 +69,8 @@ type record struct {
 // maxLine bounds one record.
 const maxLine = 4 << 20
 
-// Read reads decisions, a JSON object a line. Records of other types are passed
-// over; a line that is none is an error with its number.
+// Read reads decisions, one JSON object per line. Records of other types are skipped; a
+// line that is not JSON is an error with its number.
 func Read(in io.Reader) ([]Case, error) {
 	var out []Case
 	sc := bufio.NewScanner(in)
@@ -87,7 +87,7 @@ func Read(in io.Reader) ([]Case, error) {
 			continue
 		}
 		if r.Operation.Kind == "" {
-			continue // refused before it was known what it would do
+			continue // refused before its operation was known
 		}
 		out = append(out, r.caseOf(n))
 	}
@@ -104,7 +104,7 @@ func (r *record) caseOf(line int) Case {
 		Claimed: -1, Given: -1, Facts: r.Facts,
 	}
 	if r.Would != nil {
-		c.Verdict = *r.Would // in shadow mode: what the rules said
+		c.Verdict = *r.Would // shadow mode: the verdict of the rules
 	}
 	if p := r.Confidence.Claimed; p != nil {
 		c.Claimed = *p

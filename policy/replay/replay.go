@@ -18,15 +18,15 @@ type Ruler interface {
 	IDs() []string
 }
 
-// Options say what is compared.
+// Options are the versions to compare.
 type Options struct {
 	From, To Ruler
-	// Ceilings are those of the tiers, for what policies see as trust.
+	// Ceilings by tier, for the trust that policies see.
 	Ceilings memproxy.Ceilings
 	Profile  string
 }
 
-// Change is a kind of decision that comes out differently.
+// Change groups decisions with the same difference.
 type Change struct {
 	From, To  memproxy.Verdict
 	Principal string
@@ -34,7 +34,7 @@ type Change struct {
 	Backend   string
 	Route     string
 	Fields    []string
-	// Rules are those that refused and no longer do, or now do.
+	// Rules that refused and no longer do, or newly refuse.
 	Rules []string
 	Count int
 	// Example is the id of the first such decision.
@@ -59,16 +59,15 @@ func (c Change) String() string {
 // Report is the outcome of a replay.
 type Report struct {
 	Decisions int // that were read
-	Policies  int // of them: ruled on by the policies, and explained
-	Others    int // decided by a person, or refused by something other than the policies
-	// Unexplained were answered in a way that the older rules do not give: they
-	// were ruled on by others, or by other settings, or what policies saw of them
-	// is not recorded.
+	Policies  int // ruled on by policies, and reproduced
+	Others    int // decided by a reviewer, or refused by something other than policies
+	// Unexplained decisions are not reproduced by the older rules: other rules or
+	// settings were in force, or a fact was not recorded.
 	Unexplained int
-	Changes     []Change // what is newly allowed first
+	Changes     []Change // newly allowed first
 }
 
-// outcome is how one decision came out anew.
+// outcome is the result for one decision.
 type outcome struct {
 	others, unexplained bool
 	from, to            memproxy.Verdict
@@ -82,7 +81,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 		return Report{}, errors.New("replay: two versions are compared")
 	}
 	rep := Report{Decisions: len(cases)}
-	known := map[string]outcome{} // decisions repeat each other
+	known := map[string]outcome{} // equal decisions are evaluated once
 	changes := map[string]*Change{}
 	for i := range cases {
 		c := &cases[i]
@@ -129,7 +128,7 @@ func Run(ctx context.Context, opt Options, cases []Case) (Report, error) {
 	return rep, nil
 }
 
-// key is all of a case that matters, so that equal ones are asked once.
+// key identifies cases with equal outcomes.
 func (c *Case) key() string {
 	facts := ""
 	if c.Facts != nil {
@@ -161,8 +160,8 @@ func (opt Options) one(ctx context.Context, c *Case) (outcome, error) {
 	return outcome{from: from.Verdict, to: to.Verdict, changed: changed, rules: rulesOf(from, to)}, nil
 }
 
-// explainedBy reports whether a ruling is the recorded one. Its reasons must be
-// the recorded ones as far as they are policies'.
+// explainedBy reports whether a ruling matches the recorded verdict and its policy
+// reasons.
 func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	if c.Verdict.Stops() != r.Verdict.Stops() || c.Verdict.Stops() && c.Verdict != r.Verdict {
 		return false
@@ -186,8 +185,8 @@ func (c *Case) explainedBy(r memproxy.Ruling, ours []string) bool {
 	return slices.Equal(slices.Compact(recorded), slices.Compact(now))
 }
 
-// rulesOf are the rules that make the difference: those that refused, or, when
-// nothing did, those that do now.
+// rulesOf are the rules that make the difference: those that refused, or, if none did,
+// those that newly refuse.
 func rulesOf(from, to memproxy.Ruling) []string {
 	r := from
 	if !from.Verdict.Stops() {
@@ -201,7 +200,7 @@ func rulesOf(from, to memproxy.Ruling) []string {
 	return slices.Compact(out)
 }
 
-// ask puts a case to both versions. An error denies, as in the gate.
+// ask evaluates a case under both versions. An error denies, as in the gate.
 func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy.Ruling) {
 	q := opt.question(c, f)
 	rule := func(r Ruler) memproxy.Ruling {
@@ -214,7 +213,7 @@ func (opt Options) ask(ctx context.Context, c *Case, f Facts) (from, to memproxy
 	return rule(opt.From), rule(opt.To)
 }
 
-// The bounds of what is made up for a case.
+// Limits on the operation that is reconstructed for a case.
 const (
 	maxItems  = 10000
 	maxSize   = 1 << 20 // of all that is written
@@ -223,7 +222,7 @@ const (
 
 func (c *Case) writes() bool { return c.Kind == memproxy.Learn || c.Kind == memproxy.Correct }
 
-// written is what a case writes where.
+// written is what a case writes, by field.
 func (c *Case) written(f Facts) []memproxy.Written {
 	if len(f.Writes) > 0 {
 		return f.Writes[:min(len(f.Writes), maxWrites)]
@@ -239,7 +238,7 @@ func (c *Case) written(f Facts) []memproxy.Written {
 	return out
 }
 
-// question is the case as the gate would have asked it.
+// question reconstructs the gate's question.
 func (opt Options) question(c *Case, f Facts) memproxy.Question {
 	op := &memproxy.Operation{
 		Kind: c.Kind, Backend: c.Backend, Route: c.Route, Scope: c.Scope,
@@ -262,7 +261,7 @@ func (opt Options) question(c *Case, f Facts) memproxy.Question {
 		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemURL})
 	}
 	for len(op.Items) < min(c.Items, maxItems) {
-		op.Items = append(op.Items, memproxy.Item{}) // of no kind that a field is written by
+		op.Items = append(op.Items, memproxy.Item{}) // fillers without content
 	}
 	if f.Backdated {
 		op.Backdated = make([]memproxy.Stamped, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// line is an audit record, as the log has it, with facts.
+// line is an audit record with facts.
 func line(id, verdict, kind, fields, rule, principal, facts string) string {
 	reasons := ""
 	if rule != "" {
@@ -23,7 +23,7 @@ func line(id, verdict, kind, fields, rule, principal, facts string) string {
 		id, verdict, reasons, principal, kind, fields, facts)
 }
 
-// found is a line with what screening found.
+// found adds a screening finding to a line.
 func found(line, rule string) string {
 	return strings.Replace(line, `"facts"`, `"findings":[{"rule":"`+rule+`","score":0}],"facts"`, 1)
 }
@@ -50,8 +50,8 @@ func with(text string) policy.Bundle {
 	return b
 }
 
-// Each change of the rules next to the decisions that show it and those that it
-// leaves alone.
+// Each change of the rules next to decisions that it affects and decisions that it does
+// not.
 // Proves CARD-9
 func TestChanges(t *testing.T) {
 	for _, tc := range []struct {
@@ -133,8 +133,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What the policies did not decide is not theirs to change; what they cannot
-// have decided so, or lacks the facts to tell, is not passed over.
+// Decisions that policies did not make are not replayed; decisions that the policies
+// cannot have made, or that lack facts, are counted.
 func TestOthersAndUnexplained(t *testing.T) {
 	budget := `{"type":"decision","decision":"1","verdict":"deny","reasons":[{"code":"budget.hour"}],"principal":{"id":"a","kind":"agent","trust":"authenticated"},"operation":{"kind":"learn","backend":"mem0","route":"x"}}` + "\n"
 	outcome := `{"type":"outcome","decision":"1"}` + "\n"
