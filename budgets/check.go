@@ -8,14 +8,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The bounds of a charge. Past them a charge is a programming error.
+// Limits on a charge. Exceeding them is a programming error.
 const (
 	MaxCost  = 1 << 20
 	MaxLines = 64
 	MaxKey   = 512
 )
 
-// Check refuses charges that no store should see.
+// Check validates a charge; every store calls it first.
 func Check(c memproxy.Charge) error {
 	switch {
 	case c.ID == "" || len(c.ID) > MaxKey:
@@ -45,7 +45,7 @@ func Check(c memproxy.Charge) error {
 	return nil
 }
 
-// Length is how long a window counts: 0 for ever, -1 for an unknown window.
+// Length is the length of a window: 0 for an unbounded one, -1 for an unknown one.
 func Length(w memproxy.Window) time.Duration {
 	switch w {
 	case memproxy.WindowMinute:
@@ -58,37 +58,36 @@ func Length(w memproxy.Window) time.Duration {
 	return -1
 }
 
-// An hour slides. It is counted by minutes, and what was written in a minute
-// counts until all of that minute is an hour old, so that no sixty minutes
-// whatever hold more than the limit.
+// The hour is a sliding window of minutes. The writes of a minute count until the whole
+// minute is an hour old, so that any sixty minutes hold at most the limit.
 const minutesCounted = 60
 
-// Minute is the number of the minute that t lies in.
+// Minute is the number of t's minute since the epoch.
 func Minute(t time.Time) int64 { return t.Unix() / 60 }
 
-// Counted is the first minute that counts at t.
+// Counted is the first minute in the window at t.
 func Counted(t time.Time) int64 { return Minute(t) - minutesCounted }
 
-// Latest is the last minute that counts at t: a replica's clock may be ahead of another's.
-// What a clock that was more than an hour ahead counted would count until then.
+// Latest is the last minute in the window at t: another replica's clock may be ahead.
+// Later minutes, of a clock that was wrong, do not count.
 func Latest(t time.Time) int64 { return Minute(t) + minutesCounted }
 
-// leaves is when a minute counts no more.
+// leaves is when a minute leaves the window.
 func leaves(minute int64) time.Time {
 	return time.Unix((minute+minutesCounted+1)*60, 0).UTC()
 }
 
-// Count is what stands on a line's account.
+// Count is the state of a line's account.
 type Count struct {
 	Used int64
-	// Frees is, for an hour, the minute that frees room for the charge when it
-	// leaves, where there is none now, else the oldest that counts; 0: none does.
+	// Frees (of an hour) is the minute whose leaving makes room for the charge, or, if
+	// there is room now, the oldest minute in the window; 0: none.
 	Frees int64
 }
 
-// Slot is the number of the window that t lies in, and when it ends. Windows
-// other than the hour are aligned to the clock, so that every replica counts in
-// the same one. The hour has one slot, with its minutes in it.
+// Slot is the number of t's window and when it ends. Minute windows are aligned to the
+// clock so that all replicas count in the same one. The hour has a single slot that
+// contains its minutes.
 func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 	d := Length(w)
 	if d <= 0 || w == memproxy.WindowHour {
@@ -98,16 +97,15 @@ func Slot(w memproxy.Window, t time.Time) (slot int64, reset time.Time) {
 	return slot, time.Unix(0, (slot+1)*int64(d)).UTC()
 }
 
-// Settle turns the counts after a charge into an allowance. Counts are those
-// that would be if the charge were granted (cost included) or, when it is
-// refused, those that are.
+// Settle turns counts into the allowance of a charge. The counts include the cost if
+// the charge is granted.
 func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.Allowance {
 	a := memproxy.Allowance{Granted: granted, Refused: -1, Lines: make([]memproxy.LineState, len(c.Lines))}
 	for i, l := range c.Lines {
 		st := memproxy.LineState{Line: l, Used: counts[i].Used}
 		switch _, st.Reset = Slot(l.Window, c.Time); {
 		case l.Window != memproxy.WindowHour:
-		case counts[i].Frees == 0: // nothing that leaves makes room
+		case counts[i].Frees == 0: // no minute that leaves makes room
 			st.Reset = c.Time.Add(time.Hour).UTC()
 		default:
 			st.Reset = leaves(counts[i].Frees)
@@ -117,7 +115,7 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 			if !l.Soft {
 				at = l.Limit - l.Limit/5 // 80 %, rounded up, without overflow
 			} else {
-				at++ // a soft line warns when it is passed, not when it is reached
+				at++ // a soft line warns when it is exceeded, a hard one at the mark
 			}
 			st.Warn = st.Used >= at && st.Used-c.Cost < at
 		}
@@ -131,12 +129,12 @@ func Settle(c memproxy.Charge, counts []Count, granted, fresh bool) memproxy.All
 	return a
 }
 
-// Over reports whether a line with that much used refuses the charge.
+// Over reports whether a line with that count refuses the charge.
 func Over(c memproxy.Charge, l memproxy.Line, used int64) bool {
 	return !c.Written && !l.Soft && l.Limit >= 0 && used+c.Cost > l.Limit
 }
 
-// later orders resets; the zero time never comes.
+// later compares resets; the zero time means never.
 func later(a, b time.Time) bool {
 	if b.IsZero() {
 		return false

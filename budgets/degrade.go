@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Store is what keeps counts: the gate's budget, as this package sees it.
+// Store keeps counts: the gate's budget, as this package sees it.
 type Store interface {
 	Charge(context.Context, memproxy.Charge) (memproxy.Allowance, error)
 	Release(context.Context, memproxy.Charge) error
@@ -22,35 +22,35 @@ const (
 	DefaultShare    memproxy.PerMille = 250
 	DefaultDeadline                   = 50 * time.Millisecond
 	DefaultRetry                      = time.Second
-	// maxOwed bounds the charges that wait to be told to the shared store.
+	// maxOwed bounds the charges that wait to be replayed to the shared store.
 	maxOwed = 10_000
 )
 
 // DegradingOptions configure a Degrading store.
 type DegradingOptions struct {
 	Shared, Local Store
-	// Share is the part of each limit that this process may use by itself
-	// while the shared store is away: about one over the number of replicas.
+	// Share is the part of each limit that this process may use alone while the shared
+	// store is unavailable: about one over the number of replicas.
 	Share memproxy.PerMille
 	// Deadline bounds one call to the shared store.
 	Deadline time.Duration
-	// Retry is how long the shared store is left alone after it failed.
+	// Retry is how long the shared store is not called after a failure.
 	Retry time.Duration
 	Clock func() time.Time
-	// Changed is told when the store goes away (with the error) and when it is
-	// back (nil). It must not block.
+	// Changed is called when the store becomes unavailable (with the error) and
+	// available again (nil). It must not block.
 	Changed func(error)
 }
 
-// Degrading charges the shared store and, while that does not answer in time,
-// a share of the limits in the local one. It goes back by itself, and tells
-// the shared store what was charged meanwhile.
+// Degrading charges the shared store. While that does not answer in time, it charges a
+// share of the limits in the local store, and replays those charges to the shared store
+// once it answers again.
 type Degrading struct {
 	opt   DegradingOptions
 	mu    sync.Mutex
-	until time.Time // the shared store is left alone until then
+	until time.Time // the shared store is not called until then
 	away  bool
-	probe bool // one call is trying it
+	probe bool // a call is probing the shared store
 	owed  []owed
 
 	closed   bool
@@ -60,10 +60,10 @@ type Degrading struct {
 type owed struct {
 	charge  memproxy.Charge
 	release bool
-	failed  int // times that telling it failed
+	failed  int // failed replays
 }
 
-// maxTold is how often a debt is told before it is given up.
+// maxTold is how often the replay of a charge is tried.
 const maxTold = 3
 
 // NewDegrading returns the store.
@@ -105,7 +105,7 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err == nil && a.Granted && !c.Peek {
 		d.owe(owed{charge: c})
 	}
-	return a, err // its lines show the share as the limit: that is what ruled
+	return a, err // its lines have the share as their limit
 }
 
 // Release implements the gate's budget.
@@ -126,7 +126,7 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	return d.opt.Local.Release(ctx, c)
 }
 
-// share is a charge with every limit cut to the share, at least one.
+// share reduces every limit of a charge to the share, at least one.
 func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	lines := make([]memproxy.Line, len(c.Lines))
 	for i, l := range c.Lines {
@@ -140,9 +140,8 @@ func (d *Degrading) share(c memproxy.Charge) memproxy.Charge {
 	return c
 }
 
-// try reports whether this call may ask the shared store: always while it is
-// well, and one call at a time, the probe, while it is away and the pause is
-// over.
+// try reports whether this call may use the shared store: always while it is available;
+// while it is not, one call at a time, the probe, once the retry time has passed.
 func (d *Degrading) try() (ask, probe bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,8 +155,8 @@ func (d *Degrading) try() (ask, probe bool) {
 	return true, true
 }
 
-// tried records how a call went. While the store is away only the probe can
-// bring it back: an answer to a call from before says nothing of now.
+// tried records the result of a call. While the store is unavailable only the probe can
+// mark it available: the result of an earlier call says nothing about now.
 func (d *Degrading) tried(probe bool, err error) {
 	d.mu.Lock()
 	was := d.away
@@ -185,7 +184,7 @@ func (d *Degrading) tried(probe bool, err error) {
 	}
 }
 
-// paying pays in parallel with the calls, unless the end has begun.
+// paying replays debts in the background, unless the store is closed.
 func (d *Degrading) paying(debts []owed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,8 +194,8 @@ func (d *Degrading) paying(debts []owed) {
 	d.payments.Go(func() { d.pay(debts) })
 }
 
-// Close waits until what is being told to the shared store is told; what is
-// owed besides is forgotten with this process. The stores stay open.
+// Close waits for the replay in progress; other debts are dropped. The stores stay
+// open.
 func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -204,9 +203,9 @@ func (d *Degrading) Close(ctx context.Context) error {
 	return wait.For(ctx, d.payments.Wait)
 }
 
-// pay tells the shared store what happened while it was away. Charges go
-// through without limits: they were granted. When the store goes away again
-// the rest waits for its next return; the ids make a double impossible.
+// pay replays charges and releases to the shared store. Charges bypass limits because
+// they were granted. If the store fails again, the rest waits for its next recovery;
+// ids make the replay idempotent.
 func (d *Degrading) pay(debts []owed) {
 	for i, o := range debts {
 		d.mu.Lock()
@@ -232,7 +231,7 @@ func (d *Degrading) pay(debts []owed) {
 	}
 }
 
-// tell makes one charge or release on the shared store.
+// tell makes one charge or release in the shared store.
 func (d *Degrading) tell(o owed) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
 	defer cancel()
@@ -253,7 +252,7 @@ func (d *Degrading) owe(o owed) {
 	}
 }
 
-// Degraded reports whether the shared store is away.
+// Degraded reports whether the shared store is unavailable.
 func (d *Degrading) Degraded() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,13 +19,13 @@ import (
 
 var errAway = errors.New("away")
 
-// remote is a shared store whose state the test sets.
+// remote is a shared store whose failures the test controls.
 type remote struct {
 	*budgets.Memory
 	mu    sync.Mutex
-	fail  func(context.Context) error // nil: well
+	fail  func(context.Context) error // nil: healthy
 	calls int
-	told  chan memproxy.Charge // every charge and release that arrived
+	told  chan memproxy.Charge // charges and releases that arrived
 }
 
 func (r *remote) set(fail func(context.Context) error) {
@@ -71,7 +71,7 @@ func (r *remote) Release(ctx context.Context, c memproxy.Charge) error {
 
 func down(context.Context) error { return errAway }
 
-// hung waits for its deadline, as a server does that accepts and never answers.
+// hung waits for its deadline, like a server that accepts and never answers.
 func hung(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -121,7 +121,7 @@ func (r *rig) charge(c memproxy.Charge, granted, degraded bool) memproxy.Allowan
 	return a
 }
 
-// changed is how often the store went away and came back.
+// changed counts how often the store became unavailable and available.
 func (r *rig) changed() (away, back int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +135,7 @@ func (r *rig) changed() (away, back int) {
 	return away, back
 }
 
-// arrived waits for n charges or releases at the remote and returns their ids,
-// sorted.
+// arrived waits for n charges or releases at the remote and returns their ids, sorted.
 func (r *rig) arrived(n int) []string {
 	r.t.Helper()
 	var ids []string
@@ -147,16 +146,16 @@ func (r *rig) arrived(n int) []string {
 	return ids
 }
 
-// Proves CARD-4: with the shared store well, the guard is that store.
+// Proves CARD-4: with a healthy shared store, Degrading passes the contract.
 func TestDegradingKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
 		return must.Get(budgets.NewDegrading(budgets.DegradingOptions{Shared: open(t, ""), Local: open(t, ""), Clock: clock.Now}))(t)
 	})
 }
 
-// Proves CARD-4, TRL-6: away from the start, the local share rules; the shared
-// store is left alone; and it is used again without a restart, told of what
-// was charged meanwhile.
+// Proves CARD-4, TRL-6: with the shared store down from the start, the local share
+// decides and the store is not called; once it is up, it is used without a restart, and
+// interim charges are replayed to it.
 func TestAwayAtTheStartAndBack(t *testing.T) {
 	r := newRig(t, down)
 	a := r.charge(r.ask(1, 10), true, true) // a quarter of 10 is 2
@@ -189,9 +188,9 @@ func TestAwayAtTheStartAndBack(t *testing.T) {
 	}
 }
 
-// A store that hangs costs each caller at most the deadline, which is the
-// guard's own: a caller with all the time in the world waits no longer, and
-// one who hangs up does not make the store look bad.
+// A store that hangs costs each caller at most Degrading's own deadline: a caller with
+// a longer one waits no longer, and one that disconnects does not mark the store as
+// failed.
 func TestDeadlineIsTheGuards(t *testing.T) { synctest.Test(t, deadlineIsTheGuards) }
 
 func deadlineIsTheGuards(t *testing.T) {
@@ -211,13 +210,13 @@ func deadlineIsTheGuards(t *testing.T) {
 	}
 	r.remote.set(hung)
 	r.charge(r.ask(1, 10), true, true)
-	r.charge(r.ask(1, 10), true, true) // answered at once, by the share
+	r.charge(r.ask(1, 10), true, true) // from the share, at once
 	if n := r.remote.count(); n != 3 {
 		t.Errorf("asked %d times, want 3", n)
 	}
 }
 
-// While one call tries the shared store, the others are answered by the share.
+// While one call probes the shared store, others use the share.
 func TestOneCallProbes(t *testing.T) {
 	r := newRig(t, down)
 	r.charge(r.ask(1, 1000), true, true)
@@ -225,7 +224,7 @@ func TestOneCallProbes(t *testing.T) {
 
 	trying, answer := make(chan struct{}), make(chan error)
 	r.remote.set(func(context.Context) error {
-		trying <- struct{}{} // a second probe would wait here for ever
+		trying <- struct{}{} // a second probe would block here
 		return <-answer
 	})
 	probe := make(chan memproxy.Allowance)
@@ -254,7 +253,7 @@ func TestOneCallProbes(t *testing.T) {
 	if a := <-probe; !a.Degraded || !a.Granted {
 		t.Errorf("the probe got %+v", a)
 	}
-	// A failed probe is a new pause.
+	// A failed probe restarts the retry time.
 	r.charge(r.ask(1, 1000), true, true)
 	if n := r.remote.count(); n != before {
 		t.Errorf("asked again at once")
@@ -268,7 +267,7 @@ func TestReleasesAreOwed(t *testing.T) {
 	r.charge(c, true, false)
 	r.arrived(1)
 	r.remote.set(down)
-	for range 2 { // idempotent also while away
+	for range 2 { // idempotent during an outage too
 		must.Do(t, r.d.Release(t.Context(), c))
 	}
 	r.remote.set(nil)
@@ -279,14 +278,14 @@ func TestReleasesAreOwed(t *testing.T) {
 	r.charge(r.ask(1, 10), false, false)
 }
 
-// What could not be told waits for the next return.
+// Debts that could not be replayed wait for the next recovery.
 func TestDebtsSurviveASecondOutage(t *testing.T) {
 	r := newRig(t, down)
 	for range 5 {
 		r.charge(r.ask(1, 100), true, true)
 	}
 	var calls atomic.Int64
-	r.remote.set(func(context.Context) error { // the probe and two debts get through
+	r.remote.set(func(context.Context) error { // the probe and two debts succeed
 		if calls.Add(1) <= 3 {
 			return nil
 		}
@@ -309,8 +308,8 @@ func TestDebtsSurviveASecondOutage(t *testing.T) {
 	}
 }
 
-// Proves TRL-6: a store that dies under load lets at most its limit and one
-// share through, and no caller sees an error.
+// Proves TRL-6: a store that dies under load grants at most its limit plus one share,
+// and no caller gets an error.
 func TestKilledMidLoad(t *testing.T) {
 	r := newRig(t, nil)
 	var done, granted atomic.Int64
@@ -363,8 +362,8 @@ func TestShareOfALimit(t *testing.T) {
 	}
 }
 
-// A charge that is wrong says nothing about the store; a local store that
-// fails is breakage, for then nothing counts.
+// An invalid charge does not mark the store as failed; a failing local store is an
+// error, because nothing counts then.
 func TestBreakageOfTheGuard(t *testing.T) {
 	r := newRig(t, nil)
 	if _, err := r.d.Charge(t.Context(), memproxy.Charge{}); err == nil || r.d.Degraded() {

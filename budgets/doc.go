@@ -1,7 +1,7 @@
-// Package budgets counts writes: which lines a write draws on, a store in this
-// process, and a guard that falls back to it while a shared store is away.
+// Package budgets counts writes: which lines a write draws on, an in-process store, and
+// a wrapper that falls back to it while a shared store is unavailable.
 //
-// It promises: a charge is all or nothing over its lines; the same charge id
-// charges once; totals fall when memories are released and never below zero;
-// and no charge waits longer than its store's deadline.
+// A charge is all or nothing over its lines and idempotent by id. Totals fall when
+// memories are released, never below zero. No charge takes longer than its store's
+// deadline.
 package budgets

@@ -8,11 +8,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Lines are the budgets that a write of p on behalf of an end user draws on:
-// the hour and total of p for that user ("": for nobody that is named), those of
-// p for all of them, its tenant's, each field's, and the soft line that tells of
-// a rush. Whoever presents nothing is one identity, whatever users and sessions
-// it names, and all of them together have a bound. A correction writes nothing new, so it has no total lines.
+// Lines are the budgets that a write of p on behalf of an end user draws on: hour and
+// total of p for that user ("": no named user), those of p for all users, its tenant's,
+// each field's, and the soft line that reports rapid writes. All callers without a
+// credential share one more bound, whatever users and sessions they name, because they
+// can choose names freely. Corrections add no memories, so they have no total lines.
 func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user string, fields []string) []memproxy.Line {
 	own := l.Default
 	if p.Trust == memproxy.TrustAnonymous {
@@ -48,8 +48,8 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 	return out
 }
 
-// userKey is the account of a principal for one end user: a name that a caller
-// chose is there as it may stand in records.
+// userKey is the account of a principal for one end user. The user's name is
+// caller-chosen, so it is escaped as in records.
 func userKey(principal, user string) string {
 	return "user/" + url.PathEscape(principal) + "/" + url.PathEscape(memproxy.Inert(user))
 }

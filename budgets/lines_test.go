@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-6: 100 an hour and 10,000 in all, anonymous 10 and 100, overrides
-// per principal, and which lines a write draws on.
+// Proves TRL-6: 100 an hour and 10,000 in all, anonymous 10 and 100, overrides per
+// principal, and which lines a write draws on.
 func TestLines(t *testing.T) {
 	limits := memproxy.DefaultLimits()
 	limits.Overrides = map[string]memproxy.WriteLimit{"agent:ci": {PerHour: 500}, "agent:old": {Total: 7}, "workload:any": {PerHour: 20}}
@@ -77,9 +77,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Proves TRL-6: the limits are those of a caller on behalf of one end user, and
-// there is a higher one for all of them together; no name reaches another's
-// account.
+// Proves TRL-6: limits apply per caller and end user, with a higher one for all end
+// users together; no name collides with another account.
 func TestLinesOfEndUsers(t *testing.T) {
 	limits := memproxy.DefaultLimits()
 	limits.RapidPerMinute = 0
@@ -108,7 +107,7 @@ func TestLinesOfEndUsers(t *testing.T) {
 	if !write(other, "more") || !write(memproxy.Principal{ID: "quiet", Trust: memproxy.TrustAuthenticated}, "") {
 		t.Error("another caller has no room")
 	}
-	// Whoever presents nothing does not multiply by naming users.
+	// Anonymous callers do not get more budget by naming users.
 	nobody := memproxy.Principal{ID: "anonymous", Trust: memproxy.TrustAnonymous}
 	for i := range 11 {
 		if got := write(nobody, fmt.Sprint("user ", i)); got != (i < 10) {
@@ -156,9 +155,9 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// Proves TRL-1, TRL-6: callers that present nothing pay by address, and all of
-// them together; who they are is read off their ids alone, as where a deletion
-// gives back.
+// Proves TRL-1, TRL-6: callers without a credential are charged per address, and all of
+// them together. Their accounts follow from their ids alone, as when a deletion
+// refunds.
 func TestLinesOfAnonymousSessions(t *testing.T) {
 	limits := memproxy.DefaultLimits()
 	limits.RapidPerMinute = 0

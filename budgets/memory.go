@@ -8,24 +8,24 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// remembered is how long, and how many, charge ids are remembered.
+// Bounds of remembered charge ids, for idempotence.
 const (
 	remembered    = 10 * time.Minute
 	maxRemembered = 100_000
 )
 
-// Memory counts in this process. Windows follow the charges' own times.
+// Memory counts in this process. Windows follow the times of the charges.
 type Memory struct {
 	mu     sync.Mutex
 	counts map[account]int64
 	hours  map[account]sliding
 	ids    map[deed]time.Time
 	order  []deed  // oldest first
-	swept  int64   // the hour of the last sweep
-	totals *totals // nil: totals end with the process
+	swept  int64   // hour of the last sweep
+	totals *totals // nil: totals are not persistent
 }
 
-// deed is a charge or a release that was done.
+// deed is a charge or release that took effect.
 type deed struct {
 	id      string
 	release bool
@@ -39,12 +39,11 @@ type account struct {
 
 // MemoryOptions configure a Memory store.
 type MemoryOptions struct {
-	// Path is a file in which totals survive a restart; "" keeps them in the
-	// process only.
+	// Path is the file in which totals survive a restart; "": they do not.
 	Path string
 }
 
-// NewMemory returns a store, with the totals of the file if there is one.
+// NewMemory returns a store with the totals of the file, if there is one.
 func NewMemory(opt MemoryOptions) (*Memory, error) {
 	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[deed]time.Time{}}
 	if opt.Path == "" {
@@ -147,17 +146,17 @@ func (m *Memory) Release(_ context.Context, c memproxy.Charge) error {
 	return err
 }
 
-// Ping is an error while totals cannot be written: every charge of one fails then.
+// Ping returns an error while totals cannot be written: charges of totals fail then.
 func (m *Memory) Ping(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.totals == nil || !m.totals.full {
 		return nil
 	}
-	return m.totals.add([]entry{{Key: "room"}}) // which changes nothing
+	return m.totals.add([]entry{{Key: "room"}}) // a no-op entry
 }
 
-// keep writes the change of totals to the file.
+// keep appends changes of totals to the file.
 func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	if m.totals == nil || delta == 0 {
 		return nil
@@ -174,7 +173,7 @@ func (m *Memory) keep(c memproxy.Charge, delta int64) error {
 	return m.totals.add(changes)
 }
 
-// shorten rewrites a file of totals that has grown long.
+// shorten compacts the file of totals if it has grown long.
 func (m *Memory) shorten() {
 	if m.totals == nil || !m.totals.long() {
 		return
@@ -188,7 +187,7 @@ func (m *Memory) shorten() {
 	m.totals.shorten(counts)
 }
 
-// remember notes what was done and forgets what was done long ago.
+// remember adds a deed and drops expired ones.
 func (m *Memory) remember(id deed, at time.Time) {
 	m.ids[id] = at
 	m.order = append(m.order, id)
@@ -198,7 +197,7 @@ func (m *Memory) remember(id deed, at time.Time) {
 	}
 }
 
-// sweep drops windows that have ended, once an hour.
+// sweep drops ended windows, at most once an hour.
 func (m *Memory) sweep(now time.Time) {
 	hour := now.Unix() / 3600
 	if hour == m.swept {
@@ -219,7 +218,7 @@ func (m *Memory) sweep(now time.Time) {
 	}
 }
 
-// Close writes what is buffered and closes the file.
+// Close syncs and closes the file.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

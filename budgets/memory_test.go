@@ -12,14 +12,14 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-4, TRL-6, TRL-8: the store in this process.
+// Proves CARD-4, TRL-6, TRL-8: the in-process store passes the contract.
 func TestMemoryKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
 		return open(t, "")
 	})
 }
 
-// Proves TRL-6: the same with totals in a file.
+// Proves TRL-6: so does the store with totals in a file.
 func TestMemoryWithFileKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, _ *budgettest.Clock) budgets.Store {
 		return open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
@@ -33,7 +33,7 @@ func open(t *testing.T, path string) *budgets.Memory {
 	return m
 }
 
-// Proves TRL-6: totals outlive the process, hours do not have to.
+// Proves TRL-6: totals survive a restart; hours need not.
 func TestTotalsSurviveReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "budgets.jsonl")
 	at := budgettest.NewClock().Now()
@@ -60,14 +60,14 @@ func TestTotalsSurviveReopening(t *testing.T) {
 		t.Errorf("above the total after a restart: %+v, %v", a, err)
 	}
 	must.Do(t, m.Close())
-	// A file that is not what this package wrote stops the start.
+	// A corrupt file prevents the start.
 	must.Do(t, os.WriteFile(path, []byte("not totals\nat all\n"), 0o600))
 	if _, err := budgets.NewMemory(budgets.MemoryOptions{Path: path}); err == nil {
 		t.Error("a corrupt file was taken for an empty one")
 	}
 }
 
-// A total that cannot be written down is breakage, not a grant.
+// If a total cannot be persisted the charge fails.
 func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	m := open(t, filepath.Join(t.TempDir(), "budgets.jsonl"))
 	must.Do(t, m.Close())
@@ -81,7 +81,7 @@ func TestChargeFailsWhenTheFileIsGone(t *testing.T) {
 	}
 }
 
-// The file does not grow with every write for ever.
+// The file is compacted as it grows.
 func TestTotalsFileIsShortened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "budgets.jsonl")
 	m := open(t, path)

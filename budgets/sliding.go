@@ -8,20 +8,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// sliding is what was written in which minutes, the oldest first. No minute
-// holds nothing.
+// sliding counts writes by minute, oldest first. Every entry is positive.
 type sliding []written
 
 type written struct{ minute, n int64 }
 
-// during are the minutes that count at a time.
+// during returns the minutes in the window at a time.
 func (s sliding) during(at time.Time) sliding {
 	first, _ := s.find(Counted(at))
 	end, _ := s.find(Latest(at) + 1)
 	return s[first:end]
 }
 
-// count is what counts when a charge comes.
+// count is the state of a line when a charge arrives.
 func (s sliding) count(c memproxy.Charge, l memproxy.Line) Count {
 	s = s.during(c.Time)
 	var out Count
@@ -45,7 +44,8 @@ func (s sliding) find(minute int64) (int, bool) {
 	return slices.BinarySearchFunc(s, minute, func(w written, m int64) int { return cmp.Compare(w.minute, m) })
 }
 
-// add counts n more, or fewer, in the minute of at, and drops what has left.
+// add adds n, which may be negative, to the minute of at, and drops minutes that have
+// left the window.
 func (s sliding) add(at time.Time, n int64) sliding {
 	minute := Minute(at)
 	switch i, found := s.find(minute); {
@@ -54,6 +54,6 @@ func (s sliding) add(at time.Time, n int64) sliding {
 	case n > 0:
 		s = slices.Insert(s, i, written{minute, n})
 	}
-	first, _ := s.find(Counted(at)) // what is later than at stays: it may be long ago that it was charged
+	first, _ := s.find(Counted(at)) // later minutes stay: at may be in the past
 	return slices.DeleteFunc(s[first:], func(w written) bool { return w.n <= 0 })
 }

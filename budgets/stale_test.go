@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Proves CARD-4: an answer to a call from before the outage is no return: the
-// store would be told its debts while it is away, and lose them.
+// Proves CARD-4: the result of a call from before the outage does not end it: debts
+// would be sent to a store that is down, and lost.
 func TestAnswersFromBeforeAreNoReturn(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(context.Context) error {
@@ -34,9 +34,8 @@ func TestAnswersFromBeforeAreNoReturn(t *testing.T) {
 	}
 }
 
-// Proves TRL-6, CARD-4: what was written beyond its reservation during an
-// outage counts against the share at once, and against the shared limit when
-// the store is back.
+// Proves TRL-6, CARD-4: writes beyond their reservation during an outage count against
+// the share at once, and against the shared limit after the recovery.
 func TestSettlementsAreOwed(t *testing.T) {
 	r := newRig(t, down)
 	r.charge(r.ask(1, 100), true, true)

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// total names one account that counts for ever.
+// total identifies an account without expiry.
 type total struct{ tenant, key string }
 
 // entry is one line of the file: a change of a total.
@@ -22,20 +22,19 @@ type entry struct {
 	Delta  int64  `json:"d"`
 }
 
-// totals is an append-only file of changes, rewritten as one line an account
-// when it is opened and when it has grown long. The changes of one charge are
-// written with one call and without fsync: the end of the process loses
-// nothing, the loss of power the last moments.
+// totals is an append-only file of changes, compacted to one line per account when it
+// is opened and when it has grown long. The changes of a charge are one write without
+// fsync: a crash of the process loses nothing, a power failure the last moments.
 type totals struct {
 	path  string
 	f     *os.File
-	size  int64 // of what is known to be whole
+	size  int64 // bytes that are known to be complete
 	lines int
-	most  int  // lines at which the file is rewritten
-	full  bool // the last change could not be written
+	most  int  // lines at which the file is compacted
+	full  bool // the last write failed
 }
 
-// slack is how many lines a file may have beyond four an account.
+// slack is how many lines the file may have beyond four per account.
 const slack = 10_000
 
 func openTotals(path string) (*totals, map[total]int64, error) {
@@ -53,8 +52,8 @@ func openTotals(path string) (*totals, map[total]int64, error) {
 	return t, counts, nil
 }
 
-// rewrite replaces the file by one line an account. When it fails, the old
-// file stays in use.
+// rewrite compacts the file to one line per account. If it fails, the old file stays in
+// use.
 func (t *totals) rewrite(counts map[total]int64) error {
 	tmp := t.path + ".new"
 	f, err := durable.Open(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND)
@@ -76,14 +75,14 @@ func (t *totals) rewrite(counts map[total]int64) error {
 	old := t.f
 	*t = fresh
 	if old != nil {
-		_ = old.Close() // nothing in it is needed any more
+		_ = old.Close() // superseded
 	}
 	return nil
 }
 
 const (
 	maxLine  = 8 << 10 // bytes of a line of the file
-	maxTotal = 1 << 53 // far from where a sum could turn negative
+	maxTotal = 1 << 53 // far below overflow
 )
 
 func readTotals(path string) (map[total]int64, error) {
@@ -101,7 +100,7 @@ func readTotals(path string) (map[total]int64, error) {
 	var torn error
 	for n := 1; sc.Scan(); n++ {
 		if torn != nil {
-			return nil, torn // a broken line with others after it is no torn tail
+			return nil, torn // only the last line may be torn
 		}
 		var e entry
 		if err := json.Unmarshal(sc.Bytes(), &e); err != nil || e.Key == "" {
@@ -122,8 +121,8 @@ func readTotals(path string) (map[total]int64, error) {
 	return counts, nil
 }
 
-// add appends changes, all or none: what a full disk lets through in part is
-// cut off again, so that the next line does not grow onto a torn one.
+// add appends changes, all or none: a partial write (disk full) is truncated, so that
+// the next line does not continue a torn one.
 func (t *totals) add(changes []entry) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -141,11 +140,11 @@ func (t *totals) add(changes []entry) error {
 	return nil
 }
 
-// long reports whether the file has outgrown its accounts.
+// long reports whether the file should be compacted.
 func (t *totals) long() bool { return t.lines > t.most }
 
-// shorten rewrites the file. Where that fails the long file is as true as the
-// short one would have been: it grows on, and the next try is further off.
+// shorten compacts the file. If that fails the long file stays valid, and the next
+// attempt is put off.
 func (t *totals) shorten(counts map[total]int64) {
 	if t.rewrite(counts) != nil {
 		t.most *= 2

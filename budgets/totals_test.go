@@ -20,9 +20,8 @@ func write(t testing.TB, content string) string {
 	return path
 }
 
-// Proves TRL-6: a torn tail is what a killed process leaves and is dropped;
-// anything else that is broken stops the start, for a guessed total would let
-// somebody write again.
+// Proves TRL-6: a torn last line, which a killed process leaves, is dropped; any other
+// corruption prevents the start, since a guessed total could grant more writes.
 func TestReadTotals(t *testing.T) {
 	a := `{"t":"acme","k":"principal/a","d":3}` + "\n"
 	for name, c := range map[string]struct {
@@ -61,7 +60,7 @@ func TestReadTotals(t *testing.T) {
 	}
 }
 
-// A file is rewritten when it is long, and says the same as before.
+// A long file is compacted without changing the totals.
 func TestTotalsStayShort(t *testing.T) {
 	path := write(t, "")
 	f, counts, err := openTotals(path)
@@ -86,7 +85,7 @@ func TestTotalsStayShort(t *testing.T) {
 	}
 }
 
-// When the file cannot be rewritten the old one stays in use.
+// If the file cannot be compacted the old one stays in use.
 func TestTotalsThatCannotBeShortened(t *testing.T) {
 	path := write(t, "")
 	f, _, err := openTotals(path)
@@ -94,7 +93,7 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.Do(t, f.add([]entry{{"", "k", 1}, {"", "l", 5}}))
-	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // blocks the new file
 		t.Fatal(err)
 	}
 	f.most = 1
@@ -112,9 +111,9 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 	}
 }
 
-// Proves TRL-6: while the totals' file has no room a charge fails and counts nowhere, so
-// that nobody's budget is used up by writes that were refused; what was written already
-// counts all the same. Ping says so then, and finds by itself when there is room again.
+// Proves TRL-6: while the file of totals has no room, a charge fails and is not
+// counted, so that refused writes use no budget; settlements are counted all the same.
+// Ping reports it and notices when there is room again.
 func TestTotalsWithoutRoom(t *testing.T) {
 	path := write(t, "")
 	m, err := NewMemory(MemoryOptions{Path: path})
@@ -131,7 +130,7 @@ func TestTotalsWithoutRoom(t *testing.T) {
 		return a.Lines[0].Used*10 + a.Lines[1].Used, nil
 	}
 	writable := m.totals.f
-	if m.totals.f, err = os.Open(path); err != nil { // it takes no writes
+	if m.totals.f, err = os.Open(path); err != nil { // opened read-only
 		t.Fatal(err)
 	}
 	for _, id := range []string{"1", "2", "1"} {
@@ -152,9 +151,8 @@ func TestTotalsWithoutRoom(t *testing.T) {
 	}
 }
 
-// FuzzReadTotals: whatever the file holds, reading it neither panics nor gives
-// a total that is not positive, and what is read is what comes back after the
-// file was rewritten.
+// FuzzReadTotals: whatever the file contains, reading neither panics nor gives a total
+// that is not positive, and compacting preserves what was read.
 func FuzzReadTotals(f *testing.F) {
 	line := `{"t":"acme","k":"principal/a","d":3}` + "\n"
 	for _, s := range []string{"", line, line + line[:10], line[:10] + line, "{}\n" + line, `{"k":"\ud800","d":1}` + "\n", "\n\n", `{"k":"x","d":-1}`, `{"k":"x","d":9223372036854775807}` + "\n" + `{"k":"x","d":1}`} {

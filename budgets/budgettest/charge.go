@@ -25,7 +25,7 @@ func allOrNothing(t *testing.T, b *bench) {
 func sameIDChargesOnce(t *testing.T, b *bench) {
 	c := b.ask(4, hour("principal/a", 5), total("principal/a", 100))
 	b.grant(c, 4, 4)
-	b.grant(c, 4, 4) // would not fit a second time, and does not have to
+	b.grant(c, 4, 4) // does not fit a second time and need not
 	again := b.charge(c)
 	if again.Lines[0].Warn {
 		t.Error("a repeated charge warned again")
@@ -33,8 +33,7 @@ func sameIDChargesOnce(t *testing.T, b *bench) {
 	b.grant(b.ask(1, hour("principal/a", 5)), 5)
 }
 
-// A refusal is not remembered: the same decision may be retried once there is
-// room.
+// A refusal is not remembered: the same decision may be retried once there is room.
 func refusedIDMayTryAgain(t *testing.T, b *bench) {
 	full := b.ask(2, total("principal/a", 2))
 	b.grant(full, 2)
@@ -44,8 +43,8 @@ func refusedIDMayTryAgain(t *testing.T, b *bench) {
 	b.grant(c, 1)
 }
 
-// No sixty minutes hold more than the limit, wherever they begin: what is
-// written late in one hour of the clock counts in the next.
+// The hour is a sliding window: any sixty minutes hold at most the limit, so writes
+// late in one clock hour count in the next.
 func hourSlides(t *testing.T, b *bench) {
 	line := hour("principal/a", 3)
 	begun := b.Now()
@@ -59,12 +58,12 @@ func hourSlides(t *testing.T, b *bench) {
 	if !late.Lines[0].Reset.Equal(free) {
 		t.Errorf("reset %v, want that of the oldest, %v", late.Lines[0].Reset, free)
 	}
-	b.Advance(time.Minute) // another hour of the clock
+	b.Advance(time.Minute) // the next clock hour
 	no := b.refuse(b.ask(1, line), 0, 3)
 	if s, want := no.RetryAfter(b.Now()), int(free.Sub(b.Now()).Seconds()); s != want {
 		t.Errorf("Retry-After %d, want %d", s, want)
 	}
-	// Three have room only when the late one has left as well.
+	// Room for three only once the late charge has left the window as well.
 	no = b.refuse(b.ask(3, line), 0, 3)
 	if want := free.Add(29 * time.Minute); !no.Lines[0].Reset.Equal(want) {
 		t.Errorf("room for three at %v, want %v", no.Lines[0].Reset, want)
@@ -86,7 +85,7 @@ func hourSlides(t *testing.T, b *bench) {
 	}
 }
 
-// What is given back is taken from the minute that it was charged in.
+// A release is subtracted from the minute of its charge.
 func hourIsGivenBack(t *testing.T, b *bench) {
 	line := hour("principal/a", 3)
 	first := b.ask(2, line)
@@ -97,16 +96,16 @@ func hourIsGivenBack(t *testing.T, b *bench) {
 	b.grant(b.ask(2, line), 3)
 	late := b.ask(0, line)
 	late.Cost = 1
-	b.Advance(52 * time.Minute) // the first minute has left, and took nothing
+	b.Advance(52 * time.Minute) // the first minute has left the window
 	b.refuse(b.ask(1, line), 0, 3)
 	b.Advance(time.Hour)
 	b.grant(b.ask(3, line), 3)
-	b.release(late) // of two hours ago
+	b.release(late) // charged two hours ago
 	b.refuse(b.ask(1, line), 0, 3)
 }
 
-// What was counted while the clock was far ahead counts no more once it is right; what a
-// replica whose clock is minutes ahead counted, does.
+// Charges of a clock that is far ahead stop counting once the clock is right; those of
+// a replica whose clock is minutes ahead count.
 func hourOfAWrongClock(t *testing.T, b *bench) {
 	line := hour("principal/a", 3)
 	for ahead, counts := range map[time.Duration]int64{10 * time.Minute: 1, 90 * time.Minute: 0, 9 * 365 * 24 * time.Hour: 0} {
@@ -141,10 +140,10 @@ func releaseLowersTotals(t *testing.T, b *bench) {
 	b.grant(first, 2, 2)
 	b.grant(b.ask(1, lines...), 3, 3)
 	b.refuse(b.ask(1, lines...), 1, 3, 3)
-	// Deleting one memory: a release with an id of its own, on the total only.
+	// Deleting one memory: a release with its own id, on the total only.
 	b.release(b.ask(1, lines[1]))
 	b.grant(b.ask(1, lines...), 4, 3)
-	// The backend refused the first charge: all of it comes back.
+	// The backend refused the first charge: it is refunded in full.
 	b.release(first)
 	b.grant(b.ask(2, lines...), 4, 3)
 }
@@ -157,7 +156,7 @@ func releaseIsIdempotent(t *testing.T, b *bench) {
 	b.release(c)
 	b.release(c)
 	b.grant(b.ask(0, line), 5)
-	// A charge that was released is still charged once and not again.
+	// The id of a released charge is still remembered, so it is not charged again.
 	b.grant(c, 5)
 }
 
@@ -174,7 +173,7 @@ func releaseLeavesSoftLines(t *testing.T, b *bench) {
 	c := b.ask(2, total("principal/a", 10), rapid("principal/a", 5))
 	b.grant(c, 2, 2)
 	b.release(c)
-	// What happened in the last minute happened.
+	// The writes of the last minute happened all the same.
 	b.grant(b.ask(1, total("principal/a", 10), rapid("principal/a", 5)), 1, 3)
 }
 
@@ -188,7 +187,7 @@ func warnsOnce(t *testing.T, b *bench) {
 		{hour("leap", 10), []int64{1, 9}, 1},
 		{total("seven", 7), []int64{5, 1, 1}, 1}, // 80 % of 7 is 5.6: six
 		{total("one", 1), []int64{1}, 0},
-		{rapid("rush", 2), []int64{1, 1, 1, 1}, 2}, // passed, not reached
+		{rapid("rush", 2), []int64{1, 1, 1, 1}, 2}, // exceeded, not reached
 		{hour("never", -1), []int64{100}, -1},
 	} {
 		for i, cost := range c.costs {
@@ -198,7 +197,7 @@ func warnsOnce(t *testing.T, b *bench) {
 			}
 		}
 	}
-	// A refusal does not warn, the next one that crosses the mark does.
+	// A refusal does not warn, but the next charge that crosses the mark does.
 	line := hour("refused", 10)
 	b.grant(b.ask(7, line), 7)
 	if no := b.refuse(b.ask(4, line), 0, 7); no.Lines[0].Warn {
@@ -213,7 +212,7 @@ func softLinesNeverRefuse(t *testing.T, b *bench) {
 	line := rapid("principal/a", 2)
 	b.grant(b.ask(50, line), 50)
 	b.grant(b.ask(50, line, hour("principal/a", 50)), 100, 50)
-	// The hard line next to it does refuse, and is the one that is named.
+	// A hard line in the same charge does refuse, and is the one reported.
 	b.refuse(b.ask(1, line, hour("principal/a", 50)), 1, 100, 50)
 	b.Advance(time.Minute)
 	b.grant(b.ask(1, line), 1)
@@ -244,7 +243,7 @@ func costOfNothing(t *testing.T, b *bench) {
 	if b.grant(b.ask(0, line), 1).Lines[0].Warn {
 		t.Error("a charge of nothing warned")
 	}
-	b.grant(b.ask(5), []int64{}...) // no lines: nothing to refuse
+	b.grant(b.ask(5), []int64{}...) // without lines nothing refuses
 }
 
 func manyLines(t *testing.T, b *bench) {
@@ -263,8 +262,7 @@ func manyLines(t *testing.T, b *bench) {
 	b.grant(b.ask(5, lines[budgets.MaxLines-1]), 5)
 }
 
-// Of several lines that refuse, the answer names the one that the caller has
-// to wait for longest.
+// If several lines refuse, the result names the one with the latest reset.
 func latestResetRefuses(t *testing.T, b *bench) {
 	minute := memproxy.Line{Reason: memproxy.BudgetHour, Key: "m", Window: memproxy.WindowMinute, Limit: 0}
 	b.refuse(b.ask(1, minute, hour("h", 0), hour("h2", 5)), 1)
@@ -285,15 +283,15 @@ func tenantsAreApart(t *testing.T, b *bench) {
 	}
 }
 
-// Names come from outside: none may reach another's account.
+// Keys contain names chosen by callers: no key may collide with another account.
 func oddNames(t *testing.T, b *bench) {
 	for _, key := range []string{"principal/a", "principal/a:1", "principal/{a}", "principal/a b", "principal/a\r\nDEL x", "principal/ü", strings.Repeat("k", budgets.MaxKey)} {
 		b.grant(b.ask(1, total(key, 1)), 1)
 		b.refuse(b.ask(1, total(key, 1)), 0, 1)
 	}
-	// One key in two windows is two accounts.
+	// The same key in different windows is a different account.
 	b.grant(b.ask(1, hour("principal/w", 1), total("principal/w", 1), rapid("principal/w", 1)), 1, 1, 1)
-	// A charge's id is not a release's, whatever it is called.
+	// The ids of charges and releases are separate namespaces.
 	line := total("principal/ids", 9)
 	c := b.ask(1, line)
 	c.ID = "release/x"

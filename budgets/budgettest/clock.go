@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Clock is the time of a test. It moves only when Advance is called.
+// Clock is a test clock that moves only when Advance is called.
 type Clock struct {
 	mu    sync.Mutex
 	now   time.Time
 	moved []func(time.Duration)
 }
 
-// Noon is when a Clock starts: half past an hour, so that a test can go back
-// and forth a few minutes without leaving it.
+// noon is when a Clock starts: half past an hour, so that a few minutes forth or back
+// stay in the same clock hour.
 var noon = time.Date(2031, 3, 14, 12, 30, 20, 0, time.UTC)
 
-// NewClock returns a clock that stands.
+// NewClock returns a stopped clock.
 func NewClock() *Clock { return &Clock{now: noon} }
 
-// Now is the time.
+// Now is the current time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves the time and tells whoever asked with OnAdvance.
+// Advance moves the clock and calls the functions registered with OnAdvance.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	c.now = c.now.Add(d)
@@ -37,8 +37,7 @@ func (c *Clock) Advance(d time.Duration) {
 	}
 }
 
-// OnAdvance has f called on every move, for stores whose server keeps a time
-// of its own.
+// OnAdvance calls f on every move, for stores whose server has its own clock.
 func (c *Clock) OnAdvance(f func(time.Duration)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,6 @@
 // Package budgettest is the contract of budget stores, as a test.
 //
-// It promises: a store that passes Run can stand in for any other that does,
-// and the gate cannot tell them apart.
+// Stores that pass Run are interchangeable: the gate cannot tell them apart.
 package budgettest
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy/budgets"
 )
 
-// Open returns an empty store that lives as long as the test.
+// Open returns an empty store that is closed with the test.
 type Open func(t *testing.T, clock *Clock) budgets.Store
 
-// Run holds a store to the contract. open is called once for each subtest.
+// Run tests a store against the contract. It calls open once for each subtest.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
@@ -58,7 +57,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// bench is one store under test with helpers that fail the test.
+// bench is a store under test, with helpers that fail the test.
 type bench struct {
 	*Clock
 	t     *testing.T
@@ -78,7 +77,7 @@ func rapid(key string, limit int64) memproxy.Line {
 	return memproxy.Line{Reason: memproxy.RapidWrites, Key: key, Window: memproxy.WindowMinute, Limit: limit, Soft: true}
 }
 
-// ask is a charge with an id of its own.
+// ask makes a charge with a unique id.
 func (b *bench) ask(cost int64, lines ...memproxy.Line) memproxy.Charge {
 	b.n++
 	return memproxy.Charge{ID: fmt.Sprintf("decision-%d", b.n), Tenant: "acme", Cost: cost, Lines: lines, Time: b.Now()}
@@ -104,7 +103,7 @@ func (b *bench) charge(c memproxy.Charge) memproxy.Allowance {
 	return a
 }
 
-// grant charges and wants it granted with these counts.
+// grant makes a charge and expects it to be granted with these counts.
 func (b *bench) grant(c memproxy.Charge, used ...int64) memproxy.Allowance {
 	b.t.Helper()
 	a := b.charge(c)
@@ -115,7 +114,7 @@ func (b *bench) grant(c memproxy.Charge, used ...int64) memproxy.Allowance {
 	return a
 }
 
-// refuse charges and wants line i to refuse it, with these counts.
+// refuse makes a charge and expects line i to refuse it, with these counts.
 func (b *bench) refuse(c memproxy.Charge, i int, used ...int64) memproxy.Allowance {
 	b.t.Helper()
 	a := b.charge(c)

@@ -10,10 +10,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// callers is how many goroutines charge at once.
+// callers is the number of concurrent goroutines.
 const callers = 64
 
-// at runs f once for each caller, all at the same time.
+// at runs f concurrently, once for each caller.
 func at(f func(caller int)) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -31,7 +31,7 @@ func at(f func(caller int)) {
 }
 
 func exactUnderLoad(t *testing.T, b *bench) {
-	const limit, each = 100, 4 // 256 asks for 100 places
+	const limit, each = 100, 4 // 256 charges, room for 100
 	now := b.Now()
 	var granted, over, warned atomic.Int64
 	at(func(i int) {
@@ -78,8 +78,8 @@ func sameIDUnderLoad(t *testing.T, b *bench) {
 	b.grant(b.ask(5, line), 5)
 }
 
-// Charges over two lines in either order, with different costs: the lines that
-// every charge has in common count the same in the end.
+// Concurrent charges over two lines in either order, with different costs: both lines
+// end with the same count.
 func linesAgreeUnderLoad(t *testing.T, b *bench) {
 	now := b.Now()
 	var sum atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// written is a charge for memories that exist already.
+// written is a charge for memories that already exist.
 func (b *bench) written(cost int64, lines ...memproxy.Line) memproxy.Charge {
 	c := b.ask(cost, lines...)
 	c.Written = true
@@ -35,21 +35,21 @@ func writtenOnce(_ *testing.T, b *bench) {
 	b.grant(more, 32)
 	b.grant(more, 32)
 	rest := b.ask(12, line)
-	rest.ID = first.ID + "/settled/total" // another settlement, of another id
+	rest.ID = first.ID + "/settled/total" // another settlement has another id
 	b.release(rest)
 	b.release(rest)
 	b.grant(b.ask(0, total("principal/a", -1)), 20)
 }
 
-// What went over by settlement refuses the next charge, and those after, until
-// there is room again.
+// A settlement beyond the limit makes the line refuse further charges until there is
+// room again.
 func overdrafts(_ *testing.T, b *bench) {
 	lines := []memproxy.Line{hour("principal/a", 10), total("principal/a", 100)}
 	b.grant(b.ask(1, lines...), 1, 1)
 	b.grant(b.written(99, lines...), 100, 100)
 	b.refuse(b.ask(1, lines[0]), 0, 100)
 	b.refuse(b.ask(1, lines...), 1, 100, 100)
-	// The hour passes, the total does not.
+	// The hour passes; the total remains.
 	b.Advance(time.Hour + time.Minute)
 	b.grant(b.ask(1, lines[0]), 1)
 	b.refuse(b.ask(1, lines...), 1, 1, 100)

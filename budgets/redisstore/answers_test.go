@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// failed charges and wants an error with the text.
+// failed makes a charge and expects an error with the text.
 func failed(t *testing.T, s *Store, want string) {
 	t.Helper()
 	a, err := s.Charge(t.Context(), hourly("1", 1, 100))
@@ -27,7 +27,7 @@ func failed(t *testing.T, s *Store, want string) {
 	}
 }
 
-// says answers a command with what a server would not.
+// says makes the server answer a command with a given text.
 func says(m *miniredis.Miniredis, command, answer string) {
 	m.Server().SetPreHook(func(c *peer.Peer, cmd string, _ ...string) bool {
 		if strings.Contains(command, cmd) {
@@ -37,7 +37,7 @@ func says(m *miniredis.Miniredis, command, answer string) {
 	})
 }
 
-// A server that was restarted between two charges has closed what is idle.
+// Connections that a server restart closed are replaced.
 func TestRestartBetweenCharges(t *testing.T) {
 	m := miniredis.RunT(t)
 	s := connect(t, Options{URL: "redis://" + m.Addr()})
@@ -47,13 +47,13 @@ func TestRestartBetweenCharges(t *testing.T) {
 	charges(t, s, hourly("2", 1, 100), 2)
 }
 
-// A server that knows no AUTH repeats it, another has a sentence for whoever reads, and
-// errors are logged.
+// Errors contain only the server's error code: a server without AUTH echoes the
+// password, and another could put a message into the log.
 func TestErrorsAreCodes(t *testing.T) {
 	for _, answer := range []string{
 		"WRONGPASS invalid username-password pair or user is disabled.",
 		"ERR unknown command `AUTH`, with args beginning with: `hunter2` ",
-		"ERR unknown command `AUTH`, with args beginning with: `hunt", // Redis cuts it off
+		"ERR unknown command `AUTH`, with args beginning with: `hunt", // Redis truncates it
 		"ERR what is hunter2",
 		"BUSY as hunting is, approve what waits",
 	} {
@@ -71,7 +71,7 @@ func TestErrorsAreCodes(t *testing.T) {
 	}
 }
 
-// A node that redirects is followed.
+// A Cluster redirect is followed.
 func TestClusterRedirects(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "EVALSHA EVAL", fmt.Sprintf("-MOVED %d %s\r\n", slot("{acme}"), b.Addr()))
@@ -81,8 +81,8 @@ func TestClusterRedirects(t *testing.T) {
 	}
 }
 
-// A node that is gone is left for the one that has its slots from now on. The
-// list of these is read behind the caller's back.
+// A dead node is replaced by the new owner of its slots. The client reloads the slot
+// map in the background.
 func TestDeadNodeIsLeft(t *testing.T) {
 	a, b := miniredis.RunT(t), miniredis.RunT(t)
 	says(a, "CLUSTER", fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n+127.0.0.1\r\n:%s\r\n", b.Port()))
@@ -98,8 +98,8 @@ func TestDeadNodeIsLeft(t *testing.T) {
 	}
 }
 
-// go-redis would ask each node for COMMAND, behind a lock and for 5 s, whatever
-// the context allows.
+// go-redis would send COMMAND to each node, behind a lock and for 5 s regardless of the
+// context.
 func TestClusterIsNotAskedForCommand(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.Server().SetPreHook(func(_ *peer.Peer, cmd string, _ ...string) bool {
@@ -111,9 +111,9 @@ func TestClusterIsNotAskedForCommand(t *testing.T) {
 	charges(t, connect(t, Options{URL: "redis://" + m.Addr() + "?cluster=true"}), hourly("1", 1, 100), 1)
 }
 
-// Each host is checked against the name that the URL or the Cluster has for it.
+// Each host's certificate is verified against its name in the URL or in the Cluster.
 func TestTLS(t *testing.T) {
-	web := httptest.NewTLSServer(nil) // for its certificate, of 127.0.0.1 and not of localhost
+	web := httptest.NewTLSServer(nil) // its certificate is for 127.0.0.1, not for localhost
 	defer web.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 	failed(t, connect(t, Options{URL: "rediss://" + m.Addr()}), "unknown authority")
 }
 
-// A call that was cancelled before it began is not sent.
+// A call with a cancelled context sends nothing.
 func TestCancelledIsNotSent(t *testing.T) {
 	m := miniredis.RunT(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -151,8 +151,7 @@ func TestCancelledIsNotSent(t *testing.T) {
 	}
 }
 
-// What is not an answer to a charge is an error, soon and in little memory, and
-// what comes next is counted.
+// An invalid reply is an error, in bounded time and memory, and the next charge counts.
 func TestNonsenseIsAnError(t *testing.T) {
 	for name, answer := range map[string]string{
 		"a long string":         "$200000000\r\n",

@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// most bounds an answer: its bytes and the lengths that it announces. go-redis
-// makes room for an announced length before anything has come, and panics if
-// there cannot be any. The longest answer is the list of a Cluster's nodes.
+// most bounds a reply: its bytes and the lengths that it announces. go-redis allocates
+// an announced length in advance and panics if it cannot. The longest valid reply is
+// the list of a Cluster's nodes.
 const most = 1 << 20
 
-// bounded reads at most one answer of usual length after each write.
+// bounded limits what may be read after each write.
 type bounded struct {
 	net.Conn
 	left   int
-	length int // announced, so far; below zero outside of one
+	length int // the announced length read so far; negative: not in a length
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -24,9 +24,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// Read counts numbers wherever a length could begin: it does not know what is
-// text, and text that has them is rare and short. go-redis reads on after an
-// error, and gets it again.
+// Read counts numbers wherever a length could start, because it does not parse text;
+// text with such numbers is rare and short. After the limit every read fails, since
+// go-redis reads on after an error.
 func (b *bounded) Read(p []byte) (n int, err error) {
 	if b.left >= 0 {
 		n, err = b.Conn.Read(p)
@@ -48,8 +48,8 @@ func (b *bounded) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// plain is a connection without TLS: go-redis asks the socket whether the
-// server has closed it.
+// plain is a connection without TLS. go-redis checks the socket for whether the server
+// closed it.
 type plain struct{ bounded }
 
 func (p *plain) SyscallConn() (syscall.RawConn, error) { return p.Conn.(syscall.Conn).SyscallConn() }

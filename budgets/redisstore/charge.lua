@@ -1,14 +1,14 @@
--- KEYS[1]  the charge's own key; then one key a line
--- ARGV[1]  cost, ARGV[2] how long to remember the charge, ms (0: nothing is
--- drawn), ARGV[3] the minute
--- ARGV[4]  the first minute that counts in an hour; the last is as far ahead. Those as far
--- again on both sides are left to replicas with other clocks
--- then per line: limit (-1: only counted), soft (0/1), how long to keep, ms (0: for ever),
--- and 1 for an hour, which is a hash of counts by minute
--- Everything is read and checked before anything is written: Redis does not
--- take back what a script wrote before it failed.
--- Returns granted (0/1), fresh (0/1), then of each line the count and, of an
--- hour, the minute that frees room for the charge or is the oldest (0: none).
+-- KEYS[1]  the charge's own key; then one key per line
+-- ARGV[1]  cost, ARGV[2] how long to remember the charge, ms (0: peek, nothing is
+-- charged), ARGV[3] the minute
+-- ARGV[4]  the first minute in an hour's window; the last is equally far ahead. As much
+-- again is kept on both sides for replicas with other clocks
+-- then per line: limit (-1: only counted), soft (0/1), expiry, ms (0: never), and 1 for an
+-- hour, which is a hash of counts by minute
+-- Everything is read and checked before anything is written: Redis does not roll back
+-- the writes of a script that fails.
+-- Returns granted (0/1), fresh (0/1), then per line the count and, for an hour, the minute
+-- whose leaving makes room for the charge, or the oldest (0: none).
 local cost, now, from = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local fresh = redis.call('EXISTS', KEYS[1]) == 0
 local used, frees, gone, granted = {}, {}, {}, 1

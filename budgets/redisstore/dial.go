@@ -13,19 +13,18 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errURL does not say what is wrong: the URL holds a password, and errors are
-// logged.
+// errURL gives no details: the URL contains a password, and errors are logged.
 var errURL = errors.New("redisstore: the URL cannot be read")
 
-// target is a URL taken apart.
+// target is a parsed URL.
 type target struct {
-	one     *redis.Options // the first host with everything that the URL says
-	hosts   []string       // host:port of all
+	one     *redis.Options // the first host, with all options of the URL
+	hosts   []string       // host:port of each host
 	cluster bool
-	master  string // the name that Sentinel knows, or ""
+	master  string // Sentinel's name of the master, or ""
 }
 
-// parse reads a URL of Options.
+// parse parses Options.URL.
 func parse(raw string) (target, error) {
 	var t target
 	base, query, _ := strings.Cut(raw, "?")
@@ -89,18 +88,18 @@ func parse(raw string) (target, error) {
 	return t, nil
 }
 
-// client makes the client for one server, a Cluster or a Sentinel. It does not
-// connect. Retries are off: a charge that is sent again would need its answer
-// to be known first, and the guard around this store falls back faster than a
-// retry. The context's deadline is heeded, which is not go-redis's default.
+// client makes the client for a server, a Cluster or a Sentinel, without connecting.
+// Retries are off: a retried charge would need the first result to be known, and
+// Degrading falls back faster. The context's deadline applies, which is not go-redis's
+// default.
 func (t target) client(timeout time.Duration) redis.UniversalClient {
-	logging.Disable() // it is plain text, and the errors come back as well
+	logging.Disable() // it logs as plain text what is returned as errors
 	o := t.one
 	o.MaxRetries, o.ContextTimeoutEnabled, o.DialerRetries = -1, true, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
 	if o.TLSConfig != nil && (t.cluster || t.master != "") {
-		o.TLSConfig.ServerName = "" // each host is checked against its own name
+		o.TLSConfig.ServerName = "" // each host is verified against its own name
 	}
 	open := redis.NewDialer(o)
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -117,7 +116,7 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 			MaxRedirects: 3, MaxRetries: -1, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: o.PoolSize,
 			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			DisableIdentity: true, MaintNotificationsConfig: quiet(),
-			DisableRoutingPolicies: true, // they ask for COMMAND, longer than the context allows
+			DisableRoutingPolicies: true, // they send COMMAND, for longer than the context allows
 		})
 	case t.master != "":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
@@ -131,14 +130,14 @@ func (t target) client(timeout time.Duration) redis.UniversalClient {
 	return redis.NewClient(o)
 }
 
-// quiet leaves the hand-over notices of hosted Redis off: a connection that
-// breaks is an outage, and outages are the guard's business.
+// quiet disables hosted Redis's hand-over notices: a broken connection is an outage,
+// which Degrading handles.
 func quiet() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// scripts is a server by go-redis. The client is no embedded field: it has 500
-// methods, and the compiler would write each of them again.
+// scripts runs the scripts with go-redis. The client is not embedded, because the
+// compiler would generate wrappers for its 500 methods.
 type scripts struct {
 	client              redis.UniversalClient
 	charging, releasing *redis.Script
@@ -156,10 +155,9 @@ func (s scripts) release(ctx context.Context, keys []string, args []any) error {
 func (s scripts) ping(ctx context.Context) error { return s.failed(ctx, s.client.Ping(ctx).Err()) }
 func (s scripts) close() error                   { return s.client.Close() }
 
-// failed leaves of what a server says its code: the rest may quote the password, as
-// one that knows no AUTH does, or be a sentence for whoever reads the log. It reads
-// again who has the slots of a Cluster, whose node may have been replaced: go-redis
-// would do that once a minute.
+// failed reduces a server's error to its code: the rest may contain the password (from
+// a server without AUTH) or any text for the log. It also reloads a Cluster's slot map,
+// which go-redis would do only once a minute, in case the node was replaced.
 func (s scripts) failed(ctx context.Context, err error) error {
 	if c, ok := s.client.(*redis.ClusterClient); ok && err != nil {
 		c.ReloadState(ctx)
@@ -175,5 +173,5 @@ func (s scripts) failed(ctx context.Context, err error) error {
 	return errors.New("the server answers " + code)
 }
 
-// maxCode is longer than any code of Redis.
+// maxCode is longer than any error code of Redis.
 const maxCode = 16

@@ -67,8 +67,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What makes a client heed deadlines must be set on every kind of client: the
-// library's defaults wait for seconds and try again.
+// Deadlines must be configured on every kind of client: by default the library waits
+// for seconds and retries.
 func TestEveryClientHeedsDeadlines(t *testing.T) {
 	const limit = 123 * time.Millisecond
 	for _, url := range []string{"redis://user:pw@h:1/2?pool_size=3&read_timeout=9s", "rediss://h", "unix:///run/s?db=2", "redis://h:1?master=m", "rediss://h:1,g:2?master=m", "rediss://h:1,g:2"} {
@@ -85,7 +85,7 @@ func TestEveryClientHeedsDeadlines(t *testing.T) {
 				DialTimeout: co.DialTimeout, ReadTimeout: co.ReadTimeout, WriteTimeout: co.WriteTimeout, PoolTimeout: co.PoolTimeout, TLSConfig: co.TLSConfig,
 			}
 		}
-		// go-redis shows "no retries" as 0 or as -1, by kind of client.
+		// go-redis reports "no retries" as 0 or -1, depending on the kind of client.
 		if o.MaxRetries > 0 || !o.ContextTimeoutEnabled || o.DialerRetries != 1 ||
 			o.DialTimeout != limit || o.ReadTimeout != limit || o.WriteTimeout != limit || o.PoolTimeout != limit {
 			t.Errorf("%s: %+v", url, o)

@@ -1,6 +1,6 @@
-// Package redisstore counts writes in Redis, so that replicas share one limit.
+// Package redisstore counts writes in Redis, so that replicas share limits.
 //
-// It promises: a charge is one script call, all or nothing over its lines and
-// idempotent by its id; every key of a charge lies in one Cluster hash slot;
-// and no call outlives its context's deadline.
+// A charge is one script call, all or nothing over its lines and idempotent by id. All
+// keys of a charge are in one Cluster hash slot. No call outlives its context's
+// deadline.
 package redisstore

@@ -13,8 +13,8 @@ func imitation(t *testing.T) (string, bool) {
 	return "redis://" + miniredis.RunT(t).Addr(), true
 }
 
-// Proves CARD-4, TRL-6, TRL-8: the shared store where there is no Redis. The
-// imitation's time follows the test's, so that windows really expire.
+// Proves CARD-4, TRL-6, TRL-8: the contract on an in-process imitation of Redis, whose
+// clock follows the test's, so that windows expire.
 func TestImitationKeepsTheContract(t *testing.T) {
 	budgettest.Run(t, func(t *testing.T, clock *budgettest.Clock) budgets.Store {
 		server := miniredis.RunT(t)
@@ -23,7 +23,7 @@ func TestImitationKeepsTheContract(t *testing.T) {
 	})
 }
 
-// Everything but totals goes away by itself.
+// All keys but totals expire.
 func TestKeysGoAway(t *testing.T) {
 	server := miniredis.RunT(t)
 	s := connect(t, Options{URL: "redis://" + server.Addr()})

@@ -19,8 +19,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// guarded is a store over url behind the guard. The deadline is short where
-// the test waits for it, and the client's own bounds are no help.
+// guarded is a Degrading store over url, with a deadline shorter than the client's own.
 func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degrading, *budgettest.Clock) {
 	t.Helper()
 	clock := budgettest.NewClock()
@@ -43,7 +42,7 @@ func degraded(t *testing.T, d *budgets.Degrading, c memproxy.Charge, granted boo
 	}
 }
 
-// recovered charges nothing, again and again, until the shared store answers.
+// recovered makes empty charges until the shared store answers.
 func recovered(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -55,8 +54,7 @@ func recovered(t *testing.T, d *budgets.Degrading, clock *budgettest.Clock) {
 	}
 }
 
-// uses waits until the shared count is n: debts are paid behind the caller's
-// back.
+// uses waits until the shared count is n: debts are replayed in the background.
 func uses(t *testing.T, d *budgets.Degrading, n int64) {
 	t.Helper()
 	var last memproxy.Allowance
@@ -69,8 +67,8 @@ func uses(t *testing.T, d *budgets.Degrading, n int64) {
 	t.Fatalf("the shared count is %+v, want %d", last, n)
 }
 
-// Proves CARD-4, TRL-6: no Redis at the start, a share of the limit meanwhile,
-// and Redis without a restart once it is there.
+// Proves CARD-4, TRL-6: without Redis at the start a share of the limit applies, and
+// Redis is used without a restart once it runs.
 func TestNoRedisAtTheStart(t *testing.T) {
 	if redisServer() == "" {
 		t.Skip("no redis-server on PATH")
@@ -86,8 +84,8 @@ func TestNoRedisAtTheStart(t *testing.T) {
 	uses(t, d, 2)
 }
 
-// Proves TRL-6: a Redis that is killed under load costs nobody an error and
-// lets at most one share more through.
+// Proves TRL-6: a Redis killed under load causes no errors and grants at most one share
+// more.
 func TestRedisKilledMidLoad(t *testing.T) {
 	ring.Slow(t, "kills a server under load")
 	server, url := socket(t)
@@ -117,14 +115,14 @@ func TestRedisKilledMidLoad(t *testing.T) {
 	if local.Load() != share || granted.Load() > limit+share || granted.Load() < 150 {
 		t.Errorf("granted %d, of them %d by the share", granted.Load(), local.Load())
 	}
-	// It kept nothing on disk, so it comes back empty and is told the share.
+	// It persisted nothing, so it restarts empty and receives the share.
 	server.start()
 	recovered(t, d, clock)
 	uses(t, d, share)
 }
 
-// A Redis that stops in the middle, and takes up again what it had been sent:
-// the charge that was counted twice, here and there, counts once in the end.
+// A Redis that is stopped in the middle, and then executes what it had received: a
+// charge that was counted both there and locally counts once in the end.
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	server, url := socket(t)
 	d, clock := guarded(t, url, 100*time.Millisecond)
@@ -139,7 +137,7 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 	uses(t, d, 7)
 }
 
-// A listener that accepts and never answers, and one that answers nonsense.
+// A listener that accepts and never answers, and one that answers garbage.
 func TestSomethingElseListens(t *testing.T) {
 	for name, says := range map[string]string{"nothing": "", "HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n", "half an answer": "*3\r\n:1\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +169,7 @@ func TestSomethingElseListens(t *testing.T) {
 	}
 }
 
-// A Redis that may not be written to is away, and says so to nobody but the log.
+// A read-only Redis counts as unavailable; only the log says so.
 func TestReadOnlyRedisIsAway(t *testing.T) {
 	_, url := socket(t)
 	s := connect(t, Options{URL: url})

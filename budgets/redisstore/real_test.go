@@ -21,7 +21,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// requireRedis fails where the other tests would skip.
+// requireRedis fails the test where others would skip.
 func requireRedis(t *testing.T) {
 	t.Helper()
 	if redisServer() == "" {
@@ -64,7 +64,7 @@ func TestClusterKeepsTheContract(t *testing.T) {
 	}
 }
 
-// The server's own hash slots are those that the unit test computes.
+// The server's hash slots are those that the unit test computes.
 func TestClusterAgreesOnSlots(t *testing.T) {
 	requireRedis(t)
 	s := connect(t, Options{URL: "redis://" + strings.Join(cluster(t), ",")})
@@ -78,7 +78,7 @@ func TestClusterAgreesOnSlots(t *testing.T) {
 	}
 }
 
-// ports are free ports whose cluster bus ports (10,000 above) are free too.
+// ports returns free ports whose Cluster bus ports (10,000 above) are free too.
 func ports(t *testing.T, n int) []int {
 	t.Helper()
 	out := make([]int, n)
@@ -120,7 +120,7 @@ func cluster(t *testing.T) []string {
 	return hosts
 }
 
-// until asks again and again: nothing announces that gossip is done.
+// until polls: nothing announces that gossip is done.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3 * patient); !done(); time.Sleep(20 * time.Millisecond) {
@@ -130,8 +130,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// Proves CARD-4: when the master dies, the replica that Sentinel promotes is
-// charged, and knows what was replicated; and so where a master hands over.
+// Proves CARD-4: after a failover and after a hand-over, the promoted replica is
+// charged and has what was replicated.
 func TestSentinelFailover(t *testing.T) {
 	requireRedis(t)
 	p := ports(t, 3)
@@ -146,7 +146,7 @@ func TestSentinelFailover(t *testing.T) {
 	master := launch(t, args(p[0])...)
 	launch(t, args(p[1], "--replicaof", fmt.Sprintf("127.0.0.1 %d", p[0]))...)
 	first := client(p[0], "pw")
-	replicated := func() bool { // WAIT is about the writes of its own connection, and all before them
+	replicated := func() bool { // WAIT covers the preceding writes of its own connection
 		c := first.Conn()
 		defer c.Close()
 		return c.Set(t.Context(), "written", 1, 0).Err() == nil && c.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1

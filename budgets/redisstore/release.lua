@@ -1,8 +1,8 @@
--- KEYS[1]  the release's own key; then one key a line
--- ARGV[1]  amount, ARGV[2] how long to remember the release, ms, ARGV[3] the
--- minute of the charge; then per line 1 for an hour
--- Returns 1, or 0 when the release was made before. Reads and checks before it
--- writes, as charge.lua does.
+-- KEYS[1]  the release's own key; then one key per line
+-- ARGV[1]  amount, ARGV[2] how long to remember the release, ms, ARGV[3] the minute of
+-- the charge; then per line 1 for an hour
+-- Returns 1, or 0 if the release was made before. Reads and checks before it writes, like
+-- charge.lua.
 local left = {}
 for i = 2, #KEYS do
   local is

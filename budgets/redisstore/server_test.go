@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// redisServer is the program's path, or "".
+// redisServer is the path of the program, or "".
 func redisServer() string {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -20,15 +20,15 @@ func redisServer() string {
 	return path
 }
 
-// process is one running redis-server.
+// process is a running redis-server.
 type process struct {
 	t    *testing.T
 	args []string
 	cmd  *exec.Cmd
 }
 
-// launch starts a redis-server that keeps nothing on disk and returns when it
-// accepts connections.
+// launch starts a redis-server without persistence and returns when it accepts
+// connections.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, args: args}
@@ -46,7 +46,7 @@ func (p *process) start() {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		said = append(said, lines.Text())
 		if strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-			go func() { // the pipe must not fill up
+			go func() { // drain the pipe
 				for lines.Scan() {
 				}
 			}()
@@ -56,7 +56,7 @@ func (p *process) start() {
 	p.t.Fatalf("redis-server did not start:\n%s", strings.Join(said, "\n"))
 }
 
-// kill ends the server at once, as a crash does.
+// kill ends the server like a crash.
 func (p *process) kill() {
 	if p.cmd != nil && p.cmd.Process != nil {
 		_ = p.cmd.Process.Kill()
@@ -71,7 +71,7 @@ func socket(t *testing.T) (*process, string) {
 	if redisServer() == "" {
 		t.Skip("no redis-server on PATH")
 	}
-	dir, err := os.MkdirTemp("", "redis") // short: a socket's path has 107 bytes
+	dir, err := os.MkdirTemp("", "redis") // short: the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,7 @@ func socket(t *testing.T) (*process, string) {
 	return launch(t, "--port", "0", "--unixsocket", path, "--dir", dir), "unix://" + path
 }
 
-// fresh is the URL of an empty server: the real one where there is one, the
-// imitation elsewhere.
+// fresh is the URL of an empty server: a real one if installed, else the imitation.
 func fresh(t *testing.T) string {
 	t.Helper()
 	if redisServer() == "" {

@@ -23,24 +23,22 @@ var chargeLua string
 //go:embed release.lua
 var releaseLua string
 
-// remembered is how long a charge id keeps a second charge away: longer than
-// any retry or replay.
+// remembered is how long charge ids are kept for idempotence: longer than any retry or
+// replay.
 const remembered = 10 * time.Minute
 
-// DefaultTimeout bounds dialling, writing and reading where the caller's
-// context does not end earlier.
+// DefaultTimeout bounds dialling, writing and reading, unless the context ends earlier.
 const DefaultTimeout = 250 * time.Millisecond
 
 // Options configure a Store.
 type Options struct {
-	// URL is redis://, rediss:// or unix:// for one server. For a Cluster,
-	// list several hosts with commas, redis://a:6379,b:6379, or add
-	// ?cluster=true to one host that stands for all of them. For Sentinel add
-	// ?master=NAME to the sentinels.
+	// URL is redis://, rediss:// or unix:// for one server. For a Cluster, list several
+	// hosts with commas, redis://a:6379,b:6379, or add ?cluster=true to one. For
+	// Sentinel add ?master=NAME to the sentinels.
 	URL string
-	// Timeout is one dial, write or read. Default 250 ms.
+	// Timeout bounds one dial, write or read. Default 250 ms.
 	Timeout time.Duration
-	// Prefix begins every key. Default "memproxy".
+	// Prefix is the prefix of every key. Default "memproxy".
 	Prefix string
 }
 
@@ -50,8 +48,8 @@ type Store struct {
 	prefix string
 }
 
-// server runs the scripts. As an interface without go-redis's types, it spares
-// every package that knows Store the compilation of its generic functions.
+// server runs the scripts. Being an interface without go-redis's types, it spares
+// packages that import this one the compilation of its generic functions.
 type server interface {
 	charge(ctx context.Context, keys []string, args []any) ([]int64, error)
 	release(ctx context.Context, keys []string, args []any) error
@@ -59,8 +57,8 @@ type server interface {
 	close() error
 }
 
-// New returns a store. It does not connect: a Redis that is away at the start
-// is like one that goes away later.
+// New returns a store without connecting: a Redis that is down at the start is handled
+// like a later outage.
 func New(opt Options) (*Store, error) {
 	if opt.Timeout <= 0 {
 		opt.Timeout = DefaultTimeout
@@ -78,7 +76,7 @@ func New(opt Options) (*Store, error) {
 	return &Store{server: scripts{t.client(opt.Timeout), redis.NewScript(chargeLua), redis.NewScript(releaseLua)}, prefix: opt.Prefix}, nil
 }
 
-// tag is the part of a key that Cluster hashes: one for a whole charge.
+// tag is the hash tag of a tenant's keys, so that a charge has one Cluster slot.
 func (s *Store) tag(tenant string) string {
 	if tenant == "" || tenant[0] == '#' || strings.ContainsAny(tenant, "{}") || len(tenant) > 64 {
 		sum := sha256.Sum256([]byte(tenant))
@@ -114,8 +112,7 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 		if l.Soft || c.Written { // refuses nothing
 			soft = 1
 		}
-		// A window is kept for one more of its length, for replicas whose
-		// clocks are behind.
+		// Keep windows for twice their length, for replicas whose clocks are behind.
 		args = append(args, l.Limit, soft, 2*budgets.Length(l.Window).Milliseconds(), slides(l))
 	}
 	reply, err := s.server.charge(ctx, s.keys(c, "charge"), args)
@@ -132,7 +129,7 @@ func (s *Store) Charge(ctx context.Context, c memproxy.Charge) (memproxy.Allowan
 	return budgets.Settle(c, counts, reply[0] == 1, reply[1] == 1), nil
 }
 
-// slides is 1 for an hour.
+// slides is 1 for an hour, which is a sliding window.
 func slides(l memproxy.Line) int {
 	if l.Window == memproxy.WindowHour {
 		return 1
@@ -163,7 +160,7 @@ func (s *Store) Release(ctx context.Context, c memproxy.Charge) error {
 	return nil
 }
 
-// Ping asks whether the store answers.
+// Ping checks that Redis answers.
 func (s *Store) Ping(ctx context.Context) error { return s.server.ping(ctx) }
 
 // Close closes the connections.

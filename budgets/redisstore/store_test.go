@@ -18,7 +18,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// patient is long: it bounds what a broken test costs and decides nothing.
+// patient bounds the duration of a failing test; no test depends on it.
 const patient = 20 * time.Second
 
 // connect returns a store that is closed with the test.
@@ -32,8 +32,8 @@ func connect(t *testing.T, opt Options) *Store {
 	return s
 }
 
-// Proves CARD-4, TRL-6, TRL-8: the shared store on the real server. One server
-// serves all parts, each under a prefix of its own.
+// Proves CARD-4, TRL-6, TRL-8: the contract on the real server. One server serves all
+// subtests, each with its own prefix.
 func TestKeepsTheContract(t *testing.T) {
 	url := fresh(t)
 	n := 0
@@ -62,7 +62,7 @@ func charges(t *testing.T, s *Store, c memproxy.Charge, used int64) {
 	}
 }
 
-// counter is a hook that counts what is sent.
+// counter is a hook that records commands.
 type counter struct {
 	mu   sync.Mutex
 	sent []string
@@ -95,8 +95,8 @@ func (c *counter) take() []string {
 	return out
 }
 
-// A charge is one round trip; a server that has forgotten the script costs a
-// second one, once, and loses nothing.
+// A charge is one round trip. A server that lost the script costs a second one, once,
+// and nothing is lost.
 func TestOneRoundTrip(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	var n counter
@@ -121,7 +121,7 @@ func TestOneRoundTrip(t *testing.T) {
 	}
 }
 
-// What is stored is bounded in time, except totals.
+// All keys but totals expire.
 func TestKeysExpire(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t), Prefix: "mp"})
 	charges(t, s, charge("d1", "acme", 3), 3)
@@ -149,7 +149,7 @@ func TestKeysExpire(t *testing.T) {
 		}
 	}
 	check()
-	// A release keeps the lifetime of what it lowers and removes what is zero.
+	// A release keeps the expiry of what it lowers and deletes what becomes zero.
 	must.Do(t, s.Release(t.Context(), charge("d2", "acme", 1)))
 	want["mp:{acme}:release:d2"] = remembered
 	check()
@@ -170,11 +170,11 @@ func TestReplicasShare(t *testing.T) {
 	if err != nil || got.Granted {
 		t.Errorf("above the shared limit: %+v, %v", got, err)
 	}
-	charges(t, b, charge("1", "acme", 6), 10) // one decision that two replicas saw
+	charges(t, b, charge("1", "acme", 6), 10) // one decision, charged by two replicas
 }
 
-// crc16 is the checksum of Redis Cluster (CRC-16/XMODEM; Redis Cluster
-// specification, appendix A).
+// crc16 is the checksum of Redis Cluster (CRC-16/XMODEM; Redis Cluster specification,
+// appendix A).
 func crc16(s string) uint16 {
 	var crc uint16
 	for _, b := range []byte(s) {
@@ -190,7 +190,7 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// slot is the hash slot of a key (the same, "Hash tags").
+// slot is the hash slot of a key (same specification, "Hash tags").
 func slot(key string) uint16 {
 	if i := strings.IndexByte(key, '{'); i >= 0 {
 		if j := strings.IndexByte(key[i+1:], '}'); j > 0 {
@@ -201,7 +201,7 @@ func slot(key string) uint16 {
 }
 
 func TestKeysOfAChargeShareASlot(t *testing.T) {
-	if got := crc16("123456789"); got != 0x31c3 { // the specification's own check
+	if got := crc16("123456789"); got != 0x31c3 { // test vector of the specification
 		t.Fatalf("crc16: %#x", got)
 	}
 	s := connect(t, Options{URL: "redis://127.0.0.1:1"})
@@ -222,7 +222,7 @@ func TestKeysOfAChargeShareASlot(t *testing.T) {
 	}
 }
 
-// A value that is not ours is breakage and not a count.
+// A value of another type is an error, not a count.
 func TestForeignValuesAreErrors(t *testing.T) {
 	s := connect(t, Options{URL: fresh(t)})
 	key := "memproxy:{acme}:total:0:principal/a"
@@ -250,8 +250,8 @@ func TestForeignValuesAreErrors(t *testing.T) {
 	charges(t, s, charge("2", "acme", 1), 1)
 }
 
-// A Redis that accepts and never answers costs what the context allows,
-// however long the client's own bounds are.
+// A Redis that accepts and never answers costs what the context allows, whatever the
+// client's own timeouts.
 func TestContextEndsACall(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
