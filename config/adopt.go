@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// Adopt is the configuration of a running process once its file changed: what
-// can be taken over is next's (who callers are, and every number and switch of
-// the rules), the rest stays as it is. Restart names what differs and is not
-// taken over, by path where there is one.
+// Adopt returns the configuration of a running process after its file changed: next's
+// identities and every number and switch of the rules, and c's settings otherwise.
+// Restart lists the settings that differ and need a restart, by path where there is
+// one.
 func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a := *c
 	a.file = next.file
@@ -25,12 +25,12 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 	a.Budgets = next.Budgets
 	a.Budgets.Redis = c.Budgets.Redis
 	a.Memories = next.Memories
-	m, was := &a.Memories, &c.Memories // what jobs are paced by
+	m, was := &a.Memories, &c.Memories // the pace of jobs stays
 	m.Quiet, m.Archive, m.Deleted, m.Seal, m.Sweep, m.Validate = was.Quiet, was.Archive, was.Deleted, was.Seal, was.Sweep, was.Validate
 	return &a, differences(&a, next)
 }
 
-// differences names what two configurations of one file differ in.
+// differences lists the settings that differ between two versions of a file.
 func differences(a, b *Config) []string {
 	was, is := Snapshot(a.Settings()), Snapshot(b.Settings())
 	var out []string
@@ -44,7 +44,7 @@ func differences(a, b *Config) []string {
 			out = append(out, path)
 		}
 	}
-	// Secrets show in no setting.
+	// Secrets are not in Settings.
 	av, bv := reflect.ValueOf(*a), reflect.ValueOf(*b)
 	for i := range av.NumField() {
 		f := av.Type().Field(i)
@@ -60,9 +60,9 @@ func differences(a, b *Config) []string {
 	return out
 }
 
-// Approve lists texts by their SHA-256 in screening.approved of the file that a
-// configuration was read from, and returns those that were not listed yet. The rest of
-// the file stays as it is, to the byte.
+// Approve adds the SHA-256 of texts to screening.approved in the file that a
+// configuration was read from, and returns those that were not listed yet. All other
+// bytes of the file stay.
 func Approve(c *Config, sums []string, getenv func(string) string) (added []string, err error) {
 	added = slices.DeleteFunc(slices.Clone(sums), func(sum string) bool { return slices.Contains(c.Screening.Approved, sum) })
 	path, err := filepath.EvalSymlinks(c.file.name)
@@ -84,7 +84,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	}
 	text := strings.Join(lines[:at], "") + head + item + strings.Join(added, "\n"+item) + "\n" + strings.Join(lines[at:], "")
 	next, err := Parse(path, []byte(text), getenv)
-	if err == nil { // nothing else may have changed
+	if err == nil { // no other setting may have changed
 		is := *next
 		is.file, is.Screening.Approved = c.file, c.Screening.Approved
 		if len(next.Screening.Approved) != len(c.Screening.Approved)+len(added) || !reflect.DeepEqual(is, *c) {
@@ -97,7 +97,7 @@ func Approve(c *Config, sums []string, getenv func(string) string) (added []stri
 	return added, replace(path, text)
 }
 
-// replace gives a file another text at once; it stays its owner's.
+// replace atomically replaces the content of a file and keeps its owner and mode.
 func replace(path, text string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// faultIf notes a fault where something is so.
+// faultIf adds a fault if wrong is true.
 func faultIf(v *reader, wrong bool, line int, format string, args ...any) {
 	if wrong {
 		v.fault(line, format, args...)
@@ -26,8 +26,8 @@ func isSHA256(s string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// check finds what the types and tags do not: what must differ, what goes
-// together, and the form of addresses.
+// check finds what types and tags cannot express: uniqueness, settings that require or
+// exclude each other, and the form of addresses.
 func (v *reader) check(c *Config, at func(...any) int) {
 	faultIf(v, len(c.Backends) == 0, at("backends"), "no backends: nothing would be proxied")
 	names, listens := map[string]bool{}, map[string]string{c.Admin.Listen: "admin"}
@@ -47,7 +47,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 		listens[b.Listen] = b.Name
 		v.url(b.Upstream, at("backends", i, "upstream"), "upstream", "use credential")
 		for j := range c.Backends[:i] {
-			// Where both serve the one tenant, nobody is to be told apart.
+			// If both backends serve the same tenant, no tenants need to be separated.
 			if other := &c.Backends[j]; c.Profile == "production" && sameStore(other, &b) && (b.Tenant == "" || b.Tenant != other.Tenant) {
 				v.fault(at("backends", i, "upstream"), "%s; give both the same tenant, or use one of them", oneUpstream(other, &b))
 			}
@@ -94,8 +94,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 			v.fault(line, "identity.keys[%d].sha256 is not 64 hex digits", i)
 			continue
 		}
-		// A file that was made from an unset variable would let anyone in who
-		// presents an empty token.
+		// A hash made from an unset variable would admit callers with an empty token.
 		faultIf(v, strings.EqualFold(k.SHA256, ofNothing), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
@@ -111,11 +110,11 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 }
 
-// ofNothing is the SHA-256 of no bytes.
+// ofNothing is the SHA-256 of empty input.
 const ofNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// leadsTo reports whether a URL is of what listens on this machine at an address.
-// What a name means, and which addresses the machine has besides, is not asked.
+// leadsTo reports whether a URL points to a listener on this machine. It does not
+// resolve names or list the machine's other addresses.
 func leadsTo(upstream, listen string) bool {
 	u, err := url.Parse(upstream)
 	host, port, notSplit := net.SplitHostPort(listen)
@@ -135,7 +134,7 @@ func leadsTo(upstream, listen string) bool {
 	return strings.EqualFold(host, u.Hostname()) || loopback(host) && loopback(u.Hostname())
 }
 
-// portOf is the port that a URL leads to.
+// portOf is the port of a URL, explicit or default.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
@@ -147,7 +146,7 @@ func (v *reader) listen(addr string, line int) {
 	}
 }
 
-// url checks a base URL. It is never quoted: it may hold what it should not.
+// url checks a base URL. It never quotes the URL, which may contain a credential.
 func (v *reader) url(s string, line int, key, instead string) {
 	u, err := url.Parse(s)
 	switch {
@@ -160,7 +159,7 @@ func (v *reader) url(s string, line int, key, instead string) {
 	}
 }
 
-// lineOf finds the line of a path, or of the nearest thing above it.
+// lineOf is the line of a path, or of its nearest existing ancestor.
 func lineOf(n *yaml.Node, path ...any) int {
 	at, _ := find(n, path)
 	return at.Line

@@ -40,7 +40,7 @@ func TestDesignSample(t *testing.T) {
 	if dev.ID != "agent:dev" || dev.Kind != memproxy.KindAgent || dev.Trust != memproxy.TrustAuthenticated || dev.Tenant != "acme" || !reflect.DeepEqual(dev.Roles, []string{"dev"}) {
 		t.Errorf("the listed principal is %+v", dev)
 	}
-	// What is absent is open for users, apps and runs, and closed for agents.
+	// Absent users, apps and runs are unlimited; absent agents are none.
 	if !dev.ActsAs.Allows("dev") || dev.ActsAs.Allows("qa") || !dev.Users.All || !dev.Apps.All || !dev.Runs.All {
 		t.Errorf("limits are %+v", dev)
 	}
@@ -61,7 +61,7 @@ func TestDesignSample(t *testing.T) {
 	}
 }
 
-// Names that are written narrow; a star, and only a star, opens.
+// Listed names limit; only a star means all.
 // Proves TRL-1
 func TestLimitsOfPrincipals(t *testing.T) {
 	c := parse(t, string(valid(t, "every_key")))
@@ -71,7 +71,7 @@ func TestLimitsOfPrincipals(t *testing.T) {
 	}
 }
 
-// Each row of a profile, and each overridden.
+// Each default of a profile, and each overridden.
 // Proves TRL-10
 func TestProfiles(t *testing.T) {
 	const who = "identity: {default: {id: demo}}\n"
@@ -110,7 +110,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// Several tenants make memories of unknown origin visible to fewer.
+// With several tenants, fewer callers see memories without an owner.
 // Proves TRL-10, EDGE-3
 func TestUnattributedByTenants(t *testing.T) {
 	keys := func(tenants ...string) string {
@@ -151,7 +151,7 @@ backends:
 `), func(k string) string { return vars[k] }))(t)
 	for _, tc := range []struct{ got, want any }{
 		{*c.Enforce, false},
-		{c.State, "a-7-${N}-${N}"}, // what was put in is not looked at again
+		{c.State, "a-7-${N}-${N}"}, // values are not expanded again
 		{*c.Confidence.Unclaimed, 0.5},
 		{c.Budgets.Default.PerHour, int64(7)},
 		{c.Audit.Retention.Time(), 48 * time.Hour},
@@ -165,8 +165,7 @@ backends:
 	}
 }
 
-// No way of printing shows a secret, however deep it is, and the value itself
-// is still there.
+// No way of printing shows a secret, at any depth, and the value itself is kept.
 func TestSecretsDoNotPrint(t *testing.T) {
 	c := parse(t, string(valid(t, "every_key")))
 	b := c.Backends[0]
@@ -205,7 +204,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-// What is printed can be read again and means the same, secrets aside.
+// A printed configuration can be parsed again and is equal, secrets aside.
 func TestPrintedConfigurationIsAConfiguration(t *testing.T) {
 	for _, name := range []string{"one_backend", "every_key"} {
 		c := parse(t, string(valid(t, name)))
@@ -250,9 +249,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: in production two backends do not stand before one store, in
-// which neither knows what came in by the other, unless all of it is one
-// tenant's.
+// Proves EDGE-3: in production two backends cannot share a store, since neither knows
+// the other's writes, unless both serve the same single tenant.
 func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 	const two = "profile: %s\nbackends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: %s}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: %s}\n"
 	for _, tc := range []struct {
@@ -277,8 +275,8 @@ func TestBackendsHaveStoresOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Proves CARD-8: an upstream that is a listener of memproxy's own is an error,
-// however it is spelled, and one next to it is none.
+// Proves CARD-8: an upstream that is one of memproxy's own listeners is an error,
+// however it is spelled; a neighbouring address is not.
 func TestUpstreamIsNotItself(t *testing.T) {
 	for _, tc := range []struct {
 		listen, upstream string
@@ -294,7 +292,7 @@ func TestUpstreamIsNotItself(t *testing.T) {
 		{"[::]:8081", "http://[::1]:8081", true},
 		{"127.0.0.1:8081", "http://0.0.0.0:8081", true},
 		{"mem.example:8081", "http://MEM.example:8081", true},
-		{"127.0.0.1:8081", "http://127.0.0.1:9901", true}, // admin's
+		{"127.0.0.1:8081", "http://127.0.0.1:9901", true}, // the admin listener
 		{"127.0.0.1:8081", "http://127.0.0.1:8082", false},
 		{"127.0.0.1:8081", "https://localhost", false},
 		{"127.0.0.1:8081", "http://127.0.0.2:8081", false},
@@ -309,7 +307,7 @@ func TestUpstreamIsNotItself(t *testing.T) {
 	}
 }
 
-// Proves CARD-9, EDGE-3: what is legal and worth a second look is said.
+// Proves CARD-9, EDGE-3: valid but questionable settings cause warnings.
 func TestWarnings(t *testing.T) {
 	two := func(upstream string) string {
 		return "backends:\n  - {name: a, kind: mem0, listen: 127.0.0.1:1, upstream: http://127.0.0.1:9}\n  - {name: b, kind: mem0, listen: 127.0.0.1:2, upstream: " + upstream + "}\n"
@@ -339,8 +337,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, reading ends, without a panic, in a configuration
-// or in faults that have a line each.
+// FuzzParse: parsing any input terminates without a panic, in a configuration or in
+// faults with line numbers.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"design", "every_key", "one_backend"} {
 		f.Add(valid(f, name))

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// ControlPlane is the configuration of memproxy control. The tags are as in
-// Config; docs/fleet.md has the table.
+// ControlPlane is the configuration of memproxy control. Tags are as in Config;
+// docs/fleet.md has the table.
 type ControlPlane struct {
-	Fleet    string        `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are not offered" required:"true"`
+	Fleet    string        `yaml:"fleet,omitempty" doc:"name of the fleet; releases of other fleets are not offered" required:"true"`
 	Listen   string        `yaml:"listen,omitempty" doc:"address that sidecars connect to" default:"0.0.0.0:9902"`
 	Admin    ControlAdmin  `yaml:"admin,omitempty" doc:"the listener of probes, metrics and the fleet's state"`
-	TLS      ControlServer `yaml:"tls,omitempty" doc:"the listener's certificate, and who may connect" required:"true"`
-	Releases string        `yaml:"releases,omitempty" doc:"directory of releases; replicas share it" required:"true"`
-	Progress string        `yaml:"progress,omitempty" doc:"directory of how far releases have come; replicas share it" default:"that of releases"`
-	Keys     []string      `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; what none of them signed is not offered" required:"true"`
-	Poll     Duration      `yaml:"poll,omitempty" doc:"how often the directory is looked at" default:"1s" min:"1ms"`
+	TLS      ControlServer `yaml:"tls,omitempty" doc:"certificate of the listener, and who may connect" required:"true"`
+	Releases string        `yaml:"releases,omitempty" doc:"directory of releases, shared by replicas" required:"true"`
+	Progress string        `yaml:"progress,omitempty" doc:"directory of rollout progress, shared by replicas" default:"that of releases"`
+	Keys     []string      `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; releases without a valid signature are not offered" required:"true"`
+	Poll     Duration      `yaml:"poll,omitempty" doc:"how often the directory is read" default:"1s" min:"1ms"`
 	Report   Duration      `yaml:"report,omitempty" doc:"how often sidecars report their decisions" default:"10s" min:"10ms"`
-	Sidecars []SidecarRule `yaml:"sidecars,omitempty" doc:"which certificates may be which sidecars; the first that fits counts" required:"true"`
-	Rollout  Rollout       `yaml:"rollout,omitempty" doc:"how a release goes out"`
-	Replay   Replay        `yaml:"replay,omitempty" doc:"recorded decisions, to see what a release newly allows"`
+	Sidecars []SidecarRule `yaml:"sidecars,omitempty" doc:"which certificates may act as which sidecars; the first match counts" required:"true"`
+	Rollout  Rollout       `yaml:"rollout,omitempty" doc:"how a release is rolled out"`
+	Replay   Replay        `yaml:"replay,omitempty" doc:"recorded decisions, to find out what a release newly allows"`
 	Log      Log           `yaml:"log,omitempty" doc:"the process's own log, on stderr"`
 }
 
 // ControlAdmin is the control plane's admin listener.
 type ControlAdmin struct {
-	Hosts  []string `yaml:"hosts,omitempty" doc:"names by which metrics and the fleet's state may be asked, besides localhost and the address that the connection came to"`
+	Hosts  []string `yaml:"hosts,omitempty" doc:"host names under which metrics and the fleet's state are served, besides localhost and the address of the connection"`
 	Listen string   `yaml:"listen,omitempty" doc:"address of /healthz, /readyz, /metrics, /fleet and /fleet/sidecars" default:"127.0.0.1:9903"`
 }
 
@@ -37,33 +37,33 @@ type ControlServer struct {
 	ClientCA string `yaml:"client_ca,omitempty" doc:"roots of the sidecars' certificates" required:"true"`
 }
 
-// SidecarRule says what a certificate may claim.
+// SidecarRule says which tenant and labels a certificate may claim.
 type SidecarRule struct {
-	SPIFFE     string           `yaml:"spiffe,omitempty" doc:"SPIFFE id; * stands for text within one segment of the path"`
-	CommonName string           `yaml:"common_name,omitempty" doc:"common name of a certificate without a SPIFFE id; * stands for any text"`
-	Tenant     string           `yaml:"tenant,omitempty" doc:"the tenant that it must be of; \"*\": any; absent: none"`
-	Labels     map[string]Names `yaml:"labels,omitempty" doc:"labels that it may have, with their values; \"*\": any value"`
+	SPIFFE     string           `yaml:"spiffe,omitempty" doc:"SPIFFE id; * matches text within one segment of the path"`
+	CommonName string           `yaml:"common_name,omitempty" doc:"common name of a certificate without a SPIFFE id; * matches any text"`
+	Tenant     string           `yaml:"tenant,omitempty" doc:"tenant that it must claim; \"*\": any; absent: none"`
+	Labels     map[string]Names `yaml:"labels,omitempty" doc:"labels that it may claim, with their values; \"*\": any value"`
 }
 
-// Rollout is how a release goes out.
+// Rollout configures how a release is rolled out.
 type Rollout struct {
-	Stages     []RolloutStage `yaml:"stages,omitempty" doc:"shares of the sidecars, one after the other; [] is all at once" default:"10, 50 and 100 per cent, ten minutes each"`
-	Refused    *float64       `yaml:"refused,omitempty" doc:"a rise of the share of refused decisions that stops it, from 0 to 1" default:"0.05" min:"0" max:"1"`
-	Errors     *float64       `yaml:"errors,omitempty" doc:"a rise of the share of failed decisions that stops it, from 0 to 1" default:"0.01" min:"0" max:"1"`
-	Decisions  *int64         `yaml:"decisions,omitempty" doc:"decisions that there must be before shares count" default:"200" min:"1"`
-	Rejections *int64         `yaml:"rejections,omitempty" doc:"sidecars that may refuse to take it before that stops it" default:"0" min:"0"`
+	Stages     []RolloutStage `yaml:"stages,omitempty" doc:"shares of the sidecars, one after the other; []: all at once" default:"10, 50 and 100 per cent, ten minutes each"`
+	Refused    *float64       `yaml:"refused,omitempty" doc:"rise of the share of refused decisions that stops the rollout, from 0 to 1" default:"0.05" min:"0" max:"1"`
+	Errors     *float64       `yaml:"errors,omitempty" doc:"rise of the share of failed decisions that stops the rollout, from 0 to 1" default:"0.01" min:"0" max:"1"`
+	Decisions  *int64         `yaml:"decisions,omitempty" doc:"decisions required before shares are compared" default:"200" min:"1"`
+	Rejections *int64         `yaml:"rejections,omitempty" doc:"sidecars that may reject the release before the rollout stops" default:"0" min:"0"`
 }
 
 // RolloutStage is a share of the sidecars.
 type RolloutStage struct {
 	Percent float64  `yaml:"percent,omitempty" doc:"share of the sidecars, per cent" required:"true" min:"0.001" max:"100"`
-	Hold    Duration `yaml:"hold,omitempty" doc:"how long it is watched" default:"0s"`
+	Hold    Duration `yaml:"hold,omitempty" doc:"how long the stage is observed" default:"0s"`
 }
 
-// Replay names recorded decisions.
+// Replay configures recorded decisions.
 type Replay struct {
 	Decisions string `yaml:"decisions,omitempty" doc:"file of audit records or cases, JSON lines"`
-	Config    string `yaml:"config,omitempty" doc:"memproxy.yaml whose profile and ceilings hold"`
+	Config    string `yaml:"config,omitempty" doc:"memproxy.yaml whose profile and ceilings apply"`
 }
 
 // LoadControlPlane reads the file of memproxy control, as Load does.
@@ -75,8 +75,7 @@ func LoadControlPlane(path string, getenv func(string) string) (*ControlPlane, e
 	return ParseControlPlane(path, b, getenv)
 }
 
-// ParseControlPlane reads a configuration of memproxy control. Name is what
-// errors call it.
+// ParseControlPlane parses a configuration of memproxy control. Name is used in errors.
 func ParseControlPlane(name string, text []byte, getenv func(string) string) (*ControlPlane, error) {
 	c := &ControlPlane{}
 	_, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {

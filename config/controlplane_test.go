@@ -23,7 +23,7 @@ func plane(text string) (*config.ControlPlane, error) {
 	return config.ParseControlPlane("x", []byte(text), func(string) string { return "" })
 }
 
-// Each fault next to the file that has none.
+// Each fault next to the file without faults.
 // Proves CARD-9
 func TestControlPlaneErrors(t *testing.T) {
 	must.Get(plane(rightPlane))(t)
@@ -49,7 +49,7 @@ func TestControlPlaneErrors(t *testing.T) {
 	}
 }
 
-// What is absent is what the tags say.
+// Absent keys have the defaults of the tags.
 func TestControlPlaneDefaults(t *testing.T) {
 	c := must.Get(plane(rightPlane))(t)
 	r := c.Rollout
@@ -63,7 +63,7 @@ func TestControlPlaneDefaults(t *testing.T) {
 	}
 }
 
-// Each fault of policy.control next to the section that has none.
+// Each fault of policy.control next to a section without faults.
 func TestControlErrors(t *testing.T) {
 	const right = `backends: [{name: m, kind: mem0, listen: "127.0.0.1:0", upstream: "http://x"}]
 policy:
@@ -91,7 +91,7 @@ policy:
 
 const fleetDoc = "../docs/fleet.md"
 
-// The document's table is the struct's tags, key for key.
+// The table in the document matches the struct tags, key for key.
 func TestFleetDocumentListsEveryKey(t *testing.T) {
 	table := "| key | type | default | meaning |\n|---|---|---|---|\n"
 	for _, r := range rows(reflect.TypeFor[config.ControlPlane](), "") {

@@ -11,18 +11,18 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// profile is what a profile's name stands for in this file. The policies see
-// the name as context.profile and differ too: docs/configuration.md has both.
+// profile holds the defaults that a profile selects. Policies see its name as
+// context.profile: docs/configuration.md describes both.
 type profile struct {
-	require   bool // callers must present something known
+	require   bool // refuse callers without a credential
 	format    string
-	unclaimed string   // members and headers of answers that nobody claims
-	ungated   string   // runs that cannot be gated call by call
-	outside   string   // keys outside the namespaces
-	unnamed   string   // sources whose names the table lacks; "" claim nothing
-	waits     []string // tiers of sources whose memories wait for review
-	pending   []string // callers whose memories do
-	seal      bool     // what backends hold at the first start is recorded
+	unclaimed string   // answers.unclaimed and answers.headers
+	ungated   string   // backends.ungated
+	outside   string   // memories.namespaces.outside
+	unnamed   string   // tier of sources that are not in the table; "": none
+	waits     []string // sources.pending
+	pending   []string // memories.pending
+	seal      bool     // memories.seal
 	sweep     Duration
 }
 
@@ -36,8 +36,8 @@ func profileOf(name string) profile {
 	return profile{require: false, format: "text", ungated: "compensate", unclaimed: "pass", outside: "allow"}
 }
 
-// fill gives the keys that are absent their defaults, where the tag has a value
-// and not the words for one that depends on other keys.
+// fill sets absent keys to their defaults, if the tag has a value and not a description
+// of one that depends on other keys.
 func fill(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		at := v.FieldByIndex(f.index)
@@ -62,11 +62,10 @@ func fill(v reflect.Value) {
 	}
 }
 
-// or puts a default in where a key is absent.
+// or sets a value that is absent.
 func or[T comparable](at *T, def T) { *at = cmp.Or(*at, def) }
 
-// defaults writes out what the profile and the tags say, where the file says
-// nothing.
+// defaults sets absent keys to the defaults of the profile and the tags.
 func (c *Config) defaults() {
 	c.Sessions.oldNames()
 	fill(reflect.ValueOf(c).Elem())
@@ -126,22 +125,21 @@ func (c *Config) defaults() {
 	or(&c.Log.Format, by.format)
 }
 
-// manyTenants reports whether the configuration knows more than one tenant, or
-// cannot know how many there are.
+// manyTenants reports whether there is more than one tenant, or may be.
 func (c *Config) manyTenants() bool {
 	tenants, open := c.tenants()
-	delete(tenants, "") // callers without a tenant share one space with nobody
+	delete(tenants, "") // callers without a tenant share their memories with nobody else
 	return open || len(tenants) > 1
 }
 
-// OneTenant reports whether all callers are of one tenant, or all of none.
-// Callers without a tenant are another than those who have one.
+// OneTenant reports whether all callers have the same tenant, or none has one. Callers
+// without a tenant differ from those with one.
 func (c *Config) OneTenant() bool {
 	tenants, open := c.tenants()
 	return !open && len(tenants) <= 1
 }
 
-// tenants are those of the configured callers, and whether there may be others.
+// tenants are those of the configured callers; open: tokens may have others.
 func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	tenants = map[string]bool{}
 	for _, p := range c.principals() {
@@ -161,7 +159,7 @@ func (c *Config) tenants() (tenants map[string]bool, open bool) {
 	return tenants, false
 }
 
-// oldNames takes over what the file has under the old names.
+// oldNames applies settings under their old names.
 func (s *Sessions) oldNames() {
 	if s.MaxRejections == nil && s.Strikes > 0 {
 		s.MaxRejections = new(s.Strikes)

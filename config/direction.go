@@ -6,35 +6,35 @@ import (
 	"strings"
 )
 
-// directionKind is how the values of a key compare.
+// directionKind says how the values of a key compare in strictness.
 type directionKind string
 
-// The kinds. A key that declares none is a mistake that a test finds.
+// The kinds. A test requires that every key declares one.
 const (
-	neutral directionKind = "-"       // no control hangs on it
-	up      directionKind = "up"      // more is looser
-	up0     directionKind = "up0"     // more is looser, and 0 is without limit
-	down    directionKind = "down"    // less is looser
-	down0   directionKind = "down0"   // less is looser, but 0 is for ever
-	order   directionKind = "order"   // by the list, the strictest first
-	more    directionKind = "more"    // an entry more is looser
-	fewer   directionKind = "fewer"   // an entry less is looser
-	names   directionKind = "names"   // as more, and absent is everything
+	neutral directionKind = "-"       // no control depends on it
+	up      directionKind = "up"      // higher is looser
+	up0     directionKind = "up0"     // higher is looser, and 0 means no limit
+	down    directionKind = "down"    // lower is looser
+	down0   directionKind = "down0"   // lower is looser, but 0 means for ever
+	order   directionKind = "order"   // by the list, strictest first
+	more    directionKind = "more"    // additional entries are looser
+	fewer   directionKind = "fewer"   // missing entries are looser
+	names   directionKind = "names"   // like more, and absent means all
 	present directionKind = "present" // absent is looser
 )
 
-// direction is which way a key loosens a control: its tag loose.
+// direction says which way a key loosens a control (tag loose).
 type direction struct {
 	kind   directionKind
 	values []string // of order
-	// unsafe: what is looser than production's default weakens production.
+	// unsafe: values looser than production's default weaken production.
 	unsafe bool
-	// switches: the loosest value of order is the control switched off.
+	// switches: the loosest value of order switches the control off.
 	switches bool
 	off      []string // values that switch the control off, which weakens production
 }
 
-// directionOf reads a tag: KIND[:VALUES][;unsafe][;off:VALUES].
+// directionOf parses a tag: KIND[:VALUES][;unsafe][;off:VALUES].
 func directionOf(tag string) direction {
 	parts := strings.Split(tag, ";")
 	kind, values, _ := strings.Cut(parts[0], ":")
@@ -60,8 +60,8 @@ func (d direction) isOff(value string) bool {
 	return false
 }
 
-// looser reports whether after is looser than before, each as it is written,
-// and false for there where there is no such key.
+// looser reports whether after is looser than before, both as written in the file; was
+// and is report whether the key is present.
 func (d direction) looser(before string, was bool, after string, is bool) bool {
 	switch d.kind {
 	case order:
@@ -97,7 +97,7 @@ func (d direction) looser(before string, was bool, after string, is bool) bool {
 	return false
 }
 
-// missing are the entries of list that are not in of.
+// missing returns the entries of list that of lacks.
 func missing(list, of string) []string {
 	there := entriesOf(of)
 	if slices.Contains(there, "*") {
@@ -113,7 +113,7 @@ func entriesOf(list string) []string {
 	return strings.Split(list, ", ")
 }
 
-// amount reads a number or a duration.
+// amount parses a number or a duration.
 func amount(s string) (float64, bool) {
 	if f, err := strconv.ParseFloat(s, 64); err == nil {
 		return f, true

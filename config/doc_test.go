@@ -14,13 +14,13 @@ import (
 	"github.com/memproxy/memproxy/config"
 )
 
-// row is one key with its whole path.
+// row is a key with its full path.
 type row struct {
 	field
 	path string
 }
 
-// rows lists every key that holds a value, "backends[].limits.body".
+// rows lists every key with a value, such as "backends[].limits.body".
 func rows(t reflect.Type, prefix string) []row {
 	var out []row
 	for _, f := range fields(t) {
@@ -58,7 +58,7 @@ func rows(t reflect.Type, prefix string) []row {
 	return out
 }
 
-// typeName is a type in the document's words.
+// typeName is the name of a type in the document.
 func typeName(f field) string {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -101,7 +101,7 @@ func as(first string) string { return "` | | | as in `" + first + "` |\n" }
 
 const configurationDoc = "../docs/configuration.md"
 
-// The document's tables are the structs' tags, key for key.
+// The tables in the document match the struct tags, key for key.
 func TestDocumentListsEveryKey(t *testing.T) {
 	tables, heads, weak, again := map[string]string{}, []string{}, []string{}, map[string]string{}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
@@ -124,7 +124,7 @@ func TestDocumentListsEveryKey(t *testing.T) {
 			weak = append(weak, "`"+strings.ReplaceAll(r.path, "[]", "")+"`")
 		}
 		line := fmt.Sprintf("` | %s | %s | %s |\n", typeName(r.field), def, r.Doc)
-		if first := again[r.Key+line]; head == "identity" && first != "" { // a principal's keys stand once
+		if first := again[r.Key+line]; head == "identity" && first != "" { // the keys of a principal are listed once
 			rest, more := strings.CutSuffix(tables[head], as(first))
 			if more {
 				tables[head] = rest + "`, `." + r.Key + as(first)
@@ -168,7 +168,7 @@ func TestDocumentListsEveryKey(t *testing.T) {
 	}
 }
 
-// The examples in the document are configurations.
+// The examples in the document are valid configurations.
 func TestDocumentExamplesParse(t *testing.T) {
 	b, err := os.ReadFile(configurationDoc)
 	if err != nil {
@@ -190,8 +190,8 @@ func TestDocumentExamplesParse(t *testing.T) {
 	}
 }
 
-// valuesOf are the scalars of a YAML text by their paths, as rows writes them; what
-// is not a scalar has an empty one.
+// valuesOf maps the paths of a YAML text, in the form of rows, to scalar values; others
+// are empty.
 func valuesOf(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var root yaml.Node
@@ -218,7 +218,7 @@ func valuesOf(t *testing.T, text []byte) map[string]string {
 	return out
 }
 
-// every_key.yaml has every key, so that what is tried on it is tried on all.
+// every_key.yaml has every key, so that tests on it cover all.
 func TestEveryKeyHasEveryKey(t *testing.T) {
 	have := valuesOf(t, valid(t, "every_key"))
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
@@ -231,7 +231,7 @@ func TestEveryKeyHasEveryKey(t *testing.T) {
 	}
 }
 
-// What the tags call the default is what is printed for a file that lacks the key.
+// The documented default of a key is the one printed for a file without it.
 func TestDefaultsAreAsDocumented(t *testing.T) {
 	text, err := yaml.Marshal(parse(t, `identity: {oidc: {issuer: "https://i.example", audience: a}}
 budgets: {redis: {url: "redis://127.0.0.1:1"}}
@@ -253,7 +253,7 @@ screening:
 	}
 	for _, r := range rows(reflect.TypeFor[config.Config](), "") {
 		if r.Default == "" || strings.ContainsAny(r.Default, " ;") || strings.HasPrefix(r.path, "budgets.") && strings.Contains(r.path, ".*") {
-			continue // prose: TestProfiles and the others look at those
+			continue // prose: see TestProfiles and others
 		}
 		if got[r.path] != r.Default {
 			t.Errorf("%s: documented %q, is %q", r.path, r.Default, got[r.path])
@@ -261,7 +261,7 @@ screening:
 	}
 }
 
-// The kinds that a webhook can be limited to are those of the notices there are.
+// The kinds for webhooks are the kinds of notices.
 func TestWebhookKindsAreNotices(t *testing.T) {
 	for _, f := range fields(reflect.TypeFor[config.Webhook]()) {
 		if f.Key == "kinds" && !slices.Equal(f.Enum, []string{

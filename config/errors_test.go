@@ -14,9 +14,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// loadCase writes one file of an archive where the loader can read it, with
-// $DIR for the place of the case's own files, and loads it. What comes back
-// has $DIR and the file's plain name again.
+// loadCase writes one file of an archive to a directory and loads it; $DIR stands for
+// that directory. In the returned text $DIR and the plain file name are restored.
 func loadCase(t *testing.T, a *txtar.Archive, name string) (*config.Config, string) {
 	t.Helper()
 	dir, env, text, found := t.TempDir(), map[string]string{}, "", false
@@ -54,8 +53,8 @@ func section(a *txtar.Archive, name string) []byte {
 	return nil
 }
 
-// Each wrong file has all its faults told, each at its line, and next to it the
-// nearest file that is right.
+// All faults of an invalid file are reported with their lines; next to it is the
+// nearest valid file.
 // Proves CARD-3, TRL-1
 func TestWrongFiles(t *testing.T) {
 	paths, err := filepath.Glob("testdata/errors/*.txtar")
@@ -88,7 +87,7 @@ const backend = `backends:
 
 func none(string) string { return "" }
 
-// What cannot stand in an archive.
+// Cases that an archive cannot contain.
 func TestWrongBytes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -101,7 +100,7 @@ func TestWrongBytes(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		text []byte
-		want string // "": right
+		want string // "": valid
 	}{
 		{"not UTF-8", []byte("state: a\nlog: {level: \xff}\n"), "x:2: the file is not UTF-8"},
 		{"UTF-16", []byte("\xff\xfes\x00"), "x:1: the file is not UTF-8"},
@@ -143,7 +142,7 @@ func TestWrongBytes(t *testing.T) {
 	})
 }
 
-// A file of faults and references is done with quickly: the list ends.
+// A file full of faults and references is rejected quickly: the list is bounded.
 func TestFaultsEnd(t *testing.T) {
 	text := strings.Repeat("- ${X}\n", 100_000)
 	_, err := config.Parse("x", []byte("identity: {keys: []}\n"+"backends:\n"+text), none)

@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// field is one key of a mapping, as the tags of its struct field describe it.
+// field is a key of a mapping, as described by the tags of its struct field.
 type field struct {
 	key, doc   string
-	def        string // the default: a value, or with a space in it words for people
+	def        string // default value, or, if it contains a space, a description
 	typ        reflect.Type
-	enum, keys []string // what a scalar or an entry, or a map's keys, may be; nil: anything
+	enum, keys []string // allowed values of a scalar or list entry, and keys of a map; nil: any
 	min, max   string   // bounds of numbers and durations; "": none
 	required   bool
-	loose      string // which way it loosens a control, see loosens
+	loose      string // which way it loosens a control, see direction
 	direction  direction
-	index      []int // of the struct field, through what is inlined
+	index      []int // of the struct field, through inlined structs
 }
 
-// listed are the keys of each struct type that was asked for.
+// listed caches the keys by struct type.
 var listed sync.Map
 
-// fieldsOf lists the keys of a struct type in their order, inlined ones too.
+// fieldsOf lists the keys of a struct type in order, including inlined ones.
 func fieldsOf(t reflect.Type) []field {
 	if known, ok := listed.Load(t); ok {
 		return known.([]field)
@@ -65,8 +65,8 @@ func words(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// nearest returns the candidate that a misspelt word most likely stands for,
-// or "" when none is near: at most a third of the letters differ.
+// nearest returns the closest candidate to a misspelt word, or "" if more than a third
+// of the letters differ.
 func nearest(word string, candidates []string) string {
 	best, least := "", len(word)/3+1
 	for _, c := range candidates {
@@ -77,8 +77,8 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete, replace or swap with their
-// neighbour to turn a into b.
+// distance counts the insertions, deletions, replacements and swaps of neighbouring
+// letters that turn a into b.
 func distance(a, b string) int {
 	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range one {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// field is a key as its tags describe it.
+// field is a key as described by its tags.
 type field struct {
 	Key, Doc, Default string
 	Type              reflect.Type

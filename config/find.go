@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Backend is the one of a name; of "", the only one.
+// Backend returns the backend of a name; "": the only one.
 func (c *Config) Backend(name string) (Backend, error) {
 	for _, b := range c.Backends {
 		if b.Name == name || name == "" && len(c.Backends) == 1 {
@@ -17,7 +17,7 @@ func (c *Config) Backend(name string) (Backend, error) {
 	return Backend{}, fmt.Errorf("the configuration has no backend %q", name)
 }
 
-// Principal is the configured one of an id; of "", the default one.
+// Principal returns the configured principal of an id; "": the default one.
 func (c *Config) Principal(id string) (memproxy.Principal, error) {
 	if id == "" {
 		if c.Identity.Default == nil {

@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// Control says where the rules come from when a control plane distributes
-// them: policy.control.
+// Control is policy.control: the control plane that distributes the rules.
 type Control struct {
 	Address string            `yaml:"address,omitempty" doc:"host:port of the control plane" required:"true" loose:"-"`
-	Fleet   string            `yaml:"fleet,omitempty" doc:"name of the fleet; releases of others are refused" required:"true" loose:"-"`
-	Keys    []string          `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; a release is signed by one of them" required:"true" loose:"-"`
-	TLS     ControlTLS        `yaml:"tls,omitempty" doc:"who this sidecar is to the control plane" required:"true" loose:"-"`
+	Fleet   string            `yaml:"fleet,omitempty" doc:"name of the fleet; releases of other fleets are refused" required:"true" loose:"-"`
+	Keys    []string          `yaml:"keys,omitempty" doc:"public keys of the fleet, Ed25519 in base64; one of them must have signed a release" required:"true" loose:"-"`
+	TLS     ControlTLS        `yaml:"tls,omitempty" doc:"client certificate of this sidecar" required:"true" loose:"-"`
 	Node    string            `yaml:"node,omitempty" doc:"name of this sidecar, unique in the fleet" default:"the host's name" loose:"-"`
-	Tenant  string            `yaml:"tenant,omitempty" doc:"tenant whose releases it takes; the certificate must allow it" loose:"-"`
-	Labels  map[string]string `yaml:"labels,omitempty" doc:"labels that releases select by; the certificate must allow them" loose:"-"`
+	Tenant  string            `yaml:"tenant,omitempty" doc:"tenant whose releases it receives; the certificate must allow it" loose:"-"`
+	Labels  map[string]string `yaml:"labels,omitempty" doc:"labels that select releases; the certificate must allow them" loose:"-"`
 }
 
 // ControlTLS names the PEM files of a sidecar's client certificate.
@@ -31,7 +30,7 @@ type ControlTLS struct {
 
 func (c *Control) defaults() {
 	if c.Node == "" {
-		c.Node, _ = os.Hostname() // an unnamed host is asked for a name by check
+		c.Node, _ = os.Hostname() // check requires node if the host has no name
 	}
 }
 
@@ -45,8 +44,8 @@ func (v *reader) control(c *Control, at func(...any) int) {
 	}
 }
 
-// releaseKeys checks a fleet's public keys. Without any no release could be taken, or
-// whatever done says.
+// releaseKeys checks a fleet's public keys. done says in the fault what is impossible
+// without keys.
 func releaseKeys(v *reader, list []string, done string, at func(...any) int) {
 	faultIf(v, len(list) == 0, at("keys"), "keys is empty: no release could be %s", done)
 	for i, k := range list {
@@ -55,7 +54,7 @@ func releaseKeys(v *reader, list []string, done string, at func(...any) int) {
 	}
 }
 
-// PublicKey reads an Ed25519 public key in base64.
+// PublicKey parses an Ed25519 public key in base64.
 func PublicKey(s string) (ed25519.PublicKey, error) {
 	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
 	if err != nil || len(b) != ed25519.PublicKeySize {
@@ -64,7 +63,7 @@ func PublicKey(s string) (ed25519.PublicKey, error) {
 	return b, nil
 }
 
-// PublicKeys reads keys that a configuration was checked for.
+// PublicKeys parses the keys of a checked configuration.
 func PublicKeys(list []string) ([]ed25519.PublicKey, error) {
 	out := make([]ed25519.PublicKey, 0, len(list))
 	for _, s := range list {

@@ -7,27 +7,27 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Namespaces says which keys content may be filed under.
+// Namespaces lists the keys that content may be stored under.
 type Namespaces struct {
-	Allow   []string `yaml:"allow,omitempty" doc:"governed fields, Letta's labels among them, that may be written; in the place of the default's" default:"format, tone, project, constraints, the built-in governed fields, human and persona" loose:"more"`
-	Outside string   `yaml:"outside,omitempty" doc:"what becomes of the others: allowed, marked, held for review, refused" default:"mark in production, else allow" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
+	Allow   []string `yaml:"allow,omitempty" doc:"governed fields, including Letta's labels, that may be written; replaces the default list" default:"format, tone, project, constraints, the built-in governed fields, human and persona" loose:"more"`
+	Outside string   `yaml:"outside,omitempty" doc:"writes to other fields: allow, mark, hold for review, or refuse" default:"mark in production, else allow" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
 }
 
-// Layers say what holds for one layer of memory.
+// Layers configures each layer of memory.
 type Layers struct {
 	Episodic Layer `yaml:"episodic,omitempty" doc:"raw messages"`
 	Semantic Layer `yaml:"semantic,omitempty" doc:"facts and blocks"`
 	Task     Layer `yaml:"task,omitempty" doc:"work items"`
 }
 
-// Layer is what holds for one layer.
+// Layer configures one layer.
 type Layer struct {
-	Inferred string   `yaml:"inferred,omitempty" doc:"in the place of memories.inferred" default:"as memories.inferred" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
-	TTL      Duration `yaml:"ttl,omitempty" doc:"how long its memories are kept at most; absent: as memories.ttl says" loose:"up0"`
-	Fields   []string `yaml:"fields,omitempty" doc:"governed fields that belong to it whatever the route; for tasks in the place of task, tasks, task_list, todo, todos, todo_list, plan and plans" loose:"-"`
+	Inferred string   `yaml:"inferred,omitempty" doc:"overrides memories.inferred" default:"as memories.inferred" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
+	TTL      Duration `yaml:"ttl,omitempty" doc:"longest time that its memories are kept; absent: as memories.ttl" loose:"up0"`
+	Fields   []string `yaml:"fields,omitempty" doc:"governed fields that belong to it on any route; for tasks the default is task, tasks, task_list, todo, todos, todo_list, plan and plans" loose:"-"`
 }
 
-// of is the layers by their names.
+// of maps the layers by name.
 func (l *Layers) of() map[memproxy.Layer]*Layer {
 	return map[memproxy.Layer]*Layer{memproxy.Episodic: &l.Episodic, memproxy.Semantic: &l.Semantic, memproxy.Task: &l.Task}
 }
@@ -46,7 +46,7 @@ func (m *Memories) governanceDefaults(outside string) {
 	}
 }
 
-// Governance is the vocabulary's form of how layers and keys are governed.
+// Governance converts the settings of layers and keys.
 func (m *Memories) Governance() memproxy.Governance {
 	g := memproxy.Governance{
 		Outside: memproxy.Treatment(m.Namespaces.Outside), Inferred: map[memproxy.Layer]memproxy.Treatment{}, Fields: map[string]memproxy.Layer{},
@@ -63,7 +63,7 @@ func (m *Memories) Governance() memproxy.Governance {
 	return g
 }
 
-// LayerTTL is how long memories of a layer are kept at most; 0 is for ever.
+// LayerTTL is how long memories of a layer are kept at most; 0: for ever.
 func (m *Memories) LayerTTL(l memproxy.Layer) time.Duration {
 	if layer := m.Layers.of()[l]; layer != nil {
 		return layer.TTL.Time()

@@ -23,8 +23,8 @@ import (
 // maxConfig bounds a configuration file.
 const maxConfig = 4 << 20
 
-// Load reads a file. References are looked up with getenv. Faults in the file
-// come as Faults; another error means that it could not be read.
+// Load reads a file and resolves references with getenv. Invalid content is returned as
+// Faults; another error means that the file cannot be read.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	b, err := Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +36,7 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 	return Parse(path, b, getenv)
 }
 
-// Read reads as much of a configuration's file as shows that it is too large.
+// Read reads a configuration file, up to one byte more than allowed.
 func Read(path string) ([]byte, error) {
 	b, err := durable.Head(path, maxConfig+1)
 	if err != nil {
@@ -45,14 +45,14 @@ func Read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Faults is every fault of a file, up to a hundred, each "file:line: what", in
-// the order of the lines.
+// Faults are the faults of a file, at most a hundred, each "file:line: message", sorted
+// by line.
 type Faults []string
 
-// Error lists the faults, a line each.
+// Error lists the faults, one per line.
 func (f Faults) Error() string { return strings.Join(f, "\n") }
 
-// Parse reads a configuration. Name is what errors call it.
+// Parse parses a configuration. Name is used in errors.
 func Parse(name string, text []byte, getenv func(string) string) (*Config, error) {
 	c := &Config{}
 	root, err := parse(name, text, getenv, c, func(v *reader, at func(...any) int) {
@@ -66,8 +66,8 @@ func Parse(name string, text []byte, getenv func(string) string) (*Config, error
 	return c, nil
 }
 
-// parse reads text into a configuration, which check then completes and checks. A
-// step whose forerunners found faults is not made.
+// parse decodes text into a configuration, which check then completes and checks. It
+// stops after the first step with faults.
 func parse(name string, text []byte, getenv func(string) string, into any, check func(v *reader, at func(...any) int)) (root *yaml.Node, err error) {
 	v := &reader{name: name, getenv: getenv, referenced: map[*yaml.Node]bool{}}
 	for _, step := range [...]func(){
@@ -84,13 +84,13 @@ func parse(name string, text []byte, getenv func(string) string, into any, check
 	return root, nil
 }
 
-// reader gathers faults and remembers what came from references.
+// reader collects faults and records which values came from references.
 type reader struct {
 	name       string
 	getenv     func(string) string
 	faults     []fault
-	referenced map[*yaml.Node]bool // scalars that a reference filled
-	hidden     []string            // their values, which no fault shows
+	referenced map[*yaml.Node]bool // scalars with a value from a reference
+	hidden     []string            // values that faults must not show
 }
 
 type fault struct {
@@ -98,7 +98,7 @@ type fault struct {
 	what string
 }
 
-// maxFaults is where a file is beyond a list of faults.
+// maxFaults bounds the list of faults.
 const maxFaults = 100
 
 func (v *reader) fault(line int, format string, args ...any) {
@@ -108,7 +108,7 @@ func (v *reader) fault(line int, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	for _, h := range v.hidden {
 		what = strings.ReplaceAll(what, strconv.Quote(h), redacted)
-		if len(h) > 3 { // shorter ones are words of the sentence too
+		if len(h) > 3 { // shorter values may be words of the message
 			what = strings.ReplaceAll(what, h, redacted)
 		}
 	}
@@ -124,7 +124,7 @@ func sorted(v *reader) Faults {
 	return slices.Compact(out)
 }
 
-// document parses text that must hold one document, or faults and returns nil.
+// document parses text with exactly one document, or adds a fault and returns nil.
 func (v *reader) document(text []byte) *yaml.Node {
 	if len(text) > maxConfig {
 		v.fault(1, "the file is over %d bytes", maxConfig)
@@ -158,7 +158,7 @@ func (v *reader) document(text []byte) *yaml.Node {
 	return body
 }
 
-// oddity finds the first byte that has no business in a text file.
+// oddity finds the first byte that is not valid in a text file.
 func oddity(text []byte) (at int, what string) {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -175,7 +175,7 @@ func oddity(text []byte) (at int, what string) {
 
 var yamlLine = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
 
-// fromYAML takes over the faults that the YAML library found.
+// fromYAML adds the faults that the YAML library found.
 func (v *reader) fromYAML(err error) {
 	if err == nil {
 		return

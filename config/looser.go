@@ -9,8 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Snapshot is what a later start compares with: the values of settings by their
-// paths.
+// Snapshot maps the paths of settings to their values, for comparison at a later start.
 func Snapshot(settings []Setting) map[string]string {
 	out := make(map[string]string, len(settings))
 	for _, s := range settings {
@@ -19,25 +18,25 @@ func Snapshot(settings []Setting) map[string]string {
 	return out
 }
 
-// instead are the keys that stand for an entry that a map does not have.
+// instead maps entries that a map lacks to the keys that apply instead.
 var instead = [...]struct{ entry, stands string }{
 	{"budgets.overrides[", "budgets.default."},
 	{"screening.sources[", "screening.sensitivity"},
 }
 
-// sourceEntry begins the path of a source's tier.
+// sourceEntry is the prefix of the path of a source's tier.
 const sourceEntry = "sources.names["
 
-// tierOf is the tier of a source that the file does not name: by the built-in
-// table, else that of every other name. One that claims nothing lowers nothing, as
-// one that is trusted.
+// tierOf is the tier of a source that the file does not list: that of the built-in
+// table, else the one for every other name. Without a tier it lowers nothing, like a
+// trusted source.
 func tierOf(name, others string) string {
 	tier := memproxy.DefaultSourceNames().With(map[string]memproxy.Source{everyOther: memproxy.Source(others)}).Tier(name)
 	return string(cmp.Or(tier, memproxy.SourceTrusted))
 }
 
-// Looser names the settings that are looser than they were before, a sentence
-// each: "enforce: true became false".
+// Looser describes the settings that are looser than before, one sentence each:
+// "enforce: true became false".
 func Looser(before map[string]string, after []Setting) []string {
 	now := Snapshot(after)
 	value := func(in map[string]string, path string) (string, bool) {
@@ -63,7 +62,7 @@ func Looser(before map[string]string, after []Setting) []string {
 	for _, s := range after {
 		directions[s.Path] = s.direction
 	}
-	for path := range before { // what is gone, by what is still there
+	for path := range before { // removed settings, by their names
 		if _, is := directions[path]; !is {
 			directions[path] = directionFor(path)
 		}

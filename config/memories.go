@@ -9,42 +9,42 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Memories says how long memories are kept and who sees which.
+// Memories configures retention and visibility of memories.
 type Memories struct {
-	NeverRefuse bool                `yaml:"never_refuse" doc:"new memories are not held or refused for what screening finds in them, but written flagged or quarantined, where every read can be kept from showing them; what cannot is held or refused as ever" default:"false" loose:"order:false,true"`
-	Rewrite     string              `yaml:"rewrite,omitempty" doc:"what screening finds dangerous is taken out of new texts in the place of refusing them, if nothing is said against what is left: soft puts placeholders for the sentences, hard also leaves out their lines; governed fields wait for review then, and reviewers can see what was said" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
-	Untrusted   string              `yaml:"untrusted,omitempty" doc:"what becomes of memories in answers that nothing has validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
-	Pending     []string            `yaml:"pending,omitempty" doc:"whose new memories wait for review before others than their author read them: callers of a tier, and new ones; [] is nobody's" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
-	New         Newcomers           `yaml:"new,omitempty" doc:"who is new: an anonymous or authenticated caller until some of its memories were let out of review, or it has been known for a time"`
-	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"pending memories that nobody corrected for so long are shown; 0 is never" default:"7d" loose:"down0"`
-	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept: by governed field (field:persona, or persona) and by claimed source (source:hostile), of both the shorter; default is for the others; 0 is for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
-	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0 is for ever" default:"180d" loose:"-"`
-	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the texts of deleted memories are kept, which nobody can read any more, until they are shredded; 0 is for ever" default:"30d" loose:"-"`
-	Inferred    string              `yaml:"inferred,omitempty" doc:"what becomes of what a model inferred and no user stated: allowed, marked, held for review, refused" default:"mark" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
-	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"which keys content may be filed under"`
-	Layers      Layers              `yaml:"layers,omitempty" doc:"what holds for one layer of memory"`
-	Seal        *bool               `yaml:"seal,omitempty" doc:"at the first start on a backend, what it holds is taken down, as hashes and nobody's, so that what appears there later around memproxy is named; false: only what the command seals, see docs/integrity.md" default:"true in production, else false" loose:"order:true,false;unsafe"`
-	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the chains of versions are looked through for what was changed behind memproxy, by one of the processes that share a ledger; 0 is never, see docs/integrity.md" default:"1h in production, else 0" loose:"up0;off:0"`
-	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often some memories are looked at again, also when the rules changed; 0 is never" default:"5m0s" loose:"up0;off:0"`
+	NeverRefuse bool                `yaml:"never_refuse" doc:"screening does not hold or refuse new memories but writes them flagged or quarantined, provided that every read can be kept from showing them; otherwise they are held or refused as usual" default:"false" loose:"order:false,true"`
+	Rewrite     string              `yaml:"rewrite,omitempty" doc:"remove what screening finds dangerous from new texts instead of refusing them, if nothing remains to object to: soft replaces sentences by placeholders, hard removes their lines; governed fields then await review, and reviewers see the original" default:"off" enum:"off,soft,hard" loose:"order:off,soft,hard"`
+	Untrusted   string              `yaml:"untrusted,omitempty" doc:"memories in responses that were not validated yet" default:"show" enum:"show,withhold" loose:"order:withhold,show"`
+	Pending     []string            `yaml:"pending,omitempty" doc:"callers whose new memories await review before anybody but their author reads them: by tier, and new callers; []: none" default:"anonymous and new in production, else nobody" enum:"anonymous,authenticated,established,new" loose:"fewer;unsafe"`
+	New         Newcomers           `yaml:"new,omitempty" doc:"when an anonymous or authenticated caller stops being new: after some of its memories passed review, or some time"`
+	Quiet       *Duration           `yaml:"quiet,omitempty" doc:"how long pending memories must stay uncorrected to be shown; 0: never" default:"7d" loose:"down0"`
+	TTL         map[string]Duration `yaml:"ttl,omitempty" doc:"how long memories are kept, by governed field (field:persona, or persona) and by claimed source (source:hostile); the shorter one counts; default is for the others; 0: for ever" default:"30d for learnings, preferences, gotchas, conventions and decisions unless default is given; the others for ever" loose:"up0"`
+	Archive     *Duration           `yaml:"archive,omitempty" doc:"how long the texts of expired memories are kept; 0: for ever" default:"180d" loose:"-"`
+	Deleted     *Duration           `yaml:"deleted,omitempty" doc:"how long the unreadable texts of deleted memories are kept before they are shredded; 0: for ever" default:"30d" loose:"-"`
+	Inferred    string              `yaml:"inferred,omitempty" doc:"content that a model inferred and no user stated: allow, mark, hold for review, or refuse" default:"mark" enum:"allow,mark,hold,refuse" loose:"order:refuse,hold,mark,allow;unsafe"`
+	Namespaces  Namespaces          `yaml:"namespaces,omitempty" doc:"keys that content may be stored under"`
+	Layers      Layers              `yaml:"layers,omitempty" doc:"settings by layer of memory"`
+	Seal        *bool               `yaml:"seal,omitempty" doc:"at the first start on a backend, record the hashes of what it holds, without an owner, so that later out-of-band additions are detected; false: only the command seals, see docs/integrity.md" default:"true in production, else false" loose:"order:true,false;unsafe"`
+	Sweep       *Duration           `yaml:"sweep,omitempty" doc:"how often the backends and the version chains are searched for out-of-band changes, by one of the processes that share a ledger; 0: never, see docs/integrity.md" default:"1h in production, else 0" loose:"up0;off:0"`
+	Validate    *Duration           `yaml:"validate,omitempty" doc:"how often a batch of memories is screened again, also after a change of the rules; 0: never" default:"5m0s" loose:"up0;off:0"`
 }
 
-// Newcomers says who is new.
+// Newcomers configures when a caller stops being new.
 type Newcomers struct {
-	Accepted   *int64    `yaml:"accepted,omitempty" doc:"memories that were let out of review, by a reviewer or by time, until a caller is no longer new" default:"10" min:"0" loose:"down;off:0"`
-	Age        *Duration `yaml:"age,omitempty" doc:"time since its first memory until a caller is no longer new, whatever was let out" default:"7d" loose:"down"`
-	Configured bool      `yaml:"configured" doc:"callers to whom the configuration gives an id (identity.keys, rules with an id) are new as well; else only those of whom it knows no more than an issuer or a trust domain" default:"false" loose:"order:true,false"`
+	Accepted   *int64    `yaml:"accepted,omitempty" doc:"memories that passed review, by a reviewer or by time, after which a caller is no longer new" default:"10" min:"0" loose:"down;off:0"`
+	Age        *Duration `yaml:"age,omitempty" doc:"time since its first memory after which a caller is no longer new in any case" default:"7d" loose:"down"`
+	Configured bool      `yaml:"configured" doc:"callers whose id is in the configuration (identity.keys, rules with an id) can be new as well; false: only those identified by an issuer or a trust domain" default:"false" loose:"order:true,false"`
 }
 
-// until is the vocabulary's form.
+// until converts to the root package's type.
 func (n *Newcomers) until() memproxy.NewUntil {
 	return memproxy.NewUntil{Accepted: *n.Accepted, Age: n.Age.Time()}
 }
 
-// pendingNew is who is new, among those whose memories wait.
+// pendingNew stands for new callers in memories.pending.
 const pendingNew = "new"
 
-// Waits says whether what a caller writes waits for review, by its record and
-// by the source of the content. Nil: nothing waits.
+// Waits reports whether a write awaits review, by the caller's track record and the
+// source of the content. Nil: never.
 func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool {
 	m := &c.Memories
 	if len(m.Pending) == 0 && len(c.Sources.Pending) == 0 {
@@ -63,16 +63,16 @@ func (c *Config) Waits() func(memproxy.Principal, memproxy.Source, memproxy.Trac
 	}
 }
 
-// caller is a principal's id, and how it was identified: "" where only the id is
-// known, of writes that a person lets through later.
+// caller is a principal's id and how it was identified; "" if only the id is known, as
+// for held writes that a reviewer approves.
 type caller struct{ method, id string }
 
-// named are the callers to whom the configuration gives an id. A token or a
-// certificate that merely says such an id of itself is none of them.
+// named are the callers whose id is in the configuration. A token or certificate that
+// claims such an id is not one of them.
 func (c *Config) named() map[caller]bool {
 	out := map[caller]bool{}
 	for _, p := range c.principals() {
-		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // then each is a session by itself
+		if p.ID == "" || p.method == "default" && p.Kind == string(memproxy.KindAnonymous) { // each is a separate session
 			continue
 		}
 		out[caller{p.method, p.ID}], out[caller{"", p.ID}] = true, true
@@ -80,21 +80,21 @@ func (c *Config) named() map[caller]bool {
 	return out
 }
 
-// The beginnings of TTL's keys.
+// Prefixes of the keys of TTL.
 const (
 	ttlField   = "field:"
 	ttlSource  = "source:"
 	ttlDefault = "default"
 )
 
-// Lifetime is how long memories of a field and from a source are kept at most, 0 is for
-// ever: the shorter of what is said of the two, else the default. What claims no source
-// is unstated.
+// Lifetime is how long memories of a field and from a source are kept at most; 0: for
+// ever. It is the shorter of the two entries, else the default. Without a claimed
+// source it is unstated.
 func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
 	field, s = memproxy.Key(field), cmp.Or(s, memproxy.SourceUnstated)
 	keys := []string{ttlField + field, field}
 	if field == ttlDefault || strings.HasPrefix(field, ttlSource) || strings.HasPrefix(field, ttlField) {
-		keys = keys[:1] // a field of such a name is meant with its prefix only
+		keys = keys[:1] // fields with such a name need the prefix
 	}
 	of, said := m.said(keys...)
 	from, also := m.said(ttlSource + string(s))
@@ -107,7 +107,7 @@ func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
 	return max(of, from)
 }
 
-// said is what the first of some keys that is there says.
+// said returns the entry of the first key that is present.
 func (m *Memories) said(keys ...string) (time.Duration, bool) {
 	for _, key := range keys {
 		if d, said := m.TTL[key]; said {
@@ -117,8 +117,8 @@ func (m *Memories) said(keys ...string) (time.Duration, bool) {
 	return 0, false
 }
 
-// governedTTL is how long memories of the built-in governed fields are kept
-// where the file says nothing of the field, and has no default.
+// governedTTL is the default for the built-in governed fields, if the file has no
+// default.
 const governedTTL = Duration(30 * 24 * time.Hour)
 
 func (m *Memories) ttlDefaults() {
@@ -136,7 +136,7 @@ func (m *Memories) ttlDefaults() {
 	m.TTL = ttl
 }
 
-// ttl checks the keys.
+// ttl checks the keys of TTL.
 func (v *reader) ttl(m *Memories, at func(...any) int) {
 	sources := []memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile, memproxy.SourceUnstated}
 	for key := range m.TTL {

@@ -8,17 +8,17 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Listed is an owner's name that the configuration lists for callers of a tenant.
+// Listed is a name of an owner that the configuration lists for a tenant's callers.
 type Listed struct {
-	ID     string // by memproxy.OwnerID
+	ID     string // as memproxy.OwnerID
 	Tenant string
 	Place  string // file:line, or ""
 
 	at []any
 }
 
-// Listed are the names that callers are limited to, each once a tenant, in the
-// order of the file. Such a name is the tenant's before anybody has used it.
+// Listed returns the names that callers are limited to, once per tenant, in the order
+// of the file. They belong to the tenant even before their first use.
 func (c *Config) Listed() []Listed {
 	var out []Listed
 	seen := map[[2]string]bool{}
@@ -46,15 +46,15 @@ func (c *Config) Listed() []Listed {
 	return out
 }
 
-// placed is a principal of the file: how it is identified, and the path of its
-// place there.
+// placed is a principal of the file, with the method of identification and its path
+// there.
 type placed struct {
 	*Principal
 	method string
 	at     []any
 }
 
-// principals are all that the file has.
+// principals are all principals of the file.
 func (c *Config) principals() []placed {
 	var out []placed
 	add := func(p *Principal, method string, at ...any) {
@@ -80,11 +80,11 @@ func (c *Config) principals() []placed {
 	return out
 }
 
-// Serves reports whether callers of a tenant are let through to the backend.
+// Serves reports whether callers of a tenant may use the backend.
 func (b *Backend) Serves(tenant string) bool { return b.Tenant == "" || b.Tenant == tenant }
 
-// sharedNames finds names that are listed for two tenants which share a store: whose
-// they are would be for chance to say.
+// sharedNames finds names that are listed for two tenants with a common store, where
+// the first writer would own them.
 func sharedNames(v *reader, c *Config, at func(...any) int) {
 	for _, p := range c.principals() {
 		faultIf(v, strings.ContainsFunc(p.Tenant, unicode.IsControl), at(append(p.at, "tenant")...), "tenant has a control character")
@@ -102,7 +102,7 @@ func sharedNames(v *reader, c *Config, at func(...any) int) {
 	}
 }
 
-// shared is a backend whose store serves two tenants, or nil.
+// shared returns a backend whose store serves both tenants, or nil.
 func (c *Config) shared(one, other string) *Backend {
 	for i := range c.Backends {
 		for j := range c.Backends {

@@ -32,9 +32,8 @@ identity:
     rules: [{subject: s, tenant: initech, acts_as: [ci, dev2], runs: [r]}]
 `
 
-// Proves EDGE-3: whatever lists an owner's name for callers of a tenant makes it
-// that tenant's: keys, the default caller, certificates and tokens. The place in
-// the file is known.
+// Proves EDGE-3: a name that keys, the default caller, certificates or tokens list for
+// a tenant's callers belongs to that tenant; its place in the file is known.
 func TestListedNames(t *testing.T) {
 	c := must.Get(config.Parse("m.yaml", []byte(namesConf), os.Getenv))(t)
 	var got []string
@@ -47,13 +46,13 @@ func TestListedNames(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a name that is listed for two tenants which share a store is a
-// mistake in the configuration; one tenant may list it for many callers, and two
-// whose stores are apart may have the same.
+// Proves EDGE-3: a name listed for two tenants with a common store is a fault. One
+// tenant may list it for many callers, and tenants with separate stores may both list
+// it.
 func TestNamesOfTwoTenants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change []string
-		want   string // a fault's beginning; "": none
+		want   string // start of a fault; "": none
 	}{
 		"listed twice for one tenant": {[]string{"tenant: globex", "tenant: acme", "- zoe", "- ann"}, ""},
 		"listed for two":              {[]string{"- zoe", "- bob"}, `m.yaml:12: user "bob" is listed for tenant "globex", and on line 6 for tenant "acme"; both use backend mem0`},

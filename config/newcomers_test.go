@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-9, MFW-2: in production what anonymous and new callers write waits; those
-// that the configuration gives an id, and those of higher tiers, are not new. What
-// comes from a hostile source waits, whoever writes it.
+// Proves TRL-9, MFW-2: in production, writes of anonymous and new callers await review;
+// callers with a configured id, and those of higher tiers, are not new. Content from a
+// hostile source always waits.
 func TestWhoWaits(t *testing.T) {
 	const conf = `profile: production
 backends: [{name: m, kind: mem0, listen: "127.0.0.1:1", upstream: "http://127.0.0.1:2"}]
@@ -35,7 +35,7 @@ identity:
 		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, fresh, "", true},
 		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 10, Accepted: 10, Since: fresh.Since}, "", false},
 		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1, Since: now.Add(-7 * 24 * time.Hour)}, "", false},
-		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1}, "", false}, // from before it was kept
+		{"", "spiffe://example.org/x", memproxy.TrustAuthenticated, memproxy.Track{Facts: 1}, "", false}, // from before the time was recorded
 		{"", "spiffe://example.org/x", memproxy.TrustEstablished, memproxy.Track{}, "", false},
 		{"", "spiffe://example.org/x", memproxy.TrustHuman, memproxy.Track{}, "", false},
 		{"", "anonymous:0a0a0a0a0a0a0a0a", memproxy.TrustAnonymous, memproxy.Track{Facts: 99, Accepted: 99, Since: now.Add(-99 * 24 * time.Hour)}, "", true},
@@ -59,15 +59,15 @@ identity:
 		rules, method, id string
 		want              bool
 	}{
-		{"}", "oidc", "u-42", true},        // an issuer's word alone
-		{"}", "oidc", "agent:dev", true},   // and so where it is the id of a key
-		{"}", "spiffe", "agent:dev", true}, // or a certificate says it
+		{"}", "oidc", "u-42", true},        // identified by an issuer alone
+		{"}", "oidc", "agent:dev", true},   // also with the id of a key
+		{"}", "spiffe", "agent:dev", true}, // or if a certificate claims it
 		{"}", "key", "agent:dev", false},
-		{"}", "", "agent:dev", false}, // a write of the key's that a person lets through
+		{"}", "", "agent:dev", false}, // a held write of the key's, once approved
 		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "oidc", "planner", false},
 		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "oidc", "u-43", true},
 		{", rules: [{subject: u-42, id: planner}, {subject: \"*\"}]}", "key", "planner", true},
-		{"}\n  default: {id: nobody, trust: authenticated}", "default", "nobody", true}, // as many callers as there are sessions
+		{"}\n  default: {id: nobody, trust: authenticated}", "default", "nobody", true}, // one caller per session
 		{"}\n  default: {id: pod, kind: agent, trust: authenticated}", "default", "pod", false},
 	} {
 		c := must.Get(config.Parse("memproxy.yaml", []byte(issuer+tc.rules+"\n"), os.Getenv))(t)

@@ -12,19 +12,18 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// maxSecret bounds a file that holds a value.
+// maxSecret bounds a file that contains a value.
 const maxSecret = 64 << 10
 
-// maxDepth bounds the nesting of the file. The deepest key stands at 6.
+// maxDepth bounds the nesting of the file. The deepest key is at level 6.
 const maxDepth = 20
 
 var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 
 var envName = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
 
-// resolve puts the values of references in their place, and refuses what a
-// reader would have to follow: anchors, aliases, tags. Keys are taken as they
-// stand.
+// resolve replaces references by their values, and refuses anchors, aliases and tags.
+// Keys are not resolved.
 func (v *reader) resolve(n *yaml.Node, depth int) {
 	switch {
 	case depth > maxDepth:
@@ -49,8 +48,8 @@ func (v *reader) resolve(n *yaml.Node, depth int) {
 	}
 }
 
-// scalar replaces ${ENV} within a value, or a whole value file:/path. What was
-// put in is not looked at again.
+// scalar replaces ${ENV} within a value, or a value of the form file:/path. The result
+// is not expanded again.
 func (v *reader) scalar(n *yaml.Node) {
 	if path, ok := strings.CutPrefix(n.Value, "file:"); ok {
 		text, err := fromFile(path)
@@ -84,7 +83,7 @@ func (v *reader) scalar(n *yaml.Node) {
 	v.put(n, text, values...)
 }
 
-// put replaces a scalar. Faults will not show the values.
+// put replaces a scalar and hides the values from faults.
 func (v *reader) put(n *yaml.Node, text string, values ...string) {
 	n.Value, n.Tag, n.Style = text, "!!str", yaml.DoubleQuotedStyle
 	v.referenced[n] = true
@@ -92,7 +91,7 @@ func (v *reader) put(n *yaml.Node, text string, values ...string) {
 	v.hidden = append(v.hidden, values...)
 }
 
-// fromFile reads a value from a file, without the line's end.
+// fromFile reads a value from a file, without trailing line ends.
 func fromFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("file: takes an absolute path, file:/run/secrets/name")

@@ -12,48 +12,47 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// file is what a configuration was read from.
+// file is the source of a configuration.
 type file struct {
 	name string
-	root *yaml.Node // references are filled in
+	root *yaml.Node // with resolved references
 	sum  [sha256.Size]byte
 }
 
-// Sum is of the text that the configuration was read from.
+// Sum is the SHA-256 of the source text.
 func (c *Config) Sum() [sha256.Size]byte { return c.file.sum }
 
-// Setting is the value of one key that a control hangs on.
+// Setting is the value of a key that a control depends on.
 type Setting struct {
 	// Path is the key with the names of list elements: "backends[mem0].ungated".
 	Path string
-	// Name is the key without them, as UnsafeEnv calls it: "backends.ungated".
+	// Name is the key without them, as in UnsafeEnv: "backends.ungated".
 	Name string
-	// Value is how it is written. A list that is absent is "".
+	// Value is the value as written in the file; "" for an absent list.
 	Value string
-	// Status is on, off, or shadow where nothing is enforced.
+	// Status is on, off, or shadow if nothing is enforced.
 	Status string
-	// From is where the value comes from: "memproxy.yaml:12", "profile
-	// production" or "default".
+	// From is the origin of the value: "memproxy.yaml:12", "profile production" or
+	// "default".
 	From string
-	// Line is that of the file, 0 where the file does not say.
+	// Line is the line in the file; 0: absent.
 	Line int
-	// Unsafe says why production does not start with this value unless it is
-	// asked to; "": it does.
+	// Unsafe says why production refuses to start with this value; "": it does not.
 	Unsafe string
 
 	direction direction
-	at        []any // where it stands, for lineOf
+	at        []any // path for lineOf
 }
 
-// The statuses of a control.
+// Statuses of a control.
 const (
 	StatusOn     = "on"
 	StatusOff    = "off"
 	StatusShadow = "shadow"
 )
 
-// Settings are the values of all keys that controls hang on, in the order of
-// the document: the effective profile.
+// Settings are the values of all keys that controls depend on, in the order of the
+// document: the effective profile.
 func (c *Config) Settings() []Setting {
 	var w walk
 	w.structure(reflect.ValueOf(c).Elem(), "", "", nil)
@@ -71,8 +70,7 @@ func (c *Config) Settings() []Setting {
 	return w.out
 }
 
-// profiled reports whether what stands for an absent key depends on the
-// profile.
+// profiled reports whether the default of the key depends on the profile.
 func (s *Setting) profiled() bool {
 	return slices.Contains([]string{
 		"identity.require", "answers.headers", "answers.unclaimed", "backends.ungated", "memories.namespaces.outside",
@@ -80,8 +78,8 @@ func (s *Setting) profiled() bool {
 	}, s.Name)
 }
 
-// Strictest reports whether no other value of the key is stricter. Where such a key
-// is off, a loosening is not made.
+// Strictest reports whether no other value of the key is stricter. If such a key is
+// off, a loosening is not made.
 func (s *Setting) Strictest() bool {
 	return s.direction.kind == order && s.Value == s.direction.values[0]
 }
@@ -89,7 +87,7 @@ func (s *Setting) Strictest() bool {
 func (c *Config) status(s *Setting) string {
 	d, off := s.direction, false
 	switch d.kind {
-	case order: // false and off say it themselves, whichever way they loosen
+	case order: // false and off mean off in either direction
 		off = s.Value == "false" || s.Value == "off" || d.switches && s.Value == d.values[len(d.values)-1]
 	case present:
 		off = s.Value == ""
@@ -105,7 +103,7 @@ func (c *Config) status(s *Setting) string {
 	return StatusOn
 }
 
-// Fault is an error about the value at a path, with its place in the file.
+// Fault adds the place of a path in the file to an error about its value.
 func (c *Config) Fault(err error, path ...any) error {
 	if err == nil || c.file == nil {
 		return err
@@ -113,7 +111,7 @@ func (c *Config) Fault(err error, path ...any) error {
 	return fmt.Errorf("%s:%d: %w", c.file.name, lineOf(c.file.root, path...), err)
 }
 
-// lineAt is the line of a key that the file has, or 0.
+// lineAt is the line of a key, or 0 if the file lacks it.
 func (f *file) lineAt(path []any) int {
 	if f != nil {
 		if n, found := find(f.root, path); found {
@@ -123,7 +121,7 @@ func (f *file) lineAt(path []any) int {
 	return 0
 }
 
-// find is the node at a path, or the nearest one above it that there is.
+// find returns the node at a path, or its nearest existing ancestor.
 func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	if len(path) == 0 {
 		return n, true
@@ -147,7 +145,7 @@ func find(n *yaml.Node, path []any) (at *yaml.Node, found bool) {
 	return n, false
 }
 
-// walk gathers the settings of a configuration.
+// walk collects the settings of a configuration.
 type walk struct {
 	out []Setting
 }
@@ -199,7 +197,7 @@ func (w *walk) add(v reflect.Value, d direction, path, name string, at []any) {
 	w.out = append(w.out, Setting{Path: path, Name: name, Value: written(v, d), direction: d, at: at})
 }
 
-// labelOf names an element of a list.
+// labelOf names an element of a list by its name or id.
 func labelOf(v reflect.Value, i int) string {
 	for _, name := range [...]string{"Name", "ID", "Subject", "Path"} {
 		if f := v.FieldByName(name); f.IsValid() && f.Kind() == reflect.String && f.String() != "" {
@@ -209,7 +207,7 @@ func labelOf(v reflect.Value, i int) string {
 	return strconv.Itoa(i)
 }
 
-// written is a value as it is written in the file.
+// written formats a value as in the file.
 func written(v reflect.Value, d direction) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// everything has an entry in each list and map, and each block that may be left
-// out, so that every key is there.
+// everything has an entry in each list and map and every optional section, so that it
+// contains all keys.
 const everything = `state: ./s
 backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:8081", upstream: "http://127.0.0.1:8000"}]
 identity:
@@ -49,11 +49,11 @@ func settings(t *testing.T, text string) map[string]config.Setting {
 	return out
 }
 
-// direction is the tag loose of a key: which way it loosens a control, or "-", and
-// whether, or at which values, that weakens production.
+// direction is the form of the tag loose: which way a key loosens a control, or "-",
+// and which values weaken production.
 var direction = regexp.MustCompile(`^(-|up0?|down0?|more|fewer|names|present|order:[^;,]+(,[^;,]+)+)(;unsafe)?(;off:[^;]+)?$`)
 
-// directions are the tags loose by key.
+// directions are the loose tags by key.
 func directions() map[string]string {
 	declared := map[string]string{}
 	var walk func(typ reflect.Type, prefix string)
@@ -80,8 +80,8 @@ func directions() map[string]string {
 	return declared
 }
 
-// Proves GOV-6, TRL-10: every key declares which way it loosens a control, or
-// that none hangs on it, and the profile has each that does.
+// Proves GOV-6, TRL-10: every key declares which way it loosens a control, or that no
+// control depends on it, and the effective profile has each key that does.
 func TestEveryKeyDeclaresItsDirection(t *testing.T) {
 	declared := directions()
 	for name, tag := range declared {
@@ -103,9 +103,8 @@ func TestEveryKeyDeclaresItsDirection(t *testing.T) {
 	}
 }
 
-// Proves GOV-6: each setting that switches a control off, or loosens what
-// production is strict about, is named with its line and what allows it; the
-// nearest value that does not is let in.
+// Proves GOV-6: each setting that weakens production is reported with its line and how
+// to allow it; the nearest harmless value is accepted.
 func TestWhatWeakensProduction(t *testing.T) {
 	cases := []struct{ key, weak, fine string }{
 		{"enforce", "enforce: false", "enforce: true"},
@@ -184,7 +183,7 @@ func TestWhatWeakensProduction(t *testing.T) {
 	}
 }
 
-// Proves GOV-6, TRL-10: the development profile is for one machine.
+// Proves GOV-6, TRL-10: the development profile is limited to one machine.
 func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 	for listen, fine := range map[string]bool{"127.0.0.1:8081": true, "localhost:8081": true, "[::1]:8081": true, ":8081": false, "0.0.0.0:8081": false, "10.1.2.3:8081": false, "mem0.internal:8081": false} {
 		for _, profile := range []string{"", "profile: development\n"} {
@@ -202,8 +201,8 @@ func TestDevelopmentStaysOnTheMachine(t *testing.T) {
 	}
 }
 
-// Proves GOV-6, TRL-1: in production, callers that present nothing write where
-// only processes of the machine are, and elsewhere if that is allowed by name.
+// Proves GOV-6, TRL-1: in production, callers without a credential may write only where
+// just processes of the machine connect, and elsewhere if that is allowed by name.
 func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 	const key = `{keys: [{sha256: "aa5ad5b0b1b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5c0d1a1e9b7b1f4d5", id: "agent:dev"}]}`
 	for _, tc := range []struct {
@@ -224,15 +223,15 @@ func TestAnonymousWritesStayOnTheMachine(t *testing.T) {
 		if names, err := c.Allowed("identity.require"); err != nil || (len(names) == 0) != tc.fine {
 			t.Errorf("%s at %s, allowed: %v %v", tc.identity, tc.listen, names, err)
 		}
-		c.BehindEnvoy(false) // which listens where it likes
+		c.BehindEnvoy(false) // Envoy may listen anywhere
 		if _, err := c.Allowed(""); (err == nil) != (tc.identity == key || tc.identity == "{require: true}") {
 			t.Errorf("%s behind Envoy: %v", tc.identity, err)
 		}
 	}
 }
 
-// Proves TRL-10: the profile says of each control whether it is on, with which
-// value, and who says so.
+// Proves TRL-10: the effective profile has each control with its status, value and
+// origin.
 func TestEffectiveProfile(t *testing.T) {
 	text := "profile: production\nscreening: {enabled: false}\nanswers:\n  headers: drop\n" + everything[:strings.Index(everything, "screening:")]
 	got := settings(t, text)
@@ -260,7 +259,7 @@ func TestEffectiveProfile(t *testing.T) {
 		"memories.never_refuse":          {config.StatusOff, "strictest"},
 		"memories.rewrite":               {config.StatusOff, "strictest"},
 		"memories.new.configured":        {config.StatusOff, ""},
-		"identity.keys[agent:dev].users": {config.StatusOn, ""}, // one is called off
+		"identity.keys[agent:dev].users": {config.StatusOn, ""}, // the user is named "off"
 	} {
 		loosened := strings.NewReplacer("require: true", "require: false", "[ann]", "[off]", "memories: {", "memories: {new: {configured: false}, ").Replace(everything)
 		if s := settings(t, loosened)[path]; s.Status != want[0] || s.Strictest() != (want[1] != "") {
@@ -274,8 +273,8 @@ func TestEffectiveProfile(t *testing.T) {
 	}
 }
 
-// Proves GOV-6: an edit that loosens a control is named, and one that tightens
-// it is not.
+// Proves GOV-6: an edit that loosens a control is reported, and one that tightens it is
+// not.
 func TestLooserEdits(t *testing.T) {
 	parse := func(text string) (out []config.Setting) {
 		for _, s := range settings(t, text) {
@@ -317,14 +316,14 @@ func TestLooserEdits(t *testing.T) {
 		}
 	}
 	before := config.Snapshot(parse("profile: production\n" + everything))
-	delete(before, "sources.names[*]") // as an older version left it
+	delete(before, "sources.names[*]") // as stored by an older version
 	if looser := config.Looser(before, parse("profile: production\n"+everything)); len(looser) > 0 {
 		t.Errorf("an upgrade is looser by %q", looser)
 	}
 }
 
-// Proves SYN-9, TRL-9: governed fields expire after 30 days unless the file
-// says otherwise, and production has what nobody answers for wait.
+// Proves SYN-9, TRL-9: by default governed fields expire after 30 days, and production
+// holds writes of unknown callers for review.
 func TestDefaultsOfMemories(t *testing.T) {
 	parse := func(memories string) *config.Config {
 		return must.Get(config.Parse("f", []byte(memories+"\n"+everything[:strings.Index(everything, "identity:")]), func(string) string { return "" }))(t)

@@ -16,31 +16,30 @@ import (
 	"strings"
 )
 
-// A first configuration, without text/template: what that can call by name, the
-// linker keeps of every type, a tenth of the binary.
+// A first configuration. Not a text/template: its reflection makes the linker keep the
+// methods of every type, a tenth of the binary.
 //
 //go:embed starter/memproxy.yaml
 var starterFile string
 
-// What each role opens, by the name of the backend.
+// The optional rules by role, one file per backend.
 //
 //go:embed starter/*.txt
 var starterFiles embed.FS
 
-// Starter is what a first configuration is made of: for which backend, where that
-// is, and how a client is led to memproxy.
+// Starter is the input of a first configuration: the backend, its address, and how
+// clients are pointed to memproxy.
 type Starter struct {
 	Name, About, Backend, Kind, Upstream string
-	As                                   string   // how the backend's key is presented
-	Listen, Admin                        string   // Write takes the next free ports
-	Client                               string   // with Listen in the place of %s
-	Keys                                 []string // environment variables with the clients' key
-	// KeyFrom says where the clients' key is from, and Key is one that was made.
+	As                                   string   // how the backend's key is sent
+	Listen, Admin                        string   // Write changes them to free ports
+	Client                               string   // with %s for Listen
+	Keys                                 []string // environment variables that may contain the clients' key
+	// KeyFrom is the origin of the clients' key; Key is a newly generated one.
 	KeyFrom, Key, SHA256 string
 }
 
-// Starters are the backends that a first configuration can be for, with where
-// they are by default.
+// Starters are the supported backends with their default addresses.
 func Starters() []Starter {
 	return []Starter{
 		{Name: "mem0", About: "Mem0, hosted", Backend: "mem0", Kind: "mem0", Listen: "127.0.0.1:8081", Upstream: "https://api.mem0.ai", As: "token",
@@ -52,9 +51,8 @@ func Starters() []Starter {
 	}
 }
 
-// Write writes a configuration that holds, with ports that are free, for the key of
-// the environment or a new one. A file that is there already is written over only
-// by force.
+// Write writes a valid configuration with free ports, for the key in the environment or
+// a new one. It overwrites an existing file only with force.
 func (s *Starter) Write(path string, force bool, getenv func(string) string) error {
 	u, err := url.Parse(s.Upstream)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(s.Upstream, "\"\\\n") {
@@ -99,8 +97,8 @@ func (s *Starter) Write(path string, force bool, getenv func(string) string) err
 // portsTried bounds the search for a free port.
 const portsTried = 100
 
-// freeFrom is an address or the first after it whose port nobody listens on and is
-// not the backend's; the address itself where there is none.
+// freeFrom returns the address with the first port from its own on that is free and not
+// the backend's; the address itself if there is none.
 func freeFrom(addr, backend string) string {
 	host, first, err := net.SplitHostPort(addr)
 	port, notNumber := strconv.Atoi(first)

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// A first configuration listens where nobody else does, and where the backend is not.
+// A first configuration uses free ports other than the backend's.
 func TestPortsAreFree(t *testing.T) {
 	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

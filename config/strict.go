@@ -17,16 +17,15 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// strict holds a node against the type that it will be decoded into: unknown
-// and repeated keys, missing keys, wrong types, values out of bounds. Path is
-// what faults call the node.
+// strict checks a node against the type that it will be decoded into: unknown, repeated
+// and missing keys, wrong types, values out of bounds. Path names the node in faults.
 func (v *reader) strict(n *yaml.Node, f field, path string) {
 	t := f.typ
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		// "users:" with nothing after it would mean everyone, as if absent.
+		// An empty "users:" would mean all users, like an absent key.
 		if t == namesType {
 			v.fault(n.Line, "%s is empty: leave it out, or write [] for nobody", path)
 		}
@@ -56,7 +55,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	}
 }
 
-// wants reports whether a node is of a kind, or faults it.
+// wants adds a fault unless a node is of a kind.
 func (v *reader) wants(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 	if n.Kind != kind {
 		v.fault(n.Line, "%s wants %s", path, what)
@@ -90,7 +89,7 @@ func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// entries checks a map, whose keys may be limited.
+// entries checks a map, whose keys may be restricted.
 func (v *reader) entries(n *yaml.Node, f field, path string) {
 	if !v.wants(n, yaml.MappingNode, path, "keys and values") {
 		return
@@ -104,7 +103,7 @@ func (v *reader) entries(n *yaml.Node, f field, path string) {
 	})
 }
 
-// pairs visits a mapping's keys once each, and faults the ones that come again.
+// pairs visits each key of a mapping once, and adds faults for repetitions.
 func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -158,8 +157,8 @@ func (v *reader) duration(n *yaml.Node, f field, path string) {
 	}
 }
 
-// value checks a scalar. A value that came from a reference may be a number
-// or a switch as well as text.
+// value checks a scalar. A value from a reference is text in YAML but may be a number
+// or a boolean.
 func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
 	what, tags := "text", []string(nil)
 	switch t.Kind() {
@@ -192,7 +191,7 @@ func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
 	if t.Kind() == reflect.Bool || n.Decode(&x) != nil {
 		return
 	}
-	// Written so that not-a-number is out of bounds.
+	// These comparisons also refuse NaN.
 	if low, err := strconv.ParseFloat(f.min, 64); err == nil && !(x >= low) {
 		v.fault(n.Line, "%s is at least %s, not %s", path, f.min, n.Value)
 	} else if high, err := strconv.ParseFloat(f.max, 64); err == nil && !(x <= high) {

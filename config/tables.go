@@ -6,7 +6,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Limits is the table of budgets.
+// Limits converts the budgets.
 func (b Budgets) Limits() memproxy.Limits {
 	rows := func(m map[string]WriteLimit) map[string]memproxy.WriteLimit {
 		out := make(map[string]memproxy.WriteLimit, len(m))
@@ -25,7 +25,7 @@ func (b Budgets) Limits() memproxy.Limits {
 	}
 }
 
-// Ceilings is the table of confidence.
+// Ceilings converts the ceilings.
 func (c Confidence) Ceilings() memproxy.Ceilings {
 	out := memproxy.DefaultCeilings()
 	for tier, f := range c.Principal {
@@ -42,7 +42,7 @@ func (c Confidence) Ceilings() memproxy.Ceilings {
 
 func perMille(f float64) memproxy.PerMille { return memproxy.PerMille(f*1000 + 0.5) }
 
-// ceilingsOf are the ceilings by default, under those that the file gives.
+// ceilingsOf merges the given ceilings into the default ones.
 func ceilingsOf[T ~string](given map[string]float64, byDefault map[T]memproxy.PerMille) map[string]float64 {
 	out := map[string]float64{}
 	for tier, p := range byDefault {

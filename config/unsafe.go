@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// UnsafeEnv is the environment variable that lists, with commas, the settings
+// UnsafeEnv is the environment variable with a comma-separated list of the settings
 // that may weaken production.
 const UnsafeEnv = "MEMPROXY_ALLOW_UNSAFE"
 
@@ -28,19 +28,19 @@ func (c *Config) unsafe(s *Setting) string {
 	switch s.Name {
 	case "backends.passthrough":
 		return anything(entriesOf(s.Value))
-	case "identity.require": // also where a default principal stands for it
+	case "identity.require": // also if a default principal implies it
 		return c.open()
 	}
 	switch {
-	case s.Line == 0: // production's own
+	case s.Line == 0: // production's default
 		return ""
 	case s.direction.isOff(s.Value):
 		return s.Value + " switches it off"
 	case !s.direction.unsafe:
 		return ""
 	case s.Name == "ownership.unattributed" && s.Value == "visible":
-		// The default is visible for one tenant, and gives way when another
-		// comes. What is written does not.
+		// The default is visible for a single tenant and changes with a second one. An
+		// explicit value does not.
 		return "visible shows what was written around memproxy, to whatever tenants there come to be"
 	}
 	usual, there := c.usual(s)
@@ -52,8 +52,8 @@ func (c *Config) unsafe(s *Setting) string {
 
 func quoted(value string) string { return cmp.Or(value, "none") }
 
-// permissive says what is wrong with a development profile that other hosts
-// reach.
+// permissive says what is wrong with a development profile that other hosts can reach,
+// or "".
 func (c *Config) permissive() string {
 	if c.Profile == "production" {
 		return ""
@@ -64,8 +64,9 @@ func (c *Config) permissive() string {
 	return ""
 }
 
-// open says what is wrong with serving callers that present nothing, or nothing that
-// proves who they are. On one machine the former are the processes of one pod.
+// open says what is wrong with serving callers without a credential, or with one that
+// proves nothing, or "". On loopback, callers without one are processes of the same
+// pod.
 func (c *Config) open() string {
 	if c.anyEnvoy && c.Identity.SPIFFE != nil {
 		return "callers' certificates are what Envoy says, and whatever reaches the processor's port can say it is Envoy: give it a socket (--listen unix:PATH) or client certificates (--client-ca)"
@@ -76,12 +77,12 @@ func (c *Config) open() string {
 	return ""
 }
 
-// BehindEnvoy says that Envoy's clients are served as well. Their hosts are not
-// known: Envoy has its own listeners. Port says that the processor has a port that
-// every process of the machine, or of the pod, can connect to.
+// BehindEnvoy declares that Envoy's clients are served as well, from hosts unknown to
+// memproxy because Envoy has its own listeners. port: the processor has a port that any
+// process of the machine, or of the pod, can connect to.
 func (c *Config) BehindEnvoy(port bool) { c.behindEnvoy, c.anyEnvoy = true, port }
 
-// reached says which backend's listener other hosts reach, or "".
+// reached says which backend's listener other hosts can reach, or "".
 func reached(c *Config) string {
 	if c.behindEnvoy {
 		return "whoever reaches Envoy is served"
@@ -94,7 +95,7 @@ func reached(c *Config) string {
 	return ""
 }
 
-// anything finds a pattern that lets every path pass.
+// anything finds a pattern that matches every path.
 func anything(patterns []string) string {
 	for _, p := range patterns {
 		_, path, _ := strings.Cut(p, " ")
@@ -105,8 +106,7 @@ func anything(patterns []string) string {
 	return ""
 }
 
-// usual is what would stand in production for a key that the file has, were it
-// not there.
+// usual is production's value for a key if the file did not have it.
 func (c *Config) usual(s *Setting) (value string, there bool) {
 	root := clone(c.file.root)
 	cut(root, s.at)
@@ -126,7 +126,7 @@ func (c *Config) usual(s *Setting) (value string, there bool) {
 	return "", false
 }
 
-// clone copies a document so that something may be cut out of it.
+// clone makes a deep copy of a document.
 func clone(n *yaml.Node) *yaml.Node {
 	out := *n
 	out.Content = nil
@@ -136,7 +136,7 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// cut takes a key out of a document.
+// cut removes a key from a document.
 func cut(n *yaml.Node, path []any) {
 	parent, found := find(n, path[:len(path)-1])
 	if !found || parent.Kind != yaml.MappingNode {
@@ -150,15 +150,15 @@ func cut(n *yaml.Node, path []any) {
 	}
 }
 
-// Unsafe are the settings that weaken production, or a development profile
-// that other hosts reach.
+// Unsafe returns the settings that weaken production, or a development profile that
+// other hosts can reach.
 func (c *Config) Unsafe() []Setting {
 	return slices.DeleteFunc(c.Settings(), func(s Setting) bool { return s.Unsafe == "" })
 }
 
-// Allowed returns the names of the settings that weaken production, without
-// doubles. Those that allowed, the value of UnsafeEnv, does not name are
-// Faults; so are names that no setting has.
+// Allowed returns the distinct names of the settings that weaken production. Settings
+// that are not listed in allowed, the value of UnsafeEnv, are Faults, and so are
+// unknown names in it.
 func (c *Config) Allowed(allowed string) ([]string, error) {
 	list := strings.FieldsFunc(allowed, func(r rune) bool { return r == ',' || r == ' ' })
 	known := slices.Sorted(maps.Keys(directions(reflect.TypeFor[Config](), "")))
@@ -187,7 +187,7 @@ func (c *Config) Allowed(allowed string) ([]string, error) {
 	return out, nil
 }
 
-// directions are the tags loose of all settings, by their names.
+// directions are the loose tags of all settings, by name.
 func directions(t reflect.Type, prefix string) map[string]string {
 	out := map[string]string{}
 	for _, f := range fieldsOf(t) {
@@ -208,7 +208,7 @@ func directions(t reflect.Type, prefix string) map[string]string {
 // listEntry is the part of a path that names an element of a list or map.
 var listEntry = regexp.MustCompile(`\[[^\]]*\]+`)
 
-// directionFor is the direction of a path that the configuration has no more.
+// directionFor is the direction of a path that is no longer in the configuration.
 func directionFor(path string) direction {
 	name := listEntry.ReplaceAllString(path, "")
 	return directionOf(cmp.Or(directions(reflect.TypeFor[Config](), "")[name], string(neutral)))

@@ -12,9 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Secret is a value that does not print. It is held by a pointer, because fmt
-// passes over the methods of a value where the verb does not fit what is
-// around it, and would show a string.
+// Secret is a value that does not print. It holds a pointer because fmt bypasses the
+// methods of nested values for some verbs and would print a string.
 type Secret struct{ value *string }
 
 // NewSecret hides a value.
@@ -25,7 +24,7 @@ func NewSecret(value string) Secret {
 	return Secret{&value}
 }
 
-// Reveal is the secret itself.
+// Reveal returns the secret itself.
 func (s Secret) Reveal() string {
 	if s.value == nil {
 		return ""
@@ -38,7 +37,7 @@ func (s Secret) IsZero() bool { return s.value == nil }
 
 const redacted = "[redacted]"
 
-// String hides the secret. So do the other ways in which values are printed.
+// String hides the secret, as do the other ways to print it.
 func (s Secret) String() string {
 	if s.value == nil {
 		return ""
@@ -64,13 +63,13 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // LogValue hides the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// Duration is a time.Duration that knows days: "90d", "1h30m".
+// Duration is a time.Duration with a unit for days: "90d", "1h30m".
 type Duration time.Duration
 
-// durationForm is what faults say of a duration.
+// durationForm describes a duration in faults.
 const durationForm = "a duration such as 90d, 1h30m or 500ms"
 
-// parseDuration reads a duration that is not negative.
+// parseDuration parses a duration, which must not be negative.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		f, err := strconv.ParseFloat(days, 64)
@@ -96,7 +95,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MarshalYAML prints a duration as it is written.
+// MarshalYAML prints a duration in the form of the file.
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
 // String prints whole days as days.
@@ -111,13 +110,14 @@ func (d Duration) String() string {
 	return time.Duration(d).String()
 }
 
-// Forever is a duration without end: "0" where a key says that it means that.
+// Forever is an unlimited duration: "0" for keys where that means for ever.
 const Forever Duration = -1
 
-// retention is how long the audit log is kept where nothing else is said.
+// retention is the default retention of the audit log.
 const retention = Duration(90 * 24 * time.Hour)
 
-// UnmarshalYAML tells a retention of 0, which is for ever, from none.
+// UnmarshalYAML distinguishes a retention of 0, which means for ever, from an absent
+// one.
 func (a *Audit) UnmarshalYAML(n *yaml.Node) error {
 	type plain Audit // without this method
 	p := plain{Retention: retention}
@@ -129,7 +129,7 @@ func (a *Audit) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Names is a list of names, or one of them.
+// Names is a list of names, or a single name.
 type Names []string
 
 // UnmarshalYAML takes a list or one name.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sameStore reports whether two backends stand before one service, as far as
-// their addresses say so.
+// sameStore reports whether two backends have the same upstream, as far as their
+// addresses show.
 func sameStore(a, b *Backend) bool {
 	plain := func(raw string) string {
 		u, err := url.Parse(raw)
@@ -28,7 +28,7 @@ func oneUpstream(a, b *Backend) string {
 	return fmt.Sprintf("backends %s and %s have one upstream: whose memories and names are is kept for each, so neither knows what came in by the other", a.Name, b.Name)
 }
 
-// Warnings are things that are legal and worth a second look.
+// Warnings describes valid but questionable settings.
 func (c *Config) Warnings() []string {
 	var out []string
 	for i, b := range c.Backends {
@@ -65,8 +65,8 @@ func (c *Config) Warnings() []string {
 	return out
 }
 
-// Unidentified says as whom production serves callers that present no credential, or
-// "" where it refuses them.
+// Unidentified describes how production serves callers without a credential, or is ""
+// if it refuses them.
 func (c *Config) Unidentified() string {
 	if c.Profile != "production" || c.Identity.Default == nil {
 		return ""
