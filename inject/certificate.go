@@ -8,14 +8,13 @@ import (
 	"github.com/memproxy/memproxy/internal/tlsfile"
 )
 
-// Certificate is a certificate in two files that change under the program: the
-// kubelet swaps them when they are renewed.
+// Certificate is a certificate in two files, which the kubelet replaces on renewal.
 type Certificate struct {
 	files *tlsfile.Certificate
 	clock func() time.Time
 }
 
-// LoadCertificate reads the files once, and fails if they are no pair.
+// LoadCertificate reads the files once and fails if they do not match.
 func LoadCertificate(cert, key string, clock func() time.Time) (*Certificate, error) {
 	files, err := tlsfile.Open(cert, key)
 	if err != nil {
@@ -24,8 +23,8 @@ func LoadCertificate(cert, key string, clock func() time.Time) (*Certificate, er
 	return &Certificate{files, clock}, nil
 }
 
-// Ready reports that the certificate is out of date, when API servers would
-// not accept it.
+// Ready returns an error if the certificate has expired: API servers would not accept
+// it.
 func (c *Certificate) Ready() error {
 	pair, err := c.files.Get()
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *Certificate) Ready() error {
 	return nil
 }
 
-// TLS is the webhook's configuration: version 1.2 or later, this certificate.
+// TLS is the webhook's configuration: TLS 1.2 or later, with this certificate.
 func (c *Certificate) TLS() *tls.Config {
 	return &tls.Config{GetCertificate: c.files.Server, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 }

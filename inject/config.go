@@ -21,12 +21,12 @@ type Config struct {
 		Cert string `yaml:"cert"`
 		Key  string `yaml:"key"`
 	} `yaml:"tls"`
-	// Pods is which pods are injected: "all" that do not ask to be left out,
-	// or those "annotated" only.
+	// Pods selects the pods to inject: "all" that do not opt out, or only "annotated"
+	// ones.
 	Pods string `yaml:"pods"`
 	// PodNames is Options.PodNames.
 	PodNames bool `yaml:"pod_names"`
-	// Template is what is put in.
+	// Template is what is injected.
 	Template Template `yaml:"template"`
 }
 
@@ -43,7 +43,7 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads the file strictly: keys that are not known are errors.
+// ParseConfig parses the file strictly: unknown keys are errors.
 func ParseConfig(text []byte) (*Config, error) {
 	var c Config
 	dec := yaml.NewDecoder(bytes.NewReader(text))

@@ -8,7 +8,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Whatever the file says, it is refused or makes an injector.
+// Any file is refused or makes an injector.
 func FuzzParseConfig(f *testing.F) {
 	text := must.Get(os.ReadFile("testdata/config.yaml"))(f)
 	f.Add(text)

@@ -9,16 +9,16 @@ import (
 
 // Options configure an Injector.
 type Options struct {
-	// Template is what is put in.
+	// Template is what is injected.
 	Template Template
-	// All injects every pod that does not ask to be left out. Otherwise only
-	// those are injected that ask for it.
+	// All injects every pod that does not opt out. Otherwise only pods that opt in are
+	// injected.
 	All bool
-	// PodNames lets pods in that resolve names in their own way (hostAliases,
-	// name servers). Whoever writes such a pod decides where the names of
-	// backends lead: safe only where every upstream is HTTPS.
+	// PodNames accepts pods with their own name resolution (hostAliases, name servers).
+	// Authors of such pods control where the names of backends lead, which is safe only
+	// if every upstream is HTTPS.
 	PodNames bool
-	// Metrics takes the webhook's metrics; nil: none are kept.
+	// Metrics registers the webhook's metrics; nil: none.
 	Metrics prometheus.Registerer
 }
 
@@ -33,7 +33,7 @@ type Injector struct {
 // (injected, skipped, ok, refused, malformed).
 const MetricReviews = "memproxy_inject_reviews_total"
 
-// New makes an Injector. It fails on a template that could not work.
+// New makes an Injector. It fails if the template cannot work.
 func New(o Options) (*Injector, error) {
 	t, err := o.Template.compile()
 	if err != nil {
@@ -50,8 +50,7 @@ func New(o Options) (*Injector, error) {
 	return i, nil
 }
 
-// sameVariable reports whether a container's variable says already what ours
-// would.
+// sameVariable reports whether a container's variable already has our value.
 func sameVariable(have variable, want raw) bool {
 	var w variable
 	return json.Unmarshal(want, &w) == nil && w.ValueFrom == nil && have.ValueFrom == nil && w.Value == have.Value

@@ -12,8 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// patched applies a JSON Patch as RFC 6902 says: an independent reading of what
-// the package writes.
+// patched applies a JSON Patch (RFC 6902), independently of the package.
 func patched(t testing.TB, doc any, patch []byte) any {
 	t.Helper()
 	var out any

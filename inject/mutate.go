@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Patch is one step of a JSON Patch (RFC 6902).
+// Patch is one operation of a JSON Patch (RFC 6902).
 type Patch struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value raw    `json:"value,omitzero"`
 }
 
-// answer is what a webhook says to one pod.
+// answer is a webhook's response for a pod.
 type answer struct {
-	// refuse says why the pod may not be; "" lets it.
+	// refuse is the reason to refuse the pod; "": allow.
 	refuse   string
-	result   string // of the metric: injected, skipped, refused, ok
+	result   string // metric label: injected, skipped, refused, ok
 	patch    []Patch
 	warnings []string
 }
@@ -29,7 +29,7 @@ func refused(format string, args ...any) answer {
 	return answer{refuse: fmt.Sprintf(format, args...), result: "refused"}
 }
 
-// mutate injects the sidecar, or says why not.
+// mutate injects the sidecar or refuses the pod.
 func (i *Injector) mutate(p *pod) answer {
 	wish, err := i.wanted(p)
 	if err != nil {
@@ -54,7 +54,7 @@ func (i *Injector) mutate(p *pod) answer {
 	return answer{patch: b.ops, warnings: b.warnings, result: "injected"}
 }
 
-// wanted reads the pod's wish, or the installation's when it has none.
+// wanted is the pod's opt-in or opt-out, else the installation's default.
 func (i *Injector) wanted(p *pod) (bool, error) {
 	switch wish, has := p.Metadata.Annotations[AnnotationInject]; {
 	case !has:
@@ -68,8 +68,8 @@ func (i *Injector) wanted(p *pod) (bool, error) {
 	}
 }
 
-// skip takes the label from a pod that has it and not the sidecar: backends
-// would let it in.
+// skip removes the label from a pod without sidecar: network policies of backends would
+// admit it.
 func (i *Injector) skip(p *pod) answer {
 	a := answer{result: "skipped"}
 	if _, has := p.Metadata.Labels[LabelInjected]; has {
@@ -79,7 +79,7 @@ func (i *Injector) skip(p *pod) answer {
 	return a
 }
 
-// collision finds what the pod already uses of the sidecar's.
+// collision finds names, ports and paths of the sidecar that the pod already uses.
 func (t *template) collision(p *pod) string {
 	for _, c := range p.containers() {
 		if c.Name == t.name {
@@ -104,7 +104,7 @@ func (t *template) collision(p *pod) string {
 	return t.leak(p, true)
 }
 
-// builder collects the steps of a patch.
+// builder collects the operations of a patch.
 type builder struct {
 	ops      []Patch
 	warnings []string
@@ -118,7 +118,7 @@ func (b *builder) op(op, path string, v any) {
 	b.ops = append(b.ops, Patch{Op: op, Path: path, Value: value})
 }
 
-// object sets members of a map of strings, which may not be there yet.
+// object sets members of a string map, which may be absent.
 func (b *builder) object(path string, have, want map[string]string) {
 	if len(want) == 0 {
 		return
@@ -129,13 +129,13 @@ func (b *builder) object(path string, have, want map[string]string) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if have[k] != want[k] {
-			b.op("add", path+"/"+pointer(k), want[k]) // add replaces what is there
+			b.op("add", path+"/"+pointer(k), want[k]) // add replaces an existing member
 		}
 	}
 }
 
-// list adds parts to a list, or puts them in the place of those of their name.
-// Each is where in the list a name stands already.
+// list adds parts to a list, or replaces parts of the same name; each returns their
+// indices.
 func (b *builder) list(path string, length int, want []part, front bool, each func(part) []int) {
 	var fresh []raw
 	for _, w := range want {
@@ -151,7 +151,7 @@ func (b *builder) list(path string, length int, want []part, front bool, each fu
 	case len(fresh) == 0:
 	case length == 0:
 		b.op("add", path, fresh)
-	case front: // in reverse, so that they end up in order
+	case front: // in reverse, to keep their order
 		for _, v := range slices.Backward(fresh) {
 			b.op("add", path+"/0", v)
 		}
@@ -171,8 +171,8 @@ func (b *builder) volumes(p *pod, t *template) {
 	})
 }
 
-// containers gives every other container the environment and the mounts. It
-// returns the names of the annotation that no container has.
+// containers adds environment and mounts to every other container. It returns names in
+// the annotation that match no container.
 func (b *builder) containers(p *pod, t *template) (missing []string) {
 	only, limited := p.Metadata.Annotations[AnnotationContainers]
 	if limited {
@@ -182,7 +182,7 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	}
 	names := slices.Clone(missing)
 	for path, c := range p.containers() {
-		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // a new pod has none of those
+		if c.Name == t.name || limited && !slices.Contains(names, c.Name) || strings.HasPrefix(path, ephemeralContainers) { // new pods have none of those
 			continue
 		}
 		missing = slices.DeleteFunc(missing, func(s string) bool { return s == c.Name })
@@ -199,9 +199,8 @@ func (b *builder) containers(p *pod, t *template) (missing []string) {
 	return missing
 }
 
-// env goes first, so that the container's own variables may refer to it. Where
-// a container sets one of them itself, ours counts and the pod's author is
-// told.
+// env prepends our variables, so that the container's own can refer to them. It
+// replaces variables of the same name, with a warning.
 func (b *builder) env(path string, c *container, t *template) {
 	b.list(path, len(c.Env), t.env, true, func(w part) (at []int) {
 		for n, v := range c.Env {
@@ -216,8 +215,8 @@ func (b *builder) env(path string, c *container, t *template) {
 	})
 }
 
-// sidecar puts the container in front of the other init containers, so that
-// they find it running.
+// sidecar inserts the container before the other init containers, so that it already
+// runs when they start.
 func (b *builder) sidecar(p *pod, t *template) {
 	const path = initContainers
 	if len(p.Spec.InitContainers) == 0 {

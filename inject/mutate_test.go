@@ -30,7 +30,7 @@ func testInjector(t testing.TB) *inject.Injector {
 	return must.Get(inject.New(testConfig(t).Options()))(t)
 }
 
-// verdict is the answer of an AdmissionReview.
+// verdict is the response of an AdmissionReview.
 type verdict struct {
 	UID      string
 	Allowed  bool
@@ -39,7 +39,7 @@ type verdict struct {
 	Warnings []string
 }
 
-// ask puts a pod to a webhook as an API server would.
+// ask sends a pod to a webhook like an API server.
 func ask(t testing.TB, i *inject.Injector, w inject.Webhook, object any) verdict {
 	t.Helper()
 	out := must.Get(i.Review(w, fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":%s}}`, text(t, object))))(t)
@@ -58,7 +58,7 @@ func yamlDoc(t testing.TB, text []byte) any {
 	return v
 }
 
-// Each case of testdata/mutate is a pod and what becomes of it.
+// Each case of testdata/mutate is a pod and the result.
 // Proves CARD-8.
 func TestMutate(t *testing.T) {
 	i := testInjector(t)
@@ -141,7 +141,7 @@ func golden(t *testing.T, path string, a *txtar.Archive, name string, got []byte
 	must.Do(t, os.WriteFile(path, txtar.Format(a), 0o644))
 }
 
-// A template that could not work is refused at the start.
+// A template that cannot work is refused at the start.
 func TestTemplates(t *testing.T) {
 	whole := must.Get(os.ReadFile("testdata/config.yaml"))(t)
 	for _, c := range []struct{ old, new, want string }{

@@ -7,8 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// pod is what is read of a Pod. Members that are not here are neither read nor
-// touched.
+// pod is the part of a Pod that is read. Other members are neither read nor changed.
 type pod struct {
 	Metadata struct {
 		Labels      map[string]string `json:"labels"`
@@ -34,7 +33,7 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// container is what is read of a container of any of the three sorts.
+// container is the part of a container, of any kind, that is read.
 type container struct {
 	Name         string     `json:"name"`
 	Env          []variable `json:"env"`
@@ -58,7 +57,7 @@ type envFrom struct {
 	Secret secretRef `json:"secretRef"`
 }
 
-// secretRef names a Secret, or none.
+// secretRef names a Secret; "": none.
 type secretRef struct {
 	Name string `json:"name"`
 }
@@ -80,13 +79,13 @@ type volume struct {
 	} `json:"projected"`
 }
 
-// The beginnings of the places of containers, by their sort.
+// JSON pointers of the lists of containers.
 const (
 	initContainers      = "/spec/initContainers"
 	ephemeralContainers = "/spec/ephemeralContainers"
 )
 
-// containers are those of all three sorts, each with its place in the document.
+// containers iterates over the containers of all kinds with their JSON pointers.
 func (p *pod) containers() iter.Seq2[string, *container] {
 	return func(yield func(string, *container) bool) {
 		for _, sort := range [...]struct {
@@ -102,7 +101,7 @@ func (p *pod) containers() iter.Seq2[string, *container] {
 	}
 }
 
-// unfit says why a pod cannot hold a sidecar, or "".
+// unfit says why a pod cannot have a sidecar, or "".
 func (i *Injector) unfit(p *pod) string {
 	s := &p.Spec
 	switch {
@@ -119,7 +118,7 @@ func (i *Injector) unfit(p *pod) string {
 	return ""
 }
 
-// secrets are the names of the Secrets that a volume shows; "" is none.
+// secrets are the names of the Secrets that a volume exposes; "": none.
 func (v *volume) secrets() []string {
 	out := []string{v.Secret.Name}
 	for _, s := range v.Projected.Sources {
@@ -128,8 +127,7 @@ func (v *volume) secrets() []string {
 	return out
 }
 
-// secrets are the names of the Secrets that a container takes into its
-// environment; "" is none.
+// secrets are the names of the Secrets in a container's environment; "": none.
 func (c *container) secrets() (out []string) {
 	for _, v := range c.Env {
 		if v.ValueFrom != nil {
@@ -142,5 +140,5 @@ func (c *container) secrets() (out []string) {
 	return out
 }
 
-// raw is a JSON value that is passed on as it is.
+// raw is a JSON value that is copied verbatim.
 type raw = jsontext.Value

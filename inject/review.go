@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// review is admission.k8s.io/v1 AdmissionReview, as far as it is used.
+// review is the part of an admission.k8s.io/v1 AdmissionReview that is used.
 type review struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -46,14 +46,14 @@ type status struct {
 
 const reviewVersion = "admission.k8s.io/v1"
 
-// errMalformed is a review that is not one. The API server's failure policy
-// rules on the pod then.
+// errMalformed means that the body is not a review. The API server's failure policy
+// then decides.
 var errMalformed = errors.New("inject: not an AdmissionReview of " + reviewVersion)
 
-// maxWarning is what the API server keeps of a warning without complaint.
+// maxWarning is the longest warning that the API server keeps.
 const maxWarning = 256
 
-// Webhook is one of the two questions of the API server.
+// Webhook is one of the two admission webhooks.
 type Webhook string
 
 // The webhooks; each is served at the path of its name.
@@ -62,8 +62,8 @@ const (
 	Validate Webhook = "validate"
 )
 
-// Review answers an AdmissionReview with one. It returns an error when body is
-// none; a pod that may not be is an answer.
+// Review answers an AdmissionReview. It returns an error if the body is not one; a
+// refused pod is not an error.
 func (i *Injector) Review(w Webhook, body []byte) ([]byte, error) {
 	var in review
 	if err := json.Unmarshal(body, &in); err != nil || in.Request == nil || in.Request.UID == "" ||

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What is no review is an error, so that the failure policy rules; what is one
-// of something else is refused.
+// A malformed review is an error, so that the failure policy decides; a review of
+// another kind is refused.
 func TestReviewsThatAreNot(t *testing.T) {
 	i := testInjector(t)
 	for _, body := range []string{
@@ -55,8 +55,8 @@ func TestReviewsAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever comes in, an answer is a review with the same uid, a patch applies,
-// and a second injection changes nothing.
+// Any response has the request's uid, its patch applies, and a second injection changes
+// nothing.
 func FuzzReview(f *testing.F) {
 	for _, pod := range []string{
 		`{"metadata":{},"spec":{"containers":[{"name":"a"}]}}`,
@@ -75,14 +75,14 @@ func FuzzReview(f *testing.F) {
 		_, metadata := whole["metadata"].(map[string]any)
 		_, spec := whole["spec"].(map[string]any)
 		if !metadata || !spec {
-			return // an API server's pods have both
+			return // pods from an API server have both
 		}
 		got := ask(t, i, inject.Mutate, pod)
 		if !got.Allowed {
 			return
 		}
 		if !wellFormed(pod) {
-			return // null where a list or an object is expected: the API server sends none
+			return // the API server never sends null for a list or an object
 		}
 		after := patched(t, pod, got.Patch)
 		again := ask(t, i, inject.Mutate, after)
@@ -95,8 +95,8 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// wellFormed reports whether a document has no null: decoded, null and absent
-// are one.
+// wellFormed reports whether a document has no null, which decodes like an absent
+// member.
 func wellFormed(v any) bool {
 	switch v := v.(type) {
 	case nil:

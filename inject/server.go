@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// maxReview bounds a review: a pod is at most 1.5 MB in etcd, and an
-	// update carries the old one too.
+	// maxReview bounds a review: a pod is at most 1.5 MB in etcd, and an update
+	// contains the old one too.
 	maxReview = 8 << 20
-	// ReviewTime bounds reading one. The API server waits 30 s at most.
+	// ReviewTime bounds reading a review. The API server waits at most 30 s.
 	ReviewTime = 10 * time.Second
 )
 
@@ -32,7 +32,7 @@ func (i *Injector) Handler(log *slog.Logger) http.Handler {
 				return
 			}
 			rw.Header().Set("Content-Type", "application/json")
-			_, _ = rw.Write(out) // the API server may be gone
+			_, _ = rw.Write(out) // the API server may have disconnected
 		})
 	}
 	return mux

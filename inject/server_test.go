@@ -81,7 +81,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A renewed certificate is taken, a broken renewal is not, and an expired one
+// A renewed certificate is used, a broken renewal is not, and an expired certificate
 // makes the webhook unready.
 func TestCertificateIsRenewed(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
@@ -92,7 +92,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		pair := must.Get(c.TLS().GetCertificate(nil))(t)
 		return pair.Leaf.SerialNumber.Int64()
 	}
-	changed := func(file string, n time.Duration) { // files of one moment are told apart
+	changed := func(file string, n time.Duration) { // modification times must differ
 		must.Do(t, os.Chtimes(file, now, now.Add(n*time.Second)))
 	}
 	if n := serial(); n != 1 {

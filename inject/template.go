@@ -10,42 +10,41 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Template is what is put into a pod. The chart writes it; the same text is
-// what pods include that refuse the webhook.
+// Template is what is injected into a pod, written by the chart. Pods that opt out of
+// the webhook include the same text.
 type Template struct {
-	// Sidecar is the container, a native sidecar: it stands first among the
-	// init containers and has restartPolicy Always.
+	// Sidecar is the container, a native sidecar: the first init container, with
+	// restartPolicy Always.
 	Sidecar map[string]any `yaml:"sidecar"`
-	// Volumes are the pod's new volumes. Their names begin with
-	// VolumePrefix.
+	// Volumes are added to the pod. Their names begin with VolumePrefix.
 	Volumes []map[string]any `yaml:"volumes"`
-	// Env is set in every other container, over what is there.
+	// Env is set in every other container and overrides existing variables.
 	Env []map[string]any `yaml:"env"`
-	// Mounts are given to every other container.
+	// Mounts are added to every other container.
 	Mounts []map[string]any `yaml:"mounts"`
 	// Labels and Annotations are set on the pod.
 	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// VolumePrefix begins the names of all volumes that are the sidecar's.
+// VolumePrefix is the prefix of the names of the sidecar's volumes.
 const VolumePrefix = "memproxy-"
 
-// The labels and annotations by which pods and the webhook talk.
+// Labels and annotations of pods.
 const (
-	// LabelInjected marks a pod that has the sidecar. Network policies of
-	// backends select it; the webhooks see to it that no other pod has it.
+	// LabelInjected marks pods with the sidecar. Network policies of backends select
+	// it; the webhooks ensure that no other pod has it.
 	LabelInjected = "memproxy.io/injected"
-	// AnnotationInject is "true" or "false", the pod's own wish.
+	// AnnotationInject is "true" or "false": the pod opts in or out.
 	AnnotationInject = "memproxy.io/inject"
 	// AnnotationContainers limits the environment to the named containers,
-	// separated by commas. Absent: every container.
+	// comma-separated. Absent: every container.
 	AnnotationContainers = "memproxy.io/containers"
 )
 
-// template is a Template made ready: values as JSON, names known.
+// template is a compiled Template: values as JSON, with their names.
 type template struct {
-	name     string // the sidecar's container name
+	name     string // name of the sidecar's container
 	sidecar  raw
 	object   map[string]any
 	ports    []int
@@ -55,10 +54,10 @@ type template struct {
 	mountsAt []mount
 	labels   map[string]string
 	notes    map[string]string
-	secrets  []string // Secrets that only the sidecar may be given
+	secrets  []string // Secrets reserved for the sidecar
 }
 
-// part is one named value of a list.
+// part is a named element of a list.
 type part struct {
 	name   string
 	value  raw
@@ -68,7 +67,7 @@ type part struct {
 func (t Template) compile() (*template, error) {
 	out := &template{labels: map[string]string{LabelInjected: "true"}, notes: t.Annotations}
 	maps.Copy(out.labels, t.Labels)
-	// Through JSON and back: numbers and lists then compare with those of a pod.
+	// Convert through JSON so that numbers and lists compare equal to those of a pod.
 	var err error
 	if out.sidecar, err = encode(t.Sidecar); err != nil {
 		return nil, err
@@ -150,5 +149,5 @@ func parts(what string, list []map[string]any) (out []part, err error) {
 	return out, nil
 }
 
-// encode writes JSON with sorted keys, so that a patch is the same each time.
+// encode writes JSON with sorted keys, so that patches are deterministic.
 func encode(v any) (raw, error) { return json.Marshal(v, json.Deterministic(true)) }

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// validate checks a pod as it will be stored, after every mutating webhook:
-// whoever has the label has the sidecar, and nobody else its secrets.
+// validate checks a pod as it will be stored, after all mutating webhooks: a pod with
+// the label has the sidecar, and no other container has its secrets.
 func (i *Injector) validate(p *pod, object raw) answer {
 	t := i.template
 	injected := p.Metadata.Labels[LabelInjected] == "true"
@@ -50,15 +50,13 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	return refused("label %s is there, and the sidecar is not", LabelInjected)
 }
 
-// loose are members that may come out otherwise than the template says, at any
-// depth: the API server writes quantities in a form of its own, and
-// autoscalers set them.
+// loose are members that may differ from the template, at any depth: the API server
+// normalizes quantities, and autoscalers set them.
 var loose = []string{"resources", "sizeLimit"}
 
-// isSidecar reports whether a stored container is the template's, and the
-// first member that is not. The API server fills in defaults, and admission
-// adds mounts, so members that the template does not have are let be; those
-// that change what runs are not.
+// isSidecar reports whether a stored container is the template's, and the first member
+// that differs. The API server fills in defaults and admission adds mounts, so
+// additional members are allowed, except those that change what runs.
 func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(t.object)) {
 		agrees := covers
@@ -82,13 +80,12 @@ func (t *template) isSidecar(have map[string]any) (member string, ok bool) {
 	return "", true
 }
 
-// tokens is where admission mounts the tokens of service accounts and clouds. A mount
-// elsewhere could put other roots, another configuration or program in the place of
-// the sidecar's.
+// tokens is where admission mounts tokens of service accounts and clouds. A mount
+// elsewhere could replace the sidecar's trust roots, configuration or program.
 const tokens = "/var/run/secrets/"
 
-// mayMount reports whether mounts, other than the template's, are of tokens, and in
-// the way of none of the template's.
+// mayMount reports whether all mounts are the template's, or tokens outside the
+// template's paths.
 func (t *template) mayMount(have any) bool {
 	list, _ := have.([]any)
 	want, _ := t.object["volumeMounts"].([]any)
@@ -108,8 +105,8 @@ func (t *template) mayMount(have any) bool {
 	})
 }
 
-// covers reports whether have says everything that want says: objects may have
-// more members, lists are of one length.
+// covers reports whether have contains want: objects may have more members, lists must
+// have the same length.
 func covers(have, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -140,15 +137,14 @@ func containsAll(have, want any) bool {
 	})
 }
 
-// leak finds a container, other than the sidecar, that would be given what is
-// the sidecar's alone, or a place from which to take it. Injected says that the
-// pod has the sidecar, or is about to: then the container of its name is
-// compared as a whole. In any other pod that name means nothing.
+// leak finds a container, other than the sidecar, that would get the sidecar's secrets
+// or could read them from it. If injected, the pod has or gets the sidecar, whose
+// container is compared as a whole; otherwise its name is not exempt.
 func (t *template) leak(p *pod, injected bool) string {
 	for k := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[k]
 		if t.private(v.Name) {
-			continue // what mounts it is looked at below
+			continue // its mounts are checked below
 		}
 		for _, s := range v.secrets() {
 			if slices.Contains(t.secrets, s) {
@@ -177,7 +173,7 @@ func (t *template) leak(p *pod, injected bool) string {
 	return ""
 }
 
-// private reports whether a volume is the sidecar's and not one that it shares.
+// private reports whether a volume is the sidecar's and not shared.
 func (t *template) private(name string) bool {
 	ours := slices.ContainsFunc(t.volumes, func(w part) bool { return w.name == name })
 	return ours && !slices.ContainsFunc(t.mounts, func(w part) bool { return w.name == name })

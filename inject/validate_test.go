@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/inject"
 )
 
-// Each case of testdata/validate is a pod as it would be stored, and whether
-// it may be. Proves CARD-8.
+// Each case of testdata/validate is a pod as it would be stored, and whether it is
+// allowed. Proves CARD-8.
 func TestValidate(t *testing.T) {
 	i := testInjector(t)
 	for name, a := range cases(t, "validate") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Probes are answered under any name. What is wrong, and the metrics, are told only
-// under a name that a page in a browser cannot have.
+// Probes are served under any host name; details and metrics only under one that a web
+// page cannot have.
 func TestAdminHandler(t *testing.T) {
 	t.Parallel()
 	var broken error
