@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Proves CARD-3: an edit is read at once where the file system notifies of it,
-// twice, and without a tick.
+// Proves CARD-3: where the file system notifies of an edit, it is read at once, twice,
+// without a tick.
 func TestAnEditIsReadAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -37,7 +37,7 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 			}
 		}
 	}()
-	// The directory may not be watched yet when it is edited first.
+	// The directory may not be watched yet at the first edit.
 	ring.Until(t, "two looks", func() bool {
 		if n.Load() == 0 {
 			must.Do(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
@@ -46,8 +46,8 @@ func TestAnEditIsReadAtOnce(t *testing.T) {
 	})
 }
 
-// Proves CARD-3: what was edited again while it was put in force counts for
-// nothing; the next two looks do.
+// Proves CARD-3: a version that changed while it was put in force is discarded; the
+// next two looks decide.
 func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, answers, events := "one", []error{upkeep.ErrUnsettled, errors.New("refused"), nil}, []string{}
@@ -76,7 +76,7 @@ func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 		look()
 		version = "two"
 		look()
-		look("use two") // it is under way
+		look("use two") // an edit is in progress
 		look()
 		look("use two", "refused")
 		look("use two")
@@ -84,8 +84,8 @@ func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 	})
 }
 
-// A directory that the process itself writes to is not watched, by whatever path
-// it is named: each of its writes would have the files read. The ticks find edits.
+// A directory that the process itself writes to is not watched, whatever its path: each
+// write would cause a reread. Ticks find edits.
 func TestOnesOwnWritesAreNoEdits(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")

@@ -78,7 +78,7 @@ func (r *runner) run(ctx context.Context) {
 // round runs one round and schedules the next.
 func (r *runner) round(ctx context.Context, now time.Time) error {
 	err := r.Once(ctx, now)
-	if due, is := err.(Due); is || err == nil { // of what is joined with a failure, the failure counts
+	if due, is := err.(Due); is || err == nil { // a failure joined with Due is a failure
 		in := due.In
 		if is {
 			in = max(in, time.Millisecond)

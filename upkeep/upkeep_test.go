@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// process runs jobs as a process does: what it began is over when stop returns.
+// process runs jobs like a process: what it began has ended when stop returns.
 type process struct {
 	*upkeep.Jobs
 	log  bytes.Buffer
@@ -38,8 +38,7 @@ func start(t *testing.T, jobs ...upkeep.Job) *process {
 	return p
 }
 
-// rounds notes when a job is done, since its start, and returns what is next of
-// some errors.
+// rounds records when a job runs, since its start, and returns errors from a list.
 type rounds struct {
 	begun time.Time
 	at    []time.Duration
@@ -60,8 +59,8 @@ func seconds(list ...float64) (out []time.Duration) {
 	return out
 }
 
-// A job is done after each Every, and at once when it is woken, once however
-// often that was; one without Every only then.
+// A job runs after each Every, and at once when woken; signals are merged. Without
+// Every it runs only when woken.
 //
 // Proves EDGE-14.
 func TestTurns(t *testing.T) {
@@ -108,9 +107,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Whoever asks for a round has one, at the time of his, and what came of it,
-// while no other is made; one that asks and goes leaves it to its end. Being
-// due is no failure.
+// A caller that requests a round gets one at its time, with its error, while no other
+// runs. A round outlives its caller. Due is not a failure.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, asked atomic.Int32
@@ -171,8 +169,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A stop cuts a round off and waits for it; nobody has to wait for one that is
-// not made any more.
+// A stop interrupts a round and waits for it; callers whose rounds will not run return.
 //
 // Proves EDGE-14.
 func TestStop(t *testing.T) {
@@ -180,7 +177,7 @@ func TestStop(t *testing.T) {
 		returned := false
 		p := start(t, upkeep.Job{Name: "j", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error {
 			<-ctx.Done()
-			time.Sleep(time.Second) // what it has in hand
+			time.Sleep(time.Second) // work in progress
 			returned = true
 			return ctx.Err()
 		}})
@@ -205,7 +202,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A failure is in the log once, until it is another or the job has succeeded.
+// A failure is logged once, until it changes or the job succeeds.
 func TestFailuresAreLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := errors.New("first"), errors.New("second")
