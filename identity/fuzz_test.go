@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// FuzzClaims: whatever a token says, its principal has a name, at most the
-// configured tier, and no limit that the token did not state.
+// FuzzClaims: the principal of any token has a name, at most the configured tier, and
+// no limit that the token did not state.
 func FuzzClaims(f *testing.F) {
 	for _, s := range []string{
 		`{"sub":"42","org":"acme"}`, `{"sub":"42","org":"acme","tier":"system","kind":"human","agents":["*"],"users":"alice","groups":["a","b"]}`,
@@ -59,8 +59,8 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzHeaders: no header yields an empty or oversized credential, errors quote
-// nothing, and a value that stands twice reads as one that stands once.
+// FuzzHeaders: no header yields an empty or oversized credential, errors quote nothing,
+// and a repeated value counts once.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{"", "Bearer x", "Token x", "bearer  x ", "Bearer", "Bearer ", "x", "Basic eDp4", "Bearer\tx", "Bearer x, Bearer y", "\x00"} {
 		f.Add(s, s)
@@ -95,7 +95,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzSPIFFE: what is accepted is an id of the trust domain and nothing like it.
+// FuzzSPIFFE: only ids of the trust domain are accepted.
 func FuzzSPIFFE(f *testing.F) {
 	for _, s := range []string{"spiffe://example.org/a", "spiffe://example.org", "spiffe://example.org/", "SPIFFE://example.org/a", "spiffe://example.org/a/../b", "spiffe://example.org.evil/a", "https://example.org/a", "spiffe://example.org/%61", "spiffe://example.org/.0", ""} {
 		f.Add(s)
@@ -109,14 +109,14 @@ func FuzzSPIFFE(f *testing.F) {
 	})
 }
 
-// says is a transport that answers everything with one body.
+// says is a transport that returns one body for everything.
 type says []byte
 
 func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(s))), Request: r}, nil
 }
 
-// FuzzKeySet: an issuer may publish anything. What is kept are public keys.
+// FuzzKeySet: whatever an issuer publishes, only public keys are kept.
 func FuzzKeySet(f *testing.F) {
 	for _, s := range []string{
 		`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`,

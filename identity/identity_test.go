@@ -29,10 +29,9 @@ func header(fields ...string) memproxy.Header {
 	return h
 }
 
-// Proves TRL-1: keys of the backend in every header in which its clients send
-// them, and what is addressed to memproxy itself. A credential that could be
-// read as two is refused; a backend key that is not known here is the
-// backend's to judge, and brings nothing.
+// Proves TRL-1: backend keys in every header that clients use, and credentials for
+// memproxy. An ambiguous credential is refused; an unknown backend key is left to the
+// backend and identifies nobody.
 func TestKeys(t *testing.T) {
 	const (
 		auth, api, own, proxy = "Authorization", "X-Api-Key", "X-Memproxy-Token", "Proxy-Authorization"
@@ -51,7 +50,7 @@ func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		h    memproxy.Header
-		want string // "" for refused
+		want string // "": refused
 	}{
 		{"nothing", header(), anybody},
 		{"Mem0's scheme", header(auth, "Token key-a"), "a"},
@@ -129,8 +128,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: without a default, nothing presented and an unknown key are
-// refused, each for its own reason.
+// Proves TRL-1: without a default, absent credentials and unknown keys are refused,
+// with different reasons.
 func TestNobodyByDefault(t *testing.T) {
 	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
 	if err != nil {
@@ -165,7 +164,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A caller cannot change who the next one is.
+// A caller cannot modify the principal of the next one.
 func TestPrincipalsAreCopies(t *testing.T) {
 	fallback := who("any")
 	id := must.Get(identity.New(identity.Options{Default: &fallback}))(t)
@@ -176,8 +175,8 @@ func TestPrincipalsAreCopies(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: nobody in particular is a session at an address; a network of
-// IPv6 is one address, and nobody who has a credential bears such a name.
+// Proves TRL-1: anonymous callers are identified by session and address; an IPv6
+// network counts as one address, and no caller with a credential has such an id.
 func TestAnonymousSessions(t *testing.T) {
 	open := func(kind memproxy.PrincipalKind, key string) func(peer, session string) memproxy.Principal {
 		id := must.Get(identity.New(identity.Options{
@@ -219,9 +218,8 @@ func TestAnonymousSessions(t *testing.T) {
 	}
 }
 
-// Whoever was identified is known for as long as the configuration has what
-// identified it: its key, a rule that names it, the issuer or the trust domain, the
-// default.
+// A principal stays known while the configuration has what identified it: its key, a
+// rule that names it, the issuer or trust domain, the default.
 //
 // Proves EDGE-15
 func TestKnows(t *testing.T) {

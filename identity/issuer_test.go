@@ -22,17 +22,17 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// provider is an OpenID provider that runs in the test.
+// provider is an OpenID provider in the test's process.
 type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	mu     sync.Mutex
 	keys   []jose.JSONWebKey // as published
-	raw    []any             // published besides
+	raw    []any             // published in addition
 	mode   string            // "", "down", "hang", "garbage", "foreign", "empty", "huge"
 	asked  map[string]int
-	free   chan struct{} // closed: whoever hangs goes on
-	// hanging tells of requests that arrived and hang.
+	free   chan struct{} // closed: hanging requests continue
+	// hanging receives requests that arrived and hang.
 	hanging chan struct{}
 }
 
@@ -100,7 +100,7 @@ func (p *provider) publish(keys ...jose.JSONWebKey) {
 	p.keys = keys
 }
 
-// requests is how often the path was asked for.
+// requests counts the requests for a path.
 func (p *provider) requests(path string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 	return must.Get(jws.CompactSerialize())(t)
 }
 
-// clock stands until it is moved.
+// clock stands still until it is moved.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -140,7 +140,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// desk identifies callers by tokens of a provider.
+// desk identifies callers by a provider's tokens.
 type desk struct {
 	*clock
 	*provider
@@ -148,8 +148,8 @@ type desk struct {
 	key jose.JSONWebKey
 }
 
-// newDesk returns a desk whose provider publishes one key. change may alter
-// the options.
+// newDesk returns a desk whose provider publishes one key. change may alter the
+// options.
 func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
 	t.Helper()
 	d := &desk{clock: &clock{now: time.Date(2031, 3, 14, 12, 0, 0, 0, time.UTC)}, provider: newProvider(t), key: newKey(t, "k1")}
@@ -163,7 +163,7 @@ func newDesk(t *testing.T, change func(*identity.OIDCOptions)) *desk {
 	return d
 }
 
-// claims of a good token, with changes.
+// claims of a valid token, with changes.
 func (d *desk) claims(changes ...any) map[string]any {
 	c := map[string]any{"iss": d.server.URL, "aud": "memproxy", "sub": "42", "iat": d.Now().Unix(), "exp": d.Now().Add(time.Hour).Unix()}
 	for i := 0; i < len(changes); i += 2 {
@@ -192,7 +192,7 @@ func (d *desk) present(token string) (memproxy.Principal, error) {
 	return p, err
 }
 
-// quiet fails when an error quotes a credential.
+// quiet fails if an error quotes a credential.
 func quiet(t *testing.T, err error, secret string) {
 	t.Helper()
 	for _, part := range append(strings.Split(secret, "."), secret) {
@@ -211,7 +211,7 @@ func (d *desk) accept(token string) memproxy.Principal {
 	return p
 }
 
-// refuse wants a "no".
+// refuse expects a rejection.
 func (d *desk) refuse(token string) {
 	d.t.Helper()
 	_, err := d.present(token)
@@ -226,7 +226,7 @@ func refused(t *testing.T, err error, code memproxy.ReasonCode) {
 	}
 }
 
-// breakage wants an error that is no "no".
+// breakage expects an error that is not a rejection.
 func (d *desk) breakage(token string) {
 	d.t.Helper()
 	_, err := d.present(token)

@@ -22,15 +22,15 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-1: who somebody is comes from a token that the issuer signed for
-// us and that is valid now, and from nothing else.
+// Proves TRL-1: only a token that the issuer signed for this audience and that is valid
+// now identifies a caller.
 func TestTokens(t *testing.T) {
 	d := newDesk(t, nil)
 	if p := d.accept(d.token()); p.ID != "oidc:42" || p.Kind != memproxy.KindAgent || p.Trust != memproxy.TrustAuthenticated {
 		t.Errorf("%+v", p)
 	}
 	at := func(d2 time.Duration) int64 { return d.Now().Add(d2).Unix() }
-	other := newKey(t, "k1") // the right name, another key
+	other := newKey(t, "k1") // the right key id, another key
 	for _, c := range []struct {
 		name string
 		good bool
@@ -86,7 +86,7 @@ func tamper(t *testing.T, token string) string {
 	return strings.Join(parts, ".")
 }
 
-// twice is a token in JSON form, signed by the issuer's key and by another.
+// twice is a token in JSON form with two signatures: the issuer's and another.
 func twice(t *testing.T, d *desk) string {
 	t.Helper()
 	s := must.Get(jose.NewMultiSigner([]jose.SigningKey{{Algorithm: jose.ES256, Key: d.key}, {Algorithm: jose.ES256, Key: newKey(t, "k2")}}, nil))(t)
@@ -95,8 +95,8 @@ func twice(t *testing.T, d *desk) string {
 	return jws.FullSerialize()
 }
 
-// No signature, and the public key taken for a shared secret, in the forms in
-// which libraries have fallen for it.
+// Unsigned tokens, and the public key used as a shared secret, in the forms that
+// libraries have accepted.
 func TestAlgorithmConfusion(t *testing.T) {
 	d := newDesk(t, nil)
 	k := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
@@ -118,9 +118,9 @@ func TestAlgorithmConfusion(t *testing.T) {
 			d.refuse(sign(t, jose.HS256, jose.JSONWebKey{Key: secret, KeyID: kid}, d.claims()))
 		}
 	}
-	// A key that is published for one algorithm signs with no other.
+	// A key published for one algorithm is not accepted for another.
 	d.refuse(sign(t, jose.PS256, jose.JSONWebKey{Key: k, KeyID: "rsa"}, d.claims()))
-	// A key that the token brings along is nobody's.
+	// A key embedded in the token is not trusted.
 	own := newKey(t, "k1")
 	s := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: own.Key}, &jose.SignerOptions{EmbedJWK: true}))(t)
 	jws := must.Get(s.Sign(body))(t)
@@ -128,8 +128,8 @@ func TestAlgorithmConfusion(t *testing.T) {
 	d.refuse(tok)
 }
 
-// Proves TRL-1: claims become roles, tenant and limits; what the token lacks it
-// does not allow; and it cannot rise above the configured tier.
+// Proves TRL-1: claims become roles, tenant and limits; a missing claim allows nothing;
+// a token cannot exceed the configured tier.
 func TestClaims(t *testing.T) {
 	all := func(o *identity.OIDCOptions) {
 		o.Claims = identity.Claims{ID: "azp", Tenant: "org", Roles: "groups", Kind: "kind", Trust: "tier", ActsAs: "agents", Users: "users", Apps: "apps", Runs: "runs"}
@@ -158,7 +158,7 @@ func TestClaims(t *testing.T) {
 	} {
 		d.refuse(bad)
 	}
-	// Claims that are not configured say nothing, whatever they say.
+	// Claims that are not configured are ignored.
 	plain := newDesk(t, nil)
 	p := plain.accept(plain.token("org", "acme", "groups", []string{"admin"}, "tier", "system", "agents", []string{"*"}))
 	if p.Tenant != "" || p.Roles != nil || p.Trust != memproxy.TrustAuthenticated || p.ActsAs.Allows("a") || !p.Users.Allows("alice") {
@@ -184,7 +184,7 @@ func TestOIDCOptions(t *testing.T) {
 	}
 }
 
-// A verified token is remembered, and not longer than it is valid.
+// A verified token is cached, but not beyond its expiry.
 func TestVerifiedTokensAreRemembered(t *testing.T) {
 	d := newDesk(t, nil)
 	tok := d.token("exp", d.Now().Add(5*time.Minute).Unix())
@@ -202,7 +202,7 @@ func TestVerifiedTokensAreRemembered(t *testing.T) {
 	d.refuse(tok)
 }
 
-// Many callers at once with one token, and with many.
+// Concurrent callers with one token, and with many.
 func TestManyCallersFetchOnce(t *testing.T) {
 	d := newDesk(t, nil)
 	tokens := make([]string, 16)

@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/identity"
 )
 
-// A new key of the issuer's is found when a token names it, and an old one
-// that was taken back goes.
+// A new key is fetched when a token names it, and a revoked one is dropped.
 func TestKeysRotate(t *testing.T) {
 	d := newDesk(t, nil)
 	old := d.key
@@ -22,7 +21,7 @@ func TestKeysRotate(t *testing.T) {
 	next := newKey(t, "k2")
 	d.key = next
 	d.publish(old, next)
-	d.refuse(d.token()) // the issuer was asked this very moment
+	d.refuse(d.token()) // the keys were fetched just now
 	d.Advance(10 * time.Second)
 	d.accept(d.token("sub", "new"))
 	d.key = old
@@ -41,7 +40,7 @@ func TestKeysRotate(t *testing.T) {
 	d.accept(d.token("sub", "new again"))
 }
 
-// Tokens with made-up key ids do not make the proxy hammer the issuer.
+// Tokens with made-up key ids do not flood the issuer.
 func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 	d := newDesk(t, nil)
 	d.accept(d.token())
@@ -78,8 +77,8 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: an issuer that is away is breakage. Nobody is let in, and
-// nobody is told that his good token is bad.
+// Proves TRL-1: an unavailable issuer is an error. Callers are not admitted, and a
+// valid token is not called invalid.
 func TestIssuerAwayAtTheStart(t *testing.T) {
 	for _, mode := range []string{"down", "garbage", "foreign", "empty", "huge"} {
 		t.Run(mode, func(t *testing.T) {
@@ -92,7 +91,7 @@ func TestIssuerAwayAtTheStart(t *testing.T) {
 			if n := d.requests("/.well-known/openid-configuration"); n != 1 {
 				t.Errorf("an issuer that is away was asked %d times at once", n)
 			}
-			d.refuse("not a token") // needs no issuer to be refused
+			d.refuse("not a token") // can be refused without the issuer
 			d.set("")
 			d.breakage(tok)
 			d.Advance(time.Second)
@@ -107,16 +106,16 @@ func TestIssuerAwayAtTheStart(t *testing.T) {
 	})
 }
 
-// Later, known keys serve for a day; only a new key has to wait.
+// After the start, cached keys are used for a day; only a new key has to wait.
 func TestIssuerAwayLater(t *testing.T) {
 	d := newDesk(t, nil)
 	d.accept(d.token())
 	d.set("down")
 	old := d.key
 	d.key = newKey(t, "k2")
-	d.refuse(d.token()) // asked just now
+	d.refuse(d.token()) // fetched just now
 	d.Advance(11 * time.Second)
-	d.breakage(d.token()) // perhaps a new key of the issuer's
+	d.breakage(d.token()) // may be a new key of the issuer
 	before := d.requests("/keys")
 	d.breakage(d.token())
 	if n := d.requests("/keys"); n != before {
@@ -140,8 +139,7 @@ func TestIssuerAwayLater(t *testing.T) {
 	d.accept(d.token("sub", "3"))
 }
 
-// An issuer that hangs costs a caller at most the deadline, and those who need
-// nothing of it nothing.
+// An issuer that hangs costs a caller at most the deadline, and others nothing.
 func TestIssuerHangs(t *testing.T) {
 	d := newDesk(t, func(o *identity.OIDCOptions) { o.Timeout = 50 * time.Millisecond })
 	d.set("hang")
@@ -162,9 +160,9 @@ func TestIssuerHangs(t *testing.T) {
 	}
 }
 
-// While somebody asks a hanging issuer, a token by a known key does not wait.
+// While a request to the issuer hangs, a token with a cached key does not wait.
 func TestKnownKeysDoNotWait(t *testing.T) {
-	d := newDesk(t, nil) // with a timeout that this test would not survive
+	d := newDesk(t, nil) // with a longer timeout than the test's
 	d.accept(d.token())
 	d.set("hang")
 	d.Advance(11 * time.Minute)
@@ -180,7 +178,7 @@ func TestKnownKeysDoNotWait(t *testing.T) {
 	<-d.hanging
 	d.key = known
 	d.accept(d.token("sub", "patient"))
-	// Another caller who waits for the answer, and hangs up.
+	// A second caller waits for the fetch and disconnects.
 	d.key = newKey(t, "k3")
 	tok = d.token()
 	go func() {
@@ -193,15 +191,15 @@ func TestKnownKeysDoNotWait(t *testing.T) {
 	}
 }
 
-// A machine that was suspended runs on with the tokens and keys that it knew, but not
-// with their times: the clock by which a process counts stood still meanwhile.
+// A suspended machine keeps its cached tokens and keys, but they expire by the wall
+// clock: the process's monotonic clock stood still.
 func TestSuspendedMachines(t *testing.T) {
 	d := newDesk(t, nil)
 	d.now = time.Now()
 	token := d.token("exp", d.Now().Add(20*time.Minute).Unix())
 	d.accept(token)
 	suspend := func(by time.Duration) {
-		*(*uint64)(unsafe.Pointer(&d.now)) += uint64(by/time.Second) << 30 // the seconds of the wall clock, in a time that has both
+		*(*uint64)(unsafe.Pointer(&d.now)) += uint64(by/time.Second) << 30 // the wall-clock seconds of a time with both clocks
 	}
 	d.now = d.now.Add(time.Minute)
 	long := d.token("exp", d.Now().Add(48*time.Hour).Unix())

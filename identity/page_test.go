@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-1, EDGE-14: a page of elsewhere in a browser on this machine is not
-// taken for a caller that presents nothing, by whatever request; programs, and pages
-// of this machine, are.
+// Proves TRL-1, EDGE-14: a request caused by a web page of another site in a browser on
+// this machine does not count as one without a credential; programs and pages of this
+// machine do.
 func TestPagesPresentCredentials(t *testing.T) {
 	fallback := who("any")
 	id := must.Get(identity.New(identity.Options{Default: &fallback, Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}}))(t)

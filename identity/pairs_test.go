@@ -10,14 +10,13 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-1: every set of credentials in one request, out of five places and
-// four kinds in each, is one caller's or refused: what is known names one
-// caller, what is addressed to memproxy is good, and a key that is not known is
-// the backend's only where no known one stands in the other of its headers
-// alone.
+// Proves TRL-1: any combination of credentials in one request, four kinds in each of
+// five places, identifies one caller or is refused: known ones must agree, those for
+// memproxy must be valid, and an unknown backend key is left to the backend unless a
+// known one is in its other header and nothing else identifies the caller.
 func TestCredentialsTogether(t *testing.T) {
 	spiffe := must.Get(identity.NewSPIFFE("example.org", []identity.Rule{{Name: "/a", Principal: who("a")}, {Name: "/b", Principal: who("b")}}))(t)
-	theirs := who("a") // the same name of another tenant is another caller
+	theirs := who("a") // the same name in another tenant is another caller
 	theirs.Tenant = "globex"
 	fallback := who("workload:any")
 	id := must.Get(identity.New(identity.Options{
@@ -47,7 +46,7 @@ func TestCredentialsTogether(t *testing.T) {
 			c.PeerURIs = []string{uris[cert]}
 		}
 
-		// The rule, as docs/identity.md has it.
+		// The rule of docs/identity.md.
 		counts := map[string]bool{own: true, proxy: true, api: true, auth: true}
 		if own == "" && proxy == "" {
 			counts[cert] = true

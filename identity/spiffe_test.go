@@ -20,7 +20,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// authority is a certificate authority that lives in the test.
+// authority is a certificate authority for the test.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -50,7 +50,7 @@ func (a *authority) make(tmpl, parent *x509.Certificate, pub *ecdsa.PublicKey) *
 	return must.Get(x509.ParseCertificate(der))(a.t)
 }
 
-// issue makes a certificate that names uris.
+// issue makes a certificate with URIs.
 func (a *authority) issue(uris ...string) tls.Certificate {
 	a.t.Helper()
 	a.n++
@@ -67,9 +67,9 @@ func (a *authority) issue(uris ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{a.make(tmpl, a.cert, &k.PublicKey).Raw}, PrivateKey: k}
 }
 
-// handshake makes a TLS connection in which the client shows cert (nil: none)
-// and returns what the server may believe: the URIs of a certificate that was
-// verified. This is what the HTTP face does.
+// handshake makes a TLS connection with a client certificate (nil: none) and returns
+// what the server may believe, as the HTTP front end does: the URIs of a verified
+// certificate.
 func handshake(t *testing.T, server *authority, auth tls.ClientAuthType, cert *tls.Certificate) (memproxy.Credentials, error) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -86,7 +86,7 @@ func handshake(t *testing.T, server *authority, auth tls.ClientAuthType, cert *t
 		defer close(done)
 		c := tls.Client(near, conf)
 		if c.Handshake() == nil {
-			_, _ = c.Read(make([]byte, 1)) // until the server hangs up: TLS 1.3 verifies after the client is done
+			_, _ = c.Read(make([]byte, 1)) // until the server closes: TLS 1.3 verifies after the client is done
 		}
 	}()
 	s := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{server.issue()}, ClientAuth: auth, ClientCAs: roots})
@@ -102,8 +102,8 @@ func handshake(t *testing.T, server *authority, auth tls.ClientAuthType, cert *t
 	return c, err
 }
 
-// Proves TRL-1: the certificate of a real handshake, verified against the
-// configured roots, names the principal; nothing short of that does.
+// Proves TRL-1: only a certificate that was verified against the configured roots in a
+// real handshake identifies the caller.
 func TestSPIFFE(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	s := must.Get(identity.NewSPIFFE("example.org", nil))(t)
@@ -112,7 +112,7 @@ func TestSPIFFE(t *testing.T) {
 		name  string
 		from  *authority
 		uris  []string
-		key   bool // a known backend key next to it
+		key   bool // with a known backend key
 		want  string
 		code  memproxy.ReasonCode
 		shake bool // the handshake itself fails
@@ -131,7 +131,7 @@ func TestSPIFFE(t *testing.T) {
 		{name: "the longest", from: ca, uris: []string{"spiffe://example.org/" + strings.Repeat("a", 459)}, want: "spiffe://example.org/" + strings.Repeat("a", 459)},
 		{name: "too long", from: ca, uris: []string{"spiffe://example.org/" + strings.Repeat("a", 460)}, code: memproxy.IdentityInvalid},
 		{name: "with dots", from: ca, uris: []string{"spiffe://example.org/ci/../admin"}, code: memproxy.IdentityInvalid},
-		// A certificate without a URI names nobody, as if there were none.
+		// A certificate without a URI counts as none.
 		{name: "no name", from: ca, code: memproxy.IdentityMissing},
 		{name: "no name beside a key", from: ca, key: true, want: "a"},
 		{name: "no certificate", code: memproxy.IdentityMissing},
@@ -168,7 +168,7 @@ func TestSPIFFE(t *testing.T) {
 	}
 }
 
-// A certificate that was shown and not verified is believed by nobody.
+// A certificate that was not verified is ignored.
 func TestUnverifiedCertificate(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	cert := stranger.issue("spiffe://example.org/admin")
@@ -178,7 +178,7 @@ func TestUnverifiedCertificate(t *testing.T) {
 			t.Fatalf("%v: %v, %v", auth, creds.PeerURIs, err)
 		}
 	}
-	// Without SPIFFE configured a verified name means nothing either.
+	// Without SPIFFE configured a verified name is ignored too.
 	fallback := who("any")
 	id := must.Get(identity.New(identity.Options{Default: &fallback}))(t)
 	if p, err := id.Identify(t.Context(), memproxy.Credentials{PeerURIs: []string{"spiffe://example.org/admin"}}); err != nil || p.ID != "any" {
@@ -221,8 +221,8 @@ func TestSPIFFERules(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: what is addressed to memproxy comes before the certificate, and
-// when it is bad the certificate does not make up for it.
+// Proves TRL-1: a token for memproxy takes precedence over the certificate, and if it
+// is invalid the certificate does not replace it.
 func TestTokenComesBeforeCertificate(t *testing.T) {
 	s, err := identity.NewSPIFFE("example.org", nil)
 	if err != nil {

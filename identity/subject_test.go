@@ -13,9 +13,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-1, CARD-10: a cluster's tokens say no more than a service
-// account's name; rules say who that is, the first that fits, and a subject
-// that none fits is nobody.
+// Proves TRL-1, CARD-10: the tokens of a cluster contain only a service account's name;
+// the first matching rule gives the principal, and subjects without a match are
+// refused.
 func TestSubjectsByRule(t *testing.T) {
 	named := memproxy.Principal{ID: "agent:reader", Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustEstablished, Roles: []string{"reader"}}
 	own := memproxy.Principal{Kind: memproxy.KindAgent, Tenant: "acme", Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{Values: []string{"dev"}}}
@@ -32,7 +32,7 @@ func TestSubjectsByRule(t *testing.T) {
 		"system:serviceaccount:team-a:reader": named,
 		"system:serviceaccount:team-a:writer": own,
 	} {
-		// What the token says of itself besides is not read.
+		// Other claims are not read.
 		if p := d.accept(d.token("sub", subject, "groups", []string{"admin"}, "org", "other", "tier", "human")); !reflect.DeepEqual(p, want) {
 			t.Errorf("%s: %+v, want %+v", subject, p, want)
 		}
@@ -48,9 +48,8 @@ func TestSubjectsByRule(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: an issuer that asks for a token is given one, the newest, for
-// its document and for its keys; without one nobody is believed, and it is
-// never sent in the clear.
+// Proves TRL-1: an issuer that requires a token gets the current one for discovery and
+// keys; without one no token is accepted, and it is never sent in the clear.
 func TestTokenForTheIssuer(t *testing.T) {
 	d := newDesk(t, nil)
 	token, gone := "first", error(nil)
@@ -83,7 +82,7 @@ func TestTokenForTheIssuer(t *testing.T) {
 	away("a wrong token")
 	gone = errors.New("no such file")
 	away("no token")
-	token, gone = "second", nil // replaced on the disk
+	token, gone = "second", nil // replaced on disk
 	if p := d.accept(d.token()); p.ID != "42" {
 		t.Errorf("%+v", p)
 	}
@@ -93,8 +92,8 @@ func TestTokenForTheIssuer(t *testing.T) {
 	}
 }
 
-// Keys of an https issuer do not come in the clear by a redirect, and neither does
-// the token for the issuer go there.
+// After a redirect, neither are keys of an https issuer fetched in the clear, nor is
+// the token for the issuer sent there.
 func TestRedirectsStayOnHTTPS(t *testing.T) {
 	d := newDesk(t, nil)
 	plain := d.server
