@@ -6,11 +6,10 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 )
 
-// fleetMetrics are the control plane's metrics, read from its state when they
-// are asked for.
+// fleetMetrics collects the control plane's metrics from its state.
 type fleetMetrics struct{ server *xds.Server }
 
-// fleetMetric is one of them.
+// fleetMetric describes a metric.
 type fleetMetric struct {
 	name, help string
 	labels     []string

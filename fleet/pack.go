@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// OpenPack reads the screening pack of a bundle: a pack's directory, zipped.
+// OpenPack reads the screening pack of a bundle: a zipped directory.
 func OpenPack(b []byte) (*screen.Pack, error) {
 	var p *screen.Pack
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
@@ -24,7 +24,7 @@ func OpenPack(b []byte) (*screen.Pack, error) {
 	return p, nil
 }
 
-// ZipPack zips a pack's directory, the same bytes for the same files.
+// ZipPack zips a pack's directory deterministically.
 func ZipPack(dir string) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
@@ -37,7 +37,7 @@ func ZipPack(dir string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		// Without times and modes, which would differ from checkout to checkout.
+		// Times and modes are omitted: they differ between checkouts.
 		w, err := z.CreateHeader(&zip.FileHeader{Name: path, Method: zip.Deflate})
 		if err == nil {
 			_, err = w.Write(b)

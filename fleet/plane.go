@@ -1,5 +1,5 @@
-// Package fleet distributes rules to sidecars: releases that are signed, the
-// control plane that offers them, and what a release would change.
+// Package fleet distributes rules to sidecars: signed releases, the control plane that
+// offers them, and previews of what a release would change.
 package fleet
 
 import (
@@ -26,9 +26,9 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// Options are what a control plane does not take from its configuration.
+// Options are the settings of a control plane outside its configuration.
 type Options struct {
-	Log    io.Writer // what is logged
+	Log    io.Writer // output of the log
 	Getenv func(string) string
 }
 
@@ -54,10 +54,10 @@ type Plane struct {
 	admin  http.Handler
 	counts *prometheus.Registry
 
-	FleetAddr, AdminAddr string // where it really listens
+	FleetAddr, AdminAddr string // actual addresses, once started
 }
 
-// Open builds a control plane from its configuration. Nothing listens yet.
+// Open builds a control plane from its configuration. It does not listen yet.
 func Open(cfg *config.ControlPlane, opt Options) (*Plane, error) {
 	level := map[string]slog.Level{"debug": slog.LevelDebug, "warn": slog.LevelWarn, "error": slog.LevelError}[cfg.Log.Level]
 	log, err := telemetry.NewLogger(opt.Log, telemetry.LogOptions{Format: cfg.Log.Format, Level: level})
@@ -120,7 +120,7 @@ func planOf(r config.Rollout) xds.Plan {
 	return p
 }
 
-// adminHandler serves the fleet's state. It changes nothing.
+// adminHandler serves the fleet's state, read-only.
 func (p *Plane) adminHandler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	show := func(path string, state func() any) {
@@ -128,7 +128,7 @@ func (p *Plane) adminHandler(metrics http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			enc := json.NewEncoder(w)
 			enc.SetIndent("", "  ")
-			_ = enc.Encode(state()) // the reader may be gone
+			_ = enc.Encode(state()) // the client may have disconnected
 		})
 	}
 	show("/fleet", func() any { return p.server.Status() })
@@ -148,11 +148,11 @@ func (p *Plane) ready() []proxy.Check {
 	return []proxy.Check{c}
 }
 
-// Start looks at the releases, listens, and serves until close.
+// Start reads the releases, listens, and serves until Close.
 func (p *Plane) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			_ = p.Close(ctx) // the error that led here is the one to show
+			_ = p.Close(ctx) // the first error is returned
 		}
 	}()
 	if err := p.server.Refresh(); err != nil {
@@ -186,8 +186,8 @@ func (p *Plane) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// The stages of stopping. The time of the loops is that of writing progress to a
-// slow disk.
+// The stages of stopping. The time of the loops allows for writing progress to a slow
+// disk.
 const (
 	stageListeners = iota
 	stageLoops
@@ -198,5 +198,5 @@ var stages = []group.Stage{
 	stageLoops:     {Name: "loops", Time: 5 * time.Second},
 }
 
-// Close stops everything. ctx bounds how long requests in flight may take.
+// Close stops everything. ctx bounds the drain of requests in flight.
 func (p *Plane) Close(ctx context.Context) error { return p.group.Close(ctx) }

@@ -15,10 +15,10 @@ import (
 	"github.com/memproxy/memproxy/policy/replay"
 )
 
-// Diff is what one version of the rules rules otherwise than another.
+// Diff is what two versions of the rules decide differently.
 type Diff struct {
-	Raised []string      `json:"raised"` // in the tables
-	Replay replay.Report `json:"replay"` // by recorded decisions
+	Raised []string      `json:"raised"` // limits and ceilings
+	Replay replay.Report `json:"replay"` // recorded decisions
 }
 
 // Allows reports whether anything is newly allowed.
@@ -26,8 +26,8 @@ func (d Diff) Allows() bool {
 	return len(d.Raised) > 0 || len(d.Replay.Changes) > 0 && d.Replay.Changes[0].Allows()
 }
 
-// Compare puts recorded decisions to two versions of the rules, each of which is a
-// policy directory, a release by the fleet's public key, or "builtin".
+// Compare evaluates recorded decisions under two versions of the rules. Each is a
+// policy directory, a release signed with the fleet's public key, or "builtin".
 func Compare(ctx context.Context, from, to, public string, q config.Replay, getenv func(string) string) (d Diff, err error) {
 	var keys []ed25519.PublicKey
 	if public != "" {
@@ -50,7 +50,7 @@ func Compare(ctx context.Context, from, to, public string, q config.Replay, gete
 	return d, err
 }
 
-// readVersion reads one version of the rules.
+// readVersion reads a version of the rules.
 func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	if path == "builtin" {
 		return policy.Builtin(), nil
@@ -73,7 +73,7 @@ func readVersion(path string, keys []ed25519.PublicKey) (policy.Bundle, error) {
 	return r.Contents, nil
 }
 
-// replayed puts recorded decisions to two bundles.
+// replayed evaluates recorded decisions under two bundles.
 func replayed(ctx context.Context, q config.Replay, getenv func(string) string, from, to policy.Bundle) (replay.Report, error) {
 	f, err := os.Open(q.Decisions)
 	if err != nil {
@@ -104,8 +104,8 @@ func replayed(ctx context.Context, q config.Replay, getenv func(string) string, 
 	return replay.Run(ctx, opt, cases)
 }
 
-// warner says what a release newly allows, when the control plane first sees
-// it. That it cannot be said is said too.
+// warner describes what a release newly allows, when the control plane first sees it,
+// or that this cannot be determined.
 func warner(q config.Replay, getenv func(string) string, log *slog.Logger) (func(from, to *policy.Release) []string, error) {
 	if _, err := os.Stat(q.Decisions); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)

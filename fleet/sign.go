@@ -18,12 +18,12 @@ import (
 const (
 	// KeyFile is the fleet's private key: PKCS #8, PEM, mode 0600.
 	KeyFile = "fleet.key"
-	// PublicKeyFile is its public half, as configurations have it.
+	// PublicKeyFile is its public half, in the form for configurations.
 	PublicKeyFile = "fleet.pub"
 )
 
-// Sign makes the next release of a directory of rules and publishes it. Floor
-// says that the statement has one.
+// Sign makes the next release of a directory of rules and publishes it. floor: the
+// statement has an explicit floor.
 func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor bool) (*policy.Release, error) {
 	key, err := ReadKey(keyPath)
 	if err != nil {
@@ -72,8 +72,8 @@ func Sign(keyPath, dir, pack string, dirs [2]string, s policy.Statement, floor b
 	return r, store.Publish(r)
 }
 
-// before is the newest release of the statement's channel that was not stopped,
-// or the statement's own number.
+// before is the newest release of the statement's channel that was not stopped, or the
+// statement's own number.
 func before(store *xds.Dir, s policy.Statement) (uint64, error) {
 	list, _, err := store.Releases()
 	if err != nil {
@@ -96,7 +96,7 @@ func before(store *xds.Dir, s policy.Statement) (uint64, error) {
 	return floor, nil
 }
 
-// Stop takes a release back: no sidecar is to have it.
+// Stop withdraws a release from all sidecars.
 func Stop(dirs [2]string, number uint64, reason string) error {
 	store, err := xds.NewDir(dirs[0], dirs[1], nil)
 	if err != nil {
@@ -112,8 +112,8 @@ func Stop(dirs [2]string, number uint64, reason string) error {
 	return store.Put(xds.Mark{Release: number, Kind: xds.MarkStopped, At: time.Now().UTC(), Reason: reason})
 }
 
-// NewKey makes the key that signs releases, in a directory in which there is none,
-// and returns where it is and its public half, as configurations have it.
+// NewKey makes the signing key in a directory that has none. It returns the path and
+// the public half in the form for configurations.
 func NewKey(dir string) (path, public string, err error) {
 	pub, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds"
 )
 
-// The bounds of asking a control plane for its status.
+// Limits of a status request.
 const (
 	statusTimeout = 10 * time.Second
-	statusAnswer  = 64 << 20 // bytes; some ten thousand sidecars
+	statusAnswer  = 64 << 20 // bytes; about ten thousand sidecars
 )
 
-// Status is what a control plane knows of its fleet.
+// Status is the state of a fleet.
 type Status struct {
 	xds.Status
 	Sidecars []xds.SidecarStatus `json:"sidecars"`
 }
 
-// Well reports whether every release can be offered, and no sidecar refuses the
-// one that it is to have.
+// Well reports whether every release can be offered and no sidecar rejects its assigned
+// one.
 func (s *Status) Well() bool {
 	return s.Away == "" && len(s.Faults) == 0 && !slices.ContainsFunc(s.Sidecars, func(c xds.SidecarStatus) bool {
 		return c.Rejected != nil && c.Rejected.Release == c.Assigned && c.Running != c.Assigned
 	})
 }
 
-// Ask asks a control plane, by the address of its admin listener.
+// Ask requests the status from the admin listener of a control plane.
 func Ask(ctx context.Context, base string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
