@@ -247,7 +247,7 @@ func (a *adoption) page(ctx context.Context, p page) ([]memproxy.Found, error) {
 		switch {
 		case err == nil && m.Stamp != nil:
 			continue
-		case err == nil && !item.Unread: // what cannot be read was there all the same
+		case err == nil && !item.Unread: // an unreadable one was there all the same
 			f.SHA256 = memproxy.TextSHA256(m.Text)
 		}
 		out = append(out, f)

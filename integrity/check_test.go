@@ -18,7 +18,7 @@ type fakeTurns struct{ underway bool }
 func (f *fakeTurns) TurnsBegun() func() bool    { return func() bool { return f.underway } }
 func (f *fakeTurns) LongestTurn() time.Duration { return time.Hour }
 
-// custodianOf is one for a backend whose agents write blocks, at a fixed time.
+// custodianOf is a custodian at a fixed time, for a backend whose agents write blocks.
 func custodianOf(now time.Time, turns Turns) *Custodian {
 	return New(Options{
 		Config: &config.Config{Backends: []config.Backend{{Name: "letta", Kind: "letta"}}},
@@ -34,9 +34,9 @@ func recorded(id string) memproxy.Ownership {
 	return memproxy.Ownership{Backend: "letta", Kind: memproxy.TargetMemory, ID: id, SHA256: "aa"}
 }
 
-// Proves EDGE-4: a check waits for the turns that are under way and for what
-// they wrote to be recorded; where another process may have an agent at work, it
-// waits for as long as a turn may take, and no longer.
+// Proves EDGE-4: a check waits for turns in progress and for their writes to be
+// recorded. If other processes may run agents, it waits for the longest duration of a
+// turn, and no longer.
 func TestChecksWaitForTurns(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	turns := &fakeTurns{underway: true}
@@ -69,7 +69,7 @@ func TestChecksWaitForTurns(t *testing.T) {
 	}
 }
 
-// pages are a backend of two pages.
+// pages is a backend with two pages.
 type pages struct{}
 
 func (pages) Page(_ context.Context, cursor string) ([]hunt.Item, string, error) {
@@ -79,8 +79,8 @@ func (pages) Page(_ context.Context, cursor string) ([]hunt.Item, string, error)
 	return nil, "", nil
 }
 
-// Proves EDGE-4: what a read comes upon during a sweep is checked between its
-// pages, and not after its end.
+// Proves EDGE-4: memories that reads find suspicious during a sweep are checked between
+// its pages.
 func TestChecksAreMadeDuringASweep(t *testing.T) {
 	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
 	c.Open = func(context.Context, config.Backend, []memproxy.Scope) (gate.Locator, hunt.Pager, error) {
@@ -109,7 +109,7 @@ func TestChecksAreMadeDuringASweep(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: what waits to be looked at again is bounded.
+// Proves EDGE-4: the number of waiting checks is bounded.
 func TestChecksAreBounded(t *testing.T) {
 	c := custodianOf(time.Unix(1_800_000_000, 0), &fakeTurns{})
 	for i := range maxChecks + 1 {

@@ -189,7 +189,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 			out = append(out, report)
 		}
 	}
-	for hash, a := range anchors { // of nobody who is known any more
+	for hash, a := range anchors { // of tenants that are no longer known
 		if a.Position == 0 { // a person accepted that it is gone
 			continue
 		}

@@ -114,7 +114,7 @@ func (w *storeSweep) stranger(ctx context.Context, m *memproxy.Memory, out *look
 			if code, detail := w.examiner(tenant).Examine(ctx, nil, m); code != "" {
 				out.found[m.ID] = w.finding(tenant, m.ID, classOf(code, memproxy.FaultInsert), code, detail)
 			}
-			return // a read will bind it
+			return // a read will record its owner
 		}
 		out.found[m.ID] = w.finding("", m.ID, memproxy.FaultForge, memproxy.IntegrityForged, "the provenance is not signed by this installation")
 		return
