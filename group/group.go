@@ -1,10 +1,9 @@
-// Package group runs what a process consists of, and stops it in order: nothing
-// that works outlives what it works with.
+// Package group owns the goroutines and servers of a process and stops them in order,
+// so that nothing outlives what it depends on.
 //
-// A Group owns every goroutine that is begun by Go, and what is given to Own,
-// each in a stage. It stops stage by stage; within a stage, what was added last
-// is stopped first. A part is told to stop when all of the stages before have
-// ended, or their time is over.
+// A Group stops in stages. Within a stage the last part added is stopped first, or all
+// are stopped at once (Drain). A stage begins when the previous ones have ended or
+// exceeded their time.
 package group
 
 import (
@@ -19,27 +18,27 @@ import (
 	"time"
 )
 
-// A Stage is a step of stopping. Each has a time of its own, so that one that
-// hangs takes none from the next.
+// A Stage is a step of stopping. Each has its own time, so that a part that hangs takes
+// no time from later stages.
 type Stage struct {
 	Name string
-	Time time.Duration // it may take; beyond it the next begins
-	// Drain has everything of the stage stopped at once, and its context end
-	// with the drain instead of with Time: servers that finish requests.
+	Time time.Duration // maximum; then the next stage begins
+	// Drain stops the parts concurrently, within the drain's context instead of Time:
+	// for servers that finish requests.
 	Drain bool
 }
 
 // A Ticker ticks every d until it is stopped.
 type Ticker func(d time.Duration) (tick <-chan time.Time, stop func())
 
-// systemTicker is the system's.
+// systemTicker is a time.Ticker.
 func systemTicker(d time.Duration) (<-chan time.Time, func()) {
 	t := time.NewTicker(d)
 	return t.C, t.Stop
 }
 
-// DrainTime is how long requests in flight are waited for, and CutTime how long
-// those that are cut off then may take to record that.
+// DrainTime is how long requests in flight may finish, and CutTime how long those that
+// are cut off then have to record that.
 const (
 	DrainTime = 12 * time.Second
 	CutTime   = 3 * time.Second
@@ -47,19 +46,19 @@ const (
 
 // Options set up a Group.
 type Options struct {
-	Stages []Stage // first to last to stop
-	// Loops is the stage, an index, by whose end all that Go began has returned.
+	Stages []Stage // in the order of stopping
+	// Loops is the index of the stage that ends the goroutines of Go.
 	Loops int
-	// Drain is how long Run lets requests in flight finish; 0: DrainTime.
+	// Drain bounds the drain of Run; 0: DrainTime.
 	Drain  time.Duration
 	Ticker Ticker // nil: the system's
 	Log    *slog.Logger
-	// Patience is how many times as long a stage may take; 0 is once.
+	// Patience multiplies the times of the stages; 0: 1.
 	Patience time.Duration
 }
 
-// A Group is the parts of a process. Its methods may be called at any time from
-// any goroutine; what is begun once the loops have been stopped is not.
+// A Group is the parts of a process. It is safe for concurrent use. Go does nothing
+// once the loops were stopped.
 type Group struct {
 	opt    Options
 	ctx    context.Context
@@ -73,8 +72,7 @@ type Group struct {
 	idle    chan struct{} // closed when the last loop has returned after the stop
 }
 
-// New returns a group without parts. What it runs has ctx's values, and ends
-// when ctx does.
+// New returns an empty group. Its context has ctx's values and ends with ctx.
 func New(ctx context.Context, opt Options) *Group {
 	if opt.Drain == 0 {
 		opt.Drain = DrainTime
@@ -105,7 +103,7 @@ func (g *Group) Go(name string, f func(context.Context)) {
 	}()
 }
 
-// Tick is Go for what is done again and again: it has a ticker of its own.
+// Tick is Go with a ticker.
 func (g *Group) Tick(name string, every time.Duration, f func(context.Context, <-chan time.Time)) {
 	g.Go(name, func(ctx context.Context) {
 		tick, stop := g.opt.Ticker(every)
@@ -114,15 +112,14 @@ func (g *Group) Tick(name string, every time.Duration, f func(context.Context, <
 	})
 }
 
-// Own has stop called in a stage of stopping.
+// Own adds a stop function to a stage.
 func (g *Group) Own(stage int, stop func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stops[stage] = append(g.stops[stage], stop)
 }
 
-// Serve owns a server that runs: stop is called in a stage, and Run ends when
-// failed receives.
+// Serve adds a running server to a stage. Run ends when failed receives.
 func (g *Group) Serve(stage int, name string, stop func(context.Context) error, failed <-chan error) {
 	g.Own(stage, stop)
 	g.Go("listener "+name, func(ctx context.Context) {
@@ -130,14 +127,14 @@ func (g *Group) Serve(stage int, name string, stop func(context.Context) error, 
 		case err := <-failed:
 			select {
 			case g.failed <- fmt.Errorf("%s: %w", name, err):
-			default: // one is enough
+			default: // the first failure suffices
 			}
 		case <-ctx.Done():
 		}
 	})
 }
 
-// Run waits until ctx ends or a server fails, and then closes the group.
+// Run waits until ctx ends or a server fails, then closes the group.
 func (g *Group) Run(ctx context.Context) (err error) {
 	select {
 	case <-ctx.Done():
@@ -150,8 +147,7 @@ func (g *Group) Run(ctx context.Context) (err error) {
 	return errors.Join(err, g.Close(drain))
 }
 
-// Close stops everything in the order of the stages. ctx bounds the drain only:
-// the other stages have their own time. Once it has returned, nothing of the
+// Close stops all stages in order. ctx bounds the drain only. Afterwards nothing of the
 // group runs, or the error names what does.
 func (g *Group) Close(ctx context.Context) error {
 	var errs []error
@@ -201,8 +197,8 @@ func (g *Group) returned(name string) {
 	}
 }
 
-// stopLoops ends the loops and waits until all have returned. The error names
-// those that had not when ctx ended.
+// stopLoops cancels the loops and waits for them. The error names those that have not
+// returned when ctx ends.
 func (g *Group) stopLoops(ctx context.Context) error {
 	g.cancel()
 	g.mu.Lock()

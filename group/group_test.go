@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/group"
 )
 
-// Stages of a test.
+// Stages of the tests.
 const (
 	servers = iota
 	loops
@@ -29,8 +29,8 @@ func newGroup(ctx context.Context, log *bytes.Buffer) *group.Group {
 	}})
 }
 
-// The stages of a stop come in their order, the newest of a stage first, and
-// each has its own time: one that hangs takes none from the next.
+// Stages stop in order, the newest part of a stage first. Each has its own time: a part
+// that hangs takes none from later stages.
 //
 // Proves EDGE-15.
 func TestStagesOfAStop(t *testing.T) {
@@ -70,8 +70,8 @@ func TestStagesOfAStop(t *testing.T) {
 	})
 }
 
-// A group runs until its context ends or a server fails, lets requests finish for
-// as long as the drain takes, and leaves nothing behind.
+// A group runs until its context ends or a server fails, drains requests, and leaves
+// nothing running.
 //
 // Proves EDGE-15.
 func TestRunEndsWithItsContextOrAServer(t *testing.T) {
