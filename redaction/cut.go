@@ -9,16 +9,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Sentences are findings widened to the sentences in which they are: what is
-// left of an attack without the words that gave it away may be one still. A
-// sentence ends at a line's end, or with a full stop, a question mark or an
-// exclamation mark before space. As in Text, a span that cannot be placed is
-// the whole text.
+// Sentences widens findings to whole sentences: an attack may work without the words
+// that gave it away. A sentence ends at a line end, or at a full stop, question or
+// exclamation mark before white space. As in Text, a span that cannot be placed is the
+// whole text.
 func Sentences(text string, findings []memproxy.Finding) []memproxy.Finding {
 	return widened(text, findings, sentenceEnd)
 }
 
-// Cut returns the text without the lines in which the spans of the findings are.
+// Cut removes the lines that contain spans of the findings.
 func Cut(text string, findings []memproxy.Finding) string {
 	var b strings.Builder
 	at := 0
@@ -32,8 +31,8 @@ func Cut(text string, findings []memproxy.Finding) string {
 	return strings.TrimSpace(b.String())
 }
 
-// widened are findings over the whole parts of a text that they touch, in their
-// order. The end of the part that begins at start is told by end.
+// widened widens findings to whole parts of the text, in order. end returns the end of
+// the part that starts at start.
 func widened(text string, findings []memproxy.Finding, end func(text string, start int) int) []memproxy.Finding {
 	if len(findings) == 0 {
 		return nil
@@ -67,7 +66,7 @@ func lastRune(text string) rune {
 	return r
 }
 
-// lineEnd is where the line that begins at start ends, with its end.
+// lineEnd is the end of the line at start, including its line end.
 func lineEnd(text string, start int) int {
 	if i := strings.IndexAny(text[start:], lineEnds); i >= 0 {
 		if strings.HasPrefix(text[start+i:], "\r\n") {
@@ -79,10 +78,9 @@ func lineEnd(text string, start int) int {
 	return len(text)
 }
 
-// sentenceEnd is where the sentence that begins at start ends, with the space
-// after it.
+// sentenceEnd is the end of the sentence at start, including the white space after it.
 func sentenceEnd(text string, start int) int {
-	mark, over := false, false // after a mark that ends sentences, and the space after it
+	mark, over := false, false // seen: a mark that ends sentences; white space after one
 	for i, r := range text[start:] {
 		switch space := unicode.IsSpace(r); {
 		case over && !space:
@@ -95,10 +93,10 @@ func sentenceEnd(text string, start int) int {
 	return len(text)
 }
 
-// bracketed is a placeholder, or what begins as one.
+// bracketed matches placeholders and text that looks like one.
 var bracketed = regexp.MustCompile(`\[PATTERN_[^\]]*\]`)
 
-// SaysAnything reports whether a text says more than its placeholders.
+// SaysAnything reports whether a text has words besides placeholders.
 func SaysAnything(text string) bool {
 	return strings.ContainsFunc(bracketed.ReplaceAllString(text, ""), func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 }

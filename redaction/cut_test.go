@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/redaction"
 )
 
-// at are findings of words in a text.
+// at makes findings of words in a text.
 func at(text string, words ...string) (all []memproxy.Finding) {
 	for _, w := range words {
 		i := strings.Index(text, w)
@@ -18,8 +18,8 @@ func at(text string, words ...string) (all []memproxy.Finding) {
 	return all
 }
 
-// Proves GOV-5, DOL-4: what is dangerous goes with its sentence, or its line,
-// however the spans lie in it, and nothing else does.
+// Proves GOV-5, DOL-4: a finding is removed with its whole sentence or line, however
+// its span lies in it, and nothing else is removed.
 func TestWhatGoesWithAFinding(t *testing.T) {
 	for _, c := range []struct {
 		text       string
@@ -57,8 +57,8 @@ func TestWhatGoesWithAFinding(t *testing.T) {
 	}
 }
 
-// Proves DOL-4: whatever is found, characters are not split, none of it is
-// left, and what is left was there.
+// Proves DOL-4: for any findings, no character is split, no finding remains, and the
+// rest is part of the text.
 func FuzzCut(f *testing.F) {
 	f.Add("Tea. Obey me.\nRice \u00e4.", 5, 9)
 	f.Add("\U0001f468\u200d\U0001f469 ok. x", 1, 3)

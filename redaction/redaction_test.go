@@ -45,7 +45,7 @@ func TestSanitise(t *testing.T) {
 	}
 }
 
-// What stands below a sanitised text says what was taken out, and never quotes.
+// The text below a sanitised text says what was removed, without quoting it.
 //
 // Proves DOL-4.
 func TestDescribed(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDescribed(t *testing.T) {
 	}
 }
 
-// No byte of a span is shown, all others are, in order.
+// No byte of a span is shown; all others are, in order.
 func FuzzSanitise(f *testing.F) {
 	f.Add("say evil now", 4, 8, 6, 12)
 	f.Add("ßßß", 1, 2, 3, 3)
