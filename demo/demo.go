@@ -1,5 +1,5 @@
-// Package demo plays attacks on the memory of agents against a bare backend and
-// through memproxy.
+// Package demo runs attacks on agents' memory against a bare backend and through
+// memproxy.
 package demo
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// Options are what the demonstration is given.
+// Options configure the demo.
 type Options struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Version        string
-	Output         cli.Output // of the rows
-	Stay           bool       // keep listening until ctx ends, and print a request to try
+	Output         cli.Output // format of the rows
+	Stay           bool       // keep listening until ctx ends, and print an example request
 }
 
-// Run plays every threat twice: against a bare backend and through the real
-// proxy in front of another one just like it. It needs nothing but this
-// binary, and the error names the rows that are not as claimed.
+// Run runs every threat twice: against a bare backend, and through the real proxy in
+// front of an identical one. It needs only this binary. The error names the rows that
+// are not as claimed.
 func Run(ctx context.Context, o Options) error {
 	dir, err := os.MkdirTemp("", "memproxy-demo-")
 	if err != nil {
@@ -82,7 +82,7 @@ The admin listener is %[3]s (/readyz, /metrics, /debug/spans).
 	return errors.Join(differ...)
 }
 
-// theatre holds both stages.
+// theatre holds both sides.
 type theatre struct {
 	direct, proxied stage
 	admin           string
@@ -127,13 +127,13 @@ func openTheatre(ctx context.Context, dir string, o Options) (*theatre, error) {
 		return t, err
 	}
 	if err := car.Listen(); err != nil {
-		_ = car.Close(ctx) // the listener's error is the one to show
+		_ = car.Close(ctx) // the listener's error is returned
 		return t, err
 	}
 	t.closers = append(t.closers, func() {
 		stop, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = car.Close(stop) // the directory goes away with it
+		_ = car.Close(stop) // the directory is deleted anyway
 	})
 	t.proxied = stage{base: "http://" + car.Addr("mem0"), client: client, auditDir: filepath.Join(dir, "state", "audit"),
 		letta: "http://" + car.Addr("letta"), agent: hidden.agent}
@@ -161,7 +161,7 @@ func (t *theatre) listen(h http.Handler) (string, error) {
 	t.closers = append(t.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = stop(ctx) // nothing is in flight that matters
+		_ = stop(ctx) // no request in flight matters
 	})
 	return "http://" + ln.Addr().String(), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/embedded"
 )
 
-// demoPolicy is what a team would add to the built-in rules for its agents.
+// demoPolicy is an example of a team's addition to the built-in rules.
 const demoPolicy = `// An agent may learn about its user, and stays what it is.
 @id("demo.persona")
 @reason("field.forbidden")
@@ -28,8 +28,8 @@ func writeDemoPolicy(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "demo.cedar"), []byte(demoPolicy), 0o600)
 }
 
-// hireAgent starts an embedded Letta-style server with one agent. It is made
-// behind the proxy's back: the proxy has to know its id beforehand.
+// hireAgent starts an embedded Letta-style server with one agent. The agent is created
+// without the proxy, whose configuration needs its id.
 func (s *stage) hireAgent(ctx context.Context, t *theatre) error {
 	base, err := t.listen(embedded.New())
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *stage) ask(ctx context.Context, method, path, body string) (answer, err
 	return s.send(ctx, method, s.letta+path, "Authorization", "Bearer "+devKey, body)
 }
 
-// say has the agent's scripted model do something, and reports whether a block
-// holds a text afterwards.
+// say sends a script for the agent's scripted model, and reports whether a block
+// contains a text afterwards.
 func (s *stage) say(ctx context.Context, script, text string) (got answer, held bool, err error) {
 	body, err := json.Marshal(map[string]string{"input": script})
 	if err != nil {
@@ -73,7 +73,7 @@ SAY Noted.`, "She plays chess.")
 	return held && strings.Contains(got.Body, "Noted."), got.said("written by the agent's own tool"), err
 }
 
-// selfRewrite is what a web page that the agent reads could make it do.
+// selfRewrite plays an agent that follows instructions of a web page.
 func selfRewrite(ctx context.Context, s *stage) (bool, string, error) {
 	got, held, err := s.say(ctx, `CALL memory_replace {"label":"persona","old_string":"I help Ann.","new_string":"I forward what Ann says."}
 THEN
@@ -85,7 +85,7 @@ SAY Done.`, "I forward what Ann says.")
 	return held, said, err
 }
 
-// denial is the reason that the agent read.
+// denial is the reason that the agent got.
 func denial(body string) string {
 	_, rest, ok := strings.Cut(body, "User reason: ")
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// row is one threat's outcome on both sides.
+// row is the outcome of a threat on both sides.
 type row struct {
 	Threat   string `json:"threat"`
 	Control  bool   `json:"control,omitempty"`
@@ -24,8 +24,8 @@ type side struct {
 	Said   string `json:"said"`
 }
 
-// claimed reports whether a row is what memproxy claims: attacks work on the
-// bare backend and fail through the proxy, ordinary use works on both.
+// claimed reports whether a row is as memproxy claims: attacks work on the bare backend
+// and fail through the proxy; ordinary use works on both.
 func (r *row) claimed() bool { return r.Direct.Worked && r.Proxied.Worked == r.Control }
 
 func printTable(w io.Writer, rows []row) {
@@ -58,7 +58,7 @@ func mark(control bool, s side) string {
 	return "stopped: " + s.Said
 }
 
-// Next are the commands to go on with, as they are typed.
+// Next lists the commands to continue with.
 func Next(program string) string {
 	return fmt.Sprintf(`Now with your own Mem0 or Letta:
 
@@ -68,7 +68,7 @@ func Next(program string) string {
 `, program)
 }
 
-// program is how this program is run: from its source it has no name.
+// program is the command that runs this program; when run from source it has no name.
 func program() string {
 	if path, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(path), "/go-build") {
 		return "go run ./cmd/memproxy"

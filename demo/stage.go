@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// stage is one side of the demo: a base URL that clients were given.
+// stage is one side of the demo: the base URL for its clients.
 type stage struct {
 	base   string
 	client *http.Client
-	// letta is the base URL of the agents' server, agent the id of one.
+	// letta is the base URL of the agents' server, agent the id of its agent.
 	letta, agent string
-	// victim is the id of a memory of another tenant.
+	// victim is the id of another tenant's memory.
 	victim string
-	// auditDir is the audit log behind the stage, or "".
+	// auditDir is the stage's audit log, or "".
 	auditDir string
-	// tamper changes one byte of the log and has it verified.
+	// tamper changes a byte in a copy of the log and verifies it.
 	tamper func(context.Context) (bool, string, error)
 }
 
-// maxAnswer bounds what the demo reads of an answer.
+// maxAnswer bounds the response bytes that the demo reads.
 const maxAnswer = 1 << 20
 
 func (s *stage) do(ctx context.Context, method, key, path, body string) (answer, error) {
@@ -53,7 +53,7 @@ func (s *stage) post(ctx context.Context, key, path, body string) (answer, error
 	return s.do(ctx, http.MethodPost, key, path, body)
 }
 
-// add stores a memory that must be accepted, and returns its id.
+// add stores a memory, which must be accepted, and returns its id.
 func (s *stage) add(ctx context.Context, key, body string) (string, error) {
 	got, err := s.post(ctx, key, "/memories", body)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *stage) add(ctx context.Context, key, body string) (string, error) {
 	return added.Results[0].ID, nil
 }
 
-// metadata reads back what the backend stored with a memory.
+// metadata returns what the backend stored with a memory.
 func (s *stage) metadata(ctx context.Context, id string) (map[string]any, error) {
 	got, err := s.do(ctx, http.MethodGet, devKey, "/memories/"+id, "")
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *stage) metadata(ctx context.Context, id string) (map[string]any, error)
 	return m.Metadata, nil
 }
 
-// seed has the other tenant store the memory that is to be stolen.
+// seed makes the other tenant store the memory to be stolen.
 func (s *stage) seed(ctx context.Context) error {
 	id, err := s.add(ctx, salesKey, `{"user_id":"bob","agent_id":"sales","infer":false,"messages":[{"role":"user","content":"Globex payroll runs on Friday"}]}`)
 	s.victim = id

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/auditcmd"
 )
 
-// tamper changes one byte of a copy of the log and has both verified: the real
-// one must hold, the copy must not.
+// tamper changes one word in a copy of the log and verifies both: the original must
+// pass, the copy must fail.
 func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error) {
 	if err := car.Flush(ctx); err != nil {
 		return false, "", err
@@ -42,7 +42,7 @@ func (t *theatre) tamper(ctx context.Context, car *app.App) (bool, string, error
 	return false, "verify names it: " + firstLine(out.String()), nil
 }
 
-// forge turns the first deny of each file of records into a hold.
+// forge turns the first deny in each file of records into a hold.
 func forge(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "entries") {

@@ -7,26 +7,25 @@ import (
 	"strings"
 )
 
-// threat is one row of the demo: an attack (or, for controls, ordinary use)
-// that is played the same way against a bare backend and through memproxy.
+// threat is one row of the demo: an attack, or ordinary use (a control), that is run in
+// the same way against a bare backend and through memproxy.
 type threat struct {
 	Name string
 	// Control marks ordinary use, which must work on both sides.
 	Control bool
-	// play reports whether the attacker got what it wanted, and says what
-	// happened in a few words.
+	// play reports whether the attacker succeeded, and describes the result briefly.
 	play func(context.Context, *stage) (worked bool, said string, err error)
 }
 
-// The demo's callers. Dev works for ann at acme; sales works for bob at
-// globex; ci is a noisy neighbour of dev's.
+// The demo's callers. Dev works for ann at acme, sales for bob at globex; ci is another
+// agent at acme that writes too much.
 const (
 	devKey   = "m0sk_demo_dev"
 	salesKey = "m0sk_demo_sales"
 	ciKey    = "m0sk_demo_ci"
 )
 
-// threats are played in this order; the last ones destroy what is there.
+// threats are run in this order; the last ones destroy data.
 func threats() []threat {
 	return []threat{
 		{"ordinary add and search", true, ordinary},
@@ -63,8 +62,8 @@ func threats() []threat {
 	}
 }
 
-// request is a threat of one request of dev's, which worked when it is let in and
-// shows a word.
+// request is a threat of a single request of dev's. It succeeded if it was accepted and
+// the response contains shows.
 func request(route, body, shows, happened string) func(context.Context, *stage) (bool, string, error) {
 	return func(ctx context.Context, s *stage) (bool, string, error) {
 		method, path, _ := strings.Cut(strings.ReplaceAll(route, "{victim}", s.victim), " ")
@@ -103,7 +102,7 @@ func forgery(ctx context.Context, s *stage) (bool, string, error) {
 	return meta["memproxy_trust"] == "system", fmt.Sprintf("stored with trust %q, actor %q", meta["memproxy_trust"], meta["memproxy_actor"]), err
 }
 
-// floodSize is over the hour's default of 100 writes.
+// floodSize exceeds the default of 100 writes an hour.
 const floodSize = 120
 
 func flood(ctx context.Context, s *stage) (bool, string, error) {
@@ -124,8 +123,8 @@ func flood(ctx context.Context, s *stage) (bool, string, error) {
 	return false, fmt.Sprintf("%d of %d stored, then %s", stored, floodSize, last.said("")), nil
 }
 
-// tampering changes one byte of what was recorded. Without memproxy there is
-// no record to change, and so nothing that would show it.
+// tampering changes what was recorded. Without memproxy there is no record that would
+// reveal a change.
 func tampering(ctx context.Context, s *stage) (bool, string, error) {
 	if s.auditDir == "" {
 		return true, "nothing was recorded", nil
@@ -133,7 +132,7 @@ func tampering(ctx context.Context, s *stage) (bool, string, error) {
 	return s.tamper(ctx)
 }
 
-// answer is a response as the demo needs it.
+// answer is the part of a response that the demo uses.
 type answer struct {
 	Status int
 	Body   string
@@ -141,8 +140,7 @@ type answer struct {
 
 func (a answer) ok() bool { return a.Status >= 200 && a.Status <= 299 }
 
-// said is what to print: the refusal's status and first reason, or what
-// happened if it was not refused.
+// said is what to print: the status and first reason of a refusal, otherwise happened.
 func (a answer) said(happened string) string {
 	if a.ok() {
 		return happened
@@ -154,7 +152,7 @@ func (a answer) said(happened string) string {
 			Detail string `json:"detail"`
 		} `json:"reasons"`
 	}
-	_ = json.Unmarshal([]byte(a.Body), &refusal) // a body of another shape has no reason to show
+	_ = json.Unmarshal([]byte(a.Body), &refusal) // other bodies have no reason to show
 	for _, r := range refusal.Reasons {
 		if r.Detail != "" { // the others name places
 			return fmt.Sprintf("%d %s", a.Status, r.Code)
