@@ -22,10 +22,10 @@ type Options struct {
 	// Sources are the tiers of the names that the metadata key source claims.
 	// Nil is memproxy.DefaultSourceNames.
 	Sources memproxy.SourceNames
-	// MaxDepth bounds the nesting of requests. Answers have a bound of their
-	// own, above it.
+	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
+	// own.
 	MaxDepth int
-	// Now is the clock that waiting times are told by; nil is time.Now.
+	// Now is the clock for waiting times; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -37,8 +37,8 @@ type Adapter struct {
 	holder
 	opt     Options
 	bodies  members
-	names   *spelling.Names // what says whose a request is
-	headers *spelling.Names // those that say who somebody is
+	names   *spelling.Names // keys that name the owner or the subject of a request
+	headers *spelling.Names // headers that name an identity
 }
 
 // New returns the adapter.
@@ -71,14 +71,14 @@ func New(opt Options) (*Adapter, error) {
 // Name implements the gate's adapter.
 func (*Adapter) Name() string { return "letta" }
 
-// The kinds of thing that a Letta id names.
+// The kinds of object that a Letta id names.
 const (
 	TargetBlock        memproxy.TargetKind = "block"
 	TargetAgent        memproxy.TargetKind = "agent"
 	TargetPassage      memproxy.TargetKind = "passage"
 	TargetArchive      memproxy.TargetKind = "archive"
 	TargetConversation memproxy.TargetKind = "conversation"
-	TargetFolder       memproxy.TargetKind = "folder" // a source, in older words
+	TargetFolder       memproxy.TargetKind = "folder" // called source by older servers
 	TargetFile         memproxy.TargetKind = "file"
 	TargetGroup        memproxy.TargetKind = "group"
 	TargetIdentity     memproxy.TargetKind = "identity"
@@ -86,11 +86,11 @@ const (
 	TargetRun          memproxy.TargetKind = "run"
 	TargetStep         memproxy.TargetKind = "step"
 	TargetTool         memproxy.TargetKind = "tool"
-	TargetJob          memproxy.TargetKind = "job"   // a batch is one, and an upload's work
+	TargetJob          memproxy.TargetKind = "job"   // a batch, or the work of an upload
 	TargetLabel        memproxy.TargetKind = "label" // "agent-…/label": a block by its label
 )
 
-// KindOf tells what an id names by its prefix, or returns "".
+// KindOf returns the kind of object that an id's prefix names, or "".
 func KindOf(id string) memproxy.TargetKind {
 	prefix, rest, _ := strings.Cut(id, "-")
 	switch {
@@ -114,10 +114,10 @@ func bad(code memproxy.ReasonCode, status int, pointer, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: status, Pointer: pointer, Detail: detail}
 }
 
-// Refuse implements the gate's adapter. The SDKs show detail, and all of it
-// where there is no error.message. They repeat 409, 429 and 5xx by themselves,
-// writes too; the header tells them not to, but for a read of a backend that did not
-// answer: without memproxy, they repeat that.
+// Refuse implements the gate's adapter. The SDKs show detail, and all of it where there
+// is no error.message. They retry 409, 429 and 5xx, writes too. The header disables
+// that, except for a read that the backend did not answer: they retry that without
+// memproxy, too.
 func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	r := refusal.New(d, refusal.Words{NotFound: "Not found", Unauthorized: "Unauthorized"}, a.opt.Now)
 	if req.Method != "GET" || d.Status != memproxy.StatusBadGateway || !refusal.Says(d, memproxy.UpstreamUnavailable) {
@@ -126,8 +126,7 @@ func (a *Adapter) Refuse(req memproxy.Request, d memproxy.Decision) memproxy.Rep
 	return r.Reply()
 }
 
-// What answers are made of: what the server's own document says, and what it
-// does not.
+// The members of answers: those in the server's OpenAPI document, and others.
 //
 //go:embed answers.txt
 var answerTable string
@@ -135,17 +134,17 @@ var answerTable string
 //go:embed answers_more.txt
 var moreAnswers string
 
-// What the server's errors say.
+// Texts of the server's errors.
 //
 //go:embed errors.txt
 var errorPhrases string
 
-// pruners reads the table for every adapter there is: nothing changes it.
+// pruners parses the tables once for all adapters; the result is read-only.
 var pruners = sync.OnceValues(func() (answertable.Pruner, error) {
 	return answertable.NewPruner(answerTable, moreAnswers, errorPhrases)
 })
 
-// shape says how a route's payload is laid out.
+// shape is the layout of a route's payload.
 type shape uint8
 
 const (
@@ -168,9 +167,9 @@ const (
 	config                // free-form settings whose strings steer or configure
 )
 
-// row is one line of the route table. In a path, {name} matches one segment,
-// {name...} the rest. Paths stand under /v1; the server has each of those
-// under /latest too. A last slash is not told apart, as the server redirects.
+// row is one line of the route table. In a path, {name} matches one segment, {name...}
+// the rest. Paths are under /v1; the server also has each under /latest. A trailing
+// slash is ignored, because the server redirects.
 type row struct {
 	method, path, id string
 	kind             memproxy.Kind
@@ -186,9 +185,9 @@ const (
 	derived
 	pass   // touches no memory
 	public // pass, for anybody: no identity, no record
-	self   // the agent in the path is itself what the route is about
-	lists  // the ids in the path only select: each element is judged by itself
-	inside // the answer holds an agent's memory
+	self   // the agent in the path is the target
+	lists  // the ids in the path only select: each element is checked by itself
+	inside // the answer contains an agent's memory
 )
 
 func (r *row) is(f flag) bool { return r.flags&f != 0 }

@@ -13,22 +13,22 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// known names what is given a meaning somewhere in a payload.
+// known reports whether a member has a meaning in some payload.
 func known(name string) bool {
 	switch name {
 	case "value", "label", "description", "limit", "metadata", "tags", "read_only", "text", "created_at", "messages", "input",
 		"role", "content", "memory_blocks", "blocks", "passages", "requests", "initial_message_sequence", "memory_variables",
 		"client_tools", "callback_url", "args", "query", "summary", "sender_id", "approvals", "tool_returns", "streaming",
 		"request_messages", "response_dict", "agents", "files", "source_code", "model", "tools", "tool_ids", "isolated_block_labels",
-		"metadata_": // of agent files; the server passes over it elsewhere, or refuses it
+		"metadata_": // of agent files; elsewhere the server ignores or refuses it
 		return true
 	}
 	_, dim := dimOf(name)
 	return dim || steeringKey(name) || targetKey(name) != ""
 }
 
-// steeringKey names what instructs the backend's own model, or decides what
-// stands in front of it and which calls wait for approval.
+// steeringKey reports whether a member instructs the backend's model, decides what the
+// model sees first, or which calls require approval.
 func steeringKey(name string) bool {
 	switch name {
 	case "system", "system_prompt", "override_system", "instructions", "tool_rules", "message_ids", "secrets",
@@ -38,8 +38,8 @@ func steeringKey(name string) bool {
 	return false
 }
 
-// block reads one block. What its text is written to is the label: the
-// block's own, or the one in the path.
+// block reads one block. The field that its text is written to is its label, or else
+// the one in the path.
 func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	first := len(d.op.Items)
 	target, addressed := "", ""
@@ -47,8 +47,8 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		target, addressed = d.op.Targets[0], d.params["label"]
 	}
 	value, text := given(v.Get("value")), jsondoc.Child(ptr, "value")
-	// Label and description reach the model next to the value. Without one they
-	// are all that is written.
+	// The model reads label and description next to the value. Without a value they are
+	// all that is written.
 	about := memproxy.ItemMetadata
 	if value == nil {
 		about = memproxy.ItemContent
@@ -78,28 +78,28 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		it := &d.op.Items[i]
 		it.Field = field
 		if it.Pointer == text {
-			it.Target = target // only this is the block's text
+			it.Target = target // no other item is the block's text
 		}
 	}
 	if addressed != "" && addressed != field {
-		d.draft.written("path:label", addressed, target) // it is written to under its old name as well
+		d.draft.written("path:label", addressed, target) // its old label is written to as well
 	}
 	if target != "" && value == nil {
-		// The text stays, and counts in whatever field it now has.
+		// The text is unchanged, and counts in the field that it now has.
 		d.draft.written("path:block_id", field, target)
 	}
 	d.cost++
 	return limited(d.doc, v, value, ptr)
 }
 
-// written notes a block that is written to without a text.
+// written records a write to a block without a text.
 func (d *draft) written(ptr, field, target string) {
 	d.op.Items = append(d.op.Items, memproxy.Item{Kind: memproxy.ItemContent, Pointer: ptr, Layer: memproxy.Semantic, Field: field, Target: target, Moved: true})
 }
 
 func content(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent }
 
-// given is v, or nil where it is null: in updates null means unchanged.
+// given returns v, or nil if it is null: in updates null means unchanged.
 func given(v *jsondoc.Value) *jsondoc.Value {
 	if v == nil || v.Kind == jsondoc.Null {
 		return nil
@@ -119,7 +119,7 @@ func (d *draft) text(v *jsondoc.Value, ptr string, kind memproxy.ItemKind) error
 	return nil
 }
 
-// limited holds a block's text to the limit that comes with it. Servers from
+// limited checks a block's text against the limit in the same payload. Servers from
 // 0.16.7 on do not.
 func limited(doc *jsondoc.Doc, v, value *jsondoc.Value, ptr string) error {
 	n, ok := doc.Int(v.Get("limit"))
@@ -136,8 +136,8 @@ func within(text string, limit int64, ptr string) error {
 	return bad(memproxy.FieldSize, 422, ptr, "the value is longer than the block's limit of "+strconv.FormatInt(limit, 10)+" characters")
 }
 
-// other reads a member without a meaning of its own here: its strings are
-// screened and it is forwarded as it is.
+// other reads a member without a specific meaning: its strings are screened, and it is
+// forwarded unchanged.
 func (d *draft) other(m jsondoc.Member, ptr string) {
 	if memproxy.Reserved(m.Name) {
 		d.op.Reserved = append(d.op.Reserved, ptr)
@@ -146,7 +146,7 @@ func (d *draft) other(m jsondoc.Member, ptr string) {
 	if dim, ok := dimOf(m.Name); ok {
 		switch {
 		case m.Name == "agent_ids", m.Name == "manager_agent_id", m.Name == "other_agent_id",
-			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key of the identity that the path names
+			m.Name == "identifier_key" && len(d.op.Targets) > 0: // a new key of the identity in the path
 			d.beside(dim, m.Value, ptr)
 		default:
 			d.claim(dim, m.Value, ptr)
@@ -202,8 +202,8 @@ func (d *draft) backdated(v *jsondoc.Value, ptr string) {
 	}
 }
 
-// metadata reads one metadata object: confidence, source, keys that are the
-// proxy's own, and every string.
+// metadata reads one metadata object: confidence, source, reserved keys, and every
+// string.
 func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 	switch {
 	case v.Kind == jsondoc.Null:
@@ -219,7 +219,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 			continue
 		case slices.Contains(d.opt.ConfidenceKeys, m.Name):
-			// A run's or an attachment's confidence is nobody's claim.
+			// A confidence in a run or an attachment is not a claim.
 			if d.op.Kind == memproxy.Learn || d.op.Kind == memproxy.Correct {
 				d.op.Hints = append(d.op.Hints, origin.Hint(d.doc, m.Value, p))
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// dimOf is the dimension that a key of a body or a query names somebody in.
+// dimOf returns the dimension of the identity that a key of a body or query names.
 func dimOf(key string) (memproxy.Dimension, bool) {
 	switch key {
 	case "agent_id", "agent_ids", "manager_agent_id", "other_agent_id":
@@ -24,7 +24,7 @@ func dimOf(key string) (memproxy.Dimension, bool) {
 	return "", false
 }
 
-// targetKey is the kind of the existing memories that a key names.
+// targetKey returns the kind of the existing objects that a key names.
 func targetKey(key string) memproxy.TargetKind {
 	switch key {
 	case "block_ids", "shared_block_ids":
@@ -37,7 +37,7 @@ func targetKey(key string) memproxy.TargetKind {
 	return ""
 }
 
-// path reads the identities and targets that stand in the path.
+// path reads the identities and targets in the path.
 func (d *decoding) path() error {
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
 		value := d.params[name]
@@ -61,7 +61,7 @@ func (d *decoding) path() error {
 			if kind == "" {
 				continue
 			}
-			if name == "run_id" && KindOf(value) == TargetJob { // older servers' runs are jobs
+			if name == "run_id" && KindOf(value) == TargetJob { // runs of older servers are jobs
 				kind = TargetJob
 			}
 			if err := checkID(value, kind, "path:"+name); err != nil {
@@ -81,17 +81,17 @@ func (d *decoding) path() error {
 	return nil
 }
 
-// keeps reports whether a deletion leaves what a parameter of its path names: the
-// path of a deleted object ends with it.
+// keeps reports whether a deletion leaves the object that a parameter names: only the
+// last segment of the path is deleted.
 func (r *row) keeps(param string) bool {
 	return r.kind == memproxy.Forget && (r.method != "DELETE" || !strings.HasSuffix(r.path, "/{"+param+"}"))
 }
 
-// ownTalk stands in the place of a conversation's id for an agent's own.
+// ownTalk is the conversation id of an agent's own conversation.
 const ownTalk = "default"
 
-// conversation reads a conversation's id. An agent's own leaves it to agent_id, and
-// old clients put an agent's id there.
+// conversation reads a conversation's id. For an agent's own, agent_id names the agent;
+// old clients send the agent's id instead.
 func (d *draft) conversation(value string) error {
 	const ptr = "path:conversation_id"
 	switch {
@@ -109,8 +109,8 @@ func (d *draft) conversation(value string) error {
 	return nil
 }
 
-// checkID refuses what cannot be the id of such a thing. Ids of a body become a
-// segment of the path with which the backend is asked for the memory.
+// checkID refuses a value that cannot be an id of this kind. Ids of a body become a
+// path segment of the request that looks the object up.
 func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	if KindOf(value) != kind || len(value) > 128 || !spelling.Word(value, "-_") {
 		return bad(memproxy.PayloadPath, 422, ptr, "this is not an id of the kind "+string(kind))
@@ -118,7 +118,7 @@ func checkID(value string, kind memproxy.TargetKind, ptr string) error {
 	return nil
 }
 
-// target notes an existing memory. Ids tell their kind, see the package.
+// target records an existing object. Its id carries its kind.
 func (d *draft) target(id string) {
 	d.op.TargetKind = memproxy.TargetMemory
 	if !slices.Contains(d.op.Targets, id) {
@@ -130,7 +130,7 @@ func (d *draft) claimed(dim memproxy.Dimension, value, ptr string) {
 	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{value}, Pointer: ptr, Pins: true})
 }
 
-// claim reads an identity value of a body: a string, a list of strings, null.
+// claim reads an identity in a body: a string, a list of strings, or null.
 func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: true}
 	switch v.Kind {
@@ -160,8 +160,7 @@ func (d *draft) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	d.op.Claims = append(d.op.Claims, c)
 }
 
-// beside reads an identity that the operation also names: it does not narrow
-// the whole.
+// beside reads an identity that does not narrow the operation.
 func (d *draft) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	n := len(d.op.Claims)
 	d.claim(dim, v, ptr)
@@ -170,7 +169,7 @@ func (d *draft) beside(dim memproxy.Dimension, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// targets reads the ids of a body: one or a list.
+// targets reads one id or a list of ids in a body.
 func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Null:
@@ -195,8 +194,8 @@ func (d *draft) targets(kind memproxy.TargetKind, v *jsondoc.Value, ptr string) 
 	return bad(memproxy.PayloadMalformed, 422, ptr, "an id must be a string")
 }
 
-// identityHeaders name whom the caller says it is. Nothing checks them
-// upstream, so they are claims.
+// identityHeaders are the headers that name an identity. The server does not verify
+// them, so they are claims.
 var identityHeaders = [...]struct {
 	name string
 	dim  memproxy.Dimension
@@ -225,12 +224,11 @@ func (d *decoding) headers() error {
 	return nil
 }
 
-// narrows reports whether a query parameter narrows the request. The server
-// passes over those that a route does not have: of what is made of many, and
-// cannot be filtered, only those narrow it that its route is known to have
-// (0.16.8).
+// narrows reports whether a query parameter narrows the request. The server ignores
+// parameters that a route does not define, so an aggregate, which cannot be filtered,
+// is narrowed only by those that its route is known to define (0.16.8).
 func (r *row) narrows(param string) bool {
-	if r.shape == search { // by its body
+	if r.shape == search { // narrowed by its body
 		return false
 	}
 	if !r.is(derived) && !r.is(bulk) {
@@ -243,7 +241,7 @@ func (r *row) narrows(param string) bool {
 	return false
 }
 
-// query reads identities and search texts of the query string.
+// query reads the identities and search texts in the query string.
 func (d *decoding) query() error {
 	if d.req.Query == "" {
 		return nil
@@ -270,7 +268,7 @@ func (d *decoding) query() error {
 			}
 		case "include", "include_relationships":
 			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
-				d.op.Administers = true // an agent's secrets are no memory
+				d.op.Administers = true // an agent's secrets are not memory
 			}
 		case "archive_id", "source_id":
 			for _, id := range list {
@@ -278,7 +276,7 @@ func (d *decoding) query() error {
 					return err
 				}
 			}
-		case "duplicate_handling": // which file of that name the server deletes, nobody can tell beforehand
+		case "duplicate_handling": // the file that the server deletes cannot be determined beforehand
 			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
 		case "name":
 			if d.row.shape == upload {
@@ -289,9 +287,9 @@ func (d *decoding) query() error {
 	return nil
 }
 
-// relation reports whether a part of an agent may be asked for by whoever may
-// see the agent, by its name and by the older one. Secrets, environments, and
-// what a newer server may have are administration.
+// relation reports whether a caller who may see an agent may also request this part of
+// it, by its current or its older name. Secrets, environments and unknown parts are
+// administration.
 func relation(what string) bool {
 	switch strings.TrimPrefix(what, "agent.") {
 	case "", "blocks", "memory", "file_blocks", "identities", "identity_ids", "managed_group", "multi_agent_group",

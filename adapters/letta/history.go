@@ -14,14 +14,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// pausedHistory reports whether an answer may hold messages of a pause.
+// pausedHistory reports whether an answer may contain messages of a pause.
 func pausedHistory(body []byte) bool {
 	return bytes.Contains(body, []byte(`approval_request_message`)) || bytes.Contains(body, []byte(`approval_response_message`))
 }
 
-// unpause makes a list of messages read as if the gate had not paused the
-// agent: a request to approve memory tools is the call that it was for the
-// caller, and the answer that memproxy gave is left out.
+// unpause makes a list of messages read as if the gate had not paused the agent:
+// approval requests for memory tools become tool calls, and memproxy's own answers are
+// removed.
 func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	list := doc.Root
 	if list.Kind == jsondoc.Object {
@@ -30,27 +30,27 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	if list == nil || list.Kind != jsondoc.Array {
 		return
 	}
-	names := map[string]string{} // of calls that were asked about
+	names := map[string]string{} // by ids of the calls that required approval
 	for _, m := range list.Elems {
 		for _, c := range asked(m) {
 			names[c.Get("tool_call_id").Text()] = c.Get("name").Text()
 		}
 	}
-	given, ours := map[string]bool{}, map[string]bool{} // ids of calls that were answered, and by whom
+	given, ours := map[string]bool{}, map[string]bool{} // ids of the answered calls, and of those that memproxy answered
 	for _, m := range list.Elems {
 		for _, a := range answers(m) {
 			id := a.Get("tool_call_id").Text()
 			given[id] = true
-			// The gate's own results bear no mark.
+			// Results that memproxy supplied carry no mark.
 			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
 		}
 	}
-	newest, ran := "", map[string]bool{} // what has a result was answered
+	newest, ran := "", map[string]bool{} // calls with a result were answered
 	for _, m := range list.Elems {
 		for _, id := range results(m) {
 			ran[id] = true
 		}
-		// The system message is written anew, and then is the newest by its time.
+		// The server rewrites the system message, which then has the newest date.
 		if m.Get("message_type").Text() != "system_message" {
 			newest = max(newest, m.Get("date").Text())
 		}
@@ -64,8 +64,8 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 		all := true
 		for _, c := range calls {
 			id := c.Get("tool_call_id").Text()
-			// Whose answer stands on another page is told by the tool; what nobody
-			// has answered yet is a question.
+			// A call whose answer is on another page is attributed by its tool. A call
+			// without an answer is an open question.
 			all = all && (ours[id] || !given[id] && (goesOn || ran[id] || m.Get("date").Text() < newest) && turn.Gated(names[id]))
 		}
 		if all {
@@ -81,12 +81,12 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 			kept++
 		}
 	}
-	if kept > 0 { // an emptied page would end a client's paging
+	if kept > 0 { // an empty page would end a client's paging
 		e.Array(list, func(i int) bool { return answered(list.Elems[i], ours) })
 	}
 }
 
-// asked are the calls that a message asks to approve.
+// asked returns the calls for which a message requests approval.
 func asked(m *jsondoc.Value) []*jsondoc.Value {
 	if m.Get("message_type").Text() != "approval_request_message" {
 		return nil
@@ -94,12 +94,12 @@ func asked(m *jsondoc.Value) []*jsondoc.Value {
 	return m.Get("tool_calls").List()
 }
 
-// defaultPage is how many messages the server lists where it is not told.
+// defaultPage is the server's default number of messages per page.
 const defaultPage = 100
 
-// ends reports whether the newest message of a page of n may be the newest of
-// all: it is the first page from the newest on, or one in the order of time
-// that is not full. Else something stands behind every pause of it.
+// ends reports whether a page of n messages may contain the newest one: it is the first
+// page in descending order, or a page in ascending order that is not full. On other
+// pages a later message follows every pause.
 func ends(query string, n int) bool {
 	q, err := url.ParseQuery(query)
 	if err != nil {
@@ -111,7 +111,7 @@ func ends(query string, n int) bool {
 	return n < page(q)
 }
 
-// page is how many messages a query asks for.
+// page returns how many messages a query requests.
 func page(q url.Values) int {
 	if limit, err := strconv.Atoi(q.Get("limit")); err == nil && limit > 0 {
 		return limit
@@ -119,7 +119,7 @@ func page(q url.Values) int {
 	return defaultPage
 }
 
-// results are the ids of the calls whose results a message has.
+// results returns the ids of the calls whose results a message contains.
 func results(m *jsondoc.Value) []string {
 	if m.Get("message_type").Text() != "tool_return_message" {
 		return nil
@@ -131,7 +131,7 @@ func results(m *jsondoc.Value) []string {
 	return ids
 }
 
-// answers are what a message answers to calls that were asked about.
+// answers returns a message's answers to approval requests.
 func answers(m *jsondoc.Value) []*jsondoc.Value {
 	if m.Get("message_type").Text() != "approval_response_message" {
 		return nil
@@ -139,18 +139,18 @@ func answers(m *jsondoc.Value) []*jsondoc.Value {
 	return m.Get("approvals").List()
 }
 
-// answered reports whether a message is an answer that memproxy gave.
+// answered reports whether memproxy gave all answers in a message.
 func answered(m *jsondoc.Value, ours map[string]bool) bool {
 	given := answers(m)
 	return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 }
 
-// holder answers for writes that wait for review, for a backend without receipts.
+// holder answers held writes for a backend without receipts.
 type holder struct{}
 
-// Held implements the gate's holder. A passage is answered as a list of those
-// that came to be, and none has: Letta's other creations answer with the whole
-// object, which there is not, so a refusal is the honest answer.
+// Held implements the gate's holder. A held passage is answered with an empty list of
+// created passages. Letta's other creations return the new object, which does not exist
+// yet, so they are refused.
 func (holder) Held(rt memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, _ memproxy.Decision) (memproxy.Reply, bool) {
 	if rt.ID != "letta.create_passage" {
 		return memproxy.Reply{}, false
@@ -168,7 +168,7 @@ func (holder) Polled(memproxy.Route, memproxy.Request, memproxy.HeldWrite) mempr
 
 func atBlock(method, id string, body []byte) []memproxy.Search {
 	if KindOf(id) != TargetBlock {
-		return nil // a passage is known only with its agent, and cannot be changed
+		return nil // a passage is located through its agent, and cannot be changed
 	}
 	q := memproxy.Request{Method: method, EscapedPath: "/v1/blocks/" + url.PathEscape(id), Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
 	if body != nil {
@@ -198,9 +198,9 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 	return m, err
 }
 
-// Restore implements the gate's restorer: a block's value is put back, with a
-// stamp of its own in its metadata, which the server replaces whole. A passage
-// cannot be changed, so it cannot be put back either.
+// Restore implements the gate's restorer: it writes a block's earlier value with a new
+// stamp in its metadata, which the server replaces as a whole. Passages cannot be
+// changed, so they cannot be restored.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Kind == memproxy.TargetObject {
 		return restoreObject(a.routes, to, now)
@@ -218,7 +218,7 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 // Remove implements the gate's restorer.
 func (a *Adapter) Remove(k memproxy.MemoryKey) []memproxy.Search {
 	if k.Kind == memproxy.TargetObject {
-		return nil // what has members is no memory that ends by itself
+		return nil // only memories are removed
 	}
 	return atBlock("DELETE", k.ID, nil)
 }

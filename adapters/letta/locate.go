@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// sdkVersion is what side requests say they are. Letta answers clients that
-// say nothing of the kind in an older form.
+// sdkVersion is the client version that side requests send. Letta answers clients
+// without one in an older format.
 const sdkVersion = "1.12.1"
 
 // Locate implements the gate's locator.
@@ -26,7 +26,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
-	if strings.HasPrefix(target, "/") { // what has no id is asked for where it is
+	if strings.HasPrefix(target, "/") { // an object without an id is located by its path
 		out.EscapedPath, out.Query, _ = strings.Cut(target, "?")
 		return out
 	}
@@ -37,7 +37,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	return out
 }
 
-// whole is where the server keeps a target with all that can be changed of it.
+// whole returns the location of a target with all members that can be changed.
 func whole(rt memproxy.Route, target string) (path, query string) {
 	path, query = place(rt, target)
 	if KindOf(target) == TargetAgent {
@@ -46,8 +46,8 @@ func whole(rt memproxy.Route, target string) (path, query string) {
 	return path, query
 }
 
-// place is where the server keeps a target: a path and a query, or none where
-// it has no route that gives one such thing.
+// place returns the path and query at which the server returns a target, or "" if it
+// has no such route.
 func place(rt memproxy.Route, target string) (path, query string) {
 	id := url.PathEscape(target)
 	agent := url.PathEscape(rt.Params["agent_id"])
@@ -55,7 +55,7 @@ func place(rt memproxy.Route, target string) (path, query string) {
 	case TargetLabel:
 		name, label, _ := strings.Cut(target, "/")
 		return "/v1/agents/" + url.PathEscape(name) + "/core-memory/blocks/" + url.PathEscape(label), ""
-	case TargetPassage: // its archive, or the agent's newest
+	case TargetPassage: // its archive, or the agent's newest passages
 		switch archive := rt.Params["archive_id"]; {
 		case !inPath(rt, target):
 			return "", ""
@@ -92,7 +92,8 @@ func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }
 
-// answers reports whether a read is itself what a target is located with.
+// answers reports whether a read route returns the target itself, so that it can locate
+// it.
 func (r *row) answers(target string) bool {
 	switch r.id {
 	case "letta.retrieve_core_memory_block", "letta.retrieve_block", "letta.retrieve_archive", "letta.retrieve_conversation",
@@ -111,15 +112,15 @@ func asSDK(h memproxy.Header) memproxy.Header {
 	return out
 }
 
-// Located implements the gate's locator. A passage or a file that is not among
-// what was looked through exists for all that is known, and is nobody's; so
-// is a file for which the server breaks.
+// Located implements the gate's locator. A passage or a file that is not in the listed
+// page counts as existing without a known owner; so does a file for which the server
+// answers 500.
 func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
-		return memproxy.Memory{ID: target, Missing: true}, nil // an id that cannot be one is not there either
+		return memproxy.Memory{ID: target, Missing: true}, nil // a malformed id does not exist either
 	case reply.Status == 500 && KindOf(target) == TargetFile:
-		return memproxy.Memory{ID: target}, nil // what the V1 server (0.16.8) answers for a file that it does not have, in any folder
+		return memproxy.Memory{ID: target}, nil // the V1 server (0.16.8) answers 500 for a file that does not exist, in any folder
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("letta: the backend answered %d", reply.Status)
 	}
@@ -175,11 +176,11 @@ func (f *finding) among(target string) (memproxy.Memory, error) {
 	return memproxy.Memory{ID: target}, nil
 }
 
-// byKey is where the identity is that has a key, in a list.
+// byKey is the path that lists the identities with a key, without the key.
 const byKey = "/v1/identities/?identifier_key="
 
-// keyed finds the identity that has a key. Which of several it would be, in
-// projects of their own, nobody can tell.
+// keyed finds the identity that has a key. Several of them, in different projects, are
+// an error: it is unknown which one the server would use.
 func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
 	m = memproxy.Memory{ID: target, Missing: true}
 	for _, e := range f.doc.Root.Elems {
@@ -195,7 +196,7 @@ func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
 	return m, nil
 }
 
-// one reads a single object, which must be the one asked for.
+// one reads a single object, which must be the requested one.
 func (f *finding) one(id, target string) (memproxy.Memory, error) {
 	root := f.doc.Root
 	if root.Kind != jsondoc.Object {
@@ -216,9 +217,9 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 	return m, nil
 }
 
-// Merges implements the gate's locator: the server replaces metadata whole, so
-// what a change would lose must be sent along; it no longer holds blocks to
-// their limits; and a block named by its id has its label there only.
+// Merges implements the gate's locator: the current object is needed because the server
+// replaces metadata as a whole, no longer enforces the limits of blocks, and returns
+// the label of a block that is named by its id only with the block.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
@@ -232,8 +233,8 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	return given(root.Get("metadata")) != nil
 }
 
-// fits holds a new text to the limit of the block as it is upstream, where the
-// change does not set another.
+// fits checks a new text against the block's current limit, if the change does not set
+// another.
 func fits(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
 	if r.shape != block || op.Kind != memproxy.Correct || len(op.Targets) == 0 {
 		return nil
@@ -245,9 +246,8 @@ func fits(r *row, root *jsondoc.Value, op *memproxy.Operation) error {
 	return within(value.Text(), int64(limit), "/value")
 }
 
-// found reads what a search tool returned: passages in a list, or messages,
-// which have no ids here, in an object. What it says in one string cannot be
-// taken apart.
+// found reads the result of a search tool: a list of passages, or an object with
+// messages, which have no ids here. A result that is one string cannot be filtered.
 func found(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
 	if !turn.Searches(rt.Params["tool_name"]) {
 		return nil
@@ -270,26 +270,25 @@ func found(rd *memproxy.Reading, rt memproxy.Route, body []byte) error {
 	return errShape
 }
 
-// holding are the members under which the server says what an object is part
-// of. Whom it was made by, or sent by, or with what it is used, is another
-// matter.
+// holding are the members that name the parents of an object, as opposed to its author,
+// its sender or its users.
 var holding = [...]string{
 	"agent_id", "manager_agent_id", "conversation_id", "group_id", "run_id", "step_id", "archive_id", "source_id", "folder_id", "file_id",
 }
 
-// parents are what an object is part of, besides what holds it anyway.
+// parents returns the objects that an object is part of, in addition to within.
 func parents(v *jsondoc.Value, within []memproxy.Ref) []memproxy.Ref {
 	out := within[:len(within):len(within)]
 	self := v.Get("id").Text()
 	for _, name := range holding {
 		out = belongs(out, v.Get(name).Text(), self)
 	}
-	if KindOf(self) == TargetGroup { // a group is what its agents are
+	if KindOf(self) == TargetGroup { // a group belongs to its agents
 		for _, e := range v.Get("agent_ids").List() {
 			out = belongs(out, e.Text(), self)
 		}
 	}
-	if KindOf(self) == TargetJob { // the work of an upload
+	if KindOf(self) == TargetJob { // the job of an upload
 		out = belongs(out, v.Get("metadata").Get("source_id").Text(), self)
 	}
 	return out
@@ -305,9 +304,9 @@ func belongs(out []memproxy.Ref, id, self string) []memproxy.Ref {
 
 func refsTo(id string) []memproxy.Ref { return belongs(nil, id, "") }
 
-// holders are what holds every element of an answer, because the path names
-// it, or a query that the server is known to select by. Where the ids of a path
-// only select, they hold nothing.
+// holders returns the objects that hold every element of an answer: those that the path
+// names, and those in a query by which the server is known to select. Ids in a path
+// that only select are not among them.
 func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	var out []memproxy.Ref
 	if r == nil {
@@ -318,7 +317,7 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 			switch params[name].kind {
 			case TargetFolder:
 				if rt.Params["file_id"] != "" {
-					continue // the server shows a file under any source; which is its own, it says itself
+					continue // the server shows a file under any source, and its answer names the right one
 				}
 				fallthrough
 			case TargetAgent, TargetConversation, TargetGroup, TargetRun, TargetStep, TargetArchive, TargetFile, TargetJob:
@@ -345,7 +344,7 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	return out
 }
 
-// common reports whether a tool is one that the server brings along.
+// common reports whether a tool is built into the server.
 func common(tool *jsondoc.Value) bool {
 	return strings.HasPrefix(tool.Get("tool_type").Text(), "letta_")
 }

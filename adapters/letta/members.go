@@ -10,20 +10,21 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// What the bodies of requests are made of: what the server's own document says.
+// bodyTable lists the members of request bodies in the server's OpenAPI document.
 //
 //go:embed bodies.txt
 var bodyTable string
 
-// otherMember is what a member is called that the server's document does not
-// know, so that nobody's request has more names than the table.
+// otherMember replaces member names that the server's document does not have, so that
+// requests cannot add names without bound.
 const otherMember = "other"
 
-// members are the names of the members that texts are of, by kind of object.
+// members are the known member names by kind of object; false for a name that is not
+// plain.
 type members map[string]map[string]bool
 
-// newMembers reads the table. A kind of object has the members of all requests
-// that it is the body of, and of what stands inside others.
+// newMembers parses the table. A kind of object has the members of all request bodies
+// that contain it.
 func newMembers(rows *routes) members {
 	known := members{}
 	for line := range strings.Lines(bodyTable) {
@@ -46,7 +47,7 @@ func newMembers(rows *routes) members {
 	return known
 }
 
-// objectOf is the kind of object that a row's body is.
+// objectOf returns the kind of object in a row's body.
 func objectOf(r *row) string {
 	switch r.shape {
 	case block, blocks:
@@ -62,7 +63,7 @@ func objectOf(r *row) string {
 	case file, upload:
 		return "file"
 	}
-	// The collection that its path ends in, or stands under.
+	// The last collection in its path.
 	kind := "server"
 	for word := range strings.SplitSeq(r.path, "/") {
 		if name, ok := collections[word]; ok {
@@ -72,7 +73,7 @@ func objectOf(r *row) string {
 	return kind
 }
 
-// collections are what the words of paths are collections of.
+// collections maps words of paths to kinds of object.
 var collections = map[string]string{
 	"agents": "agent", "_internal_agents": "agent", "shared-agents": "agent", "archives": "archive", "archival-memory": "passage", "conversations": "conversation",
 	"environment-variable": "variable", "feeds": "feed", "folders": "folder", "sources": "folder", "groups": "group", "identities": "identity", "jobs": "job",
@@ -80,16 +81,15 @@ var collections = map[string]string{
 	"runs": "run", "sandbox-config": "sandbox", "steps": "step", "templates": "template", "tools": "tool", "users": "user", "files": "file",
 }
 
-// containers are the members whose elements are objects of their own.
+// containers maps members to the kind of object in them.
 var containers = map[string]string{
 	"memory_blocks": "block", "blocks": "block", "core_memory": "block", "agents": "agent", "tools": "tool", "groups": "group", "files": "file", "sources": "folder", "folders": "folder",
 	"messages": "message", "initial_message_sequence": "message", "request_messages": "message", "input": "message", "passages": "passage", "requests": "run", "skills": "skill",
 	"mcp_servers": "mcp",
 }
 
-// member is the name under which policies and budgets know the text at a
-// pointer: its object's kind, a dot, and the member of that object that it
-// stands in, at whatever depth.
+// member returns the name of the text at a pointer in policies and budgets: the kind of
+// its object, a dot, and the member of that object that contains it, at any depth.
 func (m members) member(root, pointer string) string {
 	kind, name := root, ""
 	if part, ok := strings.CutPrefix(pointer, "part:"); ok { // of a form
@@ -108,7 +108,7 @@ func (m members) member(root, pointer string) string {
 		}
 	}
 	if name == "" {
-		// An element that is no object: it is the text of what holds it.
+		// An element that is not an object is text of its parent.
 		name = "content"
 	}
 	if !m[kind][name] {
@@ -121,7 +121,7 @@ func index(word string) bool {
 	return word != "" && strings.Trim(word, "0123456789") == ""
 }
 
-// govern names the member of each text of a write.
+// govern sets the member of each text of a write.
 func (d *decoding) govern() {
 	if !d.op.Kind.Writes() && d.op.Kind != memproxy.Admin {
 		return
@@ -134,9 +134,9 @@ func (d *decoding) govern() {
 	}
 }
 
-// configures reports whether a member that steers is the configuration of an
-// agent. An agent file is not: it comes from elsewhere, with whatever was
-// planted in it. Nor is what names skills, which are files that an agent reads.
+// configures reports whether a steering member is an agent's configuration. Agent files
+// do not count, because others may have planted text in them. Neither do names of
+// skills, which are files that an agent reads.
 func (r *row) configures(member string) bool {
 	switch r.shape {
 	case agent:
@@ -147,9 +147,9 @@ func (r *row) configures(member string) bool {
 	return false
 }
 
-// Disclosed implements the gate's discloser: changes are answered with the whole
-// object as it is then, an agent with all of its blocks among them. Of a run's
-// answer nothing is memory: what its tools found was filtered on its way to them.
+// Disclosed implements the gate's discloser: the answer to a change contains the whole
+// object, such as an agent with its blocks. The answer to a run contains no memory:
+// results of its tools were filtered before.
 func (a *Adapter) Disclosed(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)

@@ -10,13 +10,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// maxNamed bounds the objects that are looked up for one answer. The largest
-// that the server gives by itself are fifty agents with everything attached.
+// maxNamed bounds the objects that are looked up for one answer. The largest answer
+// with the server's default limits is fifty agents with everything attached.
 const maxNamed = 20000
 
-// Names implements the gate's namer: every object that an answer names, at any
-// depth, by an object with an id of its own or by an id alone. What is not known
-// to hold text is taken for a name.
+// Names implements the gate's namer: every object in an answer, at any depth, as an
+// object with an id or by id alone. A string counts as an id unless its member is known
+// to hold free text.
 func (a *Adapter) Names(_ memproxy.Route, reply memproxy.Reply) ([]memproxy.Ref, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -47,7 +47,7 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			if m.Name == "id" && m.Value.Kind == jsondoc.String { // it is the object that goes
+			if m.Name == "id" && m.Value.Kind == jsondoc.String { // the whole object is removed
 				if hasIDForm(m.Value.Text()) {
 					n.refs = append(n.refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: m.Value.Text(), Pointer: ptr})
 				}
@@ -58,8 +58,8 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// Without implements the gate's namer: elements of lists go, and what stands
-// under a name of its own becomes null.
+// Without implements the gate's namer: it removes elements of lists, and sets members
+// to null.
 func (a *Adapter) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *Adapter) Without(reply memproxy.Reply, gone []string) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// heldBy reports whether something that holds a pointer goes itself.
+// heldBy reports whether a value that contains the pointer is removed.
 func heldBy(gone []string, ptr string) bool {
 	for ; ptr != ""; ptr = ptr[:strings.LastIndexByte(ptr, '/')] {
 		if slices.Contains(gone, ptr) {
@@ -101,9 +101,8 @@ func heldBy(gone []string, ptr string) bool {
 	return false
 }
 
-// newNames are the names that say whose a request is or what it is about, and
-// the parameters of queries that are read besides: where a page begins, its
-// size and its order.
+// newNames are the keys that name the owner or the subject of a request, and the query
+// parameters for paging, order and approval.
 func newNames() *spelling.Names {
 	return spelling.New(
 		[]string{"agent_id", "manager_agent_id", "other_agent_id", "user_id", "identity_id", "identifier_key", "conversation_id", "archive_id", "source_id", "folder_id"},
@@ -112,7 +111,7 @@ func newNames() *spelling.Names {
 	)
 }
 
-// newHeaders are the headers that say who somebody is.
+// newHeaders are the headers that name an identity.
 func newHeaders() *spelling.Names {
 	names := make([]string, len(identityHeaders))
 	for i := range identityHeaders {
@@ -121,17 +120,17 @@ func newHeaders() *spelling.Names {
 	return spelling.New(names, nil, nil)
 }
 
-// byName are the members of payloads, at any depth, that name somebody's object
-// by a name instead of an id, and what they name. The server looks it up among
-// everybody's, and nobody can be asked whose it is, so that where several tenants
-// share the server it is out of reach; an id does the same.
+// byName are the members of payloads, at any depth, that name an object by name instead
+// of by id, and its kind. The server searches all tenants' objects and cannot report
+// the owner, so such a name is refused where several tenants share the server. An id
+// works instead.
 var byName = map[string]string{
 	"tools":         "tool",
 	"from_template": "template",
 }
 
-// builtIn reports whether a tool is one of those that every server brings, as of
-// 0.16.8: what they do, memproxy knows, and they belong to nobody.
+// builtIn reports whether a tool is part of every server, as of 0.16.8. memproxy knows
+// what such tools do, and they have no owner.
 func builtIn(tool string) bool {
 	switch tool {
 	case "send_message", "conversation_search", "archival_memory_insert", "archival_memory_search",
@@ -144,9 +143,9 @@ func builtIn(tool string) bool {
 	return false
 }
 
-// Brings implements the gate's bringer: the blocks that are attached, one by
-// one or named in an agent or a group, or copied into a conversation by their labels. Archives and folders are not: what comes
-// out of them is judged when an agent searches.
+// Brings implements the gate's bringer: the blocks that a request attaches, names in an
+// agent or a group, or copies into a conversation by label. Content of archives and
+// folders is checked when an agent searches it.
 func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
 	switch op.Kind {
 	case memproxy.Attach, memproxy.Learn, memproxy.Correct:
@@ -156,7 +155,7 @@ func (a *Adapter) Brings(rt memproxy.Route, op *memproxy.Operation) []string {
 	named := rt.ID == "letta.attach_core_memory_block" || rt.ID == "letta.attach_block_to_group"
 	var out []string
 	for _, id := range op.Targets {
-		// A block in the path is what the request is about: changed, or taken away.
+		// A block in the path of another route is only changed or detached.
 		copied := KindOf(id) == TargetLabel && rt.ID == "letta.create_conversation"
 		if (copied || KindOf(id) == TargetBlock && (named || id != rt.Params["block_id"])) && !slices.Contains(out, id) {
 			out = append(out, id)

@@ -14,38 +14,36 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// What an object is besides the text of a memory, and what a request makes of
-// it. Which members an object has says the table of bodies; nothing here names
-// the routes that change them.
+// Members of objects other than a memory's text, and the changes that requests make to
+// them. The table of bodies lists the members of each kind of object; no route is named
+// here.
 
-// textual are the members that are the text of a memory, by kind of object:
-// they have a history of their own.
+// textual are the members that hold a memory's text, which has its own history, by kind
+// of object.
 var textual = map[string][]string{"block": {"value"}, "passage": {"text"}, "message": {"content", "reasoning"}}
 
-// running are members that change with every run of an agent: they are kept
-// where somebody sets them, and otherwise would be in every version.
+// running reports whether a member changes with every run of an agent. Versions contain
+// it only if a request sets it.
 func running(name string) bool { return strings.HasPrefix(name, "last_") }
 
-// keptOut are members that no version holds: secrets. The source of a tool is
-// none here, because it is what the tool does.
+// keptOut reports whether a member is a secret, which no version contains. A tool's
+// source code is not one, because it is what the tool does.
 func keptOut(name string) bool { return withheld.Name(name) && name != "source_code" }
 
-// stripped is an answer without secrets, also within its members.
+// stripped returns an answer without secrets, at any depth.
 func stripped(body []byte) ([]byte, error) {
 	return withheld.Strip(body, func(name string) bool { return name == "source_code" || ofMemory(name) })
 }
 
-// references are the lists of objects in answers, by what their ids are called
-// where they are set.
+// references maps lists of objects in answers to the members that set their ids.
 var references = map[string]string{"blocks": "block_ids", "tools": "tool_ids", "sources": "source_ids", "identities": "identity_ids"}
 
-// unordered are the lists that the server keeps as relations: it tells them in
-// any order.
+// unordered are the lists that the server stores as relations and returns in any order.
 func unordered() []string {
 	return []string{"tags", "block_ids", "shared_block_ids", "tool_ids", "source_ids", "folder_ids", "identity_ids", "file_ids"}
 }
 
-// image is what an object in an answer is, besides the text of a memory.
+// image returns the members of an object in an answer, except a memory's text.
 func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	known := m[kind]
 	if v.Kind != jsondoc.Object {
@@ -61,7 +59,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 			continue
 		}
 		_, sets := known[e.Name]
-		if len(known) == 0 { // what the server's document does not know
+		if len(known) == 0 { // a kind that the server's document does not describe
 			sets = name != "created_at" && name != "updated_at"
 		}
 		if !sets && name == "metadata" {
@@ -78,7 +76,7 @@ func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	return members
 }
 
-// set takes a member into a change, unless it is a memory's text or a secret.
+// set adds a member to a change, unless it is a memory's text or a secret.
 func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.Doc) {
 	switch name := m.Name; {
 	case name == "id", slices.Contains(textual[kind], name), keptOut(name), memproxy.Reserved(name):
@@ -89,16 +87,16 @@ func set(c *memproxy.MemberChange, kind string, m jsondoc.Member, doc *jsondoc.D
 	}
 }
 
-// quoted writes a text as JSON.
+// quoted returns a text as a JSON string.
 func quoted(text string) []byte {
 	out, err := jsontext.AppendQuote(nil, text)
 	if err != nil {
-		return []byte(`""`) // no text of a document or a path is like that
+		return []byte(`""`) // unreachable: texts of documents and paths are valid
 	}
 	return out
 }
 
-// idsIn is the list of the ids of objects.
+// idsIn returns the ids of objects as a JSON list.
 func idsIn(v *jsondoc.Value) []byte {
 	out := []byte{'['}
 	for _, e := range v.Elems {
@@ -112,7 +110,7 @@ func idsIn(v *jsondoc.Value) []byte {
 	return append(out, ']')
 }
 
-// objectKind is the kind of object that an id names, as the table of bodies has it.
+// objectKind returns the kind of object that an id names, as in the table of bodies.
 func objectKind(id string) string {
 	switch kind := KindOf(id); kind {
 	case TargetLabel:
@@ -124,7 +122,7 @@ func objectKind(id string) string {
 	}
 }
 
-// alters notes what the request makes of an object's members.
+// alters records the request's changes to an object's members.
 func (d *decoding) alters() error {
 	switch {
 	case d.op.Kind == memproxy.Attach, d.op.Kind == memproxy.Admin && d.row.verb() != "":
@@ -144,11 +142,11 @@ func (d *decoding) alters() error {
 		}
 		root = doc.Root
 	}
-	if root.Kind == jsondoc.Array { // the object's one member that is a list of its own
+	if root.Kind == jsondoc.Array { // the body is the value of one list member
 		c.Set[d.row.path[strings.LastIndexByte(d.row.path, '/')+1:]] = doc.Raw(root)
 	}
 	for _, m := range root.Members {
-		if m.Value.Kind != jsondoc.Null { // the server leaves what is null as it is
+		if m.Value.Kind != jsondoc.Null { // the server ignores null
 			set(&c, kind, m, doc)
 		}
 	}
@@ -158,16 +156,15 @@ func (d *decoding) alters() error {
 	return nil
 }
 
-// object is what the object of the row is located by: its id, or the path where
-// it has none that the server is asked by. It is "" for one that is named by a
-// member of the body.
+// object returns the location of the row's object: its id, or the path if it has none.
+// It is "" for an object that the body names.
 func (r *row) object(req memproxy.Request, params map[string]string) string {
 	segments := strings.Split(r.path, "/")
 	if r.shape == block && params["label"] != "" {
 		return params["agent_id"] + "/" + params["label"]
 	}
 	last := ""
-	for i, word := range segments { // the parameter behind the last collection
+	for i, word := range segments { // the parameter after the last collection
 		if _, is := collections[word]; (is || word == "blocks" || word == "_internal_blocks") && i+1 < len(segments) {
 			last = strings.TrimSuffix(strings.Trim(segments[i+1], "{}"), "...")
 		}
@@ -181,8 +178,8 @@ func (r *row) object(req memproxy.Request, params map[string]string) string {
 	return ""
 }
 
-// verb is what a row does with the reference that its path ends in: "attach",
-// "detach", "open", "close", "close-all" or "approval".
+// verb returns what a row does with the reference at the end of its path, such as
+// "attach", "detach", "close-all" or "approval".
 func (r *row) verb() string {
 	for word := range strings.SplitSeq(r.path, "/") {
 		switch word {
@@ -193,8 +190,7 @@ func (r *row) verb() string {
 	return ""
 }
 
-// attaches notes what becomes of the references of the object that the path
-// begins with.
+// attaches records the changes to the references of the path's first object.
 func (d *decoding) attaches() error {
 	segments := strings.Split(d.row.path, "/")
 	c := memproxy.MemberChange{Unordered: unordered()}
@@ -233,8 +229,8 @@ func (d *decoding) attaches() error {
 	return nil
 }
 
-// approves changes an object so that a tool of an agent waits for a person, or no
-// longer does.
+// approves records that a tool of an agent requires a person's approval, or no longer
+// does.
 func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -255,10 +251,11 @@ func approves(c *memproxy.MemberChange, query string, doc *jsondoc.Doc, tool str
 	return nil
 }
 
-// included asks for what an agent's answer else leaves out.
+// included requests the relations that an agent's answer omits by default.
 const included = "include=agent.blocks&include=agent.tools&include=agent.sources&include=agent.identities&include=agent.tags"
 
-// settable are the members that an object of a kind can be given, and where.
+// settable returns the path prefix and the members of the route that changes objects of
+// a kind.
 func settable(rows *routes, kind string) (path string, names map[string]bool) {
 	for line := range strings.Lines(bodyTable) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -275,9 +272,9 @@ func settable(rows *routes, kind string) (path string, names map[string]bool) {
 	return "", nil
 }
 
-// restoreObject is the request that gives an object the members of a version of
-// it, as far as they are others now. What runs and lists of messages are not
-// put back, nor what the server's route does not take.
+// restoreObject returns the request that sets an object's members to those of a
+// version, as far as they differ. It leaves out members that change with every run,
+// lists of messages, and members that the route does not accept.
 func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	if err != nil {
@@ -298,7 +295,7 @@ func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []mem
 			c[name] = want[name]
 		}
 	}
-	for name, v := range there { // what it had not
+	for name, v := range there { // members that the version lacks
 		if _, had := want[name]; had || !takes[name] || name == "message_ids" || running(name) {
 			continue
 		}

@@ -8,28 +8,29 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// listener hears a run, whole, by messages or by tokens.
+// listener extracts tool calls and results from a run's response, whole or streamed by
+// message or by token.
 type listener struct {
 	rt    memproxy.Route
 	shape shape
-	names map[string]string // of the tools, by the calls' ids
-	// parts are the arguments of calls that are being told of, by the calls' ids
-	// in order, and how long all of them are.
+	names map[string]string // of the tools, by call id
+	// parts are the arguments of unfinished calls by id, order their ids, size their
+	// total length in bytes.
 	parts map[string]string
 	order []string
 	size  int
 }
 
-// What is kept of a run's calls is bounded: what comes after is reported as
+// Bounds of what is kept of a run's calls. Arguments over the size are reported as
 // unclear.
 const (
 	maxHeardCalls = 1024
 	maxHeardParts = 1 << 20 // bytes
 )
 
-// Listen implements the gate's observer: it hears what an agent said to tools, and
-// what they said, as the results of the calls that the server ran. What a caller
-// gives as the result of a tool of its own is in its request, and the gate knows.
+// Listen implements the gate's observer: it extracts the texts of tool calls, and of
+// the results of calls that the server ran. Results of the caller's own tools are in
+// its requests, which the gate reads.
 func (a *Adapter) Listen(rt memproxy.Route) memproxy.Listener {
 	l := &listener{rt: rt, names: map[string]string{}, parts: map[string]string{}}
 	if r := a.Row(rt.ID); r != nil {
@@ -64,14 +65,14 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 		for _, c := range told {
 			l.part(c)
 		}
-		// By tokens, a call comes in one object at a time, and the next message
-		// of another kind ends it; by messages, a list of calls is whole.
+		// In a token stream a call arrives in fragments, and the next message of
+		// another kind ends it. Otherwise a list of calls is complete.
 		if list := m.Get("tool_calls"); len(told) == 0 && m.Get("message_type").Text() != "ping" || list != nil && list.Kind == jsondoc.Array {
 			calls = l.told(calls)
 		}
 	}
 	if len(messages) != 1 || messages[0] != doc.Root {
-		calls = l.told(calls) // there is no next one
+		calls = l.told(calls) // no message follows
 	}
 	for _, m := range messages {
 		if m.Kind != jsondoc.Object || m.Get("message_type").Text() != "tool_return_message" {
@@ -92,8 +93,8 @@ func (l *listener) Hear(body []byte) (calls, results []memproxy.ToolWords) {
 	return calls, results
 }
 
-// part takes a call in, or a part of one: the name comes with the first, and a
-// part without an id belongs to the last call.
+// part records a call or a fragment of one. The first fragment has the name, and one
+// without an id belongs to the last call.
 func (l *listener) part(c *jsondoc.Value) {
 	id := c.Get("tool_call_id").Text()
 	if id == "" && len(l.order) > 0 {
@@ -116,7 +117,7 @@ func (l *listener) part(c *jsondoc.Value) {
 	}
 }
 
-// told appends the calls of which no more will come.
+// told appends the completed calls.
 func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
 	for _, id := range l.order {
 		calls = append(calls, told(id, l.parts[id]))
@@ -126,8 +127,8 @@ func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
 	return calls
 }
 
-// callsOf are the calls of tools that a message tells of: once each, though the
-// server tells of a single one twice.
+// callsOf returns the tool calls of a message, each once: the server repeats a single
+// one in tool_call.
 func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 	if list := m.Get("tool_calls").List(); len(list) > 0 {
 		return list
@@ -138,8 +139,8 @@ func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 	return nil
 }
 
-// told are the strings in a call's arguments, and the names of its members. Arguments of
-// which a part is missing cannot be read.
+// told returns the strings and member names in a call's arguments. Incomplete arguments
+// cannot be parsed and are unclear.
 func told(id, arguments string) memproxy.ToolWords {
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -148,10 +149,9 @@ func told(id, arguments string) memproxy.ToolWords {
 	return memproxy.ToolWords{Call: id, Texts: texts(nil, doc.Root, true)}
 }
 
-// speaks reports whether what a tool gives back is said by another than the
-// caller and its agents. Of the server's own tools those do that fetch something:
-// code computes what an agent wrote, other agents are the caller's, and memories
-// are looked at where they are read.
+// speaks reports whether a tool's result comes from a third party. Of the server's own
+// tools only those count that fetch pages or files: code computes what an agent wrote,
+// other agents belong to the caller, and memories are checked when they are read.
 func speaks(name string) bool {
 	switch name {
 	case "":
@@ -162,8 +162,8 @@ func speaks(name string) bool {
 	return !builtIn(name) && !turn.Gated(name) && memoryTool(name).kind == ""
 }
 
-// result appends what one call gave back, unless it failed: what it says then
-// may be its own argument.
+// result appends what a call returned, unless it failed: an error may repeat the
+// arguments.
 func result(out []memproxy.ToolWords, name string, v *jsondoc.Value) []memproxy.ToolWords {
 	id := v.Get("tool_call_id").Text()
 	if id == "" || !speaks(name) || v.Get("status").Text() != "success" {
@@ -172,8 +172,8 @@ func result(out []memproxy.ToolWords, name string, v *jsondoc.Value) []memproxy.
 	return append(out, memproxy.ToolWords{Call: id, Texts: texts(nil, v.Get("tool_return"), false)})
 }
 
-// texts appends the strings of a value, and with names those of its members; of a
-// string that is JSON, the strings in it.
+// texts appends the strings in a value, and its member names if names is set. It parses
+// strings that contain JSON.
 func texts(out []string, v *jsondoc.Value, names bool) []string {
 	switch {
 	case v == nil:

@@ -19,9 +19,9 @@ var (
 	errWhole = errors.New("letta: the answer is one memory and cannot be given without it")
 )
 
-// Read implements the gate's reader. Of reads it finds every memory, of
-// creations what came to be. The answers of the other routes tell of nothing
-// that the gate does not know, and are not read.
+// Read implements the gate's reader. It finds every memory in the answer to a read, and
+// the new objects in the answer to a creation. Other answers contain nothing that is
+// new to the gate and are not read.
 func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	r := a.Row(rt.ID)
@@ -58,7 +58,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 			return rd, err
 		}
 		for _, e := range root.Elems {
-			f.came(e.Get("archive_id").Text()) // the server makes an agent's with its first passage
+			f.came(e.Get("archive_id").Text()) // the server creates an agent's archive with its first passage
 		}
 		return rd, nil
 	case root.Kind != jsondoc.Object:
@@ -78,17 +78,17 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
-// listKeys are the names under which answers keep their elements.
+// listKeys are the members in which answers keep their elements.
 var listKeys = [...]string{"results", "files", "messages", "agents", "blocks", "items", "data"}
 
-// finding is one answer being read.
+// finding is the state of reading one answer.
 type finding struct {
 	rd    *memproxy.Reading
 	doc   *jsondoc.Doc
-	agent string // whose memory the route is about, or ""
-	// within are what the request's path says that holds all elements.
+	agent string // whose memory the route reads, or ""
+	// objects that hold all elements, according to the request
 	within []memproxy.Ref
-	// image, if set, is what an object of a kind is besides a memory's text.
+	// image, if set, returns an object's members other than a memory's text.
 	image func(kind string, v *jsondoc.Value) []byte
 	row   *row
 }
@@ -104,13 +104,13 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	m.Pointer = ptr
 	m.Scope.Agent = cmp.Or(m.Scope.Agent, v.Get("agent_id").Text())
 	if text := v.Get("embedded_text").Text(); inner != v && text != "" {
-		m.Also = append(m.Also, text) // the same once more, as it was indexed
+		m.Also = append(m.Also, text) // the same text, as it was indexed
 	}
 	if KindOf(m.ID) == TargetTool {
 		if common(inner) {
-			return nil // the server's own, which everybody has
+			return nil // every tenant has the built-in tools
 		}
-		m.Text, m.TextAt = "", "" // what a tool says of itself is no memory
+		m.Text, m.TextAt = "", "" // a tool's description is not memory
 	}
 	if inner != v {
 		m.Within = parents(v, m.Within)
@@ -122,8 +122,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// wrapped is the object that an element is, and its pointer: search results
-// have it inside.
+// wrapped returns the object of an element and its pointer: search results contain it.
 func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 	for _, key := range [...]string{"passage", "message"} {
 		if in := v.Get(key); in != nil && in.Kind == jsondoc.Object && v.Get("id") == nil {
@@ -133,10 +132,10 @@ func wrapped(v *jsondoc.Value, ptr string) (*jsondoc.Value, string) {
 	return v, ptr
 }
 
-// memory reads what is known of every object: block, passage, agent, message.
+// memory reads the members that objects of all kinds share.
 func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	m := memproxy.Memory{Pointer: ptr, Field: v.Get("label").Text()}
-	m.ID = cmp.Or(v.Get("id").Text(), v.Get("message_id").Text()) // the latter of a message that a search found
+	m.ID = cmp.Or(v.Get("id").Text(), v.Get("message_id").Text()) // message_id in search results
 	key := ""
 	if m.Text, key = textOf(v); key != "" {
 		m.TextAt = ptr + "/" + key
@@ -151,7 +150,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	switch KindOf(m.ID) {
 	case TargetAgent:
 		m.Scope.Agent = m.ID
-	case TargetGroup: // whoever may not act for the agent that leads it has no part in it
+	case TargetGroup: // only callers who may act for its leading agent have a part in it
 		m.Scope.Agent = v.Get("manager_agent_id").Text()
 		if list := v.Get("agent_ids").List(); m.Scope.Agent == "" && len(list) > 0 {
 			m.Scope.Agent = list[0].Text()
@@ -162,9 +161,9 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 		m.Scope.User = m.ID
 	case TargetMessage:
 		m.Layer = memproxy.Episodic
-		// The first of an agent's messages is the prompt, with its blocks inside.
+		// The first of an agent's messages is the prompt, which contains its blocks.
 		m.Compiled = v.Get("message_type").Text() == "system_message" || v.Get("role").Text() == "system"
-	case TargetPassage: // nothing in the server rewrites one
+	case TargetPassage: // the server never changes one
 	default:
 		m.Mutable = true
 	}
@@ -188,8 +187,7 @@ func (f *finding) memory(v *jsondoc.Value, ptr string) memproxy.Memory {
 	return m
 }
 
-// textOf is an object's text, by the name that its kind has for it, and that
-// name where it is one string.
+// textOf returns an object's text and, if it is one string, the member that holds it.
 func textOf(v *jsondoc.Value) (text, key string) {
 	for _, key := range [...]string{"value", "text", "content", "reasoning", "tool_return", "summary", "visible_content", "description", "embedded_text"} {
 		t := v.Get(key)
@@ -210,12 +208,12 @@ func textOf(v *jsondoc.Value) (text, key string) {
 	return "", ""
 }
 
-// homes are where an agent's blocks stand in its state, and in its memory
-// alone. The first two hold the same blocks.
+// homes are the pointers of blocks in an agent's state, or in its memory alone. The
+// first two hold the same blocks.
 var homes = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks", "/file_blocks"}
 
-// inside reads the blocks of one agent. The agent itself was named in the
-// path and ruled on there.
+// inside reads the blocks of one agent. Access to the agent itself was decided by the
+// path.
 func (f *finding) inside(root *jsondoc.Value) error {
 	if root.Get("id") != nil {
 		f.agent = root.Get("id").Text()
@@ -246,8 +244,8 @@ func (f *finding) blocks(ptr, agent string) error {
 	return nil
 }
 
-// made reads what a creation answers: the new object, the blocks that came
-// with it, and agents by id. Its pointer is its id's, because it holds others.
+// made reads the answer to a creation: the new object, its blocks, and the ids of its
+// agents. The object gets the pointer of its id, because it contains the others.
 func (f *finding) made(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		m := f.memory(root, "/id")
@@ -280,8 +278,8 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 	return nil
 }
 
-// counted says what of a creation's answer a budget counts, blocks and
-// passages, and where the answer names all of them.
+// counted marks which new objects a budget counts, and whether the answer names all of
+// them.
 func counted(rd *memproxy.Reading, r *row) {
 	switch r.shape {
 	case block, blocks, passage, passages:

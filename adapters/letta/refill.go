@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-// How much the server gives at once, and what it gives to who does not say how
-// much it wants, at the least.
+// Numbers of elements that the server returns: at most, and at least if the request
+// sets no limit.
 const (
 	maxList    = 1000
 	maxSearch  = 100
@@ -20,9 +20,9 @@ const (
 	someSearch = 5
 )
 
-// Refill implements the gate's refiller: lists go on behind their last element,
-// searches are made again, longer. A list that goes backwards is not filled up:
-// the server gives the beginning of what is before an element, not its end.
+// Refill implements the gate's refiller: lists continue after their last element,
+// searches are repeated with a higher limit. A list that pages backwards is not
+// refilled: the server returns the start of the range before the cursor, not its end.
 func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	r := a.Row(rt.ID)
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived || r.is(inside) {
@@ -44,7 +44,7 @@ func (a *Adapter) Refill(rt memproxy.Route, sent memproxy.Request, body []byte, 
 	return pages.New(o, reply, rd)
 }
 
-// wanted is how much the query asks for; 0 is not said.
+// wanted returns the limit in the query; 0 if there is none.
 func wanted(query, name string) (int, bool) {
 	text, said := pages.Param(query, name)
 	if !said {
@@ -54,7 +54,7 @@ func wanted(query, name string) (int, bool) {
 	return n, err == nil && n > 0
 }
 
-// onwards is a list with cursors.
+// onwards continues a list by its cursor.
 func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 	if _, backwards := pages.Param(sent.Query, "before"); backwards {
 		return false
@@ -69,7 +69,7 @@ func onwards(o *pages.Options, sent memproxy.Request) (ok bool) {
 	return ok
 }
 
-// again is a search whose length stands in the query.
+// again repeats a search whose limit is in the query.
 func again(o *pages.Options, sent memproxy.Request) (ok bool) {
 	o.Again, o.Max, o.Whole = true, maxSearch, someSearch
 	o.Ask = func(n int, _ string) (memproxy.Search, bool) {
@@ -81,7 +81,7 @@ func again(o *pages.Options, sent memproxy.Request) (ok bool) {
 	return ok
 }
 
-// longer is a search whose length stands in the body.
+// longer repeats a search whose limit is in the body.
 func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -101,12 +101,12 @@ func longer(o *pages.Options, sent memproxy.Request, body []byte) bool {
 	return true
 }
 
-// maxCounted bounds the agents of one file that are asked about.
+// maxCounted bounds the side requests that count the result of one write.
 const maxCounted = 16
 
-// Counts implements the gate's counter: a document says into how many passages
-// the server took it apart, and an agent that came of a file has its blocks. Of
-// a file with documents in it nobody says what became of them.
+// Counts implements the gate's counter: the server reports the number of passages of an
+// uploaded document, and the blocks of an imported agent. It reports no number for an
+// agent file that contains documents.
 func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, ids []string) []memproxy.Request {
 	r := a.Row(rt.ID)
 	if r == nil {
@@ -131,7 +131,7 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.O
 	return out
 }
 
-// documents reports whether an agent file brings documents along.
+// documents reports whether an agent file contains documents.
 func documents(op *memproxy.Operation) bool {
 	p, ok := op.Parsed.(*payload)
 	if !ok || p.doc == nil {
@@ -167,7 +167,7 @@ func (a *Adapter) Counted(reply memproxy.Reply) (ids []string, more int64, over 
 	chunks := "total_chunks"
 	switch status {
 	case "completed":
-	case "error": // what was embedded before it failed stays
+	case "error": // chunks that were embedded before the failure stay
 		chunks = "chunks_embedded"
 	default:
 		return nil, 0, false, nil
@@ -177,7 +177,7 @@ func (a *Adapter) Counted(reply memproxy.Reply) (ids []string, more int64, over 
 	case v != nil && v.Kind == jsondoc.Number:
 		more, err = strconv.ParseInt(string(doc.Raw(v)), 10, 64)
 	case status == "completed":
-		err = errShape // an older server, which does not count
+		err = errShape // an older server without counts
 	}
 	if more < 0 {
 		err = errShape

@@ -11,13 +11,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// maxRefs bounds the objects that one request may name. Each is looked up, and
-// some are asked for.
+// maxRefs bounds the objects that one request may name: each is looked up in the
+// ledger, and some in the server.
 const maxRefs = 1000
 
-// refs notes every existing object and every owner that the request names,
-// wherever it does: nothing here knows the route. What is not known to hold
-// text is taken for a name.
+// refs records every existing object and every owner that the request names, in its
+// path, headers, query, form parts and body, whatever its route. A string counts as an
+// id unless its member is known to hold free text.
 func (d *decoding) refs(p *payload) error {
 	r := referring{op: d.op, row: d.row, depth: d.a.opt.MaxDepth, named: map[memproxy.Ref]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(d.params)) {
@@ -26,7 +26,7 @@ func (d *decoding) refs(p *payload) error {
 	if strings.HasSuffix(d.row.path, "...}") && d.row.kind != memproxy.Admin {
 		r.add(targetName, d.req.EscapedPath, "path:rest")
 	}
-	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // what no parameter holds
+	for segment := range strings.SplitSeq(d.req.EscapedPath, "/") { // also segments that no parameter captures
 		if plain, err := url.PathUnescape(segment); err == nil {
 			r.ids(plain, "path")
 		}
@@ -66,16 +66,16 @@ func (d *decoding) refs(p *payload) error {
 	return nil
 }
 
-// referring gathers the objects that one request names.
+// referring collects the objects that one request names.
 type referring struct {
 	op    *memproxy.Operation
 	row   *row
 	depth int
-	named map[memproxy.Ref]bool // those noted so far, without their pointers
+	named map[memproxy.Ref]bool // recorded so far, without their pointers
 }
 
-// add notes an object once. The ledger knows all of them as memories, because
-// Letta's ids tell their kinds.
+// add records an object once. Objects with an id are TargetMemory in the ledger,
+// because a Letta id carries its kind.
 func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
 	at := memproxy.Ref{Kind: kind, ID: id}
 	if r.named[at] || len(r.op.Refs) > maxRefs {
@@ -86,8 +86,8 @@ func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
 	r.op.Refs = append(r.op.Refs, at)
 }
 
-// path notes what a path parameter names: an object by its id, or what has
-// the form of one.
+// path records the object that a path parameter names by id, or by name if its owner
+// cannot be looked up, and the ids in any other value.
 func (r *referring) path(name, value string) {
 	switch p := params[name]; {
 	case p.kind != "" && KindOf(value) != "":
@@ -100,12 +100,12 @@ func (r *referring) path(name, value string) {
 	}
 }
 
-// targetName is what has a name and no owner whom the ledger or the server could
-// tell.
+// targetName is the kind of objects that are given by name and whose owner neither the
+// ledger nor the server can report.
 const targetName memproxy.TargetKind = "name"
 
-// ids notes the ids that a value is, one or several with commas between, as
-// some routes take them.
+// ids records the ids in a value: one, or several separated by commas, as some routes
+// accept.
 func (r *referring) ids(value, ptr string) {
 	if len(value) < minID {
 		return
@@ -117,7 +117,7 @@ func (r *referring) ids(value, ptr string) {
 	}
 }
 
-// part notes the ids in a part of a form, which may be JSON itself.
+// part records the ids in a form part, which may itself be JSON.
 func (r *referring) part(p part) {
 	ptr := "part:" + p.name
 	r.ids(string(p.data), ptr)
@@ -126,8 +126,8 @@ func (r *referring) part(p part) {
 	}
 }
 
-// value notes the ids in a JSON value, and names of members that are ids.
-// The text of a member that holds text is none, whatever it looks like.
+// value records the ids in a JSON value and member names that are ids. It skips members
+// that hold free text.
 func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -144,7 +144,7 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	case jsondoc.Object:
 		for _, m := range v.Members {
 			if r.row.shape == file && strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-") {
-				continue // an account of the server that the file comes from
+				continue // an account of the server that exported the file
 			}
 			p := jsondoc.Child(ptr, m.Name)
 			r.ids(m.Name, p)
@@ -153,8 +153,7 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// holdsText reports whether a member's string is text, of people, models or
-// tools, which may say anything.
+// holdsText reports whether a member's string is free text of people, models or tools.
 func holdsText(name string) bool {
 	switch name {
 	case "content", "text", "value", "input", "prompt", "summary", "description", "system", "instructions", "persona", "human",
@@ -164,9 +163,8 @@ func holdsText(name string) bool {
 	return false
 }
 
-// owners notes whom the request names plainly, and its targets. An
-// identity's key is left out: it is a name that comes to be by being given, and
-// the claim says it.
+// owners records the identities that the request claims, and its targets. An identity's
+// key is left out: the request that sets it creates it, and the claim carries it.
 func (r *referring) owners() {
 	for _, id := range r.op.Targets {
 		if KindOf(id) != TargetLabel {
@@ -180,7 +178,7 @@ func (r *referring) owners() {
 		}
 		for _, v := range c.Values {
 			switch kind := KindOf(v); {
-			case kind != "" && kind != TargetLabel: // a label stands in paths only, here it is a strange name
+			case kind != "" && kind != TargetLabel: // labels occur in paths only; elsewhere such a value is an unknown name
 				r.add(memproxy.TargetMemory, v, c.Pointer)
 			case !strings.Contains(c.Pointer, "identifier_key"):
 				r.add(memproxy.TargetEntity, memproxy.OwnerID(c.Dim, v), c.Pointer)
@@ -192,8 +190,8 @@ func (r *referring) owners() {
 // minID is the length of the shortest id: a letter, a dash and a UUID.
 const minID = spelling.UUIDLen + 2
 
-// hasIDForm reports whether a value has the form of the server's ids: what it
-// is, a dash, and a UUID. Newer servers may have more kinds than KindOf knows.
+// hasIDForm reports whether a value has the form of a server id: a kind, a dash and a
+// UUID. Newer servers may have kinds that KindOf does not know.
 func hasIDForm(s string) bool {
 	if len(s) < minID || len(s) > 128 {
 		return false
@@ -202,20 +200,19 @@ func hasIDForm(s string) bool {
 	return s[at-1] == '-' && spelling.UUID(s[at:]) && spelling.Word(s[:at-1], "-_")
 }
 
-// param is what a path parameter of the table names.
+// param describes what a path parameter of the route table names.
 type param struct {
-	// kind is what it names, or "". What names nothing is looked through for ids
-	// all the same.
+	// kind of the object; "" if none. The value is searched for ids in either case.
 	kind memproxy.TargetKind
-	// because is why a parameter names no object that belongs to anybody.
+	// why the parameter names no object with an owner
 	because string
-	// unasked is set where what it names belongs to somebody, and nobody can be
-	// asked to whom: where several tenants share the server it is out of reach.
+	// unasked is set if the object has an owner that cannot be looked up: where several
+	// tenants share the server, it cannot be named.
 	unasked bool
 }
 
-// params are the parameters of the table's paths. A test holds every parameter
-// of every row to it.
+// params are the path parameters of the route table. A test checks that every parameter
+// of every row is listed.
 var params = map[string]param{
 	"agent_id":          {kind: TargetAgent},
 	"archive_id":        {kind: TargetArchive},
@@ -255,9 +252,9 @@ var params = map[string]param{
 	"transaction_id":    {because: "a value that is noted with the step of the path"},
 }
 
-// paramKind is what a path parameter names, where the operation is done to it.
-// What is done to what an agent holds is not done to the agent, and what runs
-// with a tool does not change the tool: those are references only.
+// paramKind returns the kind of object that an operation on a path parameter changes.
+// Agents, tools and jobs return "": changing what an agent holds does not change the
+// agent, and running a tool does not change the tool. They are references only.
 func paramKind(name string) memproxy.TargetKind {
 	switch kind := params[name].kind; kind {
 	case TargetAgent, TargetTool, TargetJob:

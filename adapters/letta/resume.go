@@ -14,14 +14,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// Resume implements the gate's chainer. A stream is asked for again by its run,
-// by where it took place, or by sending the same messages once more.
+// Resume implements the gate's chainer. A client requests a stream again by its run, by
+// its conversation, or by sending the same messages again.
 func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (memproxy.Resumption, bool) {
 	switch rt.ID {
 	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
 		agent, conversation := where(rt, body)
 		if name := turn.Again(agent, conversation, body); name != "" {
-			// The server finds it by the messages' own ids, whoever sent those.
+			// The server finds the run by the messages' ids, whoever sent them.
 			return memproxy.Resumption{Names: []string{name}, Anywhere: true, Starts: true}, true
 		}
 		return memproxy.Resumption{}, false
@@ -41,7 +41,7 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 		q.Names = []string{run}
 		return q, true
 	}
-	// The ids in the body are the caller's word; the place is what was ruled on.
+	// Ids in the body are only claimed; access was decided for the conversation.
 	agent, conversation := where(rt, body)
 	place := turn.Place(agent, conversation)
 	switch run, otid := doc.Root.Get("run_id").Text(), doc.Root.Get("otid").Text(); {
@@ -75,8 +75,7 @@ func (r runs) RunOf(event []byte) (run string, data bool) {
 	return doc.Root.Get("run_id").Text(), true
 }
 
-// runMessages is the route that lists a run's messages, the oldest first unless it is
-// told otherwise.
+// runMessages is the route that lists a run's messages, by default oldest first.
 const runMessages = "letta.list_messages_for_run"
 
 // Asks implements the gate's chainer.
@@ -96,10 +95,10 @@ func (r runs) Asks(rt memproxy.Route, req memproxy.Request, body []byte) (runs [
 	return runs, false
 }
 
-// Merge implements the gate's chainer: a turn is the run that it began as, in
-// the state of the one that it ends as, with the messages of all. A page of those is
-// no longer than was asked for: the server takes any message for a cursor, of another
-// run as well, so the next page goes on behind it.
+// Merge implements the gate's chainer: it presents a turn as its first run, in the
+// state of the last one, with the messages of all. A page is no longer than requested:
+// the server accepts a message of any run as a cursor, so the next page continues after
+// it.
 func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bool, answers [][]byte) ([]byte, error) {
 	docs := make([]*jsondoc.Doc, len(answers))
 	for i, b := range answers {
@@ -131,11 +130,11 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 	return append(append([]byte{'['}, bytes.Join(all, []byte(","))...), ']'), nil
 }
 
-// inRun gives a message the run that callers know.
+// inRun sets the run of a message to the one that callers know.
 func inRun(raw []byte, run string) []byte {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil {
-		return raw // it was part of a document
+		return raw // unreachable: part of a parsed document
 	}
 	id := doc.Root.Get("run_id")
 	if id.Text() == "" || id.Text() == run {
@@ -146,7 +145,7 @@ func inRun(raw []byte, run string) []byte {
 	return e.Apply()
 }
 
-// oneRun is the last run under the first's name and begin.
+// oneRun returns the last run with the id and the start of the first.
 func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 	first, last := docs[0], docs[len(docs)-1]
 	e := last.Edit()
@@ -169,8 +168,8 @@ func oneRun(docs []*jsondoc.Doc, run string, over bool) []byte {
 	return e.Apply()
 }
 
-// Probe implements the gate's prober: a tool of an agent that is run from
-// outside is the one that the agent has by that name.
+// Probe implements the gate's prober: a request to run a tool of an agent runs the one
+// that the agent has by that name.
 func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q memproxy.Request, ok bool) {
 	row := r.routes.Row(rt.ID)
 	if agent = rt.Params["agent_id"]; row == nil || row.shape != toolRun || agent == "" {
@@ -181,9 +180,9 @@ func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q me
 	}, true
 }
 
-// Probed implements the gate's prober. The decoder goes by the name; the
-// server by the tool, which may be somebody's own of the same name. A tool that
-// the agent does not have, the server does not run.
+// Probed implements the gate's prober. The decoder knows tools by name, but the agent
+// may have a custom tool of the same name. The server does not run a tool that the
+// agent lacks.
 func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	switch {
 	case reply.Status == 404 || reply.Status == 422 || reply.Status == 400:
@@ -207,17 +206,17 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 	return nil
 }
 
-// memTool is what a memory tool of the server does.
+// memTool describes a memory tool of the server.
 type memTool struct {
 	kind memproxy.Kind
-	// args name the blocks that are written to.
+	// arguments that name the blocks written to
 	args []string
-	// block is the one block that the tool writes to whatever its arguments.
+	// the block that the tool writes to whatever its arguments
 	block string
 }
 
-// memoryTool knows the memory tools of the V1 server, of all its versions.
-// Others have no kind.
+// memoryTool returns a memory tool of any version of the V1 server. Other tools have no
+// kind.
 func memoryTool(name string) memTool {
 	switch name {
 	case "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_rethink":
@@ -242,12 +241,13 @@ func memoryTool(name string) memTool {
 	return memTool{}
 }
 
-// names reports whether an argument only says where and how to write.
+// names reports whether an argument names a block or a command, and is no text to
+// write.
 func (t memTool) names(arg string) bool {
 	return arg == "command" || arg != "patch" && slices.Contains(t.args, arg)
 }
 
-// labels are the blocks that a call writes to.
+// labels returns the blocks that a call writes to.
 func (t memTool) labels(args *jsondoc.Value) []string {
 	var out []string
 	add := func(label string) {

@@ -47,24 +47,24 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	e := doc.Edit()
 	query := req.Query
 	if rt.ID == runMessages {
-		query += "&order=asc" // its default; the first value of a name counts
+		query += "&order=asc" // the server's default; the first value of a name counts
 	}
 	unpause(e, doc, query)
 	return e.Apply(), nil
 }
 
-// rewriting is one answer being changed. A block may stand in several places
-// of one agent, and is changed in all of them.
+// rewriting is the state of changing one answer. All copies of a block within an agent
+// are changed.
 type rewriting struct {
 	doc    *jsondoc.Doc
 	e      *jsondoc.Edits
-	nested map[string]string // where agents' blocks stand, and the pointer of the agent
-	drop   map[string]bool   // pointers of what is dropped, and of what holds it
+	nested map[string]string // pointers of lists of blocks, to the pointer of their agent
+	drop   map[string]bool   // pointers of dropped values and of their parents
 	ids    map[copied]bool   // dropped blocks
 	n      int               // dropped elements of the list
 	any    bool              // something is dropped
-	shown  map[string]string // texts by their pointers
-	again  map[copied]string // and by the blocks that they are
+	shown  map[string]string // new texts by pointer
+	again  map[copied]string // and by block
 	told   map[string]*memproxy.Provenance
 	retold map[copied]*memproxy.Provenance
 }
@@ -78,7 +78,7 @@ func (w *rewriting) agent(ptr string) {
 	}
 }
 
-// take notes what becomes of one memory.
+// take records the changes to one memory.
 func (w *rewriting) take(m *memproxy.Memory) error {
 	at := max(0, strings.LastIndexByte(m.Pointer, '/'))
 	agent, nested := w.nested[m.Pointer[:at]]
@@ -89,7 +89,7 @@ func (w *rewriting) take(m *memproxy.Memory) error {
 		}
 		w.drop[m.Pointer], w.drop[m.Pointer[:at]] = true, true
 		if nested {
-			for _, home := range homes { // the same block stands in two of them
+			for _, home := range homes { // two of them hold the same blocks
 				w.drop[agent+home] = true
 			}
 			w.ids[c] = m.ID != ""
@@ -134,7 +134,7 @@ func (w *rewriting) apply() ([]byte, error) {
 	return w.e.Apply(), nil
 }
 
-// copies adds the other places where blocks stand that are changed.
+// copies adds the other places of changed blocks.
 func (w *rewriting) copies() {
 	for home, agent := range w.nested {
 		for i, e := range w.doc.At(home).List() {
@@ -149,8 +149,8 @@ func (w *rewriting) copies() {
 	}
 }
 
-// thin leaves dropped elements out of a list, or dropped members out of an
-// object. Of blocks in an agent all copies of one go.
+// thin removes dropped elements from a list, or dropped members from an object, and all
+// copies of a dropped block within an agent.
 func (w *rewriting) thin(ptr string) {
 	v := w.doc.At(ptr)
 	if v == nil {
@@ -173,7 +173,7 @@ func (w *rewriting) thin(ptr string) {
 	}
 }
 
-// count lowers the number of elements that some answers tell.
+// count lowers the number of elements that some answers report.
 func (w *rewriting) count() {
 	c := w.doc.Root.Get("count")
 	if c == nil || c.Kind != jsondoc.Number || w.n == 0 {
@@ -184,11 +184,11 @@ func (w *rewriting) count() {
 	}
 }
 
-// makes reports whether a route that creates nothing by its kind may make
-// objects all the same, which are then the caller's.
+// makes reports whether a route may create objects for the caller although its kind is
+// not a creation.
 func makes(r *row) bool {
 	switch r.id {
-	case "letta.modify_agent", // an agent that begins to sleep gets another
+	case "letta.modify_agent", // enabling sleep-time compute creates another agent
 		"letta.upsert_identity",
 		"letta.create_tool", "letta.upsert_tool", "letta.add_mcp_tool",
 		"letta.create_batch":
@@ -197,9 +197,8 @@ func makes(r *row) bool {
 	return false
 }
 
-// beside reads what came to be by such a request: the object itself where it
-// is no agent, and the agents that belong to one. An answer that is not JSON, or
-// none, tells of nothing.
+// beside reads the objects that such a request created: the object itself if it is no
+// agent, and the group of an agent.
 func beside(rd *memproxy.Reading, reply memproxy.Reply) error {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
@@ -215,15 +214,14 @@ func beside(rd *memproxy.Reading, reply memproxy.Reply) error {
 	return nil
 }
 
-// came notes an object that is the caller's unless it is somebody's already.
+// came records an object that belongs to the caller unless it has an owner.
 func (f *finding) came(id string) {
 	if KindOf(id) != "" && !slices.Contains(f.rd.Made, id) {
 		f.rd.Made = append(f.rd.Made, id)
 	}
 }
 
-// group notes the group of an agent, which the server makes with it, and the
-// agents in it.
+// group records the group that the server creates with an agent, and the agents in it.
 func (f *finding) group(agent *jsondoc.Value) {
 	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the older name of the same
 		g := agent.Get(name)

@@ -13,16 +13,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// runs are the gate's ports of a backend that runs agents: what a run is, how it
-// is made to pause, and how its later requests are recognised.
+// runs implements the gate's ports of a backend that runs agents.
 type runs struct {
 	routes *routes
 	bodies members
 	now    func() time.Time
 }
 
-// Turn implements the gate's turner: the routes on which an agent answers can
-// be made to pause before its tools write. On the others it runs out of sight.
+// Turn implements the gate's turner: on the listed routes an agent can be made to pause
+// before its tools write. On others that run agents it cannot.
 func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Turn, error) {
 	row := r.routes.Row(rt.ID)
 	if row == nil || row.kind != memproxy.Run {
@@ -46,7 +45,7 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	return t, nil
 }
 
-// ToolRun implements the gate's editor: a tool that is run from outside.
+// ToolRun implements the gate's editor: a request that runs an agent's tool.
 func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memproxy.Edits {
 	if row := r.routes.Row(rt.ID); row == nil || row.shape != toolRun {
 		return nil
@@ -61,13 +60,13 @@ func (r runs) ToolRun(rt memproxy.Route, req memproxy.Request, body []byte) memp
 	}
 	run := turn.NewToolRun(turn.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Memory: r.bodies.memory}, rt.Params["tool_name"], arguments)
 	if run == nil {
-		return nil // and not a nil run that is no nil interface
+		return nil // a nil interface, not one with a nil pointer
 	}
 	return run
 }
 
-// memory is a block or a passage of an agent's. Agents relabel and describe
-// blocks, too.
+// memory reads a block or a passage of an agent. Agents also change labels and
+// descriptions, so a block has its members.
 func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
 	f := finding{rd: &memproxy.Reading{}, doc: doc, agent: agent}
 	out := f.memory(v, "")
@@ -77,9 +76,9 @@ func (m members) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) mempro
 	return out
 }
 
-// where is the agent and the conversation that a route's request is about, as
-// far as it says. An agent's own conversation is none: it goes by "default" with
-// the agent in the body, or by the agent's id in the conversation's place.
+// where returns the agent and the conversation of a request, as far as it names them.
+// An agent's own conversation is "": the request names it "default" with the agent in
+// the body, or by the agent's id.
 func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 	agent, conversation = rt.Params["agent_id"], rt.Params["conversation_id"]
 	switch {
@@ -102,8 +101,8 @@ func (r runs) Rearms(rt memproxy.Route) string {
 	return ""
 }
 
-// Recover implements the gate's recoverer: a turn's key is an agent's id, of its
-// own conversation, or a conversation's.
+// Recover implements the gate's recoverer: a turn's key is the id of a conversation, or
+// of an agent for its own conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(key) + "/messages"}
 	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
@@ -118,9 +117,8 @@ func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	return req, &recovery{Turn: t}, nil
 }
 
-// recovery is the turn that answers a pause. It keeps away from calls that
-// somebody else is asked about: tools that need an approval by a rule of the
-// agent's own.
+// recovery is the turn that answers a pause. It leaves pauses alone in which a person
+// is asked about a call, by a rule of the agent.
 type recovery struct {
 	*turn.Turn
 	asked []string
@@ -155,10 +153,9 @@ func (r *recovery) Waiting() []memproxy.ToolCall {
 	return calls
 }
 
-// Watch implements the gate's compensator: runs that cannot be made to pause,
-// but whose agents are known before and can be waited for. Batches take hours,
-// and what is written behind another provider's chat is written some time
-// after the answer: nobody can say when those are over.
+// Watch implements the gate's compensator: for runs that cannot be paused, but whose
+// agents are known beforehand and whose end can be awaited. Batches take hours, and a
+// run behind another provider's chat writes at an unknown time after the answer.
 func (r runs) Watch(rt memproxy.Route, req memproxy.Request, body []byte) (memproxy.Watch, error) {
 	opt := compensate.Options{Prefix: prefixOf(req), Agent: rt.Params["agent_id"], Conversation: rt.Params["conversation_id"]}
 	switch rt.ID {
@@ -180,14 +177,14 @@ func (r runs) Rewatch(picture []byte) (memproxy.Watch, error) {
 	return compensate.Open(picture, compensate.Tools{Stamp: stamps.Parse, Now: r.now})
 }
 
-// prefixOf is the path under which the server's routes stand, as the caller
-// spelled it: "/v1".
+// prefixOf returns the path prefix of the server's routes as the caller spelled it:
+// "/v1".
 func prefixOf(req memproxy.Request) string {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(req.EscapedPath, "/"), "/")
 	return "/" + prefix
 }
 
-// member is a text of a body that was admitted.
+// member returns a string member of an admitted body.
 func member(body []byte, name string) string {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// difference is between the memory before a run and after it.
+// difference compares the memory before a run and after it.
 type difference struct {
 	opt           *Options
 	before, after *picture
 }
 
-// Changes implements memproxy.Watch: first what blocks say, then who has them,
-// then the archives.
+// Changes implements memproxy.Watch: first the texts of blocks, then for each agent its
+// attached blocks and its archive.
 func (w *Watch) Changes() []memproxy.Change {
 	d := difference{&w.opt, w.base, w.now}
 	var out []memproxy.Change
@@ -58,7 +58,7 @@ func (w *Watch) Cut() bool {
 // Accept implements memproxy.Watch.
 func (w *Watch) Accept(key string) { w.accepted[key] = true }
 
-// archived are the differences of an agent's archive.
+// archived adds the changes of an agent's archive.
 func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
 	for i := range after.Passages {
 		p := &after.Passages[i]
@@ -66,9 +66,9 @@ func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
 		first := before.oldest()
 		switch {
 		case old == nil && !before.holds(p) && d.there(archiveList, p.Archive):
-			// Of an archive that somebody attached to the agent: it may be anybody's.
+			// From an archive that was attached to the agent; it may belong to anybody.
 		case old == nil && lacks(before, after, p.Text):
-			// One that was put back, under another id.
+			// A passage that was restored, under another id.
 		case old != nil && old.Text != p.Text:
 			add(d.replaced(after, old, p))
 		case old == nil && (before.Whole || first == nil || !when(p.Created).Before(when(first.Created))):
@@ -78,17 +78,17 @@ func (d *difference) archived(before, after *agent, add func(memproxy.Change)) {
 	for i := range before.Passages {
 		p := &before.Passages[i]
 		if !after.holds(p) {
-			continue // its archive was taken away from the agent, as no tool can
+			continue // its archive was detached from the agent, which no tool can do
 		}
-		// One that lies further back than this look went may still be there.
+		// A passage beyond the last page that was read may still exist.
 		if last := after.oldest(); after.passage(p.ID) == nil && !lacks(after, before, p.Text) && (after.Whole || last == nil || when(p.Created).After(when(last.Created))) {
 			add(d.forgotten(after, p))
 		}
 	}
 }
 
-// lacks reports whether one archive holds a passage of this text that the
-// other, going by ids, does not.
+// lacks reports whether one archive has a passage with this text whose id is not in the
+// other.
 func lacks(has, not *agent, text string) bool {
 	return slices.ContainsFunc(has.Passages, func(p passage) bool { return p.Text == text && not.passage(p.ID) == nil })
 }
@@ -105,7 +105,7 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 	}
 }
 
-// change puts a difference together. What it says is what is hashed.
+// change returns a difference. The text in says is hashed.
 func change(what, id, after string, op *memproxy.Operation, says string) memproxy.Change {
 	key := what + " " + id + " " + after
 	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}}
@@ -120,8 +120,8 @@ func (d *difference) request(method string, body any, parts ...string) memproxy.
 	return s
 }
 
-// rewritten is a block that says something else. Its whole text is ruled on:
-// what is stored is what the model will read.
+// rewritten is a block whose content changed. Its whole text is ruled on, because the
+// model will read all of it.
 func (d *difference) rewritten(before, after *block) memproxy.Change {
 	undo := map[string]any{}
 	var items []memproxy.Item
@@ -140,7 +140,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	}
 	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
 	c.Before, c.After = before.hash(), after.hash()
-	if len(undo) == 1 && before.Value != after.Value { // a stamp is of the value
+	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
 	}
 	if before.Value != after.Value {
@@ -150,15 +150,15 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	return c
 }
 
-// attached is a block that an agent did not have. Taken back, it belongs to
-// nobody; it is not deleted, as it may be older than the run.
+// attached is a block that an agent gained. Undo detaches it and does not delete it,
+// because it may be older than the run.
 func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	items := []memproxy.Item{{Pointer: "/value", Text: b.Value, Field: b.Label, Target: b.ID}}
 	if d := b.Description; d != "" {
 		items = append(items, memproxy.Item{Pointer: "/description", Text: d, Field: b.Label})
 	}
 	op := d.operation(memproxy.Correct, 1, b.ID, items...)
-	if d.there(blockList, b.ID) { // whose it is has to be known, as where it is attached by a request
+	if d.there(blockList, b.ID) { // its owner must be known, as if a request attached it
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
 	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value)
@@ -168,7 +168,7 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	return c
 }
 
-// detached is a block that an agent no longer has.
+// detached is a block that an agent lost.
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
 	c := change("block.detached", a.ID+" "+b.ID, "", op, "")
@@ -193,7 +193,7 @@ func (d *difference) replaced(a *agent, before, after *passage) memproxy.Change 
 	return c
 }
 
-// forgotten is a passage that is gone. Taken back, it has another id.
+// forgotten is a deleted passage. Undo gives it another id.
 func (d *difference) forgotten(a *agent, p *passage) memproxy.Change {
 	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "")
 	c.Before = hash(p.Text)
@@ -225,7 +225,7 @@ func (d *difference) insertion(a *agent, p *passage) memproxy.Search {
 	return d.request("POST", body, "agents", a.ID, "archival-memory")
 }
 
-// made is one memory that a change made what it is now.
+// made returns the memory that a change resulted in.
 func (d *difference) made(event, id, field, before, after string) []memproxy.Memory {
 	return []memproxy.Memory{{ID: id, Field: field, Event: event, Before: before, Text: after, Scope: memproxy.Scope{Agent: d.opt.Agent}, Mutable: true}}
 }

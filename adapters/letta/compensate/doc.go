@@ -1,11 +1,9 @@
-// Package compensate says what a run of Letta agents changed in their memory,
-// for runs that cannot be made to pause: agents of older loops, background
-// messages, agents whose fellows run after them.
+// Package compensate finds what a run of Letta agents changed in their memory, for runs
+// that cannot be paused: agents of older loops, background messages, and agents whose
+// group runs after them.
 //
-// It promises: what stands in a block or in the archive of an agent that took
-// part and was not there before is found, whoever wrote it and by whichever
-// tool; each difference comes as the operation that it was, and with the
-// requests that take it back. It sees the final state only: what a run wrote
-// and took back itself leaves no trace here, and what it read meanwhile was
-// read.
+// Guarantees: every new text in a block or an archive of a participating agent is
+// found, whoever wrote it and by whichever tool; each difference is an operation, with
+// the requests that undo it. Only two states are compared: a write that the run itself
+// undid leaves no trace, and what others read during the run cannot be undone.
 package compensate

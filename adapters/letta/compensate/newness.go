@@ -8,14 +8,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// What a run makes is its own: a block that it added, the archive that comes to
-// be with an agent's first passage. What was there before and was attached to
-// the agent meanwhile may be anybody's. The server tells of no block when it was
-// made, but lists them by that: what is listed in front of those that were the
-// newest at the first look is new.
+// Blocks that a run adds, and the archive that is created with an agent's first
+// passage, belong to the run. An older object that was attached to the agent during the
+// run may belong to anybody. The server reports no creation time of blocks but lists
+// them newest first: whatever precedes the entries that were newest at the first look
+// is new.
 
-// The lists that are looked at, with how much of them at the first look and at
-// the later ones.
+// Lists that are compared, and their queries at the first look and at later ones.
 const (
 	blockList   = "blocks"
 	archiveList = "archives"
@@ -23,16 +22,17 @@ const (
 	newestQuery = "order=desc&limit=100"
 )
 
-// errNewness says that nobody can tell whether something is older than the run.
+// errNewness reports that an object cannot be dated before or after the start of the
+// run.
 var errNewness = errors.New("letta: what the run's agent has cannot be told from what was there before")
 
-// mark records the newest of both lists before the run.
+// mark records the newest entries of both lists before the run.
 func (w *Watch) mark() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
 		w.then(w.opt.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
 			if missing(r) {
-				return nil // a server without such a list; then nothing is told apart
+				return nil // a server without this list: nothing counts as older
 			}
 			found, err := listed(r)
 			w.now.Marks[list] = append([]string{}, found...)
@@ -41,7 +41,7 @@ func (w *Watch) mark() {
 	}
 }
 
-// askHeld asks which archives an agent has.
+// askHeld requests the archives of an agent.
 func (w *Watch) askHeld(a *agent) {
 	w.then(w.opt.get(newestQuery+"&agent_id="+a.ID, archiveList, ""), func(_ *Watch, r memproxy.Reply) (err error) {
 		if missing(r) {
@@ -53,7 +53,7 @@ func (w *Watch) askHeld(a *agent) {
 	})
 }
 
-// listed are the ids of a list.
+// listed returns the ids in a list.
 func listed(r memproxy.Reply) ([]string, error) {
 	doc, err := document(r, jsondoc.Array, "a list")
 	if err != nil {
@@ -66,8 +66,8 @@ func listed(r memproxy.Reply) ([]string, error) {
 	return out, nil
 }
 
-// compareNew asks for the newest of the lists of which an agent has something
-// that it did not have before.
+// compareNew requests the newest entries of each list from which an agent gained an
+// object.
 func (w *Watch) compareNew() {
 	blocks, archives := false, false
 	for _, a := range w.now.Agents {
@@ -102,13 +102,13 @@ func (w *Watch) compareNew() {
 	}
 }
 
-// there reports whether an object was there before the run.
+// there reports whether an object existed before the run.
 func (d *difference) there(list, id string) bool {
 	return d.before.Marks[list] != nil && !slices.Contains(d.after.made, id)
 }
 
-// holds reports whether a passage lies in an archive that an agent has, as far
-// as that is known.
+// holds reports whether a passage is in an archive of the agent, as far as that is
+// known.
 func (a *agent) holds(p *passage) bool {
 	return p.Archive == "" || a.Archives == nil || slices.Contains(a.Archives, p.Archive)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// askPassages asks for the newest passages of an agent's archive, or for those
-// that are older than one.
+// askPassages requests the newest passages of an agent's archive, or those older than
+// one.
 func (w *Watch) askPassages(a *agent, than string) {
 	query := pageQuery
 	if than != "" {
@@ -22,8 +22,8 @@ func (w *Watch) askPassages(a *agent, than string) {
 	w.then(w.opt.get(query, "agents", a.ID, "archival-memory"), func(w *Watch, r memproxy.Reply) error { return w.passages(a, r) })
 }
 
-// passages takes one page. The first look is one page long; later ones go back
-// to where it began, so that all that is new is seen.
+// passages takes one page. The first look reads one page; later ones continue back to
+// it, so that they see all new passages.
 func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 	doc, err := document(r, jsondoc.Array, "passages")
 	if err != nil {
@@ -55,7 +55,7 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 		a.cut = true
 		return nil
 	}
-	// In front of what else is asked, so that the pages follow each other.
+	// Before the other steps, so that the pages follow each other.
 	rest := w.steps
 	w.steps = nil
 	w.askPassages(a, a.oldest().ID)
@@ -63,11 +63,11 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 	return nil
 }
 
-// reached reports whether a look has come to what was old in a first picture.
+// reached reports whether a look has reached the passages of the first one.
 func (p *picture) reached(a *agent) bool {
 	before := p.agent(a.ID)
 	if before == nil {
-		return true // an agent that came in between: its newest, no more
+		return true // an agent that joined during the run: one page is enough
 	}
 	first := before.oldest()
 	return first != nil && (a.passage(first.ID) != nil || when(a.oldest().Created).Before(when(first.Created)))
@@ -86,7 +86,7 @@ func (w *Watch) Busy() []memproxy.Request {
 	return out
 }
 
-// running records the runs that are under way before the watch begins.
+// running records the runs that are active before the watch begins.
 func (w *Watch) running(r memproxy.Reply) error {
 	runs, err := w.active(r)
 	w.now.Running = append(w.now.Running, runs...)
@@ -99,13 +99,12 @@ func (w *Watch) Runs(r memproxy.Reply) (bool, error) {
 	return slices.ContainsFunc(runs, func(id string) bool { return !slices.Contains(w.base.Running, id) }), err
 }
 
-// endless is how long a conversation's run counts as under way for which the
-// server never notes an end.
+// endless is how long a run counts as active if the server never records its end.
 const endless = 10 * time.Minute
 
-// active are the runs of a list that are under way. One of a conversation that
-// is answered in one piece stays "created" for ever: it is over with its
-// answer. Whoever did not see that, because it comes later, allows it its time.
+// active returns the active runs of a list. A conversation's run that is answered in
+// one piece stays "created" for ever, and ends with its answer. A reopened watch did
+// not see the answer, so it waits until endless has passed.
 func (w *Watch) active(r memproxy.Reply) ([]string, error) {
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for runs, the server answers %d", r.Status)

@@ -15,15 +15,15 @@ import (
 type picture struct {
 	Agents []*agent          `json:"agents"`
 	Blocks map[string]*block `json:"blocks"`
-	// Isolated are blocks that a conversation has to itself.
+	// Isolated are the blocks of the conversation and of the group.
 	Isolated []string `json:"isolated,omitempty"`
-	// Running are the runs that were under way at the first look. They are not
-	// waited for: they are somebody else's, or nobody's since a crash.
+	// Running are the runs that were active at the first look. The watch does not wait
+	// for them: they belong to others, or were left by a crash.
 	Running []string `json:"running,omitempty"`
-	// Marks are the newest of the server's lists at the first look.
+	// Marks are the newest ids in the server's lists at the first look.
 	Marks map[string][]string `json:"marks,omitempty"`
 
-	made []string // what came to be since, of those lists
+	made []string // ids in those lists that are newer
 }
 
 // agent is one agent of a picture.
@@ -32,13 +32,13 @@ type agent struct {
 	Blocks []string `json:"blocks"` // attached, by id
 	// Passages are the newest of its archive, newest first.
 	Passages []passage `json:"passages"`
-	// Whole is set when there are no others.
+	// Whole is set if the archive has no others.
 	Whole bool `json:"whole,omitempty"`
-	// Archives are those that it has; nil when the server does not tell.
+	// Archives are the ids of its archives; nil if the server does not report them.
 	Archives []string `json:"archives"`
 	Gone     bool     `json:"gone,omitempty"`
 
-	cut bool // there are more new ones than were looked at
+	cut bool // there are more new passages than were read
 }
 
 type block struct {
@@ -78,7 +78,7 @@ func (a *agent) passage(id string) *passage {
 	return nil
 }
 
-// oldest is the oldest passage that was looked at, or nil.
+// oldest returns the oldest passage that was read, or nil.
 func (a *agent) oldest() *passage {
 	if len(a.Passages) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (a *agent) oldest() *passage {
 	return &a.Passages[len(a.Passages)-1]
 }
 
-// when reads the server's times, with and without a zone: they are in UTC.
+// when parses the server's times. Those without a zone are in UTC.
 func when(s string) time.Time {
 	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -96,7 +96,7 @@ func when(s string) time.Time {
 	return time.Time{}
 }
 
-// hash is the hex SHA-256 of texts in order; "" for none.
+// hash returns the hex SHA-256 of texts in order; "" for one empty text.
 func hash(texts ...string) string {
 	if len(texts) == 1 {
 		if texts[0] == "" {
@@ -112,8 +112,7 @@ func hash(texts ...string) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-// hash names what a block says. Where only the value is set apart, it is the
-// value's own.
+// hash identifies the value of a block.
 func (b *block) hash() string {
 	if b == nil {
 		return ""
@@ -121,16 +120,16 @@ func (b *block) hash() string {
 	return hash(b.Value)
 }
 
-// all names everything of a block that reaches the model.
+// all identifies everything of a block that reaches the model.
 func (b *block) all() string { return hash(b.Label, b.Value, b.Description) }
 
-// kept is a watch as it is kept: what it is about, and its first look.
+// kept is the stored form of a watch: its options and its first look.
 type kept struct {
 	Options Options  `json:"options"`
 	Base    *picture `json:"base"`
 }
 
-// maxPicture bounds what is kept of one run.
+// maxPicture bounds the stored form, in bytes.
 const maxPicture = 16 << 20
 
 var errTooMuch = errors.New("letta: the agents remember more than can be kept beside their run")
@@ -144,7 +143,7 @@ func (w *Watch) Picture() ([]byte, error) {
 	return b, err
 }
 
-// Open takes up a watch by its picture.
+// Open restores a watch from its stored form.
 func Open(raw []byte, tools Tools) (memproxy.Watch, error) {
 	var k kept
 	if err := json.Unmarshal(raw, &k); err != nil {

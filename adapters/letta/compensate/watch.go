@@ -15,14 +15,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Options say what runs.
+// Options describe the run.
 type Options struct {
-	// Prefix is the path under which the server's routes stand: "/v1".
+	// Prefix is the path prefix of the server's routes: "/v1".
 	Prefix string `json:"prefix"`
 	// Agent runs, in Conversation if that is set. One of them may be empty.
 	Agent        string `json:"agent"`
 	Conversation string `json:"conversation,omitempty"`
-	// Background is set for a run that begins when it is answered.
+	// Background is set for a run that starts once the request has been answered.
 	Background bool `json:"background,omitempty"`
 }
 
@@ -33,40 +33,40 @@ type Watch struct {
 	base, now *picture
 	accepted  map[string]bool
 	tools     Tools
-	reopened  bool // by another process than the one that let the run through
+	reopened  bool // by another process than the one that started the run
 	steps     []step
 	pages     int
-	revisited bool // what is no longer attached was asked for
+	revisited bool // blocks that are no longer attached were requested
 }
 
-// Tools are what a watch is lent.
+// Tools are the functions that a watch depends on.
 type Tools struct {
 	// Stamp reads the provenance in a block's metadata, or returns nil.
 	Stamp func(metadata *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp
 	Now   func() time.Time
 }
 
-// step is a request of a look, and what takes its answer.
+// step is a side request and the function that takes its reply.
 type step struct {
 	request memproxy.Request
 	take    func(*Watch, memproxy.Reply) error
 }
 
-// Bounds of a look.
+// Bounds of one look at the agents' memory.
 const (
-	// pageSize is how many passages are asked for at once. Each may come with
-	// its embedding of 4,096 numbers.
+	// pageSize is the number of passages per request. Each may come with an embedding
+	// of 4,096 numbers.
 	pageSize = 10
-	// maxPages bounds how far back new passages are looked for at once.
+	// maxPages bounds how many pages of new passages one look reads.
 	maxPages  = 100
 	maxAgents = 32
 	maxBlocks = 4096
 )
 
-// The bounds as they are asked for.
+// pageQuery requests pageSize passages, newest first.
 const pageQuery = "ascending=false&limit=10"
 
-// errBounds says that a look would not end.
+// errBounds reports that the memory exceeds the bounds of a look.
 var errBounds = errors.New("letta: there is more to look at than is looked at")
 
 // New returns the watch over a run that is about to start.
@@ -77,8 +77,8 @@ func New(opt Options, tools Tools) (memproxy.Watch, error) {
 	return &Watch{opt: opt, tools: tools, accepted: map[string]bool{}}, nil
 }
 
-// sdkVersion is what side requests say they are: the server answers others in
-// an older form.
+// sdkVersion is the client version that side requests send. The server answers other
+// clients in an older format.
 const sdkVersion = "1.12.1"
 
 func (o *Options) get(query string, parts ...string) memproxy.Request {
@@ -132,7 +132,7 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 		return err
 	}
 	if len(w.steps) == 0 && w.base != nil && !w.revisited {
-		// A block that was let go may be others' still, and say something else.
+		// A detached block may still belong to other agents, with another text.
 		w.revisited = true
 		for _, id := range slices.Sorted(maps.Keys(w.base.Blocks)) {
 			if w.now.Blocks[id] == nil {
@@ -149,13 +149,13 @@ func (w *Watch) Answered(r memproxy.Reply) error {
 	return nil
 }
 
-// missing reports whether the server says that there is no such thing. What it
-// says else may mean that it only cannot be asked in this way.
+// missing reports whether an object does not exist. Other errors than 404 may have
+// other causes.
 func missing(r memproxy.Reply) bool { return r.Status == 404 }
 
 func object(r memproxy.Reply) (*jsondoc.Doc, error) { return document(r, jsondoc.Object, "one thing") }
 
-// document is an answer of the kind that was asked for.
+// document parses a successful reply whose root is of the given kind.
 func document(r memproxy.Reply, kind jsondoc.Kind, asked string) (*jsondoc.Doc, error) {
 	if r.Status < 200 || r.Status > 299 {
 		return nil, fmt.Errorf("letta: asked for %s, the server answers %d", asked, r.Status)
@@ -172,7 +172,7 @@ func (w *Watch) conversation(r memproxy.Reply) error {
 		if w.base != nil {
 			w.now.gone(w.opt.Agent)
 		}
-		return nil // the server says so itself when the run is to start
+		return nil // the server reports it when the run starts
 	}
 	doc, err := object(r)
 	if err != nil {
@@ -235,8 +235,7 @@ func (w *Watch) askAgent(id string) {
 	w.then(q, func(w *Watch, r memproxy.Reply) error { return w.agent(id, r) })
 }
 
-// gone notes an agent that is no longer there, or never was: nothing of it can
-// have changed.
+// gone records an agent that does not exist, so that nothing of it can have changed.
 func (p *picture) gone(id string) {
 	p.Agents = append(p.Agents, &agent{ID: id, Gone: true})
 }
@@ -260,7 +259,7 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	w.now.Agents = append(w.now.Agents, a)
 	list := doc.Root.Get("blocks")
 	if list == nil || list.Kind != jsondoc.Array {
-		list = doc.Root.Get("memory").Get("blocks") // as older servers say it
+		list = doc.Root.Get("memory").Get("blocks") // older servers
 	}
 	if list == nil || list.Kind != jsondoc.Array {
 		return errors.New("letta: an agent without its blocks")
@@ -287,7 +286,8 @@ func (w *Watch) agent(id string, r memproxy.Reply) error {
 	return nil
 }
 
-// group takes in the fellows that run after the agent.
+// group requests the agents of a group, which run after the agent, and its shared
+// blocks.
 func (w *Watch) group(g *jsondoc.Value) error {
 	if g == nil || g.Kind != jsondoc.Object {
 		return nil
@@ -310,8 +310,8 @@ func (w *Watch) group(g *jsondoc.Value) error {
 	return nil
 }
 
-// reaches reports whether an agent can write to agents that nobody looks at:
-// into their messages, where nothing can be taken back.
+// reaches reports whether an agent can send messages to other agents: the watch does
+// not read those, and a message cannot be undone.
 func reaches(tools *jsondoc.Value) bool {
 	if tools == nil {
 		return false

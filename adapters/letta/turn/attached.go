@@ -11,18 +11,18 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// A use is what a tool can do to memory.
+// use says what a tool can do to memory.
 type use int
 
 const (
 	harmless use = iota
 	gated        // it is one of memoryTools
-	unseen       // nobody can say before what it writes
+	unseen       // its writes cannot be predicted
 )
 
-// useOf says what the server runs when an agent calls a tool. The tool's type
-// decides: the server's own tools are found by their names, and a tool of
-// somebody's own is not, however it is called.
+// useOf classifies what the server runs when an agent calls a tool. The type of the
+// tool decides: the server finds its own tools by name, and a custom tool may have the
+// same name.
 func useOf(tool *jsondoc.Value) use {
 	name := tool.Get("name").Text()
 	_, memory := memoryTools()[name]
@@ -37,22 +37,22 @@ func useOf(tool *jsondoc.Value) use {
 		}
 		return unseen
 	case "letta_builtin":
-		if name == "run_code_with_tools" { // which calls the others around the agent loop
+		if name == "run_code_with_tools" { // which calls other tools outside of the agent loop
 			return unseen
 		}
 		return harmless
 	case "letta_files_core", "external_mcp", "external_composio", "external_langchain":
 		return harmless
-	case "": // a server that does not tell
+	case "": // a server that reports no type
 		if memory {
 			return gated
 		}
 	case "custom":
-	default: // of a kind that came later
+	default: // a type of a newer server
 		return unseen
 	}
-	// Code of somebody's own. It may change the agent's blocks if it takes the
-	// agent's state, by a parameter of that name. What cannot be read may do so.
+	// Custom code can change the agent's blocks if it has a parameter for the agent's
+	// state. Code that cannot be read counts as having one.
 	source := tool.Get("source_code").Text()
 	if strings.TrimSpace(source) == "" || tool.Get("source_type").Text() != "typescript" && takesState(source) {
 		return unseen
@@ -60,9 +60,8 @@ func useOf(tool *jsondoc.Value) use {
 	return harmless
 }
 
-// Unseen reports whether nobody can say before what the server's run of a tool
-// writes. Read is set where the caller reads calls of the server's own tool of
-// this name.
+// Unseen reports whether the writes of a tool cannot be predicted. read is set if the
+// caller decodes calls of the server's own tool of this name.
 func Unseen(tool *jsondoc.Value, read bool) bool {
 	if useOf(tool) != unseen {
 		return false
@@ -74,13 +73,13 @@ func Unseen(tool *jsondoc.Value, read bool) bool {
 	return true
 }
 
-// takesState reports whether Python code may name a parameter agent_state.
-// Python takes letters of other widths and styles for the plain ones.
+// takesState reports whether Python code may have a parameter agent_state. Python
+// normalizes identifiers to NFKC.
 func takesState(source string) bool {
 	return strings.Contains(norm.NFKC.String(source), "agent_state")
 }
 
-// attached records which of the agent's tools are to be gated.
+// attached records which of the agent's tools are gated.
 func (s *toolset) attached(doc *jsondoc.Doc) error {
 	tools := doc.Root.Get("tools")
 	if tools == nil || tools.Kind != jsondoc.Array {
@@ -116,8 +115,8 @@ func (s *toolset) attached(doc *jsondoc.Doc) error {
 	return s.bound(doc, tools)
 }
 
-// bound shadows the agent's other tools as well where its rules look back at
-// what was called: the server forgets that at every pause.
+// bound also shadows the agent's other tools if a rule depends on earlier calls: the
+// server forgets those at every pause.
 func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 	if len(s.server) == 0 || !s.rules.remember {
 		return nil
@@ -135,12 +134,12 @@ func (s *toolset) bound(doc *jsondoc.Doc, tools *jsondoc.Value) error {
 	return nil
 }
 
-// shadow names a tool of the server's as a client tool, so that the server
-// pauses before it runs. One that a person is to approve by the agent's own
-// rules stays the caller's to approve.
+// shadow names a server tool as a client tool, so that the server pauses before it
+// runs. A tool that requires a person's approval by the agent's rules stays the
+// caller's to approve.
 func (s *toolset) shadow(doc *jsondoc.Doc, tool *jsondoc.Value, name string) error {
 	if slices.Contains(s.named, name) {
-		return nil // the caller runs its own in the server's place, or approves the server's: see pending
+		return nil // the caller runs its own tool instead, or approves the server's: see pending
 	}
 	shadow, err := shadowOf(doc, tool, name)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// maxOwn bounds the blocks that a conversation has of its own.
+// maxOwn bounds the isolated blocks of a conversation.
 const maxOwn = 64
 
-// A look is a side request about the blocks that calls write to.
+// look is a side request for an agent's memory, and the function that takes its answer.
 type look struct {
 	request memproxy.Request
 	take    func(*jsondoc.Doc)
@@ -27,20 +27,20 @@ func writesBlocks(name string) bool {
 	return true
 }
 
-// view is what is known of the blocks that calls write to.
+// view holds the blocks that the waiting calls write to.
 type view struct {
 	opt     *Options
 	agent   string
-	looks   []look // what is to be asked for before the calls are ruled on
+	looks   []look // side requests that precede the rulings
 	blocks  []selfedit.Block
-	there   []memproxy.Memory // the blocks, as the gate knows them
-	own     map[string]string // ids of those that the conversation has in place of the agent's, by label
+	there   []memproxy.Memory // the same blocks, as gate memories
+	own     map[string]string // ids of the conversation's isolated blocks, which replace the agent's, by label
 	looked  bool              // the blocks are known
-	looking bool              // they are asked for
+	looking bool              // they are being requested
 }
 
-// look asks for the agent's blocks, and for those that the conversation has in
-// place of them.
+// look requests the agent's blocks, and the conversation's isolated blocks, which
+// replace them.
 func (v *view) look(o *Options, agent string) {
 	v.opt, v.agent, v.blocks, v.there, v.looked, v.looking = o, agent, nil, nil, false, true
 	v.own = map[string]string{}
@@ -50,7 +50,7 @@ func (v *view) look(o *Options, agent string) {
 	}
 }
 
-// seen takes the answer to a look. What cannot be looked at is not ruled on.
+// seen takes the answer to a look. Calls are not ruled on if it fails.
 func (v *view) seen(r memproxy.Reply) error {
 	if len(v.looks) == 0 {
 		return fmt.Errorf("letta: an answer to nothing that was asked")
@@ -70,9 +70,9 @@ func (v *view) seen(r memproxy.Reply) error {
 	return nil
 }
 
-// whole asks what waits as the server has it. A stream may leave out fragments
-// of a call, those that came before its id: what is put together of the rest is
-// not what would run.
+// whole requests the waiting calls as the server stores them. A stream may omit
+// fragments of a call that precede its id, so that the arguments put together from it
+// differ from those that would run.
 func (p *pause) whole(o *Options, agent string) look {
 	if c := o.Conversation; c != "" && c != "default" {
 		return look{get(o.Prefix+"/conversations/"+c+"/messages", "order=desc&limit=20"), func(doc *jsondoc.Doc) { p.confirm(pauseOf(doc.Root)) }}
@@ -80,8 +80,8 @@ func (p *pause) whole(o *Options, agent string) look {
 	return look{get(o.Prefix+"/agents/"+agent, "include=agent.pending_approval"), func(doc *jsondoc.Doc) { p.confirm(doc.Root.Get("pending_approval")) }}
 }
 
-// confirm takes the arguments of the calls that wait. Calls that are not those
-// of the stream have none, which is refused.
+// confirm sets the arguments of the waiting calls to the stored ones. Calls that differ
+// from the stream's get none, which is refused.
 func (p *pause) confirm(told *jsondoc.Value) {
 	var waiting []*call
 	if told != nil && told.Kind == jsondoc.Object {
@@ -106,7 +106,7 @@ func (v *view) agentBlocks(doc *jsondoc.Doc) {
 	}
 }
 
-// isolated asks for the blocks that the conversation has of its own.
+// isolated requests the conversation's isolated blocks.
 func (v *view) isolated(doc *jsondoc.Doc) {
 	for _, e := range doc.Root.Get("isolated_block_ids").List() {
 		if id := e.Text(); plainID(id) && len(v.looks) < maxOwn {
@@ -118,8 +118,8 @@ func (v *view) isolated(doc *jsondoc.Doc) {
 	}
 }
 
-// place has a call change the blocks that the conversation has of its own, where it
-// has them, and reports whether it does.
+// place makes a call change the conversation's isolated blocks, where there are any,
+// and reports whether there are.
 func (v *view) place(op *memproxy.Operation) (own bool) {
 	for i := range op.Items {
 		it := &op.Items[i]
@@ -131,8 +131,7 @@ func (v *view) place(op *memproxy.Operation) (own bool) {
 	return own
 }
 
-// block takes a block. A later one of the same label stands in the place of
-// the first.
+// block records a block. It replaces an earlier one with the same label.
 func (v *view) block(doc *jsondoc.Doc, e *jsondoc.Value) {
 	m := v.opt.memory(doc, e, v.agent)
 	b := selfedit.Block{

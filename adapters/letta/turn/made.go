@@ -10,33 +10,33 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// Newest asks for as many of an agent's newest passages as are looked through. Each
-// may come with its embedding of 4096 numbers.
+// Newest is the query for an agent's newest passages. Its limit is low because each may
+// come with an embedding of 4096 numbers.
 const Newest = "ascending=false&limit=10"
 
-// What happened to a memory, in the gate's words.
+// Events of a memory, as the gate names them.
 const (
 	added   = "ADD"
 	updated = "UPDATE"
-	kept    = "NONE" // its text stays
+	kept    = "NONE" // its text is unchanged
 )
 
-// passed is a call that was let through, what it is foreseen to make of the
-// blocks, and what the server said of it.
+// passed is an allowed call: its predicted changes, and the result that the server
+// reported.
 type passed struct {
 	id       string
 	changes  []selfedit.Change
 	passages []selfedit.Passage
-	fails    bool // foreseen: the server refuses it
+	fails    bool // predicted: the server refuses the call
 	blocks   bool // it writes blocks, not passages
 
-	ended, failed bool // as the server said
+	ended, failed bool // as the server reported
 	said          string
 }
 
-// sure reports whether what the server said of a call bears out what was
-// foreseen: its tools answer with the new text of the block. What makes a block
-// or a passage, whose id the server gives, or changes a label is seen only.
+// sure reports whether the server's result confirms the prediction: block tools return
+// the block's new text. New blocks and passages, whose ids the server assigns, and
+// changed labels must be read back.
 func (c *passed) sure() bool {
 	switch {
 	case !c.ended:
@@ -52,22 +52,21 @@ func (c *passed) sure() bool {
 	return ch.Kind == selfedit.Written && becomes == ch.After && ch.After.Value == c.said
 }
 
-// names reports whether a call is foreseen to change a block of this label.
+// names reports whether a call is predicted to change a block with this label.
 func (c *passed) names(label string) bool {
 	return slices.ContainsFunc(c.changes, func(ch selfedit.Change) bool { return ch.Before.Label == label || ch.After.Label == label })
 }
 
-// following is what is known of the calls that the last request let through.
+// following holds the calls that the last request allowed.
 type following struct {
 	calls   []*passed
-	was     []memproxy.Memory // the blocks before it
+	was     []memproxy.Memory // the blocks before the request
 	archive []memproxy.Memory // the newest passages after it
-	settled bool              // it is known what is to be asked of them
-	unsure  bool              // that are the blocks
+	settled bool              // the side requests for the results are known
+	unsure  bool              // the blocks must be read back
 }
 
-// foresee works out what the calls make that are about to run, one after the
-// other.
+// foresee predicts the memory changes of the calls that are about to run, in order.
 func foresee(calls []*call, by *caller, s *view) (l following) {
 	l.was = s.there
 	blocks := s.blocks
@@ -84,14 +83,14 @@ func foresee(calls []*call, by *caller, s *view) (l following) {
 			}
 		}
 		p.blocks = writesBlocks(c.name)
-		if l.calls = append(l.calls, p); c.result != nil { // memproxy ran it itself
+		if l.calls = append(l.calls, p); c.result != nil { // memproxy made the call itself
 			l.hear(c.id, c.result.Status, c.result.Return)
 		}
 	}
 	return l
 }
 
-// hear takes what the server says of a call that it ran.
+// hear records the result of a call that the server ran.
 func (l *following) hear(id, status, said string) {
 	for _, p := range l.calls {
 		if p.id == id {
@@ -100,7 +99,7 @@ func (l *following) hear(id, status, said string) {
 	}
 }
 
-// returns takes the results in a message.
+// returns records the results in a message.
 func (l *following) returns(m *jsondoc.Value) {
 	said := []*jsondoc.Value{m}
 	if list := m.Get("tool_returns"); list != nil {
@@ -111,8 +110,8 @@ func (l *following) returns(m *jsondoc.Value) {
 	}
 }
 
-// settle has the server asked for what the calls made, as far as its answers to
-// them do not tell.
+// settle requests the memory that the calls changed, as far as their results do not
+// show it.
 func settle(t *Turn) {
 	t.let.settled, t.let.unsure = true, slices.ContainsFunc(t.let.calls, func(p *passed) bool { return p.blocks && !p.sure() })
 	if t.let.unsure && !t.view.looking {
@@ -129,7 +128,7 @@ func settle(t *Turn) {
 	}
 }
 
-// adds reports whether passages came of a call.
+// adds reports whether a call added passages.
 func (c *passed) adds() bool { return c.ended && !c.failed && len(c.passages) > 0 }
 
 // Made implements memproxy.Edits.
@@ -146,14 +145,14 @@ func (t *Turn) Made() []memproxy.Edit {
 	case t.view.looked:
 		l.seen(t.view.there, out)
 	}
-	for i, c := range slices.Backward(l.calls) { // the newest is the last call's
+	for i, c := range slices.Backward(l.calls) { // newest first, as the archive is listed
 		if !c.adds() {
 			continue
 		}
 		for _, p := range slices.Backward(c.passages) {
 			at := slices.IndexFunc(archive, func(m memproxy.Memory) bool { return m.Text == p.Text })
 			if at < 0 {
-				continue // others added as many since as are looked through
+				continue // newer passages have pushed it out of the list
 			}
 			out[i].Memories = append(out[i].Memories, archive[at])
 			archive = archive[at+1:]
@@ -162,8 +161,8 @@ func (t *Turn) Made() []memproxy.Edit {
 	return out
 }
 
-// foreseen tells the changes of text, of the one block or of all, as they were
-// foreseen.
+// foreseen reports the predicted changes of text, of one block or, if of is nil, of
+// all.
 func (l *following) foreseen(of *memproxy.Memory, out []memproxy.Edit) {
 	for i, c := range l.calls {
 		for _, ch := range c.changes {
@@ -178,12 +177,12 @@ func (l *following) foreseen(of *memproxy.Memory, out []memproxy.Edit) {
 	}
 }
 
-// seen tells what the calls made of blocks that were looked at before and after.
-// Where several made one text of another, and what is foreseen comes to that,
-// each has its own; otherwise the last has all of it. A block that the agent let
-// go is no change of its text: it is still there, and no longer the agent's.
+// seen reports the changes of blocks that were read before and after the calls. If
+// several calls changed a block and their predictions lead to its text, each call gets
+// its own change; otherwise the last call gets all of it. A detached block is not
+// reported: its text still exists.
 func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
-	tell := func(m memproxy.Memory) { // of the last call that names the block, else of the last that writes any
+	tell := func(m memproxy.Memory) { // to the last call that names the block, else to the last that writes blocks
 		last := -1
 		for i, c := range l.calls {
 			if c.blocks && (last < 0 || c.names(m.Field) || !l.calls[last].names(m.Field)) {
@@ -225,7 +224,7 @@ func (l *following) seen(there []memproxy.Memory, out []memproxy.Edit) {
 	}
 }
 
-// memory is an object of the server's as the adapter reads it.
+// memory reads a block or a passage, with Options.Memory if it is set.
 func (o *Options) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory {
 	if o.Memory != nil {
 		return o.Memory(doc, v, agent)
@@ -237,15 +236,14 @@ func (o *Options) memory(doc *jsondoc.Doc, v *jsondoc.Value, agent string) mempr
 	return m
 }
 
-// ToolRun is one call of a memory tool that a request makes in an agent's place,
+// ToolRun is one call of a memory tool that a request makes on behalf of an agent,
 // outside of any turn. It implements memproxy.Edits.
 type ToolRun struct {
 	*Turn
 	call *call
 }
 
-// NewToolRun returns the call that a request makes; nil where it writes nothing
-// of the agent's.
+// NewToolRun returns the call, or nil if it writes no memory of the agent.
 func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	if t := memoryTools()[tool]; t.kind == "" || t.search || t.read != nil || opt.Agent == "" {
 		return nil
@@ -257,7 +255,7 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 	return r
 }
 
-// Whole takes the answer to the request.
+// Whole takes the response body.
 func (r *ToolRun) Whole(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {

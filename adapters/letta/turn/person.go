@@ -8,33 +8,31 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// A rule of the agent's own may have a person approve the calls of a memory
-// tool. Such a pause is kept from the caller until the request has stopped and its
-// calls are ruled on, so that nobody is asked for what is refused anyhow.
+// A tool rule of the agent can require a person's approval for a memory tool. The
+// caller sees such a pause only once its calls are ruled on, so that nobody is asked
+// about a call that is refused anyway.
 
-// late is a message of a pause that the caller has not been told of, or a
-// fragment of one with the calls that it is about.
+// late is a message of a pause, or a fragment of one, that is held back from the
+// caller.
 type late struct {
 	doc      *jsondoc.Doc
 	message  *jsondoc.Value
 	fragment bool
 	calls    []*call
-	at       int // its place in an answer in one piece
+	at       int // index in the messages of a JSON answer
 }
 
-// asks reports whether a person is to be asked about a call before the server
-// runs a memory tool. A tool that the caller brought along is the caller's; a
-// search is ruled on when it is made.
+// asks reports whether a person must approve a call of a memory tool. Client tools that
+// the caller named are the caller's, and searches are ruled on when they are made.
 func (s *toolset) asks(c *call) bool {
 	gated, shadowed := s.gated[c.name]
 	return shadowed && !gated && s.server[c.name] && !s.memory[c.name].search && !s.recovers
 }
 
-// hides reports whether a call is answered by memproxy, so that the caller sees
-// no question.
+// hides reports whether memproxy answers a call, so that the caller is not asked.
 func (s *toolset) hides(c *call) bool { return s.gated[c.name] || s.refused[c.id] }
 
-// asking reports whether calls wait to be ruled on before a person is asked.
+// asking reports whether calls need a ruling before a person is asked about them.
 func (p *pause) asking() bool {
 	return slices.ContainsFunc(p.calls, func(c *call) bool { return c.person })
 }
@@ -44,8 +42,8 @@ func (t *Turn) Asked() []memproxy.ToolCall {
 	return t.unruled(func(c *call) bool { return c.person })
 }
 
-// Handed implements memproxy.Turn. In one pause all calls are answered at once:
-// where the caller has a say in any of them, the refused ones wait for that.
+// Handed implements memproxy.Turn. All calls of a pause are answered at once: if the
+// caller must answer one of them, the refused ones wait for that.
 func (t *Turn) Handed() ([][]byte, bool, error) {
 	if t.pause.asking() {
 		t.hand()
@@ -65,7 +63,7 @@ func (t *Turn) Handed() ([][]byte, bool, error) {
 	return events(shown), len(t.out.late) > 0, err
 }
 
-// hand takes the rulings on what a person would be asked about.
+// hand applies the rulings on calls that a person would be asked about.
 func (t *Turn) hand() {
 	others := false
 	for _, c := range t.pause.calls {
@@ -84,7 +82,7 @@ func (t *Turn) hand() {
 	}
 }
 
-// told puts what was not told yet of a pause in its place in the answer.
+// told inserts the held back messages of a pause at their place in the answer.
 func (s *stitched) told() error {
 	for i := len(s.late) - 1; i >= 0; i-- {
 		l := s.late[i]
@@ -98,7 +96,7 @@ func (s *stitched) told() error {
 	return nil
 }
 
-// untold are the events that were kept back of what is no pause.
+// untold returns the held back events as the caller sees them.
 func (s *stitched) untold() ([][]byte, error) {
 	var all []json.RawMessage
 	for _, l := range s.late {

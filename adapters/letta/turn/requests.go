@@ -9,15 +9,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Waiting are the calls that the gate has yet to rule on. A pause in which the
-// caller has a say as well is the caller's first: nothing waits then, and its
-// answer brings the calls back.
+// Waiting returns the calls that the gate has yet to rule on. A pause with calls that
+// the caller must answer goes to the caller first, and its answer brings the calls
+// back.
 func (t *Turn) Waiting() []memproxy.ToolCall {
 	return t.unruled(func(c *call) bool { return c.mine })
 }
 
-// unruled are those of the calls without a ruling that are wanted. Each is read
-// as the calls before it leave the blocks.
+// unruled returns the wanted calls without a ruling. Each is read against the blocks as
+// the calls before it leave them.
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
 	var blocks *memory
@@ -31,12 +31,12 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
-		case t.tools.free[c.name]: // only declined, when nobody else answers
+		case t.tools.free[c.name]: // needs no ruling by content
 		case err != nil:
 			asked.Flaw = flawOf(err)
 		case t.tools.memory[c.name].search:
 			asked.Search = c.direct(t.opt.Prefix, t.agent)
-		case t.view.place(op): // a call from outside would be made in the agent's block
+		case t.view.place(op): // a call from outside would change the agent's block
 			if asked.Operation = op; len(op.Reserved) > 0 {
 				asked.Operation, asked.Flaw = nil, malformed(op.Reserved[0], "this is memproxy's own, and the call cannot be changed in a block of the conversation's own")
 			}
@@ -57,7 +57,7 @@ func flawOf(err error) *memproxy.Malformed {
 	return malformed("", "the arguments cannot be read")
 }
 
-// Rule takes a ruling.
+// Rule records the decision on a call.
 func (t *Turn) Rule(id string, d memproxy.Decision) {
 	for _, c := range t.pause.calls {
 		if c.id == id {
@@ -66,8 +66,8 @@ func (t *Turn) Rule(id string, d memproxy.Decision) {
 	}
 }
 
-// Next returns the body of the next request: the caller's, with its memory
-// tools named as client tools; then answers to what the agent waits for.
+// Next returns the body of the next request: first the caller's, with its memory tools
+// named as client tools, then answers to the pauses.
 func (t *Turn) Next() ([]byte, error) {
 	t.requests++
 	first := t.requests == 1
@@ -111,8 +111,8 @@ func (t *Turn) Next() ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// stepsLeft is what is left of the caller's step budget; zero when the caller
-// set none. To run what was approved costs the server a step of its own.
+// stepsLeft returns the rest of the caller's step budget; 0 if it set none. The server
+// needs one more step to run approved calls.
 func (by *caller) stepsLeft(taken int64, runs bool) int64 {
 	n, ok := by.root.Int(by.root.Root.Get("max_steps"))
 	if !ok {
@@ -124,9 +124,8 @@ func (by *caller) stepsLeft(taken int64, runs bool) int64 {
 	return max(1, n)
 }
 
-// continued are the messages of a request that answers a pause. On the first request
-// what the caller has to say follows, without its own answers, which are
-// merged.
+// continued returns the messages of a request that answers a pause. The first request
+// also has the caller's other messages.
 func (by *caller) continued(first bool, p *pause) ([]byte, error) {
 	approval := map[string]any{"type": "approval", "approval_request_id": p.request}
 	var answers []any
@@ -136,7 +135,7 @@ func (by *caller) continued(first bool, p *pause) ([]byte, error) {
 		all = all && yes
 		answers = append(answers, answer)
 	}
-	// The older fields next to the newer: loops differ in which they read.
+	// Agent loops differ in whether they read the older or the newer fields.
 	approval["approvals"], approval["approve"] = answers, all
 	messages := []any{approval}
 	if first {
@@ -145,8 +144,8 @@ func (by *caller) continued(first bool, p *pause) ([]byte, error) {
 	return json.Marshal(messages)
 }
 
-// answerTo is the answer to one call. What the gate denies stays denied
-// whatever the caller says; what it allows the caller may still deny.
+// answerTo returns the answer to one call and whether it approves. The caller can deny
+// a call that the gate allows, but not the reverse.
 func (by *caller) answerTo(c *call) (any, bool) {
 	own := by.answerOf(c.id)
 	deny := func(reason string) (any, bool) {
@@ -164,15 +163,15 @@ func (by *caller) answerTo(c *call) (any, bool) {
 	}
 	yes := map[string]any{"type": "approval", "tool_call_id": c.id, "approve": true}
 	if c.mine {
-		yes["reason"] = Mark + c.decision.ID + ")" // the server keeps it, so histories tell whose approval it was
+		yes["reason"] = Mark + c.decision.ID + ")" // the server stores it, so that histories show who approved
 	}
 	return yes, true
 }
 
-// Mark stands in the reason of every answer of the gate's.
+// Mark is part of the reason in every approval or denial by memproxy.
 const Mark = "(memproxy decision "
 
-// reasonOf is what the agent reads instead of the tool's result.
+// reasonOf returns the text that the agent reads instead of the tool's result.
 func reasonOf(d memproxy.Decision) string {
 	reason := "refused by policy"
 	for _, r := range d.Reasons {
@@ -184,7 +183,7 @@ func reasonOf(d memproxy.Decision) string {
 	return reason + " " + Mark + d.ID + ")"
 }
 
-// said are the caller's messages but for its answers to the pause.
+// said returns the caller's messages without its answers to the pause.
 func (by *caller) said() []any {
 	var out []any
 	if v := by.root.Root.Get("input"); v != nil && v.Kind != jsondoc.Null {
@@ -198,9 +197,9 @@ func (by *caller) said() []any {
 	return out
 }
 
-// paused takes the calls of a request that ended in a pause. When all are the
-// gate's, they wait for rulings; those that a person is asked about by a rule
-// of the agent's own are the caller's first.
+// paused takes the calls of a request that ended in a pause. They wait for rulings if
+// all are the gate's or if a tool rule requires a person's approval; otherwise the
+// caller answers first.
 func (t *Turn) paused(calls []*call, request string) {
 	mine, others, asks := false, false, false
 	for _, c := range calls {
@@ -217,7 +216,7 @@ func (t *Turn) paused(calls []*call, request string) {
 	}
 }
 
-// wait takes calls that are to be answered.
+// wait records the calls of the pause to answer.
 func (t *Turn) wait(calls []*call, request string) {
 	t.pause.calls, t.pause.request, t.view.looked, t.view.looking, t.view.looks = calls, request, false, false, nil
 	for _, c := range calls {

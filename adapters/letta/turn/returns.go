@@ -18,9 +18,9 @@ type toolReturn struct {
 	name, message string
 }
 
-// owe notes the results of calls that the server does not run, and reports whether any
-// other is to run. A token stream of the server tells of results only when
-// something ran; the caller saw the calls, and is owed what came of them.
+// owe collects the results of calls that the server does not run, and reports whether
+// other calls run. A token stream of the server has results only if something ran, but
+// the caller saw the calls and expects their results.
 func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
 	for _, c := range calls {
 		if c.mine && c.result != nil && !c.decision.Verdict.Stops() {
@@ -43,8 +43,8 @@ func (by *caller) owe(calls []*call) (owed []toolReturn, runs bool) {
 	return owed, runs
 }
 
-// returned gives the owed results as an event once the answering request says
-// something else instead.
+// returned returns the owed results as an event, unless the server's next event is a
+// result.
 func (s *stitched) returned(kind string, doc *jsondoc.Doc) [][]byte {
 	if len(s.owed) == 0 || kind == "ping" {
 		return nil
@@ -57,7 +57,7 @@ func (s *stitched) returned(kind string, doc *jsondoc.Doc) [][]byte {
 	first := owed[0]
 	var seq any
 	if n, ok := numberOf(doc); ok {
-		// It takes the number of the event before which it stands.
+		// It takes the number of the event that follows it.
 		seq = n + s.shift
 		s.shift++
 	}

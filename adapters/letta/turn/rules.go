@@ -10,18 +10,17 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// rules are an agent's tool rules, and what they look back at. The server
-// begins with an empty history after every pause, so that its own counting
-// would begin anew with each call that memproxy rules on: memproxy counts
-// instead, as the server does (letta/helpers/tool_rule_solver.py).
+// rules are an agent's tool rules and the history that they depend on. The server
+// forgets the history at every pause, so memproxy counts instead, as the server does
+// (letta/helpers/tool_rule_solver.py).
 type rules struct {
 	list      []rule
 	available []string // names of the agent's tools
-	history   []string // of the calls that ran; the server takes each down twice
+	history   []string // of the calls that ran; the server records each twice
 	last      string   // the newest result of a call
-	remember  bool     // a rule looks back at the history
-	beyond    bool     // a rule does what cannot be carried over a pause
-	ends      string   // why the request ends the turn, where memproxy makes it end
+	remember  bool     // a rule depends on the history
+	beyond    bool     // a rule cannot be carried over a pause
+	ends      string   // stop reason, if memproxy ends the turn
 }
 
 type rule struct {
@@ -29,13 +28,13 @@ type rule struct {
 	children   []string
 	limit      int
 	outputs    []output // of a conditional rule, in order
-	other      string   // where no output is the one
+	other      string   // if no output matches
 	strict     bool
 }
 
 type output struct{ is, tool string }
 
-// read takes an agent's rules.
+// read parses an agent's rules.
 func (r *rules) read(doc *jsondoc.Doc) error {
 	for _, v := range doc.Root.Get("tool_rules").List() {
 		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text()}
@@ -69,9 +68,9 @@ func (r *rules) read(doc *jsondoc.Doc) error {
 	return nil
 }
 
-// prefills reports whether a rule puts arguments in the place of the model's.
-// The server would do that again after a pause, to calls of which the gate saw
-// other arguments.
+// prefills reports whether a rule replaces the model's arguments. After a pause the
+// server would replace them again, so a call would run with other arguments than the
+// gate saw.
 func prefills(v *jsondoc.Value) bool {
 	given := func(v *jsondoc.Value) bool {
 		args := v.Get("args")
@@ -84,10 +83,10 @@ func (r *rules) has(kind, tool string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == kind && one.tool == tool })
 }
 
-// asks reports whether a person has to approve the calls of a tool.
+// asks reports whether a person must approve the calls of a tool.
 func (r *rules) asks(tool string) bool { return r.has("requires_approval", tool) }
 
-// valid are the tools that may be called now; all where nothing would be left.
+// valid returns the tools that may be called now; all if none would be left.
 func (r *rules) valid() []string {
 	var first []string
 	for _, one := range r.list {
@@ -108,7 +107,7 @@ func (r *rules) valid() []string {
 	return valid
 }
 
-// lets reports whether a rule lets a tool be called.
+// lets reports whether a rule allows a call of a tool.
 func (one *rule) lets(tool string, r *rules) bool {
 	after := len(r.history) > 0 && r.history[len(r.history)-1] == one.tool
 	child := slices.Contains(one.children, tool)
@@ -131,7 +130,7 @@ func (one *rule) lets(tool string, r *rules) bool {
 	return true
 }
 
-// leads reports whether the result of a tool leads to another.
+// leads reports whether a conditional rule allows a tool after a result.
 func (one *rule) leads(tool, result string) bool {
 	if doc, err := jsondoc.Parse([]byte(result), 0); err == nil && doc.Root.Kind == jsondoc.Object {
 		said := doc.Root.Get("message").Text()
@@ -144,7 +143,7 @@ func (one *rule) leads(tool, result string) bool {
 	return !one.strict && (one.other == "" || one.other == tool)
 }
 
-// owed are the tools that have to be called before the agent may stop.
+// owed reports whether a tool must still be called before the agent may stop.
 func (r *rules) owed(called []string) bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool {
 		return one.kind == "required_before_exit" && slices.Contains(r.available, one.tool) && !slices.Contains(called, one.tool)
@@ -155,8 +154,8 @@ func (r *rules) requires() bool {
 	return slices.ContainsFunc(r.list, func(one rule) bool { return one.kind == "required_before_exit" })
 }
 
-// constrain denies the calls of a pause that the agent's rules do not let be
-// made, in the server's words.
+// constrain denies the calls of a pause that the agent's rules forbid, with the
+// server's error text.
 func (s *toolset) constrain(calls []*call) {
 	if !s.rules.remember || s.recovers {
 		return
@@ -172,7 +171,7 @@ func (s *toolset) constrain(calls []*call) {
 	}
 }
 
-// runs are the names of the calls that run once the pause is answered.
+// runs returns the names of the calls that run once the pause is answered.
 func (by *caller) runs(calls []*call) []string {
 	var out []string
 	for _, c := range calls {
@@ -184,8 +183,7 @@ func (by *caller) runs(calls []*call) []string {
 	return out
 }
 
-// register records the calls that the request runs, twice each, as the server
-// does.
+// register records the calls that the request runs, twice each, as the server does.
 func (r *rules) register(calls []*call, runs []string) {
 	for _, name := range runs {
 		r.history = append(r.history, name, name)
@@ -197,10 +195,10 @@ func (r *rules) register(calls []*call, runs []string) {
 	}
 }
 
-// limit is how many steps the next request may take by the agent's rules, or zero.
-// Where the server would count a required call as missing that ran before a
-// pause, the request ends with the model's next word; where a call that memproxy
-// answers itself ends the turn, with the answer.
+// limit returns how many steps the agent's rules leave for the next request; 0 for no
+// limit. If the server would count a required call from before a pause as missing, the
+// request ends with the model's next message. If a call that memproxy answers ends the
+// turn, the request ends with that answer.
 func (r *rules) limit(calls []*call, runs []string) int64 {
 	owed := r.owed(append(slices.Clone(r.history), runs...))
 	r.ends = ""
@@ -222,13 +220,13 @@ func (r *rules) limit(calls []*call, runs []string) int64 {
 	return 1
 }
 
-// reminds reports whether a message is the server's reminder of a required call
-// that it has forgotten was made.
+// reminds reports whether a message is the server's reminder of a required call that
+// was made before a pause.
 func (r *rules) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
 	return r.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
 }
 
-// ruledOut says why a request ended that was the last by a rule.
+// ruledOut corrects the stop reason of a request that memproxy ended by a rule.
 func (r *rules) ruledOut(doc *jsondoc.Doc, stop *jsondoc.Value) (*jsondoc.Doc, error) {
 	reason := stop.Get("stop_reason")
 	if is := reason.Text(); r.ends == "" || is != "max_steps" && is != "end_turn" || is == r.ends {

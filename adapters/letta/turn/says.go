@@ -9,9 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// says records what a call writes and where. What it looks for, to be
-// replaced or taken away, is not content: a text may be removed that may not
-// be written.
+// says records what a call writes and where. The text that it replaces or removes is
+// not content: text that may not be written may be removed.
 func (c *toolCall) says() error {
 	label := c.args.Text("label")
 	switch c.name {
@@ -51,14 +50,14 @@ func (c *toolCall) says() error {
 	return nil
 }
 
-// text takes an argument for content of a block, if it is there.
+// text adds an argument as content of a block, if it is present.
 func (c *toolCall) text(argument, label string) {
 	if c.doc.Root.Get(argument) != nil {
 		c.add("/"+argument, c.args.Text(argument), label)
 	}
 }
 
-// command reads the one tool with many commands.
+// command reads the one tool that has many commands.
 func (c *toolCall) command() error {
 	labels := selfedit.Labels(c.args.Text("path"))
 	every := func(arguments ...string) {
@@ -69,7 +68,7 @@ func (c *toolCall) command() error {
 		}
 	}
 	switch c.args.Text("command") {
-	case "create": // the label is the path as it stands
+	case "create": // the label is the path, unchanged
 		c.op.Kind, labels = memproxy.Learn, labels[:1]
 		every("file_text", "description")
 		c.add("/path", labels[0], labels[0])
@@ -90,8 +89,8 @@ func (c *toolCall) command() error {
 	return nil
 }
 
-// rename reads a change of a description or of a label: the server takes the
-// first if both are there.
+// rename reads a change of a description or of a label; the server makes the first if
+// both are present.
 func (c *toolCall) rename(labels []string) {
 	if c.args.Text("path") != "" && c.args.Text("description") != "" {
 		for _, label := range labels {
@@ -104,8 +103,8 @@ func (c *toolCall) rename(labels []string) {
 	}
 }
 
-// moved records a renaming: the new label is content, which agents read,
-// and both blocks are written to.
+// moved records a renaming: the new label is content, which agents read, and both
+// blocks are written to.
 func (c *toolCall) moved(from, to string, was, becomes []string) {
 	for _, label := range becomes {
 		c.add(to, label, label)
@@ -115,14 +114,14 @@ func (c *toolCall) moved(from, to string, was, becomes []string) {
 	}
 }
 
-// patch reads a unified diff on one block, or one with headers over many. What
-// it adds is content; every block that it names is a field that it writes. One
-// that deletes does nothing else: a call is ruled on as one kind of change.
+// patch reads a unified diff of one block, or one with headers of many. Added text is
+// content, and every named block is a written field. A patch that deletes a block must
+// do nothing else, because a call is ruled on as one kind of change.
 func (c *toolCall) patch(label string) error {
 	patch := c.args.Text("patch")
 	actions, refused := selfedit.Actions(patch)
 	if refused {
-		return nil // the server says what is wrong with it; all its texts are items
+		return nil // the server reports the error; all texts are items
 	}
 	if actions == nil {
 		c.add("/patch", strings.Join(selfedit.Added(selfedit.Lines(patch)), "\n"), label)
@@ -162,12 +161,11 @@ func (c *toolCall) patch(label string) error {
 	return nil
 }
 
-// memory is what an agent remembers while its calls are ruled on, one after
-// the other.
+// memory holds an agent's blocks while its calls are ruled on in order.
 type memory struct{ blocks []selfedit.Block }
 
-// makes adds what the call makes of the blocks: texts as they read together with what
-// stands there, and every block that comes to be written.
+// makes adds the result of the call: the new texts of blocks, and every block that is
+// written.
 func (c *toolCall) makes(m *memory) {
 	changes, _, _ := selfedit.Run(c.name, c.args, m.blocks)
 	for _, ch := range changes {
@@ -187,7 +185,7 @@ func (c *toolCall) makes(m *memory) {
 	m.blocks = after(m.blocks, changes)
 }
 
-// after are blocks once a call has changed them.
+// after returns the blocks as a call leaves them.
 func after(blocks []selfedit.Block, changes []selfedit.Change) []selfedit.Block {
 	blocks = slices.Clone(blocks)
 	for _, ch := range changes {
@@ -207,7 +205,7 @@ func after(blocks []selfedit.Block, changes []selfedit.Change) []selfedit.Block 
 	return blocks
 }
 
-// unsaid adds what no item says of a block yet.
+// unsaid adds a text of a block that no item contains yet.
 func (c *toolCall) unsaid(text, label string) {
 	if !slices.ContainsFunc(c.op.Items, func(it memproxy.Item) bool {
 		return it.Field == label && (text == "" || strings.Contains(it.Text, text))

@@ -9,37 +9,38 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// stitched is one answer made of several requests'.
+// stitched combines the answers of several requests into one.
 type stitched struct {
 	tools *toolset
 	let   *following
 	types []string // include_return_message_types, or nil
 
-	last     []byte // the last whole answer
+	last     []byte // the last JSON answer
 	messages []json.RawMessage
 	usage    map[string]int64
 	runs     []json.RawMessage
 	requests int
 	stop     json.RawMessage // the last stop_reason event
 	use      json.RawMessage // the last usage event
-	done     bool            // [DONE] came
-	owed     []toolReturn    // results that the server may keep to itself
+	done     bool            // [DONE] was received
+	owed     []toolReturn    // results that the server may omit
 	partial  map[string]*call
 	order    []string
 	request  string
-	pieces   bool   // the pause came in fragments
-	kept     int    // bytes of what is kept of it until it is over
-	late     []late // what of a pause is not told yet
+	pieces   bool   // the pause arrived in fragments
+	kept     int    // bytes that are kept of a streaming pause
+	late     []late // held back parts of a pause
 
 	chain []string // ids of the requests' runs
 	seq   int64    // number of the last event shown
-	said  bool     // the last event said its number itself
-	shift int64    // what the numbers of this request's events are behind
+	said  bool     // the last event had a number
+	shift int64    // offset of this request's event numbers
 }
 
 func (s *stitched) steps() int64 { return s.usage["step_count"] }
 
-// add adds a request's usage. What says how full the context is stays the last.
+// add adds a request's usage. The size of the context is not summed: the last one
+// counts.
 func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 	if usage == nil {
 		return
@@ -65,7 +66,7 @@ func (s *stitched) add(doc *jsondoc.Doc, usage *jsondoc.Value) {
 	}
 }
 
-// total is a usage object with the sums in place of its own numbers.
+// total returns a usage object with the sums instead of its own numbers.
 func (s *stitched) total(raw []byte) ([]byte, error) {
 	doc, err := jsondoc.Parse(raw, 0)
 	if err != nil || s.requests < 2 {
@@ -89,7 +90,7 @@ func (s *stitched) total(raw []byte) ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// Whole takes a request's JSON answer.
+// Whole takes the JSON answer of a request.
 func (t *Turn) Whole(body []byte) error {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
@@ -130,7 +131,7 @@ func (t *Turn) Whole(body []byte) error {
 	return nil
 }
 
-// Answer is the whole answer: the last request's, with the messages of all.
+// Answer returns the combined answer: the last request's, with the messages of all.
 func (t *Turn) Answer() ([]byte, error) {
 	if t.out.requests == 1 && len(t.tools.gated) == 0 {
 		return t.out.last, nil
@@ -157,8 +158,8 @@ func (t *Turn) Answer() ([]byte, error) {
 	return e.Apply(), nil
 }
 
-// shown is a message as the caller sees it: a pause of the gate's is an
-// ordinary tool call, what the caller did not ask for is left out.
+// shown returns a message as the caller sees it: a pause that the gate answers becomes
+// an ordinary tool call, and types that the caller did not request are removed.
 func (s *stitched) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
 	kind := m.Get("message_type").Text()
 	if s.tools.rules.reminds(doc, m) {
@@ -192,8 +193,8 @@ func (s *stitched) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage,
 	return out, nil
 }
 
-// part is an approval request with the calls that are the gate's, or those
-// that are not, under another type.
+// part returns an approval request as a message of another type, with the calls that
+// the gate answers or with the others.
 func (s *toolset) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) ([]byte, error) {
 	sub, err := jsondoc.Parse(doc.Raw(m), 0)
 	if err != nil {
@@ -219,8 +220,8 @@ func (s *toolset) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine boo
 	return e.Apply(), nil
 }
 
-// wanted applies the caller's include_return_message_types, which is not sent
-// on: it could hide the pause.
+// wanted applies the caller's include_return_message_types, which is not forwarded
+// because it could hide the pause.
 func (s *stitched) wanted(kind string, raw []byte) []json.RawMessage {
 	if s.types != nil && !slices.Contains(s.types, kind) {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// maxKept bounds what is kept of a pause that streams, in bytes. Over it the turn
-// breaks off: the agent waits, and the next turn asks the server what for.
+// maxKept bounds the bytes that are kept of a streaming pause. Over it the turn fails;
+// the agent stays paused, and the next turn asks the server for the calls.
 const maxKept = 8 << 20
 
 var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 
-// Event takes one server-sent event of a request and returns what the caller sees
-// of it now. The ends of requests are kept back: only the last one ends the stream.
+// Event takes one server-sent event of a request and returns the events that the caller
+// sees now. The ends of requests are held back: only the last one ends the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.said = false
 	name, data := fieldsOf(event)
@@ -31,7 +31,7 @@ func (t *Turn) Event(event []byte) ([][]byte, error) {
 	}
 	doc, err := jsondoc.Parse(data, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
-		return [][]byte{event}, nil // not the format: nothing in it is a pause
+		return [][]byte{event}, nil // another format, which cannot be a pause
 	}
 	kind := doc.Root.Get("message_type").Text()
 	owed := t.out.returned(kind, doc)
@@ -108,7 +108,7 @@ func dataEvent(data []byte) []byte {
 	return append(append([]byte("data: "), data...), "\n\n"...)
 }
 
-// stopped ends a request. It returns the calls of its pause, and the id of their
+// stopped ends a request and returns the calls of its pause and the id of their
 // message.
 func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	s.requests++
@@ -123,7 +123,7 @@ func (s *stitched) stopped(event []byte) (calls []*call, request string) {
 	return calls, request
 }
 
-// pause passes a pause on as the caller sees it, whole or a fragment of one.
+// pause returns what the caller sees of a pause, whole or a fragment.
 func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	if s.partial == nil {
 		s.partial = map[string]*call{}
@@ -151,7 +151,7 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	return events(shown), err
 }
 
-// tell is a message or a fragment of a pause as the caller sees it.
+// tell returns a message or a fragment of a pause as the caller sees it.
 func (s *stitched) tell(l late) ([]json.RawMessage, error) {
 	doc := l.doc
 	switch {
@@ -160,13 +160,13 @@ func (s *stitched) tell(l late) ([]json.RawMessage, error) {
 	case !slices.ContainsFunc(l.calls, s.tools.hides):
 		return s.wanted("approval_request_message", doc.Src), nil
 	}
-	// A fragment of one call, whose name came in the first.
+	// A fragment of one call; the first fragment had the name.
 	e := doc.Edit()
 	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
 	return s.wanted("tool_call_message", e.Apply()), nil
 }
 
-// fragment adds a fragment to its call and returns that.
+// fragment appends a fragment to its call and returns the call.
 func (s *stitched) fragment(f *call) *call {
 	id := f.id
 	if id == "" && len(s.order) > 0 {
@@ -192,7 +192,7 @@ func events(raws []json.RawMessage) [][]byte {
 	return out
 }
 
-// Tail are the events that end the stream: the last request's, with the usage of
+// Tail returns the events that end the stream: the last request's, with the usage of
 // all.
 func (t *Turn) Tail() [][]byte {
 	var out [][]byte

@@ -9,16 +9,15 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// A memoryTool is a tool that is ruled on. The names are those of the server's
+// memoryTool is a tool whose calls are ruled on. The names are those of the server's
 // function sets (letta/functions/function_sets), of all its versions.
 type memoryTool struct {
 	kind   memproxy.Kind
 	search bool                  // it only reads
-	read   func(*toolCall) error // what it says, where selfedit does not know it
+	read   func(*toolCall) error // reads the arguments of a tool that selfedit does not cover
 }
 
-// memoryTools are the tools that write an agent's memory, or another's, and
-// those that search it.
+// memoryTools are the tools that write or search the memory of the agent or of others.
 func memoryTools() map[string]memoryTool {
 	return map[string]memoryTool{
 		"core_memory_append":     {kind: memproxy.Learn},
@@ -54,26 +53,25 @@ func Gated(name string) bool {
 // does nothing else.
 func Searches(name string) bool { return memoryTools()[name].search }
 
-// Names are the tools that are gated, sorted.
+// Names returns the gated tools, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(memoryTools())) }
 
-// Read reads the arguments of a call of a gated tool of an agent whose blocks
-// are not known.
+// Read reads the arguments of a call of a gated tool, without the agent's blocks.
 func Read(name, agent, arguments string) (*memproxy.Operation, error) {
 	return operation(name, agent, arguments, nil)
 }
 
-// Target is what an agent's block is called where only its label is known.
+// Target returns the name of a block of which only the label is known.
 func Target(agent, label string) string { return agent + "/" + label }
 
-// Replaces reports whether a call replaces what stands in blocks, and does not
-// only add to it. One that cannot be read is taken to replace.
+// Replaces reports whether a call changes text in blocks, as opposed to adding some. A
+// call that cannot be read counts as changing it.
 func Replaces(name, agent, arguments string) bool {
 	op, err := Read(name, agent, arguments)
 	return err != nil || op.Kind == memproxy.Correct || op.Kind == memproxy.Forget
 }
 
-// toolCall is one call on its way to an Operation.
+// toolCall is a call that is being converted to an Operation.
 type toolCall struct {
 	name string
 	doc  *jsondoc.Doc
@@ -81,9 +79,9 @@ type toolCall struct {
 	op   *memproxy.Operation
 }
 
-// operation reads the arguments of a call to a memory tool of an agent, as the
-// server's agent loop reads them. The changes that it would make of the blocks
-// are worked out where those are known.
+// operation reads the arguments of a call to a memory tool, as the server's agent loop
+// reads them. If the blocks are known, it adds the changes that the call would make to
+// them.
 func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operation, error) {
 	tool := memoryTools()[name]
 	if selfedit.Unreadable(arguments) {
@@ -119,15 +117,15 @@ func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operati
 		c.makes(blocks)
 	}
 	if len(c.op.Items) == 0 && c.op.Kind != memproxy.Forget {
-		// Whatever it says, nothing of it is left out.
+		// No argument was recognised: all texts are content.
 		c.all("", doc.Root)
 	}
 	c.replaces(agent)
 	return c.op, nil
 }
 
-// replaces names the blocks whose words the call would change, so that their
-// authors can be looked up. What only adds to a block replaces nothing.
+// replaces sets the targets whose text the call would change, so that their authors can
+// be looked up.
 func (c *toolCall) replaces(agent string) {
 	if c.op.Kind != memproxy.Correct && c.op.Kind != memproxy.Forget {
 		return
@@ -145,7 +143,7 @@ func (c *toolCall) add(pointer, text, label string) {
 	})
 }
 
-// all takes every text of the arguments for content.
+// all adds every text of the arguments as content.
 func (c *toolCall) all(pointer string, v *jsondoc.Value) {
 	switch v.Kind {
 	case jsondoc.Object:
@@ -161,7 +159,7 @@ func (c *toolCall) all(pointer string, v *jsondoc.Value) {
 	}
 }
 
-// label is the block that the arguments name, in whatever argument.
+// label returns the block that the arguments name.
 func (c *toolCall) label() string {
 	for _, name := range [...]string{"label", "target_block_label", "path", "old_path"} {
 		if text := c.doc.Root.Get(name).Text(); text != "" {
@@ -171,7 +169,7 @@ func (c *toolCall) label() string {
 	return ""
 }
 
-// recipient claims the agent that a message goes to: it is written into that
+// recipient claims the agent that receives the message, because it is written into that
 // agent's memory.
 func (c *toolCall) recipient() error {
 	if err := c.message(); err != nil {
@@ -188,8 +186,8 @@ func (c *toolCall) recipient() error {
 	return nil
 }
 
-// message is what a message to another agent says. Python would print what is
-// no text.
+// message reads the text of a message to another agent. The server would convert
+// another type with Python's str.
 func (c *toolCall) message() error {
 	v := c.doc.Root.Get("message")
 	if v == nil {
@@ -202,7 +200,7 @@ func (c *toolCall) message() error {
 	return nil
 }
 
-// everybody claims whoever has a tag: nobody can say who that is.
+// everybody claims all agents with a tag; which ones cannot be determined here.
 func (c *toolCall) everybody() error {
 	if err := c.message(); err != nil {
 		return err

@@ -11,23 +11,21 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// The loop that can be made to pause by naming client tools.
+// pausingLoop is the agent type that can be made to pause by naming client tools.
 const pausingLoop = "letta_v1_agent"
 
-// Options say what runs.
+// Options describe the turn.
 type Options struct {
-	// Recovers is set for a turn that declines what waits: nothing is let
-	// through in it.
+	// Recovers is set for a turn that only declines the waiting calls.
 	Recovers bool
-	// Prefix is the path under which the server's routes stand as the caller
-	// spelled it: "/v1".
+	// Prefix is the path prefix of the server's routes as the caller spelled it: "/v1".
 	Prefix string
-	// Agent and Conversation are the ids of where it runs; one of them is set, or
-	// both. What else the body says is no place: the server passes over it.
+	// Agent and Conversation are ids; at least one is set. The server ignores other ids
+	// in the body.
 	Agent, Conversation string
-	// Body is the request as admitted.
+	// Body is the admitted request body.
 	Body []byte
-	// Memory reads a block or a passage of the agent's.
+	// Memory reads a block or a passage of the agent.
 	Memory func(doc *jsondoc.Doc, v *jsondoc.Value, agent string) memproxy.Memory
 }
 
@@ -39,13 +37,13 @@ type Turn struct {
 	view   view
 
 	agent string
-	known bool // the agent was asked for
-	asked bool // the conversation was asked what it waits for
+	known bool // the agent was fetched
+	asked bool // the conversation's pause was fetched
 
-	pause    pause // that is to be answered
+	pause    pause // the pause to answer
 	requests int
 
-	let following // the calls of the last request
+	let following // the calls that the last request allowed
 
 	out stitched
 }
@@ -56,36 +54,36 @@ type caller struct {
 	given []given // the caller's own answers to a pause
 }
 
-// toolset are the tools of the agent, and those that are named to it.
+// toolset holds the agent's tools and the client tools of the request.
 type toolset struct {
 	memory   map[string]memoryTool
 	rules    rules
 	recovers bool
 	own      []json.RawMessage // the caller's
-	named    []string          // the names of those
+	named    []string          // names of own
 	shadowed []json.RawMessage
-	gated    map[string]bool // attached tools that are shadowed, and not the caller's to approve
-	free     map[string]bool // those of them that are shadowed for the agent's tool rules alone
+	gated    map[string]bool // attached tools that are shadowed and that the gate, not the caller, approves
+	free     map[string]bool // gated tools that are shadowed only to apply the agent's tool rules
 	server   map[string]bool // attached memory tools, shadowed or not
-	refused  map[string]bool // calls that a person would have been asked about, by id
+	refused  map[string]bool // ids of calls that were refused before a person was asked
 }
 
-// pause are the calls that wait, in order.
+// pause holds the waiting calls, in order.
 type pause struct {
 	calls   []*call
 	request string // id of their message
-	left    string // the run that left the pause behind, until it was asked about
+	left    string // the run that left the pause, until its status was fetched
 }
 
-// call is one tool call that waits.
+// call is one waiting tool call.
 type call struct {
 	id, name, arguments string
-	pieces              []byte // of its arguments, as they come
-	mine                bool   // the gate rules on it; else it is the caller's
-	person              bool   // a rule of the agent's has a person approve it, and nobody has
+	pieces              []byte // of its arguments, as they stream
+	mine                bool   // the gate rules on it; else the caller does
+	person              bool   // a tool rule requires a person's approval, which is missing
 	ruled               bool
 	decision            memproxy.Decision
-	result              *toolReturn // of a search that the gate made
+	result              *toolReturn // of a search that memproxy made
 }
 
 // New returns the turn that a request to a messages route starts.
@@ -107,8 +105,8 @@ func New(opt Options) (*Turn, error) {
 	return t, nil
 }
 
-// Key names what runs: an agent has one turn at a time, and so has each of its
-// conversations, whose blocks may be the same. So it is the agent, once known.
+// Key returns the agent that the request names, else its conversation. Each runs one
+// turn at a time, and conversations of an agent may share blocks.
 func (t *Turn) Key() string {
 	if t.opt.Agent != "" {
 		return t.opt.Agent
@@ -116,13 +114,13 @@ func (t *Turn) Key() string {
 	return t.opt.Conversation
 }
 
-// Agent is the agent that runs, once it is known.
+// Agent returns the agent that runs, once it is known.
 func (t *Turn) Agent() string { return t.agent }
 
-// Prepare asks for the conversation's agent, then for the agent with its tools
-// and what it waits for; what a conversation waits for stands in its messages.
-// Last come the run that left a pause behind, what the calls of the last request made
-// where that is not known, and the blocks that the calls write to that wait.
+// Prepare returns the next side request: for the conversation's agent; the agent with
+// its tools and its pause; the conversation's messages, which hold its pause; the run
+// that left the pause; the memory that the last request's calls changed, if unknown;
+// and the blocks that the waiting calls write to.
 func (t *Turn) Prepare() (memproxy.Request, bool) {
 	if !t.let.settled && len(t.let.calls) > 0 {
 		settle(t)
@@ -146,7 +144,7 @@ func get(path, query string) memproxy.Request {
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query}
 }
 
-// Prepared takes the answer to Prepare.
+// Prepared takes the reply to the request of Prepare.
 func (t *Turn) Prepared(r memproxy.Reply) error {
 	switch {
 	case t.pause.left != "" && t.known && t.asked:
@@ -156,8 +154,8 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 		return t.view.seen(r)
 	}
 	if r.Status < 200 || r.Status > 299 {
-		// The server says itself that there is none, in its own words.
-		noConversation := r.Status == 422 && t.agent == "" // an id that cannot be one
+		// The server reports the missing object itself when the request is sent.
+		noConversation := r.Status == 422 && t.agent == "" // a malformed id
 		if r.Status == 404 || r.Status == 401 || r.Status == 403 || noConversation {
 			t.agent, t.known, t.asked = "none", true, true
 			return nil
@@ -189,14 +187,15 @@ func (t *Turn) Prepared(r memproxy.Reply) error {
 	return nil
 }
 
-// pauseOf is the pause that a conversation's messages, the newest first, begin with, or nil.
+// pauseOf returns the pause at the start of a conversation's messages, newest first, or
+// nil.
 func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 	for _, m := range list.Elems {
 		switch m.Get("message_type").Text() {
 		case "approval_request_message":
 			return m
 		case "tool_call_message", // calls of the same step that need no approval
-			"assistant_message", "reasoning_message", "hidden_reasoning_message": // what the model said with them
+			"assistant_message", "reasoning_message", "hidden_reasoning_message": // text that the model wrote with them
 		default:
 			return nil
 		}
@@ -204,8 +203,8 @@ func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 	return nil
 }
 
-// followed reports whether other agents run in the server after this one's
-// turn, with its memory in their hands: nothing can pause those.
+// followed reports whether the server runs other agents with this one's memory after
+// its turn. Those cannot be paused.
 func followed(doc *jsondoc.Doc) bool {
 	if doc.True(doc.Root.Get("enable_sleeptime")) {
 		return true
@@ -218,7 +217,7 @@ func followed(doc *jsondoc.Doc) bool {
 	return false
 }
 
-// shadowOf is a server tool in the form of a client tool.
+// shadowOf returns a server tool in the form of a client tool.
 func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessage, error) {
 	shadow := struct {
 		Name        string          `json:"name"`
@@ -235,10 +234,10 @@ func shadowOf(doc *jsondoc.Doc, tool *jsondoc.Value, name string) (json.RawMessa
 	return json.Marshal(shadow)
 }
 
-// pending takes what the agent waits for since an earlier turn: calls that the
-// gate has to rule on, because that turn broke off, or because the caller
-// approves them now. An approval makes the server run its own tool, whoever
-// named it as a client tool; only a result of the caller's own does not.
+// pending takes the pause that an earlier turn left: calls that the gate has to rule
+// on, because that turn was interrupted or because the caller approves them now. An
+// approval makes the server run its own tool, even if a client tool has the same name;
+// only a result from the caller does not.
 func (t *Turn) pending(p *jsondoc.Value) {
 	if p == nil || p.Kind != jsondoc.Object {
 		return
@@ -253,7 +252,7 @@ func (t *Turn) pending(p *jsondoc.Value) {
 		mine, open = mine || c.mine || c.person, open || !c.mine && !c.person && answer == nil
 	}
 	if !mine || open {
-		return // nothing of the gate's, or the caller has yet to say its part, which the server tells it
+		return // no call is the gate's, or the caller has yet to answer, which the server reports to it
 	}
 	t.wait(calls, p.Get("id").Text())
 	if id := p.Get("run_id").Text(); plainID(id) {
@@ -261,9 +260,8 @@ func (t *Turn) pending(p *jsondoc.Value) {
 	}
 }
 
-// leftBehind takes the answer about the run that left a pause behind. What a
-// cancelled run was about to write is not written. A run that nobody knows
-// any more was not cancelled, for all that is known.
+// leftBehind takes the status of the run that left the pause. The calls of a cancelled
+// run are denied. A run that no longer exists counts as not cancelled.
 func (p *pause) leftBehind(r memproxy.Reply) {
 	p.left = ""
 	doc, err := jsondoc.Parse(r.Body, 0)
@@ -272,14 +270,14 @@ func (p *pause) leftBehind(r memproxy.Reply) {
 	}
 	for _, c := range p.calls {
 		if c.person {
-			continue // it is the person's, or the policy's
+			continue // left to the person or to the policy
 		}
 		c.ruled = true
 		c.decision = memproxy.Decision{ID: "none", Verdict: memproxy.Deny, Reasons: []memproxy.Reason{{Detail: "the run was cancelled"}}}
 	}
 }
 
-// given is one answer of the caller's to a call that waits.
+// given is the caller's own answer to a waiting call.
 type given struct {
 	id       string
 	raw      json.RawMessage
@@ -295,8 +293,8 @@ func (by *caller) answerOf(id string) *given {
 	return nil
 }
 
-// answers records the caller's own answers. The older forms speak of all calls at
-// once: an approval without a list, and one of the message in a call's place.
+// answers records the caller's own answers. The older forms answer all calls at once:
+// an approval without a list, and one with a message id in place of a call id.
 func (by *caller) answers(calls []*call) {
 	for _, m := range by.root.Root.Get("messages").List() {
 		if !isAnswer(m) {
@@ -322,8 +320,8 @@ func (by *caller) answers(calls []*call) {
 	}
 }
 
-// give notes an answer. Of two to one call the first is the one that is sent
-// on, and either may approve: servers differ in which they take.
+// give records an answer. If a call has two, the first is forwarded, and either may
+// approve: servers differ in which one they use.
 func (by *caller) give(id string, raw json.RawMessage, approves bool) {
 	if a := by.answerOf(id); a != nil {
 		a.approves = a.approves || approves
@@ -332,8 +330,8 @@ func (by *caller) give(id string, raw json.RawMessage, approves bool) {
 	by.given = append(by.given, given{id, raw, approves})
 }
 
-// isAnswer reports whether a message answers a pause, in any of the forms that
-// the server takes for one.
+// isAnswer reports whether a message answers a pause, in any form that the server
+// accepts.
 func isAnswer(m *jsondoc.Value) bool {
 	switch m.Get("type").Text() {
 	case "approval", "tool_return":
@@ -342,7 +340,7 @@ func isAnswer(m *jsondoc.Value) bool {
 	return slices.ContainsFunc([]string{"approvals", "tool_returns", "approve", "approval_request_id"}, func(name string) bool { return m.Get(name) != nil })
 }
 
-// callsOf are the calls of an approval request.
+// callsOf returns the calls of an approval request.
 func callsOf(m *jsondoc.Value) []*call {
 	calls := []*jsondoc.Value{m.Get("tool_call")}
 	if list := m.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
