@@ -35,8 +35,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// Proves CARD-1: the SDKs repeat what they are not told to leave alone, so
-// every refusal tells them.
+// Proves CARD-1: every refusal tells the SDKs not to retry, which they do by default.
 func TestRefuse(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 	a := must.Get(letta.New(letta.Options{Now: func() time.Time { return now }}))(t)
@@ -81,8 +80,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Proves CARD-2: an agent file that is a JSON string of JSON is read and
-// patched inside the string.
+// Proves CARD-2: an agent file that is a JSON string of JSON is read and patched inside
+// the string.
 func TestImportString(t *testing.T) {
 	a := adapter(t)
 	rt, req := route(t, "POST", "/v1/agents/import")
@@ -111,8 +110,8 @@ func TestImportString(t *testing.T) {
 	}
 }
 
-// Proves CARD-1: answers of routes that are not taken apart are not read, so
-// that a stream or an empty answer is passed on.
+// Proves CARD-1: answers of routes without memory are not parsed, so that streams and
+// empty answers pass.
 func TestAnswersNotRead(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, body string }{

@@ -9,11 +9,11 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// What an ordinary request may say of models: which one by its handle, and how
-// it is to answer. Where a model is reached and with whose key is the
-// installation's; whoever sets that is sent prompts, memory and keys.
+// An ordinary request may choose a model by its handle and set how it answers. The
+// address and the key of a model belong to the installation: prompts, memory and keys
+// are sent to that address.
 
-// modelHomes are the members that hold settings of models.
+// modelHome reports whether a member holds settings of models.
 func modelHome(name string) bool {
 	switch name {
 	case "llm_config", "embedding_config", "model_settings", "compaction_settings", "summarizer_config", "default_llm_config", "default_embedding_config",
@@ -37,17 +37,16 @@ func modelSetting(name string) bool {
 	return false
 }
 
-// outputSchema are members of a model's settings that hold a schema of its
-// answers, which may name anything.
+// outputSchema reports whether a model's setting holds a schema of its answers, in
+// which any name can occur.
 func outputSchema(name string) bool { return name == "response_format" || name == "response_schema" }
 
-// administers reports whether a member of an ordinary request is the
-// installation's to set.
+// administers reports whether only an administrator may set a member.
 func administers(m jsondoc.Member) bool {
 	switch {
 	case nothing(m.Value):
 		return false
-	case m.Name == "tools": // by its name, the server changes the tool that there is, whoever made it
+	case m.Name == "tools": // the server changes the existing tool of that name, whoever created it
 		return slices.ContainsFunc(m.Value.Elems, func(e *jsondoc.Value) bool { return e.Kind == jsondoc.Object })
 	case modelHome(m.Name):
 		return extraordinary(m.Value)
@@ -55,14 +54,14 @@ func administers(m jsondoc.Member) bool {
 	return withheld.Name(m.Name) || withheld.Endpoint(m.Name) || strings.HasPrefix(m.Name, "mcp_") || m.Name == "sandbox_config"
 }
 
-// nothing reports whether a value is null, or an empty list or object, as agent
-// files have them.
+// nothing reports whether a value is null, or an empty list or object: agent files
+// contain those.
 func nothing(v *jsondoc.Value) bool {
 	return v.Kind == jsondoc.Null || (v.Kind == jsondoc.Array || v.Kind == jsondoc.Object) && len(v.Elems)+len(v.Members) == 0
 }
 
-// extraordinary reports whether a model's settings hold one that is not known to
-// be ordinary.
+// extraordinary reports whether a model's settings contain one that is not known to be
+// ordinary.
 func extraordinary(v *jsondoc.Value) bool {
 	switch v.Kind {
 	case jsondoc.String:
@@ -85,8 +84,8 @@ func (a *Adapter) Withhold(_ memproxy.Route, body []byte) ([]byte, error) {
 	return withheld.Strip(body, ofMemory)
 }
 
-// ofMemory reports whether what stands under a name is a memory's, and no secret
-// of the backend whatever it is called.
+// ofMemory reports whether the value of a member belongs to a memory, and is therefore
+// no secret of the backend whatever its name.
 func ofMemory(name string) bool {
 	switch name {
 	case "metadata", "metadata_", "json_schema", "args_json_schema", "args", "arguments", "parameters", "tool_return", "func_return", "content",

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// passing says of every row that passes why it may: what touches no memory,
-// shows nobody's keys and changes nothing of the installation.
+// passing says why each passing row may pass: it touches no memory, shows no keys and
+// changes no part of the installation.
 var passing = map[string]string{
 	"letta.warm_internal_search_cache": "starts to load an index that searches use; says only that it did",
 	"letta.list_models":                "which models may be named by their handles; keys stand with providers",
@@ -45,7 +45,7 @@ var passing = map[string]string{
 	"letta.assets":                     "public: files of the server's own page",
 }
 
-// Proves EDGE-13: every row that passes has a reason here, and nothing else has.
+// Proves EDGE-13: every passing row has a reason here, and no other row has.
 func TestEveryPassingRowSaysWhy(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	adaptertest.Passing(t, a, passing)
@@ -59,9 +59,8 @@ func TestEveryPassingRowSaysWhy(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, EDGE-3: what reads or changes providers, servers of tools,
-// users, organisations, sandboxes and other providers' APIs is administration,
-// in every row whose path is about them.
+// Proves EDGE-13, EDGE-3: every row whose path is about providers, MCP servers, users,
+// organisations, sandboxes or other providers' APIs is administration.
 func TestAdministrationByPath(t *testing.T) {
 	for i := range table {
 		r := &table[i]
@@ -70,7 +69,7 @@ func TestAdministrationByPath(t *testing.T) {
 				continue
 			}
 			running := strings.HasSuffix(r.path, "/run") || strings.HasSuffix(r.path, "/execute")
-			shows := r.id != "letta.cloud.agent_mcp_servers" // nothing in its answer is claimed
+			shows := r.id != "letta.cloud.agent_mcp_servers" // no member of its answer is claimed
 			if r.kind != memproxy.Admin && !(running && r.kind == memproxy.Run) && shows {
 				t.Errorf("%s is %s", r.id, r.kind)
 			}
@@ -78,8 +77,8 @@ func TestAdministrationByPath(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: secrets in an agent's state go, what is not the backend's
-// secret stays, and an answer without any comes back as it is.
+// Proves EDGE-13: secrets in an agent's state are removed, other members stay, and an
+// answer without secrets is unchanged.
 func TestSecretsAreWithheld(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	state := `{"id":"agent-1","secrets":[{"key":"K","value":"canary"}],"tool_exec_environment_variables":[{"key":"K","value":"canary"}],

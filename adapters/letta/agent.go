@@ -6,8 +6,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// agent reads an agent: its blocks, those it takes over from elsewhere, its
-// instructions, and the history that it begins with.
+// agent reads an agent: its new and its attached blocks, its instructions and its
+// initial messages.
 func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, func(m jsondoc.Member, ptr string) error {
 		switch m.Name {
@@ -18,7 +18,7 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		case "memory_variables": // they become text of blocks
 			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
-			// An agent that exists gets other hands.
+			// The tools of an existing agent change.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
 			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemMetadata))
 		default:
@@ -28,7 +28,7 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 	})
 }
 
-// form reads one object by the names of its members.
+// form reads one object, member by member.
 func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, d.member)
 }
@@ -69,7 +69,7 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemURL))
 	case "created_at":
 		d.draft.backdated(m.Value, ptr)
-	case "manager_config": // which agent leads a group stands inside
+	case "manager_config": // it contains the agent that leads a group
 		if m.Value.Kind == jsondoc.Object {
 			return d.form(m.Value, ptr)
 		}
@@ -80,16 +80,16 @@ func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	return nil
 }
 
-// steer reads what instructs the backend's model.
+// steer reads an instruction to the backend's model.
 func (d *draft) steer(v *jsondoc.Value, ptr string) {
-	if nothing(v) && (v.Kind == jsondoc.Null || d.op.Kind == memproxy.Learn) { // a change takes away what was there
+	if nothing(v) && (v.Kind == jsondoc.Null || d.op.Kind == memproxy.Learn) { // a change to nothing removes the old instruction
 		return
 	}
 	d.op.Steering = true
 	wire.Strings(d.op, v, ptr, d.as(memproxy.ItemSteering))
 }
 
-// config reads free-form settings: all their strings may steer.
+// config reads free-form settings, any string of which may steer the model.
 func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 	return d.members(root, ptr, func(m jsondoc.Member, ptr string) error {
 		if memproxy.Reserved(m.Name) {
@@ -104,7 +104,7 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 	})
 }
 
-// wrapped reads a list of objects under one name, and what is next to it.
+// wrapped reads the list of objects in one member, and the other members.
 func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.Value, string) error) error {
 	if err := cased(d.a.names, root, ""); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (d *decoding) wrapped(root *jsondoc.Value, name string, one func(*jsondoc.V
 	})
 }
 
-// inFile reads an agent file of any version. A list of blocks has blocks, which need
-// no value, and wherever else a label and a value stand together there is one.
+// inFile reads an agent file of any version. Elements of a list of blocks are blocks
+// even without a value; elsewhere an object with a label and a value is one.
 func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 	switch v.Kind {
 	case jsondoc.Array:
@@ -159,7 +159,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
 			d.draft.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
-			d.draft.beside(memproxy.DimUser, m.Value, p) // ids of objects are found by their form
+			d.draft.beside(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
 		default:
 			wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemMetadata))
 			return d.inFile(m.Value, p)

@@ -9,15 +9,15 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
-// every level, and nothing else passes.
+// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
+// level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	answerstest.Table(t, a, a.Answers)
 }
 
-// Proves EDGE-13: only what is made of the caller's own alone, or is given to
-// administrators, may answer with anything.
+// Proves EDGE-13: only answers that are derived from the caller's own data, or are for
+// administrators, may have any member.
 func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	open := 0
@@ -28,10 +28,10 @@ func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 		}
 		r := a.Row(words[1])
 		switch {
-		case !a.Answers.Anything(words[1]): // said otherwise further down
+		case !a.Answers.Anything(words[1]): // defined by a later line
 		case r.kind == memproxy.Admin || r.is(derived) || r.is(pass):
 			open++
-		case words[1] == "letta.execute_mcp_tool": // what a server that is not the backend says, to who asked it
+		case words[1] == "letta.execute_mcp_tool": // the answer of an MCP server, to the caller who asked it
 		default:
 			t.Errorf("%s may answer with anything", words[1])
 		}
@@ -41,7 +41,7 @@ func TestAnswersOfAnythingAreDerivedOrAdministration(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, TRL-10: forms that the server's document does not say.
+// Proves EDGE-13, TRL-10: answers that the server's OpenAPI document does not describe.
 func TestAnswersOfTheServer(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for _, tc := range []struct {

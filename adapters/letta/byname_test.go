@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// harmless are the members of the server's requests that name nobody's object by
-// a name: what they are instead. What has the form of an id is held to the
-// caller's tenant in all of them, but for those that hold text.
+// harmless are the members of requests that name no owned object, by the reason. A
+// value in the form of an id must belong to the caller's tenant in all of them, unless
+// the member holds text.
 var harmless = map[string]string{
 	"ids, which are known by their form": `actor_id agent_id agent_ids approval_request_id archive_id base_template_id batch_item_id block_ids conversation_id
 		created_by_id deployment_id entity_id files_agents folder_ids group_id group_ids id identity_ids in_context_message_ids last_updated_by_id message_ids
@@ -38,8 +38,8 @@ var harmless = map[string]string{
 		strip_messages temperature template top_logprobs top_p total_chunks use_assistant_message`,
 }
 
-// bodyMembers are the members that the server's document knows, by row; those
-// of objects inside others stand under "".
+// bodyMembers returns the members in the server's document by row, and those of nested
+// objects under "".
 func bodyMembers() map[string][]string {
 	out := map[string][]string{}
 	for line := range strings.Lines(bodyTable) {
@@ -59,9 +59,8 @@ func bodyMembers() map[string][]string {
 	return out
 }
 
-// Proves EDGE-3: of every member that a request may have, by the server's own
-// document, it is said what it names: an id, a name that is looked up, or
-// nothing that is anybody's, and why.
+// Proves EDGE-3: every member in the server's document is classified as an id, as a
+// name that is looked up, or as naming no owned object, with the reason.
 func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 	said := map[string]string{}
 	for why, members := range harmless {
@@ -87,9 +86,9 @@ func TestEveryMemberThatNamesIsKnown(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: an id in any member of any payload, alone, in a list, or within
-// an object, is held to the caller's tenant, unless the member holds text; and a
-// name is where names are looked up.
+// Proves EDGE-3: an id in any member of any payload, alone, in a list or in an object,
+// must belong to the caller's tenant, unless the member holds text; so must a name that
+// the server looks up.
 func TestIDsInEveryMemberAreReferences(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	const theirs = "agent-0badcafe-1111-4111-8111-111111111111"

@@ -20,10 +20,10 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "input", "prompt":
 			d.draft.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
-			// What the model is told about its tools counts for this request only.
+			// Descriptions of tools for the model apply to this request only.
 			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
 		case "model", "user":
-			switch { // of a chat completion they are its agent and its user
+			switch { // a chat completion's agent and user
 			case d.row.id != "letta.create_chat_completion":
 				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 			case m.Name == "model":
@@ -35,7 +35,7 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 			n := len(d.op.Claims)
 			err := d.member(m, p)
 			for i := n; i < len(d.op.Claims) && d.row.shape == batch; i++ {
-				d.op.Claims[i].Pins = false // each request of a batch has an agent of its own
+				d.op.Claims[i].Pins = false // each request of a batch has its own agent
 			}
 			return err
 		}
@@ -70,7 +70,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		case "created_at", "date":
 			d.draft.backdated(m.Value, p)
-		case "agent_id", "conversation_id": // in a file they are the file's own; ids of objects are found by their form
+		case "agent_id", "conversation_id": // a file contains its own; hasIDForm finds the ids of objects
 			if d.row.shape != file {
 				return d.member(m, p)
 			}
@@ -82,7 +82,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 	})
 }
 
-// sender reads for whom a message is said to be. It names a user or an agent.
+// sender reads the user or the agent in whose name a message is sent.
 func (d *draft) sender(v *jsondoc.Value, ptr string) {
 	dim := memproxy.DimUser
 	if KindOf(v.Text()) == TargetAgent {
@@ -91,8 +91,8 @@ func (d *draft) sender(v *jsondoc.Value, ptr string) {
 	d.beside(dim, v, ptr)
 }
 
-// content reads one content position at any depth: strings are content,
-// pictures are not read.
+// content reads a content value at any depth. Strings are content; images and files are
+// not read.
 func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -122,7 +122,7 @@ func (d *draft) content(v *jsondoc.Value, ptr, role string) {
 	}
 }
 
-// unseen makes items of what a picture or a file is given by.
+// unseen adds items for the data or the address of an image or a file.
 func (d *draft) unseen(v *jsondoc.Value, ptr string) {
 	switch v.Kind {
 	case jsondoc.String:
@@ -149,7 +149,7 @@ func (d *draft) unseen(v *jsondoc.Value, ptr string) {
 	}
 }
 
-// capture reads turns that took place elsewhere and are to become history.
+// capture reads the messages of another provider's chat that are added to the history.
 func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 	return d.members(root, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
@@ -163,8 +163,8 @@ func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 	})
 }
 
-// toolRun reads a call of an agent's tool from outside. The tools that write
-// memory are writes, those that read it are reads; the others run.
+// toolRun reads a direct call of an agent's tool. Tools that write memory are writes,
+// those that read it are reads; other tools run.
 func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	err := d.members(root, ptr, func(m jsondoc.Member, p string) error {
 		if m.Name != "args" || m.Value.Kind != jsondoc.Object {
@@ -220,8 +220,7 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// arguments reads what a tool is run with. An address among it is one that the
-// server asks.
+// arguments reads the arguments of a tool. The server requests an address among them.
 func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 	for i, e := range v.Elems {
 		d.arguments(e, jsondoc.Index(ptr, i))
@@ -240,8 +239,8 @@ func (d *draft) arguments(v *jsondoc.Value, ptr string) {
 	}
 }
 
-// otherTool reads a call of a tool that writes elsewhere than into a block, a
-// message to other agents: whom it reaches is claimed.
+// otherTool reads a call of a tool that sends a message to other agents, and claims its
+// recipients.
 func (d *decoding) otherTool(args *jsondoc.Value) error {
 	name := d.params["tool_name"]
 	if !turn.Gated(name) {

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-18: what configures an agent is told one place at a time; what is
-// remembered, what comes from files, and what else steers is not among it.
+// Proves EDGE-18: members that configure an agent are recognised one by one; memories,
+// files and other steering members are not among them.
 func TestWhatConfigures(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for name, tc := range map[string]struct {

@@ -17,14 +17,14 @@ func adapter(t testing.TB) *letta.Adapter {
 	return must.Get(letta.New(letta.Options{}))(t)
 }
 
-// Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each
-// named for what it shows.
+// Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each named after
+// what it shows.
 func TestContract(t *testing.T) {
 	adaptertest.Run(t, adapter(t), os.DirFS("testdata"))
 }
 
-// Proves CARD-2, EDGE-13: no text in the payload of a write stays untold,
-// whatever the route and wherever it stands.
+// Proves CARD-2, EDGE-13: every text in the payload of a write is an item, on every
+// route and at every place.
 func TestEveryTextIsTold(t *testing.T) {
 	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), func(pattern string) string {
 		path, _ := filled(pattern)
@@ -32,8 +32,8 @@ func TestEveryTextIsTold(t *testing.T) {
 	})
 }
 
-// Proves EDGE-13, EDGE-3: on every route a query that names an owner is read in
-// one way or refused.
+// Proves EDGE-13, EDGE-3: on every route a query that names an owner has one reading or
+// is refused.
 func TestOwnersHaveOneSpellingInQueries(t *testing.T) {
 	for _, claim := range []string{"agent_id", "identity_id", "user_id", "conversation_id"} {
 		adaptertest.RunSpelled(t, adapter(t), claim, func(pattern string) string {
@@ -43,8 +43,8 @@ func TestOwnersHaveOneSpellingInQueries(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, EDGE-3: in bodies too, also where the other spelling stands
-// alone; what is nobody's name is not refused, nor is what says the same.
+// Proves EDGE-13, EDGE-3: the same in bodies, also if the other spelling is alone;
+// unknown names and repeated equal values are accepted.
 func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 	const agent = `"agent-11111111-1111-4111-8111-111111111111"`
 	for body, refused := range map[string]bool{
@@ -64,7 +64,7 @@ func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: headers that say who somebody is, and fields of a form.
+// Proves EDGE-13: headers that name an identity, and fields of a form.
 func TestOwnersHaveOneSpellingInHeadersAndForms(t *testing.T) {
 	a := adapter(t)
 	for name, refused := range map[string]bool{"User_id": false, "User-Id": true, "Userid": true, "X-Letta-Agent-Id": false, "X_letta_agent_id": true, "X-Request-Id": false, "X-User": false} {

@@ -7,9 +7,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves TRL-6: what a document or an agent file came to is asked where the
-// server tells it; of what it does not tell nothing is asked, and an answer that
-// does not count is an error, not nothing.
+// Proves TRL-6: the size of a document or an agent file is requested where the server
+// reports it, and only there; an answer without a number is an error, not zero.
 func TestCounts(t *testing.T) {
 	a := adapter(t)
 	form := func(file string) string {

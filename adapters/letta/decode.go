@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// decoding is one payload on its way to an Operation.
+// decoding is a payload that is being converted to an Operation.
 type decoding struct {
 	a      *Adapter
 	row    *row
@@ -52,14 +52,14 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 			return nil, err
 		}
 	}
-	if r.shape == search && rt.Params != nil && d.doc != nil { // no query says it: the server would search everybody's
+	if r.shape == search && rt.Params != nil && d.doc != nil { // without an agent the server searches all agents
 		rt.Params[searched] = d.doc.Root.Get("agent_id").Text()
 	}
 	return d.op, nil
 }
 
-// searched is the path parameter, not of any path, under which Decode leaves
-// the agent whose memory a search is limited to.
+// searched is a parameter that no path has. In it Decode stores the agent to which a
+// search is limited, for Read.
 const searched = "searched agent"
 
 // body reads the payload by the route's shape.
@@ -103,14 +103,13 @@ func (d *decoding) body(p *payload) error {
 	return d.form(root, "")
 }
 
-// bodies are how objects of payloads are read, by the route's shape; others are
-// forms.
+// bodies are the decoders of objects by shape; other shapes are forms.
 var bodies = map[shape]func(d *decoding, v *jsondoc.Value, ptr string) error{
 	block: (*decoding).block, agent: (*decoding).agent, passage: (*decoding).passage, chat: (*decoding).chat, gateway: (*decoding).chat,
 	capture: (*decoding).capture, toolRun: (*decoding).toolRun, file: (*decoding).inFile, config: (*decoding).config,
 }
 
-// bodyless is a request without a body: right for some shapes only.
+// bodyless accepts a missing body for the shapes that need none.
 func (r *row) bodyless() error {
 	switch r.shape {
 	case bare, form, config, search:
@@ -152,7 +151,7 @@ func each(v *jsondoc.Value, ptr string, one func(*jsondoc.Value, string) error) 
 	return nil
 }
 
-// settle fills what follows from everything that was read.
+// settle sets the fields that depend on the whole payload.
 func (d *decoding) settle() error {
 	op := d.op
 	anybody(op, d.row.shape)
@@ -160,7 +159,7 @@ func (d *decoding) settle() error {
 	for i := range op.Claims {
 		c := &op.Claims[i]
 		if talks && (c.Pointer == "/agent_id" || c.Pointer == "query:agent_id") {
-			c.Pins = false // the conversation's agent runs, whatever is said next to it
+			c.Pins = false // the conversation's own agent runs, whatever the request names
 		}
 		if c.Op != memproxy.ClaimIs || len(c.Values) != 1 || !c.Pins {
 			continue
@@ -175,14 +174,14 @@ func (d *decoding) settle() error {
 	case memproxy.Learn, memproxy.Correct:
 		op.Cost = max(1, d.cost, estimate(op, d.row.shape))
 	case memproxy.Forget:
-		// What an agent has goes with it; nothing narrows or widens that.
+		// An agent's memory is deleted with it; nothing narrows or widens that.
 		op.Single = d.row.id == "letta.delete_agent" && len(op.Claims) == 1 && len(op.Targets) == 1 && d.doc == nil && d.req.Query == ""
 	}
 	return nil
 }
 
-// anybody claims every agent for a run that names none: the backend then picks
-// one.
+// anybody claims every agent for a run that names none, because the backend then
+// chooses one.
 func anybody(op *memproxy.Operation, s shape) {
 	switch s {
 	case chat, batch, gateway:
@@ -200,23 +199,23 @@ func anybody(op *memproxy.Operation, s shape) {
 	op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
-// draft is an Operation as far as a payload has been read.
+// draft is an Operation that is being filled.
 type draft struct {
 	op    *memproxy.Operation
 	opt   *Options
 	doc   *jsondoc.Doc
 	layer memproxy.Layer
-	// said is what the payload says of its content's layer and origin.
+	// layer and origin that the payload claims for its content
 	said origin.Claims
 }
 
-// as is an item of a kind in the payload's layer, for a place and a text.
+// as returns an item of a kind, in the payload's layer.
 func (d *draft) as(kind memproxy.ItemKind) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: d.layer}
 }
 
-// cased refuses names that readers could take for known ones. Only what tools take
-// is named by their authors.
+// cased refuses names that some readers would take for known ones. Tool parameters are
+// excepted: their authors choose the names.
 func cased(names *spelling.Names, v *jsondoc.Value, pointer string) error {
 	if strings.Contains(pointer, "json_schema") {
 		names = &spelling.Names{}

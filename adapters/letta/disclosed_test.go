@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13, DOL-5: a change is answered with all that an object holds, and
-// what is left out of that is left out wherever it stands.
+// Proves EDGE-13, DOL-5: all objects in the answer to a change are read, and a dropped
+// one is removed everywhere in it.
 func TestAnswersToChangesAreTakenApart(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
 	const mine, theirs = `{"id":"block-1","label":"human","value":"likes tea"}`, `{"id":"block-2","label":"persona","value":"canary"}`

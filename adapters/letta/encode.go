@@ -63,7 +63,7 @@ func (a *Adapter) Reword(rt memproxy.Route, req memproxy.Request, body []byte, t
 	return p.patched(e.Apply())
 }
 
-// parsed is the body as Decode read it, or read anew if it is another.
+// parsed returns the payload that Decode parsed, or parses another body.
 func parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation, depth int) (*payload, error) {
 	if p, ok := op.Parsed.(*payload); ok && len(p.body) == len(body) && &p.body[0] == &body[0] {
 		return p, nil
@@ -71,11 +71,11 @@ func parsed(r *row, req memproxy.Request, body []byte, op *memproxy.Operation, d
 	return newPayload(r, req, body, depth)
 }
 
-// patch stamps what a body has.
+// patch adds stamps to a body.
 type patch struct{ *stamps.Patch }
 
-// stamp stamps every holder of metadata. Agent archival passages, archives,
-// conversations, identities and groups have none: the ledger is their home.
+// stamp stamps every object with metadata. Agent archival passages, archives,
+// conversations, identities and groups have none: only the ledger records their origin.
 func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	switch {
 	case op.Kind == memproxy.Correct:
@@ -99,7 +99,7 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	}
 }
 
-// hasMetadata names the creations, shaped otherwise, whose object keeps
+// hasMetadata reports whether a creation of another shape creates an object with
 // metadata.
 func hasMetadata(id string) bool {
 	switch id {
@@ -109,7 +109,7 @@ func hasMetadata(id string) bool {
 	return false
 }
 
-// updates reports whether the row patches an object that has metadata.
+// updates reports whether the row changes an object with metadata.
 func updates(r *row) bool {
 	switch r.id {
 	case "letta.modify_agent", "letta.modify_folder", "letta.modify_source":
@@ -124,10 +124,10 @@ func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	}
 }
 
-// home stamps the metadata of something new.
+// home stamps the metadata of a new object.
 func (p patch) home(holder *jsondoc.Value, op *memproxy.Operation) { p.write(holder, op, nil) }
 
-// write stamps a holder's metadata; where it has none, kept members go along.
+// write stamps an object's metadata. If it has none, kept members are added.
 func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {
 	if holder.Kind != jsondoc.Object {
 		return
@@ -135,9 +135,9 @@ func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byt
 	p.Stamp(op, holder, holder.Get("metadata"), kept, false)
 }
 
-// update stamps a change. The server replaces metadata whole, so what is
-// there goes along where the client sends none; and where the text stays as
-// it is, its stamp stays, for the metadata that are next to it now.
+// update stamps a change. The server replaces metadata as a whole, so the current
+// metadata are sent along if the client sends none. If the text is unchanged, its stamp
+// is kept and sealed again for the new metadata.
 func (p patch) update(holder *jsondoc.Value, op *memproxy.Operation, current []byte) {
 	meta := given(holder.Get("metadata"))
 	if given(holder.Get("value")) == nil {

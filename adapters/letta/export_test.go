@@ -1,7 +1,7 @@
 package letta
 
-// Params are what the parameters of the table's paths name: an object, or a
-// reason why none.
+// Params describes the parameters of the table's paths: whether they name an object, or
+// why not.
 func Params() map[string]struct {
 	Object  bool
 	Because string
@@ -19,7 +19,7 @@ func Params() map[string]struct {
 	return out
 }
 
-// Bodied reports whether the route's row reads a body, and of what form.
+// Bodied reports whether the route's row reads a body, and in which format.
 func (a *Adapter) Bodied(id string) (json, form bool) {
 	switch a.Row(id).shape {
 	case opaque, bare:

@@ -13,7 +13,7 @@ import (
 
 func FuzzLaws(f *testing.F) { adaptertest.Fuzz(f, adapter(f), own) }
 
-// own are the strings that the format keeps to itself.
+// own reports whether a string belongs to the format and is no text of the client's.
 func own(op *memproxy.Operation, ptr, text string) bool {
 	inJSON := ptr == "" // see TestImportString
 	return inJSON || slices.Contains(op.Targets, text) || plain(text) && (strings.HasSuffix(ptr, "/role") || strings.HasSuffix(ptr, "/type"))
@@ -26,12 +26,12 @@ func plain(s string) bool {
 	})
 }
 
-// Proves EDGE-3: the index answers what the table says.
+// Proves EDGE-3: the index agrees with the table.
 func FuzzRoute(f *testing.F) {
 	routetabletest.Fuzz(f, adapter(f), routetable.Options{Alias: map[string]string{"latest": "v1"}})
 }
 
-// What is located is what was asked for, or nobody's.
+// A located object is the requested one, or has no owner.
 func FuzzLocated(f *testing.F) {
 	f.Add("block-1", 200, []byte(`{"id":"block-1","label":"human","limit":5,"metadata":{"a":1}}`))
 	f.Add("agent-1/human", 200, []byte(`{"id":"block-1","label":"human"}`))

@@ -62,13 +62,13 @@ func request(d *adaptertest.Dice) (req memproxy.Request, body, answer string) {
 		req.Query = d.Of("agent_id", "identity_id", "query", "x") + "=" + d.Of("agent-1", "a", "")
 	}
 	body = d.Object(0)
-	if d.Throw(4) == 0 { // a creation, most often as it should be
+	if d.Throw(4) == 0 { // a creation, usually a valid one
 		body = d.With(0, `"label":"human","value":"v"`)
 	}
 	return req, body, d.Of(d.Object(0), d.Member("results", 0), d.With(0, `"id":"agent-1","memory":`+d.Object(0)))
 }
 
-// Proves CARD-2: what nobody thought of is patched as carefully.
+// Proves CARD-2: generated payloads are patched correctly.
 func TestGenerated(t *testing.T) { adaptertest.Generated(t, adapter(t), format, own) }
 
 func FuzzGenerated(f *testing.F) { adaptertest.FuzzGenerated(f, adapter(f), format, own) }

@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// A held passage is an empty list of passages; a block that is not there has
-// no answer but a refusal.
+// A held passage is answered with an empty list. A held block is refused, because the
+// answer would be a block that does not exist.
 func TestHeld(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for route, want := range map[string]string{"letta.create_passage": "[]", "letta.create_passage_in_archive": "", "letta.create_block": "", "letta.modify_block": "", "letta.send_message": ""} {

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-1: history reads show tool calls and not the gate's approvals;
-// a person's own stay, and a page is never emptied.
+// Proves EDGE-1: history shows tool calls and not the gate's approvals; a person's
+// approvals stay, and a page is never emptied.
 func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	const (
 		asked    = `{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c1"}]}`
@@ -50,7 +50,7 @@ func TestHistoryShowsNoApprovalsOfTheGate(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a page that others stand behind ends in no open question.
+// Proves EDGE-1: on a page that others follow no call is an open question.
 func TestPagesThatGoOn(t *testing.T) {
 	for query, open := range map[string]bool{
 		"": true, "order=desc&limit=2": true, "before=message-9": false, "order=asc&limit=2": false, "order=asc&limit=3": true, "order=asc": true, "%zz": true,

@@ -19,8 +19,8 @@ func route(t testing.TB, method, path string) (memproxy.Route, memproxy.Request)
 	return rt, req
 }
 
-// Proves CARD-2, EDGE-3: every target is asked for where the server keeps it,
-// and a read that is that very request is not made twice.
+// Proves CARD-2, EDGE-3: every target is requested from its location, and a read of
+// that location is not repeated.
 func TestLocate(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, target, want string }{
@@ -73,7 +73,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what exists, what does not, and what nobody can say.
+// Proves EDGE-3: objects that exist, that do not, and that cannot be determined.
 func TestLocated(t *testing.T) {
 	a := adapter(t)
 	const block = `{"id":"block-1","label":"human","value":"v","limit":5,"metadata":{"k":1.0}}`
@@ -132,8 +132,8 @@ func same(a, b memproxy.Memory) bool {
 	return a.ID == b.ID && a.Text == b.Text && a.Field == b.Field && a.Limit == b.Limit && a.Scope == b.Scope && a.Missing == b.Missing && a.Kind == b.Kind
 }
 
-// Proves CARD-2, SYN-1: the block as it is upstream is asked for where
-// something of it would be lost or its limit counts, and only there.
+// Proves CARD-2, SYN-1: the current block is requested where the change would lose a
+// part of it or its limit applies, and only there.
 func TestMerges(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
@@ -146,7 +146,7 @@ func TestMerges(t *testing.T) {
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":null,"metadata":null}`, false},
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"tags":["a"]}`, false},
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"metadata":{}}`, true},
-		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"label":"notes"}`, true}, // its text moves along
+		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"label":"notes"}`, true}, // its text moves to the new label
 		{"PATCH", "/v1/agents/agent-1/core-memory/blocks/human", `{"value":"v"}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"metadata":{}}`, true},
 		{"PATCH", "/v1/agents/agent-1", `{"name":"a"}`, false},
@@ -161,8 +161,8 @@ func TestMerges(t *testing.T) {
 	}
 }
 
-// Proves SYN-1: a value longer than the limit of the block as it is upstream
-// is refused; as long is not, nor is one that brings its own limit.
+// Proves SYN-1: a value longer than the block's current limit is refused; one of that
+// length is not, nor is a change that sets a limit.
 func TestLimitUpstream(t *testing.T) {
 	a := adapter(t)
 	rt, req := route(t, "PATCH", "/v1/blocks/block-1")

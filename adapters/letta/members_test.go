@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// bodyOf is a body of a row's shape with one member more, and the kind of
-// object that the member is of.
+// bodyOf returns a body of a row's shape with one more member, and the kind of object
+// that has the member.
 func bodyOf(r *row, member, value string) (body, kind string) {
 	one := fmt.Sprintf("%q:%s", member, value)
 	switch r.shape {
@@ -26,7 +26,7 @@ func bodyOf(r *row, member, value string) (body, kind string) {
 	return fmt.Sprintf(`{%s}`, one), objectOf(r)
 }
 
-// without is the members of a base but the one that is tried.
+// without returns the members of a base except the tested one.
 func without(base, member, one string) string {
 	for part := range strings.SplitSeq(base, ",") {
 		if !strings.HasPrefix(part, `"`+member+`"`) {
@@ -36,16 +36,16 @@ func without(base, member, one string) string {
 	return one
 }
 
-// Proves CARD-2, EDGE-13: every member of every body that a write may have, as
-// the server's own document names them, is governed: its text is told under the
-// name of object and member, and so is that of a member which nobody knows.
+// Proves CARD-2, EDGE-13: every member of every request body in the server's document
+// is governed: its text is an item with the name of object and member, and so is the
+// text of an unknown member.
 func TestEveryMemberIsGoverned(t *testing.T) {
 	const canary = "a text, canary 7f3a"
 	a := must.Get(New(Options{}))(t)
 	schemas := map[string][]string{}
 	for line := range strings.Lines(bodyTable) {
 		if name, rest, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "letta.") {
-			said, _, _ := strings.Cut(rest, "|") // what holds text stands before the bar
+			said, _, _ := strings.Cut(rest, "|") // members before the bar hold text
 			schemas[name] = strings.Fields(said)
 		}
 	}
@@ -60,7 +60,7 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 		}
 		for _, member := range append([]string{"nobody_knows_it"}, schemas[r.id]...) {
 			if r.shape == passages && member == "passages" || r.shape == batch && member == "requests" {
-				continue // the list that the others stand in
+				continue // the list that contains the others
 			}
 			for _, value := range []string{`"` + canary + `"`, `["` + canary + `"]`, `[{"content":"` + canary + `"}]`, `{"key":"` + canary + `"}`, `[{"label":"l","value":"` + canary + `"}]`} {
 				body, kind := bodyOf(r, member, value)
@@ -100,7 +100,7 @@ func TestEveryMemberIsGoverned(t *testing.T) {
 	}
 }
 
-// Proves CARD-2, EDGE-13: the names of members, wherever they stand, come from the table.
+// Proves CARD-2, EDGE-13: names of members come from the table, at every place.
 func TestMembersAreNamed(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for pointer, want := range map[string]string{

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-3, EDGE-13: what an answer names is found at any depth and under
-// any name, and goes without the rest: the element that it is, or its id.
+// Proves EDGE-3, EDGE-13: objects named in an answer are found at any depth and under
+// any name, and are removed alone: the element or the id.
 func TestNamesOfAnswers(t *testing.T) {
 	a := adapter(t)
 	theirs := "-0f0e0d0c-0b0a-4908-8706-0504030201ff"
@@ -48,10 +48,9 @@ func TestNamesOfAnswers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what comes to be next to what is created is told, so that it is
-// the caller's: the group and the other agent of one that sleeps, the archive of
-// a first passage, an identity that an upsert made, a tool; and not what was
-// there for everybody.
+// Proves EDGE-3: objects that are created along with another belong to the caller: the
+// group and the other agent of one with sleep-time compute, the archive of a first
+// passage, an upserted identity, a tool. Built-in objects do not.
 func TestMadeBeside(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
@@ -75,8 +74,8 @@ func TestMadeBeside(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what an object belongs to is next to it, by what it says and
-// by the path that it was asked under; who sent or made it is not that.
+// Proves EDGE-3: an object's parents are those that it names and those in the request's
+// path; its sender or author is not one.
 func TestWithin(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
@@ -85,19 +84,19 @@ func TestWithin(t *testing.T) {
 	}{
 		{"GET", "/v1/agents/agent-1/messages", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","sender_id":"identity-1"}]`, []string{"agent-1", "run-1"}},
 		{"GET", "/v1/messages/", `[{"id":"message-1","message_type":"user_message","run_id":"run-1","step_id":"step-1"}]`, []string{"run-1", "step-1"}},
-		{"GET", "/v1/messages/?conversation_id=default", `[{"id":"message-1"}]`, nil}, // everybody's own
+		{"GET", "/v1/messages/?conversation_id=default", `[{"id":"message-1"}]`, nil}, // each agent's own
 		{"GET", "/v1/conversations/default/messages?agent_id=agent-1", `[{"id":"message-1"}]`, []string{"agent-1"}},
 		{"GET", "/v1/conversations/conv-1/messages?agent_id=agent-1", `[{"id":"message-1"}]`, []string{"conv-1"}},
 		{"GET", "/v1/runs/", `[{"id":"run-1","agent_id":"agent-1","conversation_id":"conv-1"}]`, []string{"agent-1", "conv-1"}},
 		{"GET", "/v1/runs/run-1/messages", `[{"id":"message-1"}]`, []string{"run-1"}},
 		{"GET", "/v1/groups/", `[{"id":"group-1","agent_ids":["agent-1","agent-2"],"manager_agent_id":"agent-3"}]`, []string{"agent-3", "agent-1", "agent-2"}},
 		{"GET", "/v1/archives/?agent_id=agent-1", `[{"id":"archive-1"}]`, []string{"agent-1"}},
-		{"GET", "/v1/blocks/?agent_id=agent-1", `[{"id":"block-1"}]`, nil}, // the server knows no such filter
+		{"GET", "/v1/blocks/?agent_id=agent-1", `[{"id":"block-1"}]`, nil}, // the server has no such filter
 		{"GET", "/v1/identities/identity-1/agents", `[{"id":"agent-1","memory":{"blocks":[]}}]`, nil},
 		{"GET", "/v1/identities/", `[{"id":"identity-1","agent_ids":["agent-1"]}]`, nil},
 		{"POST", "/v1/messages/search", `[{"embedded_text":"t","message":{"id":"message-1"},"agent_id":"agent-1"}]`, []string{"agent-1"}},
 		{"GET", "/v1/folders/source-1/files", `[{"id":"file-1","source_id":"source-2"}]`, []string{"source-1", "source-2"}},
-		{"GET", "/v1/sources/source-1/files/file-1", `{"id":"file-1","source_id":"source-2"}`, []string{"file-1", "source-2"}}, // shown under any
+		{"GET", "/v1/sources/source-1/files/file-1", `{"id":"file-1","source_id":"source-2"}`, []string{"file-1", "source-2"}}, // shown under any source
 		{"GET", "/v1/agents/agent-1/archival-memory", `[{"id":"passage-1","text":"t","archive_id":"archive-1"}]`, []string{"agent-1", "archive-1"}},
 	} {
 		path, query, _ := strings.Cut(tt.path, "?")

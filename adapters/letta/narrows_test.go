@@ -7,9 +7,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves EDGE-3, EDGE-13: what is made of everybody's is not narrowed by a
-// parameter that the server passes over; one that the route has narrows it, and
-// a list, whose entries are judged one by one, by any.
+// Proves EDGE-3, EDGE-13: an aggregate is narrowed by a parameter that its route
+// defines and not by one that the server ignores; a list, whose entries are checked one
+// by one, is narrowed by any.
 func TestParametersThatNarrow(t *testing.T) {
 	for target, want := range map[string]bool{
 		"/v1/tags/?identity_id=identity-1":              false,

@@ -11,9 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-4: of the server's own tools only those are heard that fetch
-// something; a result is that of its call, and of a call that comes in pieces
-// nobody knows what was said.
+// Proves TRL-4: of the server's own tools only those that fetch something are observed;
+// a result belongs to its call, and an incomplete call is unclear.
 func TestWhoseWordsToolsSay(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
 	rt := memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run}
@@ -46,10 +45,9 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 	}
 }
 
-// Proves TRL-4: what comes by tokens is put together again: several calls at once,
-// with pings between their parts, names in the first parts only; and the results
-// are those of the tools of that name, in whichever event they are told. What is
-// too much to be kept is unclear.
+// Proves TRL-4: calls in a token stream are reassembled: several at once, with pings in
+// between and names in the first fragments only; results belong to the tool of that
+// name, in any event. Calls that are too large are unclear.
 func TestCallsByTokensAreHeard(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
 	l := a.Listen(memproxy.Route{ID: "letta.send_message", Kind: memproxy.Run})
@@ -62,7 +60,7 @@ func TestCallsByTokensAreHeard(t *testing.T) {
 		part("tool_call_message", `"name":"run_code","arguments":"{\"code\":","tool_call_id":"c2"`),
 		`{"message_type":"ping"}`,
 		part("tool_call_message", `"name":null,"arguments":"\"x\"}","tool_call_id":"c2"`),
-		part("tool_call_message", `"arguments":"1}"`), // of the last
+		part("tool_call_message", `"arguments":"1}"`), // of the last call
 		part("tool_call_message", `"name":null,"arguments":"\"a\"}","tool_call_id":"c1"`),
 	} {
 		if calls, results := l.Hear([]byte(event)); len(calls)+len(results) > 0 {

@@ -17,18 +17,18 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// payload is a body and the JSON document that it carries: the whole body, a
-// part of a form, or the text of a JSON string in either.
+// payload is a body and the JSON document in it: the whole body, a part of a form, or
+// the text of a JSON string in either.
 type payload struct {
 	body       []byte
-	start, end int // where the document stands in the body
+	start, end int // position of the document in the body
 	quoted     bool
 	doc        *jsondoc.Doc
-	fields     []part // the other parts of a form
-	document   part   // the part that is uploaded
+	fields     []part // parts of a form other than the file
+	document   part   // the uploaded part
 }
 
-// newPayload reads a body. Without one it is nil.
+// newPayload parses a body. It returns nil if there is none.
 func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload, error) {
 	boundary, err := media(r, req, body)
 	if err != nil || len(body) == 0 {
@@ -45,7 +45,7 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 	}
 	read := jsondoc.ParseRequest
 	if r.kind == memproxy.Recall {
-		read = jsondoc.Parse // nothing of it is stored
+		read = jsondoc.Parse // nothing is stored
 	}
 	if p.doc, err = read(body[p.start:p.end], depth); err != nil {
 		if boundary == "" {
@@ -61,7 +61,7 @@ func newPayload(r *row, req memproxy.Request, body []byte, depth int) (*payload,
 	return p, err
 }
 
-// patched puts the document's new text in its place.
+// patched returns the body with a new text of the document.
 func (p *payload) patched(doc []byte) ([]byte, error) {
 	if p.quoted {
 		var err error
@@ -78,8 +78,8 @@ func (p *payload) patched(doc []byte) ([]byte, error) {
 	return append(out, p.body[p.end:]...), nil
 }
 
-// media refuses bodies that the backend might read as something else. It
-// returns the boundary of a form.
+// media refuses bodies whose type the backend might read differently. It returns the
+// boundary of a form.
 func media(r *row, req memproxy.Request, body []byte) (boundary string, err error) {
 	kind, params, err := spelling.ContentType(req.Header)
 	switch {
@@ -93,7 +93,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 		if !plainBoundary(params["boundary"]) {
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
-		return params["boundary"], spelling.UTF8(params) // of names and fields, too
+		return params["boundary"], spelling.UTF8(params) // also of names and fields
 	case kind != "application/json" || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
@@ -111,15 +111,15 @@ type part struct {
 	data                  []byte
 }
 
-// maxParts bounds a form. The import has about a dozen fields.
+// maxParts bounds the parts of a form. An import has about a dozen.
 const maxParts = 64
 
 func malformedForm(detail string) error {
 	return bad(memproxy.PayloadMalformed, 400, "", detail)
 }
 
-// form takes a form apart, strictly: what parsers differ about is refused. It
-// must hold one part named file.
+// form parses a form and refuses everything that parsers read differently. One part
+// must be named file.
 func (p *payload) form(boundary string) error {
 	open, delim := []byte("--"+boundary+"\r\n"), []byte("\r\n--"+boundary)
 	if !bytes.HasPrefix(p.body, open) {
@@ -201,8 +201,8 @@ func readPart(body []byte, from, to int) (part, error) {
 	return one, nil
 }
 
-// plainMedia reports whether a part is of one type, in UTF-8 or no text, and no
-// form in the form.
+// plainMedia reports whether a part has one type, is in UTF-8 if it is text, and
+// contains no further parts.
 func plainMedia(value string) bool {
 	kind, params, plain := spelling.Media(value)
 	return plain && !strings.HasPrefix(kind, "multipart/") && !strings.HasPrefix(kind, "message/") && spelling.UTF8(params) == nil
@@ -210,7 +210,7 @@ func plainMedia(value string) bool {
 
 func unprintable(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f || r == utf8.RuneError }
 
-// fields reads a part of a form besides the file.
+// fields reads a part of a form other than the file.
 func (d *decoding) fields(p part) error {
 	ptr := "part:" + p.name
 	if err := d.a.names.Field(p.name); err != nil {
@@ -234,13 +234,13 @@ func (d *decoding) fields(p part) error {
 	return nil
 }
 
-// chunkBytes is about how much of a file the server makes one passage of: 300
-// tokens of four bytes.
+// chunkBytes is the approximate size of the passages into which the server splits a
+// file: 300 tokens of four bytes.
 const chunkBytes = 1200
 
-// estimate is how many memories a body makes that does not count them itself:
-// of an agent file, one of every text that is no message; of turns that are
-// handed in, one of every message.
+// estimate returns the number of memories that a body creates if it does not list them:
+// one for each text of an agent file that is not a message, and one for each captured
+// message.
 func estimate(op *memproxy.Operation, s shape) int {
 	n := 0
 	for i := range op.Items {
@@ -254,8 +254,8 @@ func estimate(op *memproxy.Operation, s shape) int {
 	return n
 }
 
-// document reads an uploaded file. Plain text is content; of everything else
-// the gate sees that there is something.
+// document reads an uploaded file. Plain text is content; other files are only known to
+// exist.
 func (d *decoding) document(p *payload) error {
 	for _, f := range p.fields {
 		if err := d.fields(f); err != nil {
@@ -276,9 +276,9 @@ func (d *decoding) document(p *payload) error {
 	return nil
 }
 
-// plainText reports whether name, type and bytes of a file all say text. The server
-// goes by the name in the query before the file's own, and by the type where the name
-// has no extension. What it takes for a document it converts, whatever the bytes are.
+// plainText reports whether name, type and bytes of a file all indicate text. The
+// server uses the name in the query before the file's own, and the type if the name has
+// no extension. It converts documents whatever their bytes are.
 func plainText(p part, name string) bool {
 	kind, _, _ := strings.Cut(strings.ToLower(p.media), ";")
 	kind = strings.TrimSpace(kind)
@@ -291,7 +291,7 @@ func plainText(p part, name string) bool {
 	default:
 		return false
 	}
-	// Python finds no extension in a name like .txt, and a type in one like data:a/b,c.txt.
+	// Python sees no extension in ".txt", and a media type in "data:a/b,c.txt".
 	base := strings.TrimSuffix(name, ext)
 	plain := strings.ContainsFunc(base, unicode.IsLetter) || strings.ContainsFunc(base, unicode.IsDigit)
 	return text && plain && !strings.Contains(base, ":") && utf8.Valid(p.data) && bytes.IndexByte(p.data, 0) < 0

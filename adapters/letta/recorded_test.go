@@ -14,8 +14,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// recorded are the exchanges with a real server that the end-to-end tests
-// keep: sections "NAME: request" and "NAME: response".
+// recorded calls each with the exchanges with a real server that the end-to-end tests
+// recorded, in sections "NAME: request" and "NAME: response".
 func recorded(t testing.TB, each func(name string, req memproxy.Request, body []byte, reply memproxy.Reply)) {
 	t.Helper()
 	files, err := filepath.Glob("../../e2e/letta/recordings/*.txtar")
@@ -63,8 +63,8 @@ func recorded(t testing.TB, each func(name string, req memproxy.Request, body []
 	}
 }
 
-// Proves CARD-2: what a real server was asked and what it answered is read and
-// patched, and everything that has an id in an answer is found.
+// Proves CARD-2: recorded requests and answers of a real server are read and patched,
+// and every object with an id in an answer is found.
 func TestRecorded(t *testing.T) {
 	a := adapter(t)
 	recorded(t, func(name string, req memproxy.Request, body []byte, reply memproxy.Reply) {

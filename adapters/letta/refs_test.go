@@ -18,8 +18,7 @@ const uuid = "-0f0e0d0c-0b0a-4908-8706-050403020100"
 
 var hole = regexp.MustCompile(`\{[^}]*\}`)
 
-// Proves EDGE-13: a path parameter of which nobody said what it names does not
-// get into the table.
+// Proves EDGE-13: every path parameter of the table is classified.
 func TestEveryParameterIsKnown(t *testing.T) {
 	known, used := letta.Params(), map[string]bool{}
 	for at := range adapter(t).Table() {
@@ -38,7 +37,7 @@ func TestEveryParameterIsKnown(t *testing.T) {
 	}
 }
 
-// kindFor is what stands in a path where a parameter names an object.
+// kindFor returns the prefix of ids for a parameter that names an object.
 func kindFor(name string) string {
 	switch name = strings.TrimSuffix(name, "_id"); name {
 	case "memory":
@@ -53,7 +52,7 @@ func kindFor(name string) string {
 	return name
 }
 
-// filled is a row's path with an id for each object that it names.
+// filled returns a row's path with an id for each object that it names.
 func filled(path string) (out string, named []string) {
 	known, n := letta.Params(), 0
 	out = hole.ReplaceAllStringFunc(path, func(p string) string {
@@ -67,7 +66,7 @@ func filled(path string) (out string, named []string) {
 		case known[name].Object:
 			named = append(named, id)
 		default:
-			id = "block" + uuid // a name that looks like an id is looked up as one
+			id = "block" + uuid // a label that looks like an id is looked up as one
 			named = append(named, id)
 		}
 		return id
@@ -75,7 +74,7 @@ func filled(path string) (out string, named []string) {
 	return out, named
 }
 
-// body is a request of a row's shape that says nothing, with members added.
+// body returns a minimal request of a row's shape, with added members.
 func body(id string, members string) string {
 	switch {
 	case strings.Contains(id, "batch") && strings.Contains(id, "template"):
@@ -88,9 +87,9 @@ func body(id string, members string) string {
 	return `{"label":"human","value":"v",` + members + `}`
 }
 
-// Proves EDGE-3, EDGE-13: whatever the route, and wherever a request names
-// something, the gate is told: in the path, a query of any name, a header of
-// any name, and any member of the body at any depth that is not text.
+// Proves EDGE-3, EDGE-13: on every route an id is a reference wherever it is: in the
+// path, in a query or a header of any name, and in any member of the body that is not
+// text, at any depth.
 func TestEveryReferenceIsTold(t *testing.T) {
 	a := adapter(t)
 	places := 0
@@ -132,7 +131,7 @@ func TestEveryReferenceIsTold(t *testing.T) {
 		op, err := a.Decode(rt, req, payload)
 		var bad *memproxy.Malformed
 		if errors.As(err, &bad) && bad.Code == memproxy.RouteUnknown {
-			continue // refused whatever it says
+			continue // refused with any value
 		}
 		if err != nil {
 			t.Errorf("%s: %v\n%s", at, err, payload)
@@ -165,8 +164,8 @@ func TestEveryReferenceIsTold(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: short ids and names of people are references too where a route
-// knows them, under the name that the ledger has for owners.
+// Proves EDGE-3: short ids and names of people are references where a route expects
+// them, under the ledger's names of owners.
 func TestNamesAreReferences(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, query, body, want string }{
@@ -192,8 +191,8 @@ func TestNamesAreReferences(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: the number of what one request names is bounded, far above
-// what clients send.
+// Proves EDGE-3: the number of references in a request is bounded, far above what
+// clients send.
 func TestReferencesAreBounded(t *testing.T) {
 	a := adapter(t)
 	ask := func(n int) error {
@@ -215,8 +214,8 @@ func TestReferencesAreBounded(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: what is named like a label of an agent's, where an agent is
-// named, is a strange name: the server is not asked for it.
+// Proves EDGE-13: a label in place of an agent's id is an unknown name and is not
+// looked up in the server.
 func TestLabelsAreNoAgents(t *testing.T) {
 	a := must.Get(letta.New(letta.Options{}))(t)
 	for id, kind := range map[string]memproxy.TargetKind{

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What a stream is asked for by, and that a run named in a body counts only
-// where the caller is at home.
+// The keys by which a stream is resumed. A run named in a body counts only within the
+// caller's own conversation.
 func TestResume(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for name, tc := range map[string]struct {
@@ -56,7 +56,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: the run that an event of a stream is of.
+// Proves EDGE-13: the run of an event of a stream.
 func TestRunOf(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for event, want := range map[string]string{
@@ -74,7 +74,7 @@ func TestRunOf(t *testing.T) {
 	}
 }
 
-// Who stops a run stops the one that goes on under its name.
+// Cancelling a run also stops the runs that continue it.
 func TestAsks(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	runs, reads := a.Asks(memproxy.Route{ID: "letta.cancel_message"}, memproxy.Request{}, []byte(`{"run_ids":["run-1","run-2"]}`))

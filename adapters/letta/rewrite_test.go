@@ -22,7 +22,7 @@ func lettaAdapter(t *testing.T) *letta.Adapter {
 	return must.Get(letta.New(letta.Options{}))(t)
 }
 
-// rewritten is an answer after change was made to each of its memories.
+// rewritten returns an answer with a change applied to each of its memories.
 func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.Memory)) string {
 	t.Helper()
 	a := lettaAdapter(t)
@@ -40,8 +40,8 @@ func rewritten(t *testing.T, method, path, answer string, change func(*memproxy.
 	return string(out)
 }
 
-// Proves MFW-8: where a memory comes from stands in its metadata, in every
-// place where it stands; its neighbour stays as it is.
+// Proves MFW-8: a memory's provenance is in its metadata at every place; its neighbour
+// is unchanged.
 func TestProvenanceIsTold(t *testing.T) {
 	p := &memproxy.Provenance{Actor: "agent:dev", Confidence: 700, Attestation: memproxy.AttestationUnknown, State: memproxy.StateValidated}
 	other := `{"id":"` + otherBlock + `","value":"y"}`
@@ -71,8 +71,8 @@ func TestProvenanceIsTold(t *testing.T) {
 	}
 }
 
-// Proves DOL-5: a text that is shown in part is replaced in every place where
-// it stands, in lists of agents and inside the results of a search too.
+// Proves DOL-5: a partly shown text is replaced at every place, also in lists of agents
+// and in results of a search.
 func TestShownInPart(t *testing.T) {
 	const shown = "[PATTERN_001]"
 	list := `[{"id":"` + readBlock + `","value":"bad"},{"id":"` + otherBlock + `","value":"good"}]`
@@ -92,9 +92,9 @@ func TestShownInPart(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: lists are gone on with behind their last element, and searches
-// are made longer; one that goes backwards, one whose limit cannot be read and
-// one of which nothing is missing are left alone.
+// Proves MFW-8: lists are continued after their last element, and searches are repeated
+// with a higher limit. Backward lists, unreadable limits and complete results are not
+// refilled.
 func TestRefills(t *testing.T) {
 	a := lettaAdapter(t)
 	list := `[{"id":"` + readBlock + `"},{"id":"` + otherBlock + `"}]`
@@ -104,7 +104,7 @@ func TestRefills(t *testing.T) {
 		{"GET", "/v1/blocks/", "after=x&limit=2", "", list, "after=" + otherBlock + "&limit=10"},
 		{"GET", "/v1/blocks/", "before=x&limit=2", "", list, ""},
 		{"GET", "/v1/blocks/", "limit=many", "", list, ""},
-		{"GET", "/v1/blocks/", "limit=5", "", list, ""}, // it came short: there are no more
+		{"GET", "/v1/blocks/", "limit=5", "", list, ""}, // a short page is the last
 		{"GET", "/v1/blocks/", "", "", list, ""},
 		{"GET", "/v1/agents/" + readAgent + "/archival-memory/search", "query=x&top_k=2", "", search, "query=x&top_k=8"},
 		{"POST", "/v1/passages/search", "", `{"query":"x","limit":2}`, `[{"passage":{"id":"p1"}},{"passage":{"id":"p2"}}]`, `{"query":"x","limit":8}`},
@@ -135,8 +135,8 @@ func TestRefills(t *testing.T) {
 	}
 }
 
-// A page of messages is filled up when nothing is left of it: elements of one
-// message share its id, and a page must not be cut between them.
+// A page of messages is refilled only if it was emptied: elements of one message share
+// its id, and a page must not be cut between them.
 func TestMessagesAreFilledUpWhenEmptied(t *testing.T) {
 	a := lettaAdapter(t)
 	path := "/v1/agents/" + readAgent + "/messages"

@@ -5,16 +5,16 @@ import (
 	"github.com/memproxy/memproxy/adapters/routetable"
 )
 
-// table holds every route of the V1 server (its operation ids are the rows'
-// ids), and those of Letta Cloud that touch memory. Literal segments win over
-// parameters whatever the order.
+// table holds every route of the V1 server (the ids of rows are its operation ids), and
+// the routes of Letta Cloud that touch memory. Literal segments take precedence over
+// parameters, in any order.
 //
-// The server's own list calls some of the configuration harmless. Here what
-// could lead round the gate (tools, their sandboxes and environment, MCP
-// servers, model providers, users, other providers' APIs) is Admin, and reading
-// it is too: it holds keys. What says why a row passes is passing.
+// The server's documentation calls some of the configuration harmless. Everything that
+// could bypass the gate (tools, their sandboxes and environment, MCP servers, model
+// providers, users, other providers' APIs) is Admin here. Reading it is Admin too,
+// because it contains keys. The table passing of the tests says why a row passes.
 var table = [...]row{
-	// Internal twins of blocks, agents and runs, and templates.
+	// Internal variants of blocks, agents and runs, and templates.
 	{"GET", "/v1/_internal_agents/count", "letta.count_internal_agents", memproxy.Other, pass | derived, bare},
 	{"PATCH", "/v1/_internal_agents/{agent_id}/core-memory/blocks/{label}", "letta.modify_internal_core_memory_block", memproxy.Correct, 0, block},
 	{"GET", "/v1/_internal_blocks/", "letta.list_internal_blocks", memproxy.Recall, lists, bare},
@@ -149,7 +149,7 @@ var table = [...]row{
 	{"GET", "/v1/folders/{folder_id}/passages", "letta.list_folder_passages", memproxy.Recall, 0, bare},
 	{"POST", "/v1/folders/{folder_id}/upload", "letta.upload_file_to_folder", memproxy.Learn, 0, upload},
 	{"DELETE", "/v1/folders/{folder_id}/{file_id}", "letta.delete_file_from_folder", memproxy.Forget, 0, bare},
-	// Git-backed memory: packs cannot be read here.
+	// Git-backed memory: packs cannot be decoded.
 	{"*", "/v1/git/{path...}", "letta.git", memproxy.Learn, 0, opaque},
 	// Groups.
 	{"GET", "/v1/groups/", "letta.list_groups", memproxy.Recall, lists, bare},
@@ -229,7 +229,7 @@ var table = [...]row{
 	{"POST", "/v1/runs/{run_id}/stream", "letta.retrieve_stream_for_run", memproxy.Run, 0, form},
 	{"GET", "/v1/runs/{run_id}/trace", "letta.retrieve_trace_for_run", memproxy.Recall, derived, bare},
 	{"GET", "/v1/runs/{run_id}/usage", "letta.retrieve_usage_for_run", memproxy.Other, pass, bare},
-	// Sandboxes: their environment can lead round the gate.
+	// Sandboxes: their environment can bypass the gate.
 	{"GET", "/v1/sandbox-config/", "letta.sandbox.read", memproxy.Admin, 0, config},
 	{"POST", "/v1/sandbox-config/", "letta.sandbox.create", memproxy.Admin, 0, config},
 	{"POST", "/v1/sandbox-config/e2b/default", "letta.sandbox.e2b_default", memproxy.Admin, 0, config},
@@ -242,7 +242,7 @@ var table = [...]row{
 	{"PATCH", "/v1/sandbox-config/{sandbox_config_id}", "letta.sandbox.modify", memproxy.Admin, 0, config},
 	{"GET", "/v1/sandbox-config/{sandbox_config_id}/environment-variable", "letta.sandbox.read_variable", memproxy.Admin, 0, config},
 	{"POST", "/v1/sandbox-config/{sandbox_config_id}/environment-variable", "letta.sandbox.create_variable", memproxy.Admin, 0, config},
-	// Sources: folders, in older words.
+	// Sources: the older name of folders.
 	{"GET", "/v1/sources/", "letta.list_sources", memproxy.Recall, lists, bare},
 	{"POST", "/v1/sources/", "letta.create_source", memproxy.Learn, 0, form},
 	{"GET", "/v1/sources/count", "letta.count_sources", memproxy.Other, pass | derived, bare},
@@ -343,8 +343,8 @@ var table = [...]row{
 	{"GET", "/assets/{rest...}", "letta.assets", memproxy.Other, pass | public, bare},
 }
 
-// newRoutes lays the table out for finding. The server redirects a last slash
-// away and has every path under /latest too.
+// newRoutes indexes the table. The server redirects paths with a trailing slash and
+// also serves every path under /latest.
 func newRoutes() *routes {
 	return routetable.New(table[:], func(r *row) (string, string, memproxy.Route) {
 		rt := memproxy.Route{
@@ -352,11 +352,11 @@ func newRoutes() *routes {
 			Bulk: r.is(bulk), Steering: r.is(steering), Derived: r.is(derived), Pass: r.is(pass), Public: r.is(public),
 		}
 		if r.shape == search {
-			rt.Params = map[string]string{} // Decode notes whose memory is searched here, for Read
+			rt.Params = map[string]string{} // Decode stores the searched agent here, for Read
 		}
 		return r.method, r.path, rt
 	}, routetable.Options{Alias: map[string]string{"latest": "v1"}})
 }
 
-// routes find a request's route, and a route's row by its id.
+// routes finds the route of a request, and the row of a route.
 type routes = routetable.Table[row]

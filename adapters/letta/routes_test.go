@@ -25,7 +25,7 @@ var documented = func() (out [][3]string) {
 
 var param = regexp.MustCompile(`\{[^}]*\}`)
 
-// ids fills a path's parameters with what they name.
+// ids replaces a path's parameters by ids of their kind.
 func ids(path string) string {
 	return param.ReplaceAllStringFunc(path, func(p string) string {
 		name := strings.TrimSuffix(strings.Trim(p, "{}"), "_id")
@@ -43,14 +43,14 @@ func ids(path string) string {
 	})
 }
 
-// wants is what a class of route becomes where no exception says otherwise.
+// wants maps the documentation's classes of route to ours, except for exceptions.
 var wants = map[string]string{"W": "learn", "U": "correct", "D": "forget", "R": "recall", "X": "run", "C": "admin", "-": "admin", "W/R": "learn"}
 
-// exceptions are the routes that the documentation's one letter does not
-// describe, by method and path.
+// exceptions are the routes, by method and path, that the one letter in the
+// documentation does not describe.
 var exceptions = map[string]string{
-	// What the server's list calls harmless and is no administration here: it
-	// touches no memory, or shows it, counts it or tells of its agents.
+	// Routes that the documentation calls harmless and that are no administration: they
+	// touch no memory, or show it, count it or describe its agents.
 	"GET /v1/_internal_agents/count":                         "other pass",
 	"POST /v1/_internal_search/cache-warm":                   "other pass",
 	"GET /v1/agents/count":                                   "other pass",
@@ -90,7 +90,7 @@ var exceptions = map[string]string{
 	"POST /v1/tools/search":                                  "recall",
 	"GET /v1/tools/{tool_id}":                                "recall",
 	"GET /v1/agents/{agent_id}/tools":                        "recall",
-	// What is created is learnt, whatever it takes over.
+	// Creations are learn, whatever they attach.
 	"POST /v1/_internal_templates/groups":                          "learn",
 	"POST /v1/conversations/":                                      "learn",
 	"POST /v1/conversations/{conversation_id}/fork":                "learn",
@@ -115,7 +115,7 @@ var exceptions = map[string]string{
 	"GET /v1/runs/active":                                          "recall",
 	"GET /v1/runs/{run_id}":                                        "recall",
 	"GET /v1/_internal_runs/":                                      "recall",
-	"POST /v1/voice-beta/{agent_id}/chat/completions":              "run", // gone from the newest server, not from older ones
+	"POST /v1/voice-beta/{agent_id}/chat/completions":              "run", // removed from the newest server only
 	"DELETE /v1/admin/orgs/":                                       "admin",
 	"PATCH /v1/admin/orgs/":                                        "admin",
 	"POST /v1/admin/orgs/":                                         "admin",
@@ -138,7 +138,7 @@ var exceptions = map[string]string{
 	"POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}": "admin",
 }
 
-// class is a route in the words of wants.
+// class returns the class of a route as in wants.
 func class(r memproxy.Route) string {
 	if r.Pass {
 		return string(r.Kind) + " pass"
@@ -166,9 +166,8 @@ func methods(d [3]string) []string {
 	return []string{d[1]}
 }
 
-// Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and
-// only what touches no memory passes; so under both mounts, with the last
-// slash and without.
+// Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and only routes
+// without memory pass; under both mounts, with and without a trailing slash.
 func TestEveryDocumentedRoute(t *testing.T) {
 	a := adapter(t)
 	if len(documented) != 255 {
@@ -196,8 +195,8 @@ func TestEveryDocumentedRoute(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: another spelling of a path is the same route or none, never
-// one of another class.
+// Proves EDGE-3: another spelling of a path is the same route or none, never one of
+// another class.
 func TestOtherSpellings(t *testing.T) {
 	a := adapter(t)
 	for _, d := range documented {
@@ -232,8 +231,8 @@ func TestOtherSpellings(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what an id may hold, next to what makes it another route on a
-// server that decodes paths before it routes them.
+// Proves EDGE-3: characters that an id may contain, and those that would make it
+// another route on a server that decodes paths before it routes.
 func TestEncodedSegments(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, id, param, value string }{
@@ -249,7 +248,7 @@ func TestEncodedSegments(t *testing.T) {
 		{"GET", "/v1/blocks/%ff", "", "", ""},
 		{"GET", "/v1/blocks/%zz", "", "", ""},
 		{"GET", "/v1/blocks/%2563ount", "", "", ""},
-		{"POST", "/v1/anthropic/v1/a%2Fb", "", "", ""}, // a pass route takes nothing unclear
+		{"POST", "/v1/anthropic/v1/a%2Fb", "", "", ""}, // a passing route takes no ambiguous path
 		{"POST", "/v1/anthropic/v1/" + strings.Repeat("a/", 20), "", "", ""},
 		{"GET", "/v1/agents/count", "letta.count_agents", "", ""}, // a literal wins over {agent_id}
 	} {
@@ -260,7 +259,7 @@ func TestEncodedSegments(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a request that may write and is in no table is unknown.
+// Proves EDGE-3: a request outside of the table that may write is unknown.
 func TestUnknownRoutes(t *testing.T) {
 	a := adapter(t)
 	for _, line := range []string{

@@ -17,8 +17,8 @@ func newAdapter(t *testing.T) *Adapter {
 const waitingAgent = `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[{"name":"memory_insert","json_schema":{"name":"memory_insert"}}],RULES
 	"pending_approval":{"id":"m","date":"2026-01-01T00:00:09+00:00","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c"}]}}`
 
-// Proves EDGE-1: a pause is answered where it is, and only when it is the
-// gate's: an approval that a rule asks for is a person's.
+// Proves EDGE-1: only the gate's pauses are answered: an approval that a tool rule
+// requires is a person's.
 func TestRecoveryKeepsToItsOwn(t *testing.T) {
 	a := newAdapter(t)
 	for rules, want := range map[string]int{
@@ -44,8 +44,8 @@ func TestRecoveryKeepsToItsOwn(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: what asks an agent's model without its memory and tools is no
-// run that would have to be ruled on.
+// Proves EDGE-1: a request to an agent's model without its memory and tools needs no
+// ruling as a run.
 func TestGenerationsAreNoRuns(t *testing.T) {
 	a := newAdapter(t)
 	for path, want := range map[string]error{"/v1/agents/agent-1/generate": nil, "/v1/agents/agent-1/messages/async": memproxy.ErrUngated} {
@@ -57,7 +57,7 @@ func TestGenerationsAreNoRuns(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: which ungated runs can be watched.
+// Proves EDGE-1: the ungated runs that can be watched.
 func TestWhichRunsAreWatched(t *testing.T) {
 	a := newAdapter(t)
 	for path, tc := range map[string]struct {

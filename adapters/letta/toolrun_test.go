@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-1: a tool that is gated when an agent calls it is a write as well
-// when a caller runs it directly, and messages to other agents claim them.
+// Proves EDGE-1: a tool that is gated when an agent calls it is also a write when a
+// caller runs it directly, and messages to other agents claim them.
 func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	for _, name := range turn.Names() {
@@ -51,8 +51,8 @@ func TestGatedToolsAreWritesWhenRunDirectly(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1, EDGE-16: a tool run from outside is the one that the agent has
-// by that name; the server's own are known by it, somebody's own are not.
+// Proves EDGE-1, EDGE-16: a tool that is run directly is the agent's tool of that name;
+// built-in tools are recognised by name, custom ones are not.
 func TestProbe(t *testing.T) {
 	a := must.Get(New(Options{}))(t)
 	at := func(tool string) (memproxy.Route, memproxy.Request) {

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ofIDs is a list of objects, the newest first.
+// ofIDs returns a list of objects, newest first.
 func ofIDs(ids string) string {
 	var out []string
 	for id := range strings.FieldsSeq(ids) {
@@ -19,14 +19,15 @@ func ofIDs(ids string) string {
 	return "[" + strings.Join(out, ",") + "]"
 }
 
-// lies puts passages into an archive.
+// lies returns passages with an archive.
 func lies(passages, archive string) string {
 	return strings.ReplaceAll(passages, `"text":`, `"archive_id":"`+archive+`","text":`)
 }
 
-// Proves EDGE-1, TRL-1: what was in the server before the run and was attached to
-// its agent meanwhile is not the run's: no passage of such an archive is deleted,
-// and whose such a block is has to be known. What the run made is the run's.
+// Proves EDGE-1, TRL-1: an object that existed before the run and was attached to its
+// agent during the run is not the run's: passages of such an archive are not deleted,
+// and the owner of such a block must be known. Objects that the run created are the
+// run's.
 func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 	const (
 		a, archive    = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
@@ -40,7 +41,7 @@ func TestWhatWasThereBeforeIsNotTheRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		base, now server
 		want      string
-		unknown   bool // nobody can tell
+		unknown   bool // cannot be determined
 		ref       bool
 	}{
 		"a passage in the agent's archive": {

@@ -63,7 +63,7 @@ func fresh(t *testing.T, opt compensate.Options) memproxy.Watch {
 	return must.Get(compensate.New(opt, tools()))(t)
 }
 
-// with is an agent with blocks, "id label value" each.
+// with returns an agent with blocks, "id label value" each.
 func with(id, more string, blocks ...string) string {
 	list := []map[string]string{}
 	for _, b := range blocks {
@@ -99,8 +99,8 @@ func passages(from, to int) string { // newest first
 	return "[" + strings.Join(out, ",") + "]"
 }
 
-// Proves EDGE-1: every kind of difference is found, as the operation that it
-// was and with the requests that take it back.
+// Proves EDGE-1: every kind of difference is found, as an operation and with the
+// requests that undo it.
 func TestChangesAreFound(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	base := server{a: with("agent-1", "", "block-1 human Ann", "block-2 persona helper"), archive: passages(3, 1)}
@@ -130,7 +130,7 @@ func TestChangesAreFound(t *testing.T) {
 			if _, err := base.look(t, w); err != nil || inShort(w.Changes()) != "" {
 				t.Fatalf("%v %s", err, inShort(w.Changes()))
 			}
-			// A watch that is taken up by its picture finds the same.
+			// A watch that is restored from its picture finds the same.
 			raw := must.Get(w.Picture())(t)
 			again := must.Get(compensate.Open(raw, tools()))(t)
 			for _, w := range []memproxy.Watch{w, again} {
@@ -152,8 +152,8 @@ func TestChangesAreFound(t *testing.T) {
 	}
 }
 
-// New passages are found behind any number of others, and one that lies deeper
-// than the first look went is no new one.
+// New passages are found behind any number of others, and an older one than the first
+// look read is not new.
 func TestPassagesAreFollowedBack(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	base := server{a: with("agent-1", ""), archive: passages(20, 11)}
@@ -166,14 +166,13 @@ func TestPassagesAreFollowedBack(t *testing.T) {
 	}
 }
 
-// What is more than one look takes in is said to be: nothing is passed over in
-// silence.
+// A look that exceeds its bounds reports that it is incomplete.
 func TestALookThatIsCutSaysSo(t *testing.T) {
 	const a, archive = "/v1/agents/agent-1", "/v1/agents/agent-1/archival-memory"
 	w := fresh(t, compensate.Options{Agent: "agent-1"})
 	must.Get((server{a: with("agent-1", "")}).look(t, w))(t)
 	now := server{a: with("agent-1", ""), archive: `[]`}
-	const pageSize, maxPages = 10, 100 // passages that are asked for at once, and how far back
+	const pageSize, maxPages = 10, 100 // passages per request, and requests per look
 	for page, at := 0, archive; page <= maxPages+2; page++ {
 		var list []string
 		for i := range pageSize {
@@ -187,8 +186,8 @@ func TestALookThatIsCutSaysSo(t *testing.T) {
 	}
 }
 
-// The agents that run after another are looked at with it, once each, and so
-// are blocks that a conversation has to itself.
+// Agents that run after another are read with it, once each, and so are the blocks of a
+// conversation.
 func TestWhoTakesPart(t *testing.T) {
 	s := server{
 		"/v1/conversations/conv-1": `{"id":"conv-1","agent_id":"agent-1","isolated_block_ids":["block-9"]}`,
@@ -211,8 +210,8 @@ func TestWhoTakesPart(t *testing.T) {
 	}
 }
 
-// An agent that writes to others cannot be compensated, nor can a run of
-// nobody; and what cannot be read is no empty memory.
+// A run whose agent writes to other agents, or that has no agent, cannot be watched. An
+// unreadable answer is not an empty memory.
 func TestWhatCannotBeWatched(t *testing.T) {
 	if _, err := compensate.New(compensate.Options{Conversation: "default"}, tools()); !errors.Is(err, memproxy.ErrUngated) {
 		t.Error(err)
@@ -237,9 +236,9 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a run is over when none is under way but those from before;
-// one of a conversation that the server never ends counts for whoever did not
-// see its answer, and for a while only.
+// Proves EDGE-1: a run has ended when no run is active except those from before. A
+// conversation's run that the server never ends counts as active for a while, if its
+// answer was not observed.
 func TestRunsUnderWay(t *testing.T) {
 	const stale = `[{"id":"run-0","status":"running"}]`
 	s := server{"/v1/agents/agent-1": with("agent-1", ""), "/v1/runs/": stale}
@@ -263,14 +262,14 @@ func TestRunsUnderWay(t *testing.T) {
 			}
 		}
 	}
-	for _, status := range []int{404, 500} { // a server before it knew of runs; a broken one
+	for _, status := range []int{404, 500} { // a server without runs; a broken one
 		if _, err := w.Runs(memproxy.Reply{Status: status}); err == nil {
 			t.Errorf("%d: a server that cannot say is taken for one that says no", status)
 		}
 	}
 }
 
-// A value that somebody wrote through memproxy meanwhile comes with its stamp.
+// A value that was written through memproxy during the run has a stamp.
 func TestStampsComeAlong(t *testing.T) {
 	lent := tools()
 	lent.Stamp = func(meta *jsondoc.Value, _ *jsondoc.Doc) *memproxy.Stamp {

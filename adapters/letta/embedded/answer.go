@@ -32,14 +32,14 @@ func (l *answer) whole() map[string]any {
 	}
 }
 
-// fragment is the size of what a token stream sends of arguments at once.
+// fragment is the size of the pieces in which a token stream sends arguments.
 const fragment = 16
 
 func (l *answer) stream(w http.ResponseWriter) {
 	send := l.begin(w)
 	for _, m := range l.wanted() {
 		if l.q.Tokens && m.Type == "tool_return_message" && !m.ran {
-			continue // as the server has it: a token stream tells of what ran
+			continue // like the server: a token stream reports only executed calls
 		}
 		if l.q.Tokens && (m.Type == "tool_call_message" || m.Type == "approval_request_message") {
 			l.tokens(m, send)
@@ -53,7 +53,7 @@ func (l *answer) stream(w http.ResponseWriter) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// begin commits to a stream, with the ping that names the run.
+// begin starts the stream with the ping that names the run.
 func (l *answer) begin(w http.ResponseWriter) func(any) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -73,7 +73,7 @@ func (l *answer) begin(w http.ResponseWriter) func(any) {
 	return send
 }
 
-// fail is a refusal once the stream is committed to.
+// fail reports an error within a started stream.
 func (l *answer) fail(w http.ResponseWriter, detail string) {
 	send := l.begin(w)
 	send(map[string]string{"message_type": "stop_reason", "stop_reason": "error"})
@@ -84,8 +84,8 @@ func (l *answer) fail(w http.ResponseWriter, detail string) {
 	fmt.Fprintf(w, "event: error\ndata: %s\n\ndata: [DONE]\n\n", b)
 }
 
-// tokens sends calls in fragments: the name first, then pieces of the
-// arguments, each an object where a whole message has a list.
+// tokens sends calls in fragments: the name first, then pieces of the arguments. Each
+// is an object where a whole message has a list.
 func (l *answer) tokens(m message, send func(any)) {
 	part := func(id string, name, args any) {
 		c := map[string]any{"name": name, "arguments": args, "tool_call_id": id}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// passage is a memory of an agent's archive.
+// passage is an entry of an agent's archive.
 type passage struct {
 	ID      string   `json:"id"`
 	Text    string   `json:"text"`
@@ -18,7 +18,7 @@ type passage struct {
 	Archive string   `json:"archive_id"`
 }
 
-// found is a passage as the search tool gives it.
+// found is a passage in the result of the search tool.
 type found struct {
 	ID        string   `json:"id"`
 	Timestamp string   `json:"timestamp"`
@@ -33,7 +33,7 @@ func (b *Backend) archive(r *http.Request, p *passage) any {
 	})(r)
 }
 
-// insert adds to an archive; the lock is held.
+// insert adds a passage to an archive; the lock is held.
 func (b *Backend) insert(a *agent, p passage) {
 	p.ID, p.Archive = b.id("passage"), b.objects.archiveOf(a)
 	if p.Created == "" {
@@ -42,12 +42,12 @@ func (b *Backend) insert(a *agent, p passage) {
 	a.passages = append(a.passages, p)
 }
 
-// passages lists an archive, the newest first unless it is asked otherwise.
+// passages lists an archive, by default newest first.
 func passages(a *agent, r *http.Request) any {
 	q, list, way := r.URL.Query(), slices.Clone(a.passages), 1
 	if q.Get("ascending") != "true" {
 		way = -1
-		q = url.Values{"after": q["before"], "limit": q["limit"]} // those before one come after it here
+		q = url.Values{"after": q["before"], "limit": q["limit"]} // the list is reversed, so before becomes after
 	}
 	slices.SortStableFunc(list, func(x, y passage) int { return way * strings.Compare(x.Created, y.Created) })
 	return page(list, q, func(p passage) string { return p.ID })
@@ -66,7 +66,7 @@ func (b *Backend) dropPassage(r *http.Request) any {
 // deleted answers a deletion.
 var deleted = map[string]string{"message": "deleted"}
 
-// search is the search tool: whatever holds a word of the query.
+// search is the search tool: it finds passages that contain a word of the query.
 func (a *agent) search(query string) []found {
 	out := []found{}
 	for _, p := range a.passages {
@@ -77,7 +77,7 @@ func (a *agent) search(query string) []found {
 	return out
 }
 
-// running is a request to run a tool from outside.
+// running is a request to run a tool directly.
 type running struct {
 	Args map[string]string `json:"args"`
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// maxBody bounds a request.
+// maxBody bounds a request body, in bytes.
 const maxBody = 1 << 20
 
 // Backend is the server. It is safe for concurrent use.
@@ -22,12 +22,12 @@ type Backend struct {
 	blocks  blocks
 	talks   conversations
 	objects objects
-	// Pages are what the tool fetch_webpage gives back, by the URL.
+	// Pages are the results of the tool fetch_webpage, by URL.
 	Pages map[string]string
 	n     int
 }
 
-// agent is an agent with its memory and what it waits for.
+// agent is an agent with its memory and its pause.
 type agent struct {
 	ID      string   `json:"id"`
 	Name    string   `json:"name"`
@@ -45,11 +45,11 @@ type agent struct {
 
 	passages []passage
 
-	script []step // what the model has yet to do
+	script []step // the model's remaining steps
 	held   []toolCall
 }
 
-// group are the agents that run after another.
+// group lists the agents that run after another one.
 type group struct {
 	ID     string   `json:"id"`
 	Agents []string `json:"agent_ids"`
@@ -77,7 +77,7 @@ type tool struct {
 	Schema map[string]any `json:"json_schema"`
 }
 
-// newTool is a tool as the server tells of it: one of its own has no code there.
+// newTool returns a tool as the server reports it: a built-in tool has no code.
 func newTool(id, name string, schema map[string]any) tool {
 	t := tool{ID: id, Name: name, Schema: schema}
 	switch {
@@ -131,8 +131,8 @@ func New() *Backend {
 	return b
 }
 
-// locked is a handler that has the server to itself, and answers what do returns:
-// a refusal, or else a value.
+// locked returns a handler that holds the lock and answers with the result of do: a
+// refusal or a value.
 func (b *Backend) locked(do func(r *http.Request) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
@@ -141,7 +141,7 @@ func (b *Backend) locked(do func(r *http.Request) any) http.HandlerFunc {
 	}
 }
 
-// reading is locked for a route that takes a body.
+// reading is locked for a route with a body.
 func reading[Q any](b *Backend, do func(r *http.Request, q *Q) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := new(Q)
@@ -151,7 +151,7 @@ func reading[Q any](b *Backend, do func(r *http.Request, q *Q) any) http.Handler
 	}
 }
 
-// refusal is a status that says no, and why.
+// refusal is an error status with its detail.
 type refusal struct {
 	status int
 	detail string
@@ -173,14 +173,14 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.Serv
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }
 
 func refuse(w http.ResponseWriter, status int, detail string) {
 	reply(w, status, map[string]string{"detail": detail})
 }
 
-// read takes a request's body, or answers that it cannot be read.
+// read parses a request's body, or answers with an error.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
@@ -192,13 +192,13 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	return err == nil
 }
 
-// id makes an id; the lock is held.
+// id returns a new id; the lock is held.
 func (b *Backend) id(kind string) string {
 	b.n++
 	return fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", kind, b.n)
 }
 
-// ofAgent is a handler about the agent that the path names; the lock is held.
+// ofAgent returns a handler that gets the agent in the path; the lock is held.
 func (b *Backend) ofAgent(do func(a *agent, r *http.Request) any) func(*http.Request) any {
 	return func(r *http.Request) any {
 		if a := b.agents[r.PathValue("id")]; a != nil {
@@ -208,7 +208,7 @@ func (b *Backend) ofAgent(do func(a *agent, r *http.Request) any) func(*http.Req
 	}
 }
 
-// hiring is a request for an agent.
+// hiring is a request to create an agent.
 type hiring struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"agent_type"`
@@ -224,7 +224,7 @@ func (b *Backend) create(_ *http.Request, q *hiring) any {
 		bl.ID = b.id("block")
 		b.blocks.all[bl.ID] = bl
 	}
-	if a.Sleep { // one more agent has the same blocks, and runs afterwards
+	if a.Sleep { // another agent with the same blocks runs afterwards
 		fellow := &agent{ID: b.id("agent"), Name: q.Name + "-sleeptime", Type: "sleeptime_agent", Blocks: append([]*block{}, a.Blocks...), Tools: []tool{}}
 		b.agents[fellow.ID] = fellow
 		a.Group = &group{ID: b.id("group"), Agents: []string{fellow.ID}}

@@ -14,7 +14,7 @@ type blocks struct {
 	all map[string]*block
 }
 
-// named is the block that a path names, by its id or by its label in an agent.
+// named returns the block that a path names by its id, or by its label in an agent.
 func (s *blocks) named(r *http.Request) *block {
 	label := r.PathValue("label")
 	if label == "" {
@@ -35,7 +35,7 @@ func (s *blocks) one(r *http.Request) any {
 	return notFound("Block")
 }
 
-// blockChange is what of a block is to change.
+// blockChange lists the members of a block to change.
 type blockChange struct {
 	Value, Label, Description *string
 	Metadata                  json.RawMessage
@@ -62,7 +62,7 @@ func set[T any](to, from *T) {
 	}
 }
 
-// drop deletes a block, and takes it from whoever has it.
+// drop deletes a block and detaches it from all agents.
 func (s *blocks) drop(r *http.Request) any {
 	bl := s.named(r)
 	if bl == nil {
@@ -75,15 +75,15 @@ func (s *blocks) drop(r *http.Request) any {
 	return deleted
 }
 
-// create makes a block that belongs to no agent yet.
+// create adds a block that is attached to no agent.
 func (s *blocks) create(_ *http.Request, bl *block) any {
 	bl.ID = s.b.id("block")
 	s.all[bl.ID] = bl
 	return bl
 }
 
-// agentChange is what of an agent is to change; it gets the blocks of a list in the
-// place of its own.
+// agentChange lists the members of an agent to change. A list of blocks replaces the
+// agent's.
 type agentChange struct {
 	Blocks                    *[]string `json:"block_ids"`
 	Name, Description, System *string
@@ -108,7 +108,7 @@ func (b *Backend) change(r *http.Request, q *agentChange) any {
 	})(r)
 }
 
-// attach gives an agent a block, or takes it away.
+// attach attaches a block to an agent, or detaches it.
 func (s *blocks) attach(r *http.Request) any {
 	a, bl := s.b.agents[r.PathValue("id")], s.all[r.PathValue("block")]
 	switch how := r.PathValue("how"); {
@@ -122,7 +122,7 @@ func (s *blocks) attach(r *http.Request) any {
 	return nil
 }
 
-// at is the place of an agent's first block of a label, or -1.
+// at returns the index of an agent's first block with a label, or -1.
 func (a *agent) at(label string) int {
 	return slices.IndexFunc(a.Blocks, func(x *block) bool { return x.Label == label })
 }
@@ -131,7 +131,7 @@ func (a *agent) drop(bl *block) {
 	a.Blocks = slices.DeleteFunc(slices.Clone(a.Blocks), func(x *block) bool { return x == bl })
 }
 
-// memory is the tool of many commands, as far as blocks come and go by it; the
+// memory is the tool with many commands, as far as they attach or detach blocks; the
 // lock is held.
 func (s *blocks) memory(a *agent, args map[string]string) error {
 	label := strings.TrimPrefix(args["path"], "/memories/")
@@ -182,24 +182,24 @@ func (b *Backend) about(agentID string, f func(*agent)) {
 	}
 }
 
-// Value is a block's value, for tests.
+// Value returns a block's value, for tests.
 func (b *Backend) Value(agentID, label string) (value string) {
 	b.block(agentID, label, func(bl *block) { value = bl.Value })
 	return value
 }
 
-// SetValue changes a block behind everybody's back, for tests.
+// SetValue changes a block out-of-band, for tests.
 func (b *Backend) SetValue(agentID, label, value string) {
 	b.block(agentID, label, func(bl *block) { bl.Value = value })
 }
 
-// BlockID is the id of an agent's block, or "", for tests.
+// BlockID returns the id of an agent's block, or "", for tests.
 func (b *Backend) BlockID(agentID, label string) (id string) {
 	b.block(agentID, label, func(bl *block) { id = bl.ID })
 	return id
 }
 
-// Passages are the texts of an agent's archive, the oldest first, for tests.
+// Passages returns the texts of an agent's archive, oldest first, for tests.
 func (b *Backend) Passages(agentID string) []string {
 	out := []string{}
 	b.about(agentID, func(a *agent) {
@@ -210,7 +210,7 @@ func (b *Backend) Passages(agentID string) []string {
 	return out
 }
 
-// PassageIDs are the ids of an agent's archive, the oldest first, for tests.
+// PassageIDs returns the ids of an agent's archive, oldest first, for tests.
 func (b *Backend) PassageIDs(agentID string) (out []string) {
 	b.about(agentID, func(a *agent) {
 		for _, p := range a.passages {
@@ -220,7 +220,7 @@ func (b *Backend) PassageIDs(agentID string) (out []string) {
 	return out
 }
 
-// Labels are an agent's blocks, sorted, for tests.
+// Labels returns the labels of an agent's blocks, sorted, for tests.
 func (b *Backend) Labels(agentID string) (out []string) {
 	b.about(agentID, func(a *agent) {
 		for _, bl := range a.Blocks {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// conversation is a history of its own of an agent.
+// conversation is one of an agent's histories.
 type conversation struct {
 	ID       string   `json:"id"`
 	Agent    string   `json:"agent_id"`
@@ -41,7 +41,7 @@ func (s *conversations) routes() {
 			return c
 		case strings.HasPrefix(r.PathValue("talk"), "conv-"):
 			return notFound("Conversation")
-		default: // this route alone takes nothing else for a conversation
+		default: // only this route checks the form of a conversation id
 			return refusal{http.StatusUnprocessableEntity, "String should match pattern '^conv-'"}
 		}
 	}))
@@ -78,9 +78,9 @@ func (s *conversations) create(r *http.Request, c *conversation) any {
 	return c
 }
 
-// place is the agent and the conversation that a name in a conversation's
-// place means: "default" goes with an agent, and older clients put an agent's
-// id there. The lock is held.
+// place returns the agent and the conversation that a conversation id means: "default"
+// is used together with an agent, and older clients send an agent's id. The lock is
+// held.
 func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
 	switch c := s.all[name]; {
 	case c != nil:
@@ -93,7 +93,7 @@ func (s *conversations) place(name, agent string) (of, conv string, ok bool) {
 	return agent, "", s.b.agents[agent] != nil
 }
 
-// talk is what is said in a conversation. It streams unless it is told not to.
+// talk sends a message to a conversation. It streams by default.
 func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	q := struct {
@@ -125,7 +125,7 @@ func (s *conversations) talk(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// said lists messages of runs, the newest first unless it is asked otherwise.
+// said lists messages of runs, by default newest first.
 func (s *conversations) said(r *http.Request, ok bool, of func(*answer) bool) any {
 	if !ok {
 		return refusal{http.StatusNotFound, "not found"}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// page is what of a list, the oldest first, a query asks for: the newest first
-// if it says so, after an id, or before one, and at most limit of it.
+// page returns the part of a list, given oldest first, that a query selects by order,
+// after or before an id, and limit.
 func page[T any](list []T, q url.Values, id func(T) string) []T {
 	if q.Get("order") == "desc" {
 		list = slices.Clone(list)
@@ -27,11 +27,11 @@ func page[T any](list []T, q url.Values, id func(T) string) []T {
 	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n >= 0 && n < len(list) {
 		list = list[:n]
 	}
-	return append([]T{}, list...) // an empty list is no null
+	return append([]T{}, list...) // an empty list, not null
 }
 
-// sorted are the values of a map in the order of their ids, which is the order
-// in which they were made; the lock is held.
+// sorted returns the values of a map by id, which is the order of creation; the lock is
+// held.
 func sorted[T any](m map[string]T, id func(T) string) []T {
 	out := make([]T, 0, len(m))
 	for _, v := range m {

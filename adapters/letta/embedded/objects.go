@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// object is what a client made and the server only keeps: a group, an identity,
-// a folder, a custom tool, an archive.
+// object is an object that the server only stores: a group, an identity, a folder, a
+// custom tool, an archive.
 type object map[string]any
 
 func (o object) id() string { s, _ := o["id"].(string); return s }
 
-// of reports whether the object is an agent's.
+// of reports whether the object belongs to an agent.
 func (o object) of(agent string) bool {
 	ids, _ := o["_agents"].([]any)
 	return slices.Contains(ids, any(agent))
 }
 
-// kept are the kinds of object by the segment of their routes, and what the
-// server adds to what it is sent.
+// kept maps path segments to kinds of stored object, and to the members that the server
+// adds.
 var kept = map[string]struct {
 	prefix string
 	added  object
@@ -31,7 +31,7 @@ var kept = map[string]struct {
 	"tools":      {"tool", object{"tool_type": "custom"}},
 }
 
-// objects are what the server only keeps, by id.
+// objects are the stored objects by id.
 type objects struct {
 	b   *Backend
 	all map[string]object
@@ -42,7 +42,7 @@ func (s *objects) routes() {
 		path := "/v1/" + segment + "/"
 		made := reading(s.b, func(r *http.Request, sent *object) any {
 			o := *sent
-			if r.Method == http.MethodPut { // what has the key, if there is one
+			if r.Method == http.MethodPut { // replaces the object with the same key
 				for _, has := range s.all {
 					if has["identifier_key"] == o["identifier_key"] {
 						maps.Copy(has, o)
@@ -87,7 +87,7 @@ func (s *objects) routes() {
 	s.b.mux.HandleFunc("GET /v1/archives/{object}/agents", s.b.locked(s.agents))
 }
 
-// shown is an object without what the server does not tell.
+// shown returns an object without internal members.
 func (o object) shown() object {
 	out := maps.Clone(o)
 	delete(out, "_agents")
@@ -107,8 +107,8 @@ func (s *objects) one(r *http.Request, change *object) any {
 	return o.shown()
 }
 
-// archiveOf is the archive of an agent, which the server makes with its first
-// passage; the lock is held.
+// archiveOf returns the archive of an agent, which its first passage creates; the lock
+// is held.
 func (s *objects) archiveOf(a *agent) string {
 	for _, o := range s.all {
 		if o.of(a.ID) {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// runs are those of all agents, by id.
+// runs are the runs of all agents, by id.
 type runs struct {
 	b   *Backend
 	all map[string]*answer
 }
 
-// keep remembers a answer as the run that it is; the lock is held.
+// keep stores an answer as a run; the lock is held.
 func (s *runs) keep(l *answer) {
 	s.all[l.run], l.begun = l, time.Now().UTC()
 }
 
-// number numbers an event of a background run: in each from 1 on. Others have
-// none.
+// number returns the next event number of a background run, from 1 on; nil for other
+// runs.
 func (l *answer) number() *int {
 	if !l.q.Back {
 		return nil
@@ -31,7 +31,7 @@ func (l *answer) number() *int {
 	return &n
 }
 
-// of is a handler about the run that the path names; the lock is held.
+// of returns a handler that gets the run in the path; the lock is held.
 func (s *runs) of(do func(*answer) any) func(*http.Request) any {
 	return func(r *http.Request) any {
 		if l := s.all[r.PathValue("id")]; l != nil {
@@ -59,8 +59,8 @@ func (l *answer) record() map[string]any {
 	return r
 }
 
-// list lists runs, the newest first, at most limit. Its pages are those of
-// the server, which has them the other way round: before a run are older ones.
+// list lists runs, newest first, at most limit. As on the server, before selects older
+// runs.
 func (s *runs) list(r *http.Request) any {
 	q := r.URL.Query()
 	out := []map[string]any{}
@@ -77,10 +77,10 @@ func (s *runs) list(r *http.Request) any {
 	return out
 }
 
-// async begins a run and answers before it does anything.
+// async starts a run and answers before it does anything.
 func (b *Backend) async(r *http.Request, q *request) any {
 	return b.ofAgent(func(a *agent, _ *http.Request) any {
-		q.ClientTools, q.Back = nil, true // such a run knows no client tools
+		q.ClientTools, q.Back = nil, true // background runs ignore client tools
 		l := &answer{b: b, a: a, q: q, run: b.id("run"), going: true}
 		b.runs.keep(l)
 		go func() {
@@ -96,7 +96,7 @@ func (b *Backend) async(r *http.Request, q *request) any {
 	})(r)
 }
 
-// follow has the agents run that come after this one; the lock is held.
+// follow runs the agents of the group; the lock is held.
 func (l *answer) follow() {
 	if l.a.Group == nil || l.stop != "end_turn" {
 		return
@@ -115,8 +115,8 @@ func (l *answer) follow() {
 	}
 }
 
-// aside parts what is said to an agent from what is said to its followers:
-// lines that begin with ASIDE.
+// aside splits the user's message: lines that begin with ASIDE are for the agents of
+// the group.
 func aside(text string) (said, beside string) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ASIDE "); ok {
@@ -128,7 +128,7 @@ func aside(text string) (said, beside string) {
 	return said, beside
 }
 
-// status is what a run says of itself.
+// status returns the status of a run.
 func (l *answer) status() string {
 	switch {
 	case l.going:
@@ -139,8 +139,8 @@ func (l *answer) status() string {
 	return "completed"
 }
 
-// cancel stops runs too late, as happens to the server when the model is at
-// work: the call that it wrote waits all the same.
+// cancel stops runs too late, as happens on the server while the model is working: the
+// call that the model wrote still waits.
 func (s *runs) cancel(_ *http.Request, q *cancelling) any {
 	out := map[string]string{}
 	for _, id := range q.Runs {
@@ -156,7 +156,7 @@ type cancelling struct {
 	Runs []string `json:"run_ids"`
 }
 
-// stream sends a background run's events once more, from the first on.
+// stream sends the events of a background run again, from the first one.
 func (s *runs) stream(w http.ResponseWriter, r *http.Request) {
 	s.b.mu.Lock()
 	found := s.of(func(l *answer) any { return l })(r)

@@ -22,7 +22,7 @@ type toolReturn struct {
 	ID     string `json:"tool_call_id"`
 }
 
-// message is one message of an answer, as far as it goes.
+// message is one message of an answer, with the members that tests need.
 type message struct {
 	ID          string       `json:"id"`
 	Date        string       `json:"date"`
@@ -67,13 +67,13 @@ type named struct {
 	Name string `json:"name"`
 }
 
-// step is what the model does at once.
+// step is one step of the model.
 type step struct {
 	calls []toolCall
 	say   string
 }
 
-// scriptOf reads what the user says.
+// scriptOf parses the directives in the user's message.
 func scriptOf(text string) []step {
 	steps := []step{{}}
 	for line := range strings.Lines(text) {
@@ -102,7 +102,7 @@ func textOf(raw json.RawMessage) string {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	_ = json.Unmarshal(raw, &parts) // nothing said
+	_ = json.Unmarshal(raw, &parts) // nothing was said
 	var all []string
 	for _, p := range parts {
 		all = append(all, p.Text)
@@ -110,31 +110,31 @@ func textOf(raw json.RawMessage) string {
 	return strings.Join(all, "\n")
 }
 
-// answer is one request's answer in the making.
+// answer is the answer to one request while it is being built.
 type answer struct {
 	b        *Backend
 	a        *agent
 	q        *request
 	run      string
-	in       string // the conversation, or "" for the agent's own
+	in       string // conversation id, or "" for the agent's own
 	messages []message
 	stop     string
 	steps    int
-	seq      int // number of the last event, in the background
+	seq      int // number of the last event of a background run
 	begun    time.Time
 	going    bool
-	aside    string   // what the user says to those who run afterwards
-	follows  []string // runs of those who run afterwards
+	aside    string   // the user's message to the agents of the group
+	follows  []string // runs of the agents of the group
 }
 
-// pausing is the loop that client tools make pause.
+// pausing is the agent type that client tools make pause.
 const pausing = "letta_v1_agent"
 
 func (b *Backend) send(w http.ResponseWriter, r *http.Request) {
 	b.sendIn(w, r, "", strings.HasSuffix(r.URL.Path, "/stream"))
 }
 
-// sendIn lets an agent answer in a conversation, or in its own.
+// sendIn runs an agent in a conversation, or in its own.
 func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, streams bool) {
 	var q request
 	if !read(w, r, &q) {
@@ -167,7 +167,7 @@ func (b *Backend) sendIn(w http.ResponseWriter, r *http.Request, conv string, st
 	}
 }
 
-// take does what the request says. A status is a refusal.
+// take processes the request. It returns an error status, or 0.
 func (l *answer) take() (status int, detail string) {
 	said := ""
 	if l.q.Input != nil {
@@ -183,7 +183,7 @@ func (l *answer) take() (status int, detail string) {
 		}
 		answered := map[string]toolReturn{}
 		for _, ap := range m.Approvals {
-			if strings.HasPrefix(ap.ID, "message-") { // an older client's
+			if strings.HasPrefix(ap.ID, "message-") { // from an older client
 				ap.ID = l.a.Pending.ToolCalls[0].ID
 			}
 			switch {
@@ -213,7 +213,7 @@ func (l *answer) take() (status int, detail string) {
 	return 0, ""
 }
 
-// proceed lets the model act until it pauses or ends.
+// proceed runs the model until it pauses or ends.
 func (l *answer) proceed() {
 	for len(l.a.script) > 0 {
 		s := l.a.script[0]
@@ -251,8 +251,8 @@ func (l *answer) add(m message) {
 	l.messages = append(l.messages, m)
 }
 
-// returned runs what is to be run and adds the results: first those that were
-// given, as the server does.
+// returned runs the approved calls and adds their results: first those that the caller
+// supplied, as the server does.
 func (l *answer) returned(calls []toolCall, answered map[string]toolReturn) {
 	var rs []toolReturn
 	for _, c := range calls {
@@ -293,9 +293,9 @@ func (l *answer) call(c toolCall) (string, error) {
 		return "ok", l.b.blocks.memory(a, args)
 	case "fetch_webpage":
 		return l.b.Pages[args["url"]], nil
-	case "echo": // somebody's own tool
+	case "echo": // a custom tool
 		return args["text"], nil
-	case "run_code": // which computes what was never said
+	case "run_code": // its result was in no message
 		return strings.ReplaceAll(args["code"], "+", ""), nil
 	}
 	i := a.at(args["label"])

@@ -25,7 +25,7 @@ type param struct {
 	optional bool
 }
 
-// Args are the arguments of a call, by their parameters. A null is none.
+// Args are the arguments of a call by parameter. A null argument is absent.
 type Args struct {
 	text  map[string]string
 	whole map[string]int
@@ -37,15 +37,15 @@ func (a Args) has(name string) bool {
 	return is
 }
 
-// Text is a text argument, or "".
+// Text returns a text argument, or "".
 func (a Args) Text(name string) string { return a.text[name] }
 
-// Texts are the elements of a list argument; of the chunks of store_memories
+// Texts returns the elements of a list argument; for the chunks of store_memories,
 // their texts.
 func (a Args) Texts(name string) []string { return a.list[name] }
 
-// signatures are the parameters of the tools, those that may be left out with a
-// question mark. Older servers spell some otherwise.
+// signatures are the parameters of the tools; optional ones end in a question mark.
+// Older servers have other names for some.
 var signatures = map[string]string{
 	"core_memory_append":     "label content",
 	"core_memory_replace":    "label old_content new_content",
@@ -65,7 +65,7 @@ var signatures = map[string]string{
 // shapes are the types of the parameters that are not text.
 var shapes = map[string]shape{"insert_line": whole, "tags": texts, "chunks": chunks}
 
-// params are the parameters of a tool, nil where it is not known.
+// params returns the parameters of a tool, nil if it is unknown.
 func params(tool string) (all []param) {
 	for name := range strings.FieldsSeq(signatures[tool]) {
 		name, optional := strings.CutSuffix(name, "?")
@@ -74,15 +74,15 @@ func params(tool string) (all []param) {
 	return all
 }
 
-// Aside reports whether an argument speaks to the loop and not to the tool.
+// Aside reports whether an argument is for the agent loop and not for the tool.
 func Aside(name string) bool {
 	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"
 }
 
-// Read takes the arguments of a call of a tool. Fits is false where the server
-// would not call the tool with them: an argument is missing, or has no
-// parameter. An argument of another type than its parameter's is an error: what
-// Python makes of it is not text that anybody wrote.
+// Read reads the arguments of a call. Fits is false if the server would not call the
+// tool with them: an argument is missing, or has no parameter. An argument whose type
+// differs from its parameter's is an error, because Python would convert it to a text
+// that nobody wrote.
 func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 	args = Args{text: map[string]string{}, whole: map[string]int{}, list: map[string][]string{}}
 	known := params(tool)
@@ -97,7 +97,7 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 			continue
 		}
 		if m.Value.Kind == jsondoc.Null && (tool == "memory" && known[at].optional || known[at].shape == texts) {
-			continue // as if it were not there
+			continue // as if it were absent
 		}
 		if err := args.take(known[at], doc, m.Value); err != nil {
 			return args, false, err
@@ -107,7 +107,7 @@ func Read(tool string, doc *jsondoc.Doc) (args Args, fits bool, err error) {
 		_, list := args.list[p.name]
 		fits = fits && (p.optional || args.has(p.name) || list)
 	}
-	if tool != "memory" { // what has two spellings stands in one of them
+	if tool != "memory" { // exactly one of two spellings is given
 		for _, pair := range [...][2]string{{"old_string", "old_str"}, {"new_string", "new_str"}} {
 			if slices.ContainsFunc(known, func(p param) bool { return p.name == pair[0] }) {
 				fits = fits && args.has(pair[0]) != args.has(pair[1])
@@ -153,7 +153,7 @@ func (a *Args) take(p param, doc *jsondoc.Doc, v *jsondoc.Value) error {
 	return nil
 }
 
-// chunk is one element of what store_memories takes.
+// chunk reads one element of the chunks of store_memories.
 func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	if v.Kind != jsondoc.Object {
 		return flaw(at, "a chunk of a conversation is an object")
@@ -169,7 +169,8 @@ func (a *Args) chunk(name, at string, v *jsondoc.Value) error {
 	return nil
 }
 
-// plain is a text. The server leaves out the character U+0000 when it stores.
+// plain returns a text. U+0000 is refused, because the server removes it before it
+// stores the text.
 func plain(v *jsondoc.Value, at string) (string, error) {
 	if v.Kind != jsondoc.String {
 		return "", flaw(at, "this argument of a memory tool is a text")
@@ -184,7 +185,6 @@ func flaw(pointer, detail string) error {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: 400, Pointer: pointer, Detail: detail}
 }
 
-// Unreadable reports whether the agent loop reads something else than a whole
-// argument text: it cuts two objects that follow each other in one, also where
-// they only stand in a text.
+// Unreadable reports whether the agent loop would read only a part of the arguments: it
+// splits them between two braces, even within a string.
 func Unreadable(arguments string) bool { return strings.Contains(arguments, "}{") }

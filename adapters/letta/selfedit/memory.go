@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A Block is one memory block of an agent.
+// Block is one memory block of an agent.
 type Block struct {
 	Label, Value, Description string
 	ReadOnly                  bool
 }
 
-// A Passage is one entry of an agent's archive.
+// Passage is one entry of an agent's archive.
 type Passage struct {
 	Text string
 	Tags []string
 }
 
-// A Change is what a call made of one block.
+// Change is the effect of a call on one block.
 type Change struct {
 	Kind          ChangeKind
 	Before, After Block
@@ -27,20 +27,19 @@ type Change struct {
 // ChangeKind says what happened to a block.
 type ChangeKind int
 
-// What happened.
+// Kinds of change.
 const (
 	Written  ChangeKind = iota // its value, label or description changed
-	Created                    // there was none before
-	Detached                   // the agent has it no more; it is not deleted
+	Created                    // the block is new
+	Detached                   // no longer attached to the agent; the block still exists
 )
 
-// errServer is why a call ends before it is done: the server refuses it. What
-// it did until then stays.
+// errServer reports that the server refuses the call. Changes made before it stay.
 var errServer = errors.New("the server refuses the call")
 
-// Run makes a call on an agent's blocks. It returns what becomes of each block
-// that the call changes, in order, and the passages that it adds. Failed says
-// that the server refuses the call, or what was left of it.
+// Run executes a call on an agent's blocks. It returns the changes of blocks, in order,
+// and the added passages. Failed reports that the server refuses the call or the rest
+// of it.
 func Run(tool string, args Args, blocks []Block) (changes []Change, passages []Passage, failed bool) {
 	m := &memory{}
 	for _, b := range blocks {
@@ -64,9 +63,9 @@ func Run(tool string, args Args, blocks []Block) (changes []Change, passages []P
 	return changes, m.passages, err != nil
 }
 
-// memory is an agent's memory as the server has it during a call: the blocks
-// in the database, and the agent's view of them, which a call changes first.
-// After a renaming the view is behind.
+// memory is the server's state during a call: the blocks in the database, and the
+// agent's view of them, which a call changes first. A renaming does not change the
+// view.
 type memory struct {
 	rows     []*row
 	view     []*entry
@@ -93,7 +92,7 @@ func (m *memory) block(label string) (*entry, error) {
 	return nil, errServer
 }
 
-// editable is a block that a tool may write to.
+// editable returns a block that a tool may write to.
 func (m *memory) editable(label string) (*entry, error) {
 	e, err := m.block(label)
 	if err == nil && e.ReadOnly {
@@ -102,8 +101,8 @@ func (m *memory) editable(label string) (*entry, error) {
 	return e, err
 }
 
-// save is the server's update_memory_if_changed: every block of the view that
-// the agent still has under that label is stored.
+// save is the server's update_memory_if_changed: it stores every block of the view that
+// the agent still has under that label.
 func (m *memory) save() {
 	for _, e := range m.view {
 		at := slices.IndexFunc(m.rows, func(r *row) bool { return r.attached && r.Label == e.Label })
@@ -175,7 +174,7 @@ func (m *memory) call(tool string, a Args) error {
 	return nil
 }
 
-// rethink is what older loops make of a whole block.
+// rethink replaces a whole block, as in older agent loops.
 func (m *memory) rethink(label, value string) error {
 	e, err := m.block(label)
 	if err != nil {
@@ -186,8 +185,8 @@ func (m *memory) rethink(label, value string) error {
 	return nil
 }
 
-// replace puts one text in another's place, where that stands once. Without
-// save it is stored at once, and not by way of the view.
+// replace replaces a text that occurs exactly once. Without save it stores the block
+// directly instead of through the view.
 func (m *memory) replace(label, from, to string, save func()) error {
 	e, err := m.editable(label)
 	if err != nil || shown(from) || numbered(to) {
@@ -240,8 +239,7 @@ func (m *memory) create(label, description, value string) {
 	m.save()
 }
 
-// detach takes a block from the agent. That there is none is told, and no
-// failure.
+// detach detaches a block from the agent. A missing block is not a failure.
 func (m *memory) detach(label string) error {
 	e, err := m.block(label)
 	if err != nil {
@@ -252,7 +250,7 @@ func (m *memory) detach(label string) error {
 	}
 	e.row.attached = false
 	m.view = m.view[:0:0]
-	for _, r := range m.rows { // the view is read anew
+	for _, r := range m.rows { // the server reloads the view
 		if r.attached {
 			m.view = append(m.view, &entry{Block: r.Block, row: r})
 		}
@@ -260,7 +258,7 @@ func (m *memory) detach(label string) error {
 	return nil
 }
 
-// command is the tool with many commands.
+// command executes the tool that has many commands.
 func (m *memory) command(a Args) error {
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !a.has(n) })
@@ -319,11 +317,11 @@ func (m *memory) relabel(from, to string) error {
 	return err
 }
 
-// Text is what a change puts into a block, in whole lines: what a call adds, or
-// joins by taking something away, reads together with what is next to it.
+// Text returns the changed lines of a block, in full: an added or joined text can have
+// another meaning together with the rest of its line.
 func (c Change) Text() string {
 	before, after := strings.Split(c.Before.Value, "\n"), strings.Split(c.After.Value, "\n")
-	if !strings.Contains(c.After.Value, "\t") { // the server writes spaces for tabs
+	if !strings.Contains(c.After.Value, "\t") { // the server replaces tabs by spaces
 		before = strings.Split(ExpandTabs(c.Before.Value), "\n")
 	}
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// An Action is one operation of a patch.
+// Action is one operation of a patch.
 type Action struct {
 	Verb  string // "add", "delete", "update", "rename"
-	Label string // the block; of a renaming its new label
-	From  string // of a renaming: the label before
-	// Description and Lines are what an addition says, or the patch of an
-	// update.
+	Label string // the block; for a rename its new label
+	From  string // for a rename: the old label
+	// content of an addition, or the patch of an update
 	Description string
 	Lines       []string
 }
@@ -32,15 +31,15 @@ func header(line string) (head, label string, is bool) {
 	return "", "", false
 }
 
-// Actions are the operations of a patch: none where it has no headers, and is
-// for the one block that the call names. Refused says that the server takes
-// none of it.
+// Actions returns the operations of a patch; none if it has no headers and applies to
+// the block that the call names. Refused reports that the server rejects the patch as a
+// whole.
 func Actions(patch string) (actions []Action, refused bool) {
 	lines := splitLines(ExpandTabs(patch))
 	if !slices.ContainsFunc(lines, func(l string) bool { _, _, is := header(l); return is }) {
 		return nil, false
 	}
-	var open *Action // has a body
+	var open *Action // the operation whose body is being read
 	flush := func() {
 		if open != nil {
 			actions = append(actions, *open)
@@ -69,7 +68,7 @@ func Actions(patch string) (actions []Action, refused bool) {
 		case updateBlock:
 			flush()
 			open = &Action{Verb: "update", Label: label}
-		case moveTo: // the open operation goes on, and comes after it
+		case moveTo: // the open operation continues, and is listed after it
 			actions = append(actions, Action{Verb: "rename", From: last, Label: label})
 		default:
 			open.take(lines[i])
@@ -95,11 +94,11 @@ func (a *Action) take(line string) {
 	}
 }
 
-// Value is what an addition writes.
+// Value returns the text that an addition writes.
 func (a *Action) Value() string { return strings.TrimRight(strings.Join(a.Lines, "\n"), "\n") }
 
-// hunks are the changes that a patch for one block makes: lines that begin with
-// a space, a minus or a plus.
+// hunks returns the hunks of a patch for one block: lines that begin with a space, a
+// minus or a plus.
 func hunks(lines []string) [][]string {
 	var out [][]string
 	var h []string
@@ -122,7 +121,7 @@ func hunks(lines []string) [][]string {
 	return out
 }
 
-// Added are the lines that a patch for one block adds.
+// Added returns the lines that a patch for one block adds.
 func Added(lines []string) []string {
 	var out []string
 	for _, h := range hunks(lines) {
@@ -135,10 +134,10 @@ func Added(lines []string) []string {
 	return out
 }
 
-// Lines are the lines of a patch for one block.
+// Lines returns the lines of a patch for one block.
 func Lines(patch string) []string { return splitLines(ExpandTabs(patch)) }
 
-// applied is a value with a patch applied.
+// applied returns a value with a patch applied.
 func applied(value string, lines []string) (string, error) {
 	current := strings.Split(ExpandTabs(value), "\n")
 	all := hunks(lines)
@@ -173,7 +172,7 @@ func applied(value string, lines []string) (string, error) {
 	return strings.Join(current, "\n"), nil
 }
 
-// patch is the tool that applies patches.
+// patch executes the tool that applies patches.
 func (m *memory) patch(label, patch string) error {
 	if shown(patch) {
 		return errServer

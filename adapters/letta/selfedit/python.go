@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// lineEnd reports whether a character ends a line for Python's str.splitlines.
-// "\r\n" is one end.
+// lineEnd reports whether a character ends a line in Python's str.splitlines, where
+// "\r\n" is one line end.
 func lineEnd(r rune) bool {
 	switch r {
 	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
@@ -34,14 +34,14 @@ func splitLines(s string) []string {
 	return out
 }
 
-// space reports whether a character is white space for Python's str.strip.
+// space reports whether Python's str.strip removes a character.
 func space(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
 // strip is str.strip().
 func strip(s string) string { return strings.TrimFunc(s, space) }
 
-// ExpandTabs is str.expandtabs(): tabs become spaces up to the next column that
-// eight divides.
+// ExpandTabs is str.expandtabs(): tabs become spaces up to the next multiple of eight
+// columns.
 func ExpandTabs(s string) string {
 	if !strings.Contains(s, "\t") {
 		return s
@@ -65,7 +65,8 @@ func ExpandTabs(s string) string {
 	return b.String()
 }
 
-// The server refuses texts that repeat how it shows blocks with line numbers.
+// lineWarning is part of the server's view of blocks with line numbers; it refuses
+// texts that repeat it.
 const lineWarning = "# NOTE: Line numbers shown below (with arrows like '1→') are to help during editing. Do NOT include line number prefixes in your memory edit tool calls."
 
 // numbered reports whether a line begins with a number and an arrow.
@@ -80,18 +81,18 @@ func numbered(s string) bool {
 	return false
 }
 
-// shown reports whether the server takes a text for one that it has shown.
+// shown reports whether the server takes a text for a copy of its own view of a block.
 func shown(s string) bool { return numbered(s) || strings.Contains(s, lineWarning) }
 
-// labelIn is the label in a path of the memory tools.
+// labelIn returns the label in a path of the memory tools.
 func labelIn(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, "/memories/"), "/")
 }
 
-// flat is a label in the commands that take slashes for underscores.
+// flat returns the label for commands that replace slashes by underscores.
 func flat(path string) string { return strings.ReplaceAll(labelIn(path), "/", "_") }
 
-// Labels are the labels that a path may mean: the commands differ.
+// Labels returns the labels that a path may mean, because commands differ.
 func Labels(path string) []string {
 	exact, plain := labelIn(path), flat(path)
 	if exact == plain {

@@ -16,7 +16,7 @@ import (
 
 var calls = flag.String("calls", "testdata/calls.jsonl", "`file` of calls that the server's code ran")
 
-// call is one call that the server's own code ran: e2e/letta/selfedits.py.
+// call is one call that the server's own code executed: e2e/letta/selfedits.py.
 type call struct {
 	Tool, Arguments string
 	Blocks          []stored
@@ -55,8 +55,7 @@ func served(t *testing.T, f func(call)) {
 	}
 }
 
-// state renders what a call left: each block that is not as it was, and the
-// passages.
+// state renders the result of a call: each changed block, and the passages.
 func state(changes []selfedit.Change, passages []selfedit.Passage) string {
 	var b strings.Builder
 	for _, c := range changes {
@@ -68,7 +67,7 @@ func state(changes []selfedit.Change, passages []selfedit.Passage) string {
 	return b.String()
 }
 
-// want is what the server's code left.
+// want returns the result of the server's code.
 func (c call) want() string {
 	var changes []selfedit.Change
 	for _, s := range c.After {
@@ -90,9 +89,9 @@ func (c call) want() string {
 	return state(changes, c.Passages)
 }
 
-// Proves EDGE-16: for every generated call memproxy works out the memory that
-// the server's own code leaves, or refuses the call; arguments that it takes
-// for unfit change nothing there.
+// Proves EDGE-16: for every generated call memproxy predicts the memory that the
+// server's own code leaves, or refuses the call; arguments that do not fit change
+// nothing in the server.
 func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
 	ran, refused, changed := 0, 0, 0
 	served(t, func(c call) {
@@ -125,7 +124,7 @@ func TestMemoryBecomesWhatTheServerMakesOfIt(t *testing.T) {
 		if got != "" {
 			changed++
 		}
-		alias := doc.Root.Get("new_str") != nil || doc.Root.Get("old_str") != nil // of other versions
+		alias := doc.Root.Get("new_str") != nil || doc.Root.Get("old_str") != nil // parameters of other versions
 		if (got != want || failed != c.Failed) && (!alias || want != "") {
 			t.Errorf("%s %s\non %#v\ngot  (failed %v)\n%swant (failed %v)\n%s", c.Tool, c.Arguments, blocks, failed, got, c.Failed, want)
 		}

@@ -12,11 +12,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ran is a call that was let through, and what the server said of it; "" says
-// nothing.
+// ran is an allowed call, and the result that the server reported, if any.
 type ran struct{ tool, arguments, status, said string }
 
-// blocksOf is the agent with blocks, of labels and texts in turn.
+// blocksOf returns an agent with blocks, given by label and text in turn.
 func blocksOf(of ...string) string {
 	var blocks []string
 	for i := 0; i < len(of); i += 2 {
@@ -25,7 +24,7 @@ func blocksOf(of ...string) string {
 	return `{"blocks":[` + strings.Join(blocks, ",") + `]}`
 }
 
-// passagesOf are an archive's, the newest first.
+// passagesOf returns the passages of an archive, newest first.
 func passagesOf(texts ...string) string {
 	var out []string
 	for i, text := range texts {
@@ -34,14 +33,14 @@ func passagesOf(texts ...string) string {
 	return `[` + strings.Join(out, ",") + `]`
 }
 
-// Proves SYN-5, EDGE-16: what calls of an agent made of its memory is told by
-// call, with the whole text before and after. It is foreseen where the server
-// says as much of the call; else the memory is looked at once.
+// Proves SYN-5, EDGE-16: the effects of calls on memory are reported by call, with the
+// whole text before and after. They are predicted where the server's result confirms
+// the prediction; otherwise the memory is read once.
 func TestMade(t *testing.T) {
 	insert := func(text string) string { return fmt.Sprintf(`{"label":"human","new_string":%q}`, text) }
 	replace := `{"label":"human","old_string":"Ann","new_string":"Bob"}`
 	for name, c := range map[string]struct {
-		before, after string // "": not asked for
+		before, after string // "": not requested
 		archive       string
 		calls         []ran
 		want          []string
@@ -152,13 +151,12 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16: what a tool that is run from outside makes is foreseen from
-// the blocks before it; what it made of blocks that could not be looked at
-// afterwards is not told.
+// Proves EDGE-16: the effect of a directly run tool is predicted from the blocks before
+// it; it is not reported if the blocks cannot be read afterwards.
 func TestToolRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, answer string
-		after        int // the status of the image, 0: there is none
+		after        int // status of the second look; 0: there is none
 		want         int
 	}{
 		"as foreseen":            {"memory_insert", `{"status":"success","func_return":"Ann\nx"}`, 0, 1},

@@ -12,8 +12,8 @@ import (
 
 const asking = `{"type":"requires_approval","tool_name":"memory_insert"}`
 
-// handed takes a ruling on every call that a person is to be asked about, and
-// returns what streams then.
+// handed rules on every call that a person would be asked about, and returns the events
+// that are then released.
 func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) string {
 	tb.Helper()
 	for q, more := t.Prepare(); more; q, more = t.Prepare() {
@@ -38,7 +38,7 @@ func (t *Turn) handed(tb testing.TB, verdict memproxy.Verdict, only ...string) s
 	return all.String()
 }
 
-// callsOfInsert is an answer that ends in calls of memory_insert, by their ids.
+// callsOfInsert returns an answer that ends in calls of memory_insert with these ids.
 func callsOfInsert(ids ...string) string {
 	var list []string
 	for _, id := range ids {
@@ -52,9 +52,8 @@ func callsOfInsert(ids ...string) string {
 		`]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`
 }
 
-// Proves EDGE-16, EDGE-1: what is refused whatever a person says is refused
-// without the person; what is not is the person's, and nothing is answered for
-// them.
+// Proves EDGE-16, EDGE-1: a call that the policy refuses is refused without asking a
+// person; any other is left to the person.
 func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
@@ -77,8 +76,8 @@ func TestAPersonIsNotAskedForWhatIsRefused(t *testing.T) {
 	}
 }
 
-// Where one of several calls is refused, the person is asked for the rest; the
-// refusal goes out with the person's answer, ruled on again.
+// If one of several calls is refused, the person is asked about the rest; the refusal
+// is sent with the person's answer, ruled on again.
 func TestAPersonIsAskedForTheRest(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(asking))
 	request(t, turn)
@@ -116,8 +115,8 @@ func TestAPersonIsAskedForTheRest(t *testing.T) {
 	}
 }
 
-// What streams of a pause is kept back until its calls are ruled on, keeps its
-// order and its numbers, and is told as a call or as a question.
+// Events of a pause are held back until its calls are ruled on, keep their order and
+// their numbers, and are shown as calls or as a question.
 func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 	part := func(seq int, id, name, args string) string {
 		c := fmt.Sprintf(`{"name":%s,"arguments":%s,"tool_call_id":%q}`, name, args, id)
@@ -161,7 +160,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 			t.Errorf("%s: the last number told is %d", name, asked)
 		}
 	}
-	// What does not end in a pause is no question, and is not lost.
+	// Events that do not end in a pause are no question, and are released.
 	turn := newTurn(t, `{"input":"hi","streaming":true}`, ruled(asking))
 	request(t, turn)
 	if out, err := turn.Event([]byte(stream[0])); err != nil || len(out) > 0 {
@@ -175,7 +174,7 @@ func TestFragmentsOfAQuestionAreKeptBack(t *testing.T) {
 	}
 }
 
-// The reconciler answers for nobody: it is no turn of a caller's.
+// The reconciler's turn is no caller's: it asks no person.
 func TestTheReconcilerDoesNotForesee(t *testing.T) {
 	waits := strings.Replace(ruled(asking), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{}","tool_call_id":"c-1"}]},`, 1)
 	turn := must.Get(New(Options{Prefix: "/v1", Agent: "agent-1", Body: []byte(`{"messages":[]}`), Recovers: true}))(t)

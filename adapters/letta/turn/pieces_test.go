@@ -11,10 +11,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-5: a call that streams by tokens is ruled on as the server has it.
-// Letta leaves out of a stream what a model sends of a call before its id
-// (interfaces/openai_streaming_interface.py, 0.16.8), so that the rest can be
-// another call. One that the server does not have is refused.
+// Proves EDGE-5: a call in a token stream is ruled on as the server stores it. Letta
+// omits from the stream what the model sends of a call before its id
+// (interfaces/openai_streaming_interface.py, 0.16.8), so that the rest may read as
+// another call. A call that the server does not have is refused.
 func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 	const shown = `{"content":"likes tea"}`
 	piece := func(id, args string) string {
@@ -74,9 +74,8 @@ func TestCallsInPiecesAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a call in many small fragments costs what its fragments are,
-// and one that does not end is broken off, whether it is shown meanwhile or kept
-// back for a person's question.
+// Proves EDGE-14: the cost of a call in many small fragments is linear, and one that
+// does not end is aborted, whether it is shown at once or held back for a person.
 func TestFragmentsCostWhatTheyAre(t *testing.T) {
 	piece := func(name, args string) []byte {
 		c := fmt.Sprintf(`{"name":%q,"arguments":%q,"tool_call_id":"c-1"}`, name, args)

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ruled is an agent with a tool that writes, one that does not, and rules.
+// ruled returns an agent with a tool that writes memory, one that does not, and rules.
 func ruled(rules string) string {
 	return `{"id":"agent-1","agent_type":"letta_v1_agent","tools":[
 	{"name":"memory_insert","tool_type":"letta_sleeptime_core"},{"name":"mail","tool_type":"custom","source_code":"def mail(to: str):\n  pass"}],"tool_rules":[` + rules + `]}`
@@ -22,7 +22,7 @@ func called(name, id string) string {
 		`","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"` + id + `"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":1}}`
 }
 
-// call makes a request end in a call and answers it: what the agent is told.
+// call ends a request in a call, answers it, and returns the agent's result.
 func (t *Turn) call(tb testing.TB, name, id string) string {
 	tb.Helper()
 	must.Do(tb, t.Whole([]byte(called(name, id))))
@@ -42,12 +42,12 @@ func (t *Turn) call(tb testing.TB, name, id string) string {
 	return body
 }
 
-// Proves EDGE-16: an agent's tool rules bind over the pauses that memproxy
-// makes, for its memory tools and for the others, as they do without it.
+// Proves EDGE-16: an agent's tool rules apply across the pauses that memproxy makes, to
+// its memory tools and to the others, as they do without it.
 func TestToolRulesBindOverPauses(t *testing.T) {
 	for _, tc := range []struct{ name, rules, calls, want string }{
 		{"none", ``, "memory_insert memory_insert memory_insert", "ran ran ran"},
-		// The server takes each call down twice, and so reaches two with one.
+		// The server counts each call twice, and so reaches two with one.
 		{"max_count", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":1}`, "memory_insert memory_insert mail memory_insert", "ran violates ran violates"},
 		{"max_count of three", `{"type":"max_count_per_step","tool_name":"memory_insert","max_count_limit":3}`, "memory_insert memory_insert memory_insert", "ran ran violates"},
 		{"max_count of another tool", `{"type":"max_count_per_step","tool_name":"mail","max_count_limit":1}`, "mail memory_insert mail", "ran ran violates"},
@@ -64,7 +64,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 			got = append(got, turn.call(t, name, string(rune('a'+i))))
 		}
 		if s := strings.Join(got, " "); s != tc.want {
-			if tc.rules == "" { // then the other tool is none of the gate's
+			if tc.rules == "" { // the gate does not handle the other tool then
 				s = strings.ReplaceAll(s, "handed on", "ran")
 			}
 			if s != tc.want {
@@ -74,8 +74,7 @@ func TestToolRulesBindOverPauses(t *testing.T) {
 	}
 }
 
-// Without rules that look back the other tools stay the server's: nothing
-// pauses for them.
+// Other tools are shadowed only if a rule depends on earlier calls.
 func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
 	for rules, want := range map[string]bool{
 		``: false,
@@ -88,8 +87,8 @@ func TestOnlyRulesThatLookBackShadowOtherTools(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16: where the server would take a required call for missing that
-// ran before a pause, or go on behind a call that ends the turn, the request ends.
+// Proves EDGE-16: the request ends where the server would count a required call from
+// before a pause as missing, or would continue after a call that ends the turn.
 func TestLegsEndByRules(t *testing.T) {
 	required := `{"type":"required_before_exit","tool_name":"memory_insert"}`
 	exit := `{"type":"exit_loop","tool_name":"mail"}`
@@ -130,8 +129,8 @@ func TestLegsEndByRules(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16, EDGE-1: a call that a person is to approve is the caller's;
-// its approval is ruled on before the server sees it, and can be denied.
+// Proves EDGE-16, EDGE-1: a call that a person must approve is the caller's; its
+// approval is ruled on before the server gets it, and can be denied.
 func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	rule := `{"type":"requires_approval","tool_name":"memory_insert"}`
 	turn := newTurn(t, `{"input":"hi"}`, ruled(rule))
@@ -146,7 +145,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 		t.Errorf("the caller is not asked: %s, %v", answer, err)
 	}
 	waits := strings.Replace(ruled(rule), "{", `{"pending_approval":{"id":"m-1","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]},`, 1)
-	// Without an answer nothing waits, and the server tells the caller.
+	// Without an answer nothing waits, and the server asks the caller.
 	turn = newTurn(t, `{"input":"hi"}`, waits)
 	if turn.handed(t, memproxy.Allow); turn.Paused() {
 		t.Error("a message of the caller's answers for the person")
@@ -163,7 +162,7 @@ func TestAPersonsApprovalStaysThePersons(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16: what the server runs decides, and not what it is called.
+// Proves EDGE-16: the tool that the server runs decides, not its name.
 func TestTheTypeOfAToolDecides(t *testing.T) {
 	for _, tc := range []struct {
 		tool string
@@ -213,8 +212,8 @@ func TestTheTypeOfAToolDecides(t *testing.T) {
 	}
 }
 
-// Rules that write arguments in the model's place, and rules of other versions,
-// cannot be carried over a pause: such a run is not gated.
+// A run is ungated if its rules replace arguments or are of another version: these
+// cannot be carried over a pause.
 func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 	for rule, want := range map[string]bool{
 		`{"type":"run_first","tool_name":"memory_insert","args":{"new_string":"x"}}`:                                                                   true,
@@ -229,8 +228,8 @@ func TestRulesBeyondAPauseAreUngated(t *testing.T) {
 	}
 }
 
-// Proves EDGE-16: what a call makes of a block is ruled on as it will read,
-// next to what stands there; calls of one pause follow one another.
+// Proves EDGE-16: a call is ruled on by the resulting text of the block; calls of one
+// pause build on each other.
 func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, ruled(``))
 	request(t, turn)
@@ -254,9 +253,9 @@ func TestCallsAreRuledOnAsTheBlocksWillRead(t *testing.T) {
 	}
 }
 
-// Proves EDGE-5, EDGE-16: what a call changes in a conversation is the block that
-// the conversation has in place of the agent's: that block's author counts, and
-// no call is made from outside, which would change the agent's.
+// Proves EDGE-5, EDGE-16: a call in a conversation changes the conversation's own
+// block: that block's author counts, and the call is not made directly, which would
+// change the agent's block.
 func TestBlocksOfAConversationsOwn(t *testing.T) {
 	for _, tc := range []struct{ arguments, target, flaw string }{
 		{`{"label":"human","new_memory":"x"}`, "block-9", ""},

@@ -15,9 +15,8 @@ func (t *Turn) Runs() []string { return t.out.chain }
 // Seq implements memproxy.Resumable.
 func (t *Turn) Seq() (n int64, said bool) { return t.out.seq, t.out.said }
 
-// Names implements memproxy.Resumable: the server keeps the streams of
-// background runs, and finds them by the ids that the caller gave its messages
-// as well.
+// Names implements memproxy.Resumable: the server keeps the streams of background runs,
+// and also finds them by the ids that the caller gave its messages.
 func (t *Turn) Names() []string {
 	if !t.caller.root.Yes(t.caller.root.Root.Get("background")) {
 		return nil
@@ -34,8 +33,8 @@ func (t *Turn) Names() []string {
 	return names
 }
 
-// Again is the name of the stream that a request would be taken for a
-// repetition of, or "".
+// Again returns the name of the stream that the server would resume for a request, or
+// "".
 func Again(agent, conversation string, body []byte) string {
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil || !doc.Yes(doc.Root.Get("background")) {
@@ -47,7 +46,7 @@ func Again(agent, conversation string, body []byte) string {
 	return ""
 }
 
-// Place names where a turn takes place: a conversation, or the agent's own.
+// Place returns the name of a conversation, or of the agent's own.
 func Place(agent, conversation string) string {
 	if conversation != "" && conversation != "default" {
 		return "in " + conversation
@@ -55,10 +54,10 @@ func Place(agent, conversation string) string {
 	return "in " + agent
 }
 
-// ByOtid names a stream by one of its messages' own ids.
+// ByOtid returns a stream's name by the client's id of one of its messages.
 func ByOtid(place, otid string) string { return place + " otid " + otid }
 
-// ByOtids names a stream by all of them.
+// ByOtids returns a stream's name by the client's ids of all its messages.
 func ByOtids(place string, otids []string) string {
 	return place + " otids " + strings.Join(slices.Sorted(slices.Values(otids)), " ")
 }
@@ -73,8 +72,8 @@ func otids(doc *jsondoc.Doc) []string {
 	return ids
 }
 
-// run records the id of a request's run and returns the first's. What is no id
-// counts for none.
+// run records the id of a request's run and returns the first run's. Malformed ids are
+// not recorded.
 func (s *stitched) run(id string) (first string) {
 	if plainID(id) && !slices.Contains(s.chain, id) {
 		s.chain = append(s.chain, id)
@@ -85,7 +84,7 @@ func (s *stitched) run(id string) (first string) {
 	return s.chain[0]
 }
 
-// plainID reports whether an id can stand in JSON and in a path as it is.
+// plainID reports whether an id needs no escaping in JSON and in a path.
 func plainID(id string) bool {
 	return id != "" && len(id) <= 64 && spelling.Word(id, "-_")
 }
@@ -99,8 +98,8 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 	return n, err == nil
 }
 
-// number gives an event the run of the first request and a number after those of
-// the requests before. An event that has both already comes back as it is.
+// number gives an event the first request's run and a number that continues the earlier
+// requests'. It returns the same document if nothing changes.
 func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	id := doc.Root.Get("run_id")
 	e := doc.Edit()
@@ -120,7 +119,7 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	return jsondoc.Parse(e.Apply(), 0)
 }
 
-// sameRun gives the messages of a whole answer the run of the first request.
+// sameRun sets the run of the messages in a JSON answer to the first request's.
 func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
 	for _, m := range doc.Root.Get("messages").List() {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
-// reserved are the arguments that only memproxy may write: its own keys, and
-// tags by its names, which would pass for provenance.
+// reserved returns the arguments that only memproxy may write: its own keys, and tags
+// with its prefix, which would look like provenance.
 func reserved(root *jsondoc.Value) []string {
 	var out []string
 	for _, m := range root.Members {
@@ -26,8 +26,8 @@ func reserved(root *jsondoc.Value) []string {
 	return out
 }
 
-// direct is a call as a request for the same tool from outside, without what
-// is reserved.
+// direct returns the call as a request to run the same tool, without reserved
+// arguments.
 func (c *call) direct(prefix, agent string) *memproxy.Search {
 	args := []byte(c.arguments)
 	if doc, err := jsondoc.Parse(args, 0); err == nil && doc.Root.Kind == jsondoc.Object {
@@ -49,8 +49,8 @@ func (c *call) direct(prefix, agent string) *memproxy.Search {
 	}
 }
 
-// Result implements memproxy.Turn. The agent gets what a search found, as
-// JSON, whatever it was in the server's own language.
+// Result implements memproxy.Turn. The agent gets the result of a search as JSON, where
+// the server would format it in Python.
 func (t *Turn) Result(id string, found memproxy.Reply) {
 	for _, c := range t.pause.calls {
 		if c.id == id {
@@ -68,7 +68,7 @@ func resultOf(c *call, found memproxy.Reply) *toolReturn {
 	r.Status, r.Return = "success", "[]"
 	switch v := doc.Root.Get("func_return"); {
 	case v == nil || v.Kind == jsondoc.Null:
-		r.Return = "None" // as the server has it
+		r.Return = "None" // as the server returns it
 	case v.Kind == jsondoc.String:
 		r.Return = v.Text()
 	default:

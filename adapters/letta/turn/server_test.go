@@ -23,9 +23,9 @@ type stored struct {
 	Attached                  bool
 }
 
-// Proves EDGE-16: whatever the server's own code leaves in memory after a call,
-// the gate saw: each new line, label, description, passage and tag is in an
-// item, each block that changed is a field of one, or the call is refused.
+// Proves EDGE-16: the gate sees everything that the server's own code leaves in memory
+// after a call: each new line, label, description, passage and tag is in an item, and
+// each changed block is the field of one, or the call is refused.
 func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
 	file := must.Get(os.Open(*calls))(t)
 	defer file.Close()

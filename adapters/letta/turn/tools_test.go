@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// said renders what an operation writes: "kind label=text; …".
+// said renders the writes of an operation: "kind label=text; …".
 func said(op *memproxy.Operation) string {
 	var parts []string
 	for _, it := range op.Items {
@@ -23,8 +23,8 @@ func said(op *memproxy.Operation) string {
 	return out
 }
 
-// Proves EDGE-1, SYN-1: every memory tool of every version says what it writes
-// and to which block, in all its spellings.
+// Proves EDGE-1, SYN-1: for every memory tool of every version, the written texts and
+// blocks are read, in all spellings.
 func TestMemoryToolsAreRead(t *testing.T) {
 	tested := map[string]bool{}
 	for _, tc := range []struct{ tool, arguments, want string }{
@@ -56,7 +56,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"memory", `{"command":"unheard of","path":"/memories/human"}`, `correct human="unheard of"; human="/memories/human"`},
 
 		{"memory_apply_patch", `{"label":"human","patch":"@@\n-a\n+b\n c"}`, `correct human="b"`},
-		// Lines end where Python's do, and what is no header there is none here.
+		// Lines end as in Python, and headers are those that the server recognises.
 		{"memory_apply_patch", `{"label":"human","patch":" a\r+b\u2028+c\u0085+d\f+e\u001c+f\u000b+g"}`, `correct human="b\nc\nd\ne\nf\ng"`},
 		{"memory_apply_patch", `{"label":"human","patch":"x\u2029*** Add Block:system\u001eDescription: obey\r+always"}`, `learn system="always"; system="obey"; system="system"`},
 		{"memory_apply_patch", `{"label":"human","patch":"*** Add Block: notes\n*** Description: d\n+x\n+\ty"}`, `learn notes="x\n       y"; notes="notes"`},
@@ -69,7 +69,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 		{"send_message_to_agent_and_wait_for_reply", `{"message":"m","other_agent_id":"agent-2"}`, `learn ="m" claims agent is [agent-2]`},
 		{"send_message_to_agent_async", `{"message":"m","other_agent_id":"agent-2"}`, `learn ="m" claims agent is [agent-2]`},
 		{"send_message_to_agents_matching_tags", `{"message":"m","match_all":["x"]}`, `learn ="m" claims agent unclear []`},
-		// Nothing of a call that says it in unknown words is left out.
+		// All texts of a call with unknown arguments are read.
 		{"memory_insert", `{"label":"human","novel":"x"}`, `learn human="human"; human="x"`},
 	} {
 		tested[tc.tool] = true
@@ -94,7 +94,7 @@ func TestMemoryToolsAreRead(t *testing.T) {
 
 func TestUnreadableArguments(t *testing.T) {
 	for _, arguments := range []string{``, `x`, `[]`, `"a"`, `{"label":"a"`, `{"label":"a","label":"b"}`, `{"new_string":"\ud800"}`, `{"a":1}{"b":2}`,
-		// What Python would print of another type is nobody's text.
+		// Python's conversion of another type is not text of the model.
 		`{"label":"human","new_string":{"deep":["x"]}}`, `{"label":"human","new_string":5}`, `{"label":["human"],"new_string":"x"}`,
 		`{"label":"human","new_string":null}`, `{"label":"human","new_string":"x","insert_line":true}`, `{"label":"human","new_string":"x","insert_line":1.0}`,
 		`{"label":"human","new_string":"a\u0000b"}`, `{"label":"human","new_string":"}{"}`} {
@@ -108,7 +108,7 @@ func TestUnreadableArguments(t *testing.T) {
 	}
 }
 
-// Every string of the arguments of an insert is an item or what addresses it.
+// Every string in the arguments of an insert is an item or names its target.
 func FuzzOperation(f *testing.F) {
 	names := make([]string, 0, 20)
 	for name := range memoryTools() {
@@ -125,7 +125,7 @@ func FuzzOperation(f *testing.F) {
 			return
 		}
 		if op.Kind != memproxy.Forget && len(op.Items) == 0 && strings.ContainsAny(arguments, `":`) && strings.Count(arguments, `"`) > 2 {
-			// An object of names alone has no text to take.
+			// An object that has only names contains no text.
 			if strings.Contains(arguments, `":"`) {
 				t.Errorf("nothing of %s is an item", arguments)
 			}

@@ -31,8 +31,8 @@ func request(t *testing.T, turn *Turn) string {
 	return string(b)
 }
 
-// The first request is the caller's body with the memory tools named; everything
-// else keeps its bytes.
+// The first request is the caller's body with the memory tools named; all other bytes
+// are unchanged.
 //
 // Proves EDGE-1, EDGE-13.
 func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
@@ -41,13 +41,13 @@ func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// A client tool of the same name takes the server's place: it writes
-	// nothing in the server.
+	// A client tool of the same name replaces the server's: it writes nothing in the
+	// server.
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":[{"name":"memory_insert"}]}`, attached))
 	if got != `{"input":"hi","client_tools":[{"name":"memory_insert"}]}` {
 		t.Errorf("got %s", got)
 	}
-	// Only by the member that the server reads: its names are in lower case.
+	// Only the member in lower case counts: the server reads no other.
 	named := `[{"name":"mine","NAME":"memory_insert","Name":"memory_insert"}`
 	got = request(t, newTurn(t, `{"input":"hi","client_tools":`+named+`]}`, attached))
 	if !strings.Contains(got, named+`,{"name":"memory_insert","description":"inserts"`) {
@@ -60,8 +60,8 @@ func TestTheFirstRequestNamesMemoryTools(t *testing.T) {
 	}
 }
 
-// An approval of the message in the place of its call, which the server takes for
-// one of the call, is ruled on as well.
+// An approval with the message's id in place of the call's, which the server accepts,
+// is ruled on as well.
 //
 // Proves EDGE-1, EDGE-13.
 func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
@@ -75,7 +75,7 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	if got := request(t, turn); !strings.Contains(got, `"approve":false`) || strings.Contains(got, `"tool_call_id":"message-1"`) {
 		t.Errorf("got %s", got)
 	}
-	turn = newTurn(t, `{"input":null,"messages":[{"role":"user","content":"hi"}]}`, waits) // some clients write null for none
+	turn = newTurn(t, `{"input":null,"messages":[{"role":"user","content":"hi"}]}`, waits) // some clients send null
 	turn.Rule("c-1", memproxy.Decision{ID: "d-1", Verdict: memproxy.Deny})
 	if got := request(t, turn); !strings.Contains(got, `{"role":"user","content":"hi"}]`) || strings.Contains(got, `"content":null`) {
 		t.Errorf("got %s", got)
@@ -84,16 +84,16 @@ func TestApprovalsOfTheMessageAreRuledOn(t *testing.T) {
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(attached)}))
 	must.Do(t, turn.Prepared(memproxy.Reply{Status: 200, Body: []byte(`[{"id":"message-1","message_type":"assistant_message"},
 		{"id":"message-1","message_type":"approval_request_message","tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}]`)}))
-	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" { // what the model said with it is listed before
+	if calls := turn.Waiting(); len(calls) != 1 || calls[0].ID != "c-1" { // text that the model wrote with the call is listed before
 		t.Errorf("%+v", calls)
 	}
-	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).Waiting(); len(calls) > 0 { // declined, it writes nothing
+	if calls := newTurn(t, fmt.Sprintf(body, "false"), waits).Waiting(); len(calls) > 0 { // a declined call writes nothing
 		t.Errorf("%+v", calls)
 	}
 }
 
-// The agent of a conversation is the conversation's, also where the body names
-// another: the server passes over that.
+// A conversation runs its own agent, even if the body names another: the server ignores
+// that.
 //
 // Proves EDGE-1, EDGE-13.
 func TestAConversationRunsItsOwnAgent(t *testing.T) {
@@ -129,8 +129,8 @@ func TestOlderLoopsAreUngated(t *testing.T) {
 
 const pausedAnswer = `{"messages":[{"id":"m-1","message_type":"approval_request_message","tool_call":{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"},"tool_calls":[{"name":"memory_insert","arguments":"{\"label\":\"human\",\"new_string\":\"x\"}","tool_call_id":"c-1"}]}],"stop_reason":{"stop_reason":"requires_approval"},"usage":{"step_count":2,"context_tokens":7}}`
 
-// What is answered: exactly the calls that wait, with the ruling, and the
-// caller's step budget less what was used.
+// The answer is for exactly the waiting calls, with the rulings, and has the rest of
+// the caller's step budget.
 func TestTheNextRequestAnswers(t *testing.T) {
 	turn := newTurn(t, `{"messages":[{"role":"user","content":"hi"}],"max_steps":3}`, attached)
 	request(t, turn)
@@ -154,7 +154,7 @@ func TestTheNextRequestAnswers(t *testing.T) {
 	}
 }
 
-// Streams come in any cut and spelling; what is no event of the format passes.
+// Streams may be cut anywhere; events of another format pass.
 func TestEventsThatAreNotOurs(t *testing.T) {
 	turn := newTurn(t, `{"input":"hi"}`, attached)
 	for _, ev := range []string{": comment\n\n", "event: error\ndata: {\"x\":1}\n\n", "data: not json\n\n", "data: {\"message_type\":\"response_state\"}\n\n", "data:{\"message_type\":\"ping\"}\r\n\r\n", "event: cancelled\n\n"} {
@@ -179,7 +179,7 @@ func FuzzEvent(f *testing.F) {
 				return
 			}
 			for _, o := range out {
-				// A pause of the gate's is never shown as one.
+				// A pause that the gate answers is never shown as one.
 				_, data := fieldsOf(o)
 				doc, err := jsondoc.Parse(data, 0)
 				if err != nil || doc.Root.Get("message_type").Text() != "approval_request_message" {
