@@ -53,8 +53,7 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	return p
 }
 
-// known reports whether an event has no lines but those that a stream has, so
-// that it can pass as it is.
+// known reports whether an event has only known lines, so that it can pass unchanged.
 func known(event []byte) bool {
 	for line := range lines(event) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -109,7 +108,7 @@ func lines(event []byte) func(func([]byte) bool) {
 	}
 }
 
-// stand writes an event from its lines and data.
+// stand returns an event with these lines and data.
 func stand(others, data []byte) []byte {
 	if len(others) == 0 && data == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// What FastAPI, Starlette and Pydantic say, on which both servers are built.
+// framework lists the texts of FastAPI, Starlette and Pydantic, on which both servers
+// are built.
 //
 //go:embed phrases.txt
 var framework string

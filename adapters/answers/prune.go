@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// ErrShape says that an answer as a whole is not of its route's shape.
+// ErrShape reports that an answer is not of its route's shape.
 var ErrShape = errors.New("answers: the answer is not of the route's shape")
 
 // maxNames bounds the names that are recorded of one answer, maxName their length.
@@ -32,8 +32,8 @@ func (t *Table) Prune(route string, body []byte) (memproxy.Pruned, error) {
 	return prune(t.answers[route], body)
 }
 
-// Claims reports whether everything in an element is claimed that a route's answer
-// lists in one of its members, or as a whole: "".
+// Claims reports whether the table claims all members of an element of the list in a
+// member of a route's answer, or of the answer itself if member is "".
 func (t *Table) Claims(route, member string, element []byte) bool {
 	s := t.answers[route]
 	if s != nil && member != "" {
@@ -45,7 +45,7 @@ func (t *Table) Claims(route, member string, element []byte) bool {
 	return s != nil && s.list != nil && claimed(s.list, element, nil)
 }
 
-// PruneFailed does so with an answer that is not 2xx.
+// PruneFailed prunes an answer that is not 2xx.
 func (t *Table) PruneFailed(body []byte) (memproxy.Pruned, error) {
 	return prune(t.failed, body)
 }
@@ -74,15 +74,15 @@ func prune(s *spec, body []byte) (memproxy.Pruned, error) {
 	return memproxy.Pruned{Body: p.e.Apply(), Unclaimed: p.n, Names: p.names}, nil
 }
 
-// pruning is one document being pruned.
+// pruning is the state of pruning one document.
 type pruning struct {
 	e     *jsondoc.Edits
 	n     int
 	names []string
 }
 
-// left records a removed member. The backend, or a writer there, may have chosen
-// its name: it is only reported if it looks like one.
+// left records a removed member. Its name is reported only if it is plain, because a
+// writer may have chosen it.
 func (p *pruning) left(at, name string) {
 	p.n++
 	if name = at + "/" + short(name); len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
@@ -126,7 +126,7 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 	return s.holdsScalars()
 }
 
-// said reports whether a string of an error is claimed. A text that is not a known
+// said reports whether a string in an error is claimed. A text that is not a known
 // phrase is replaced.
 func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
 	said := v.Text()
@@ -172,7 +172,7 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 	return true
 }
 
-// holds reports whether a value is of a form of its spec, whatever it contains.
+// holds reports whether a value has a form of its spec, whatever it contains.
 func (s *spec) holds(v *jsondoc.Value) bool {
 	switch {
 	case s.any, v.Kind == jsondoc.Null:

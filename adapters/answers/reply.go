@@ -13,8 +13,8 @@ import (
 // Pruner implements the gate's pruner by a table.
 type Pruner struct {
 	Answers *Table
-	// Known recognises elements of a route's 2xx answers, into which Prune does not
-	// look again; nil: none are known.
+	// Known recognises elements of a route's 2xx answers, which Prune then skips; nil:
+	// none.
 	Known func(memproxy.Route) Known
 }
 
@@ -55,11 +55,11 @@ func (p Pruner) PruneEvent(rt memproxy.Route, event []byte) memproxy.Pruned {
 	return p.Answers.PruneEvent(rt.ID, event)
 }
 
-// Structured reports whether a route's answer can be taken apart.
+// Structured reports whether a route's answer has members.
 func (p Pruner) Structured(rt memproxy.Route) bool { return !p.Answers.Raw(rt.ID) }
 
-// readable prunes an answer. One that cannot be read as it is, is pruned without
-// the elements of its lists that cannot be.
+// readable prunes an answer. If it cannot be parsed, unreadable elements of its lists
+// are removed first.
 func (t *Table) readable(rt memproxy.Route, body []byte) (memproxy.Pruned, error) {
 	p, err := t.Prune(rt.ID, body)
 	var flaw *memproxy.Malformed

@@ -8,13 +8,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Known recognises elements of an answer: see jsondoc.ParseKnown. It must only
-// recognise elements of which Claims has reported that everything is claimed.
+// Known returns the length of a recognised element: see jsondoc.ParseKnown. It must
+// only recognise elements for which Claims returned true.
 type Known func(member string, rest []byte) int
 
-// claimed reports whether a body is JSON in which everything is claimed. It builds
-// no document, and returns false in doubt: the slow path then decides. If it
-// returns true, the slow path would return the body unchanged.
+// claimed reports whether a body is JSON with only claimed members. It builds no
+// document, and returns false in doubt, so that Prune parses the body. If it returns
+// true, Prune would return the body unchanged.
 func claimed(s *spec, body []byte, known Known) bool {
 	if !utf8.Valid(body) {
 		return false
@@ -26,8 +26,8 @@ func claimed(s *spec, body []byte, known Known) bool {
 type scan struct {
 	jsondoc.Scanner
 	known  Known    // may be nil
-	member string   // of the answer, that is being read
-	names  [][]byte // without a line of their own, in the objects that are being read
+	member string   // member of the answer that is being read
+	names  [][]byte // names without a line of their own, in the enclosing objects
 }
 
 // maxOthers bounds the names of one object that are compared with each other.
@@ -95,8 +95,7 @@ func (c *scan) list(s *spec, depth int) bool {
 	}
 }
 
-// recognised is how many bytes of the answer are a known element of a list at a
-// depth.
+// recognised returns the length of the known list element at this position, or 0.
 func (c *scan) recognised(depth int) int {
 	if c.known == nil || depth > jsondoc.MaxKnownDepth || c.Space() != '{' {
 		return 0
@@ -111,7 +110,7 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 		c.At++
 		return true
 	}
-	var seen [4]uint64 // members seen so far: a member that occurs twice is left to the slow path
+	var seen [4]uint64 // members read so far; a duplicate is left to the slow path
 	others := len(c.names)
 	for {
 		if c.Space() != '"' {

@@ -9,10 +9,10 @@ import (
 // Table describes a backend's answers.
 type Table struct {
 	answers map[string]*spec // by route
-	events  map[string]*spec // of a stream's events, by route
+	events  map[string]*spec // events of a stream, by route
 	kinds   map[string]map[string]string
 	objects map[string]*object
-	failed  *spec // of answers that are not 2xx
+	failed  *spec // answers that are not 2xx
 	phrases *phrases
 }
 
@@ -25,8 +25,7 @@ type spec struct {
 	any, raw, scalar bool
 	object           *object
 	list, dict       *spec
-	// phrases are set where a string belongs that errors are made of: a text, or
-	// a plain name.
+	// phrases is set for strings of errors: a text, or a plain name.
 	phrases *phrases
 	text    bool
 }
@@ -37,8 +36,8 @@ func (s *spec) holdsScalars() bool { return s.scalar || s.phrases != nil }
 // object is the set of forms of an object's members.
 type object struct {
 	members map[string]*member
-	rest    *spec // of members that have no line; nil: none
-	closed  bool  // a member tells which kind it is
+	rest    *spec // spec of members without a line; nil: not claimed
+	closed  bool  // a member identifies its kind
 }
 
 type member struct {
@@ -110,7 +109,7 @@ func Parse(texts ...string) (*Table, error) {
 			out[route] = s
 		}
 	}
-	for kind := range t.kinds { // also those that no route leads to
+	for kind := range t.kinds { // also kinds that no route uses
 		if _, err := t.object([]string{kind}); err != nil {
 			return nil, fmt.Errorf("answers: %w", err)
 		}
@@ -130,7 +129,7 @@ func (t *Table) Raw(route string) bool {
 	return s != nil && s.raw
 }
 
-// Anything reports whether a route may answer with anything.
+// Anything reports whether any JSON is claimed for a route.
 func (t *Table) Anything(route string) bool {
 	s := t.answers[route]
 	return s != nil && s.any
@@ -146,7 +145,7 @@ func (t *Table) Routes() []string {
 	return out
 }
 
-// Members are the members of a kind, sorted.
+// Members returns the members of a kind, sorted.
 func (t *Table) Members(kind string) []string {
 	out := make([]string, 0, len(t.kinds[kind]))
 	for name := range t.kinds[kind] {
@@ -156,7 +155,7 @@ func (t *Table) Members(kind string) []string {
 	return out
 }
 
-// alternatives splits a spec at the bars that are in no bracket.
+// alternatives splits a spec at the bars outside of brackets.
 func alternatives(text string) ([]string, error) {
 	var out []string
 	depth, from := 0, 0
@@ -224,8 +223,8 @@ func (t *Table) spec(text string) (*spec, error) {
 	return s, err
 }
 
-// object compiles an object of several kinds: it may have the members of all, and
-// if a member tells which kind it is, it must be one of them.
+// object compiles an object of several kinds: it may have the members of all, and a
+// member that identifies the kind must name one of them.
 func (t *Table) object(kinds []string) (*object, error) {
 	slices.Sort(kinds)
 	kinds = slices.Compact(kinds)
@@ -234,7 +233,7 @@ func (t *Table) object(kinds []string) (*object, error) {
 		return o, nil
 	}
 	o := &object{members: map[string]*member{}}
-	t.objects[key] = o // before its members: a kind may be inside itself
+	t.objects[key] = o // before its members, because a kind may contain itself
 	texts := map[string][]string{}
 	for _, kind := range kinds {
 		for name, text := range t.kinds[kind] {

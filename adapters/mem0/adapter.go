@@ -26,8 +26,8 @@ type Options struct {
 	// Sources are the tiers of the names that the metadata key source claims.
 	// Nil is memproxy.DefaultSourceNames.
 	Sources memproxy.SourceNames
-	// MaxDepth bounds the nesting of requests. Answers have a bound of their
-	// own, above it.
+	// MaxDepth bounds the nesting of requests. Answers have a higher bound of their
+	// own.
 	MaxDepth int
 	// Now is the clock for waiting times; nil is time.Now.
 	Now func() time.Time
@@ -39,8 +39,8 @@ type Adapter struct {
 	answertable.Pruner
 	holder
 	opt      Options
-	names    *spelling.Names // the names that identify a request's owners
-	elements elements        // of answers, read before
+	names    *spelling.Names // keys that name the owners of a request
+	elements elements        // cache of elements that were read before
 }
 
 // New returns the adapter.

@@ -45,8 +45,8 @@ func decode(t *testing.T, a *mem0.Adapter, method, path, body string) *memproxy.
 	return must.Get(a.Decode(rt, req, []byte(body)))(t)
 }
 
-// Proves TRL-3: every number from 0 to 1 is read exactly, to the per mille that
-// it does not exceed, and what is none claims everything.
+// Proves TRL-3: every number from 0 to 1 is read exactly, rounded up to the per mille,
+// and an invalid one claims full confidence.
 func TestHints(t *testing.T) {
 	a := adapter(t)
 	for raw, want := range map[string]memproxy.PerMille{
@@ -61,8 +61,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// Proves TRL-2: a stamp that is written is read back as it was, to the
-// per mille and the second.
+// Proves TRL-2: a stamp is read back as it was written, to the per mille and the
+// second.
 func TestStampRoundTrip(t *testing.T) {
 	a := adapter(t)
 	stamp := memproxy.Stamp{
@@ -87,7 +87,7 @@ func TestStampRoundTrip(t *testing.T) {
 	}
 }
 
-// Half a stamp is none, and a broken one does not verify rather than break.
+// An incomplete stamp is ignored, and a corrupt one fails verification.
 func TestBrokenStamps(t *testing.T) {
 	a := adapter(t)
 	for meta, want := range map[string]bool{
@@ -108,8 +108,8 @@ func TestBrokenStamps(t *testing.T) {
 	}
 }
 
-// Proves EDGE-2, MFW-3: a member means the same in an entry of a batch as in the
-// update of one memory.
+// Proves EDGE-2, MFW-3: a member means the same in an entry of a batch as in the update
+// of one memory.
 func TestEntriesOfABatchAreReadAsUpdates(t *testing.T) {
 	const id = "11111111-2222-4333-8444-555555555555"
 	a := adapter(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at
-// every level, and nothing else passes.
+// Proves EDGE-13, CARD-1: every row's answer is claimed member by member, at every
+// level; no other member passes.
 func TestAnswersAreClaimed(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	answerstest.Table(t, a, a.Answers)
 }
 
-// Proves EDGE-13, TRL-10: what the servers and the SDKs' types have passes as
-// it is: bodies in the forms that the wire has had.
+// Proves EDGE-13, TRL-10: answers in the forms of the servers and of the SDKs' types
+// pass unchanged.
 func TestAnswersOfTheServers(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct {
@@ -55,7 +55,7 @@ func TestAnswersOfTheServers(t *testing.T) {
 	if err != nil || string(got.Body) != `{"detail":"the backend answered 400"}` || !slices.Equal(got.Names, []string{"/user_id"}) || got.Type == "" {
 		t.Errorf("an error of which nothing is left: %+v, %v", got, err)
 	}
-	// The nearest things that must not pass.
+	// Similar answers that must not pass.
 	for _, tc := range []struct{ route, body, want string }{
 		{"mem0.server.search", `{"results":[],"summary":"canary","linked_memories":[{"memory":"canary"}]}`, `{"results":[]}`},
 		{"mem0.server.search", `{"data":[{"memory":"canary"}],"results":[]}`, `{"results":[]}`},
@@ -70,8 +70,8 @@ func TestAnswersOfTheServers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, SYN-10: what cannot be read of a list is left out of it, and
-// told; an answer that cannot be read next to its lists is none.
+// Proves EDGE-13, SYN-10: unreadable elements are removed from a list and reported; an
+// answer that is unreadable outside of its lists is refused.
 func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct {
@@ -101,8 +101,8 @@ func TestUnreadableElementsAreLeftOut(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, EDGE-3: what says in a form that nobody knows whose it is, is
-// left out as a whole: without that member it would seem to be nobody's.
+// Proves EDGE-13, EDGE-3: an element whose owner has an unknown form is removed as a
+// whole: without that member it would seem to have no owner.
 func TestOwnersInAnotherFormAreNobodys(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, name := range []string{"id", "user_id", "agent_id", "app_id", "run_id"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// dimOf is the dimension that a key names an identity in.
+// dimOf returns the dimension of the identity that a key names.
 func dimOf(key string) (memproxy.Dimension, bool) {
 	switch key {
 	case "user_id":
@@ -109,8 +109,8 @@ func values(c *memproxy.Claim, v *jsondoc.Value) bool {
 	return len(v.Elems) > 0
 }
 
-// operators reads {"in":[…]}, {"ne":…} and their like. Every member is a claim
-// of its own.
+// operators reads {"in":[…]}, {"ne":…} and similar objects. Each member is a claim of
+// its own.
 func operators(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) {
 	if len(v.Members) == 0 {
 		c.Op, c.Pins = memproxy.ClaimUnclear, false

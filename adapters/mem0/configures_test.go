@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-18: what says to the extractor what is worth remembering is told
-// one place at a time; messages, metadata and what else steers are not among it.
+// Proves EDGE-18: members that tell the extractor what to remember are recognised one
+// by one; messages, metadata and other steering members are not among them.
 func TestWhatConfigures(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const body = `{"user_id":"ann","messages":[{"role":"system","content":"c"},{"role":"user","content":"custom_instructions"}],

@@ -65,8 +65,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// speaks reports whether a role is one of conversations, and claims no more than
-// that.
+// speaks reports whether a role only names a speaker of a conversation.
 func speaks(role string) bool {
 	switch memproxy.Key(role) {
 	case "", "user", "human", "assistant", "ai", "agent", "bot", "model", "llm", "system", "developer", "tool", "function":
@@ -153,7 +152,7 @@ func urls(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// texts reads a list of facts that a model of the client's deduced.
+// texts reads a list of facts that the client's model deduced.
 func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	if v.Kind != jsondoc.Array {
 		return bad(memproxy.PayloadMalformed, 422, ptr, "this must be a list of texts")
@@ -170,9 +169,9 @@ func (d *decoding) texts(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// layer is the layer that content is written to. Of a conversation the backend
-// makes facts, or, asked for a procedural memory, an account of work done; with
-// infer off its messages are stored raw.
+// layer returns the layer that content is written to. The backend makes facts of a
+// conversation or, for a procedural memory, a report of work done; with infer off it
+// stores the messages unchanged.
 func (d *decoding) layer(role string) memproxy.Layer {
 	switch {
 	case d.doc == nil || d.row.shape != addBody:
@@ -185,19 +184,19 @@ func (d *decoding) layer(role string) memproxy.Layer {
 	return memproxy.Semantic
 }
 
-// inferred reports whether the words of a role are not a user's statement. The
-// engine ignores the system's among raw messages.
+// inferred reports whether text of a role is not a user's statement. The engine ignores
+// system messages unless it extracts facts.
 func (d *decoding) inferred(role string) bool {
 	return !memproxy.UserRole(role) && (role != "system" || d.extracts())
 }
 
-// extracts reports whether the backend's model makes facts of messages.
+// extracts reports whether the backend's model extracts facts from the messages.
 func (d *decoding) extracts() bool {
 	return d.doc != nil && d.row.shape == addBody && d.doc.Root.Get("messages") != nil && !d.doc.False(d.doc.Root.Get("infer"))
 }
 
-// metadata reads one metadata object: confidence, source, field, identities,
-// times, keys that are the proxy's own, and every string.
+// metadata reads one metadata object: confidence, source, field, identities, times,
+// reserved keys, and every string.
 func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 	if v.Kind == jsondoc.Null {
 		return nil

@@ -9,35 +9,35 @@ import (
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 )
 
-// Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each
-// named for what it shows.
+// Proves CARD-2, TRL-2, TRL-3, SYN-1, EDGE-3: the cases of testdata, each named after
+// what it shows.
 func TestContract(t *testing.T) {
 	adaptertest.Run(t, adapter(t), os.DirFS("testdata"))
 }
 
-// Proves CARD-2, EDGE-13: no text in the payload of a write stays untold,
-// whatever the route and wherever it stands.
+// Proves CARD-2, EDGE-13: every text in the payload of a write is an item, on every
+// route and at every place.
 func TestEveryTextIsTold(t *testing.T) {
 	adaptertest.RunTold(t, adapter(t), os.DirFS("testdata"), filled)
 }
 
-// filled makes a path of a row's pattern.
+// filled returns a path for a row's pattern.
 func filled(pattern string) string {
 	return strings.NewReplacer(
 		"{entity_type}", "user", "{entity_id}", "ann", "{id}", "m1", "{number}", "1", "{job}", "j1", "{key}", "k", "{rest...}", "x").Replace(pattern)
 }
 
-// Proves EDGE-13, EDGE-3: on every route a query that names an owner is read in
-// one way or refused.
+// Proves EDGE-13, EDGE-3: on every route a query that names an owner has one reading or
+// is refused.
 func TestOwnersHaveOneSpellingInQueries(t *testing.T) {
 	for _, claim := range []string{"user_id", "agent_id", "app_id", "run_id", "session_id"} {
 		adaptertest.RunSpelled(t, adapter(t), claim, filled)
 	}
 }
 
-// Proves EDGE-13, EDGE-3: in bodies too, also where the other spelling stands
-// alone; what is nobody's name is not refused, nor is what says the same. In
-// metadata, which readers of any language read, it is a claim like the other.
+// Proves EDGE-13, EDGE-3: the same in bodies, also if the other spelling is alone;
+// unknown names and repeated equal values are accepted. In metadata, which programs in
+// any language read, another spelling is a claim as well.
 func TestOwnersHaveOneSpellingInBodies(t *testing.T) {
 	for body, refused := range map[string]bool{
 		`{"text":"t","userId":"ann"}`: true, `{"text":"t","USER_ID":"ann"}`: true, `{"text":"t","user-id":"ann"}`: true, `{"text":"t","Session.Id":"ann"}`: true, `{"text":"t","ｕserId":"ann"}`: true,

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// decoding is one payload on its way to an Operation.
+// decoding is a payload that is being converted to an Operation.
 type decoding struct {
 	a   *Adapter
 	row *row
@@ -42,7 +42,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if len(body) > 0 {
 		read := jsondoc.ParseRequest
 		if rt.Kind == memproxy.Recall {
-			read = jsondoc.Parse // nothing of it is stored
+			read = jsondoc.Parse // nothing is stored
 		}
 		doc, err := read(body, a.opt.MaxDepth)
 		if err != nil {
@@ -74,7 +74,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	return d.op, nil
 }
 
-// unreadable refuses a body as the route's server does.
+// unreadable returns the error with the status of the route's server.
 func (r *row) unreadable(err error) error {
 	if r.dialect == hosted {
 		return err
@@ -279,8 +279,8 @@ func inMetadata(c *memproxy.Claim) bool {
 	return strings.Contains(c.Pointer, "/metadata/") || strings.HasPrefix(c.Pointer, "query:metadata")
 }
 
-// cost is how many memories an add is expected to write: one of each message
-// and of each text. Where the backend's model decides, that is an estimate.
+// cost returns how many memories an add is expected to write: one for each message and
+// each text. It is an estimate where the backend's model decides.
 func cost(op *memproxy.Operation) int {
 	n, last := 0, ""
 	for _, it := range op.Items {

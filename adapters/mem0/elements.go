@@ -20,8 +20,8 @@ const (
 	// maxElement the length of each.
 	maxElements = 24 << 20
 	maxElement  = 4 << 10
-	// headSize is how much of an element it is looked up by: the backend begins one
-	// with its id.
+	// headSize is the length of the prefix that an element is looked up by. The backend
+	// begins elements with their id.
 	headSize = 48
 )
 
@@ -42,8 +42,7 @@ type sightings struct {
 	marks [1 << 15]atomic.Uint32
 }
 
-// again reports whether an element in these bytes was read before, and marks it as
-// read.
+// again reports whether an element of these bytes was read before, and marks it.
 func (s *sightings) again(before, after []byte) bool {
 	sum := maphash.Bytes(s.seed, before) ^ bits.ReverseBytes64(maphash.Bytes(s.seed, after))
 	mark := uint32(sum>>32) | 1
@@ -55,13 +54,13 @@ type head struct {
 	bytes         [headSize]byte
 }
 
-// element is one that was read.
+// element is a cached element.
 type element struct {
-	before string // all of it, or up to the number that is its score
-	after  string // the bytes after that number
+	before string // the whole element, or the bytes before its score
+	after  string // the bytes after its score
 	memory memproxy.Memory
-	text   string // where the text is, under the element
-	// claimed is set where the table of answers claims everything in it.
+	text   string // pointer of the text, relative to the element
+	// claimed is set if the answer table claims all members.
 	claimed bool
 }
 
@@ -121,7 +120,7 @@ func (e elements) claimed(rt memproxy.Route) answers.Known {
 	}
 }
 
-// known is how many bytes of an answer are an element that was read before.
+// known returns the length of the cached element at the start of rest, or 0.
 func (f *finding) known(member string, rest []byte) int {
 	e, n := f.a.elements.recognise(f.rt, member, rest)
 	if n > 0 {
@@ -130,13 +129,13 @@ func (f *finding) known(member string, rest []byte) int {
 	return n
 }
 
-// met is an element of an answer that was read before, and where it begins.
+// met is a cached element in an answer, and its offset.
 type met struct {
 	start int
 	*element
 }
 
-// metAt is the known element that begins somewhere.
+// metAt returns the cached element at an offset.
 func (f *finding) metAt(start int) *element {
 	i, _ := slices.BinarySearchFunc(f.met, start, func(m met, at int) int { return cmp.Compare(m.start, at) })
 	return f.met[i].element
@@ -160,7 +159,7 @@ func (e *element) length(rest []byte) int {
 
 func begins(b []byte, with string) bool { return len(b) >= len(with) && string(b[:len(with)]) == with }
 
-// at is the element's memory in an answer.
+// at returns the element's memory at its place in an answer.
 func (e *element) at(ptr string) memproxy.Memory {
 	m := e.memory
 	m.Pointer = ptr
@@ -170,8 +169,8 @@ func (e *element) at(ptr string) memproxy.Memory {
 	return m
 }
 
-// keep caches a memory that was read from an element of a list, and shares its memo
-// from then on.
+// keep caches a memory that was read from an element of a list. Later readings share
+// its memo.
 func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
 	member, _, ok := strings.Cut(strings.TrimPrefix(m.Pointer, "/"), "/")

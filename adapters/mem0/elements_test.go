@@ -26,12 +26,12 @@ func read(tb testing.TB, a *mem0.Adapter, rt memproxy.Route, body string) (*memp
 	return rd, err
 }
 
-// An element is recognised in another answer to the same route, with another score
-// and in another place, and says the same there. One that differs anywhere else is
-// read anew.
+// An element is recognised in another answer to the same route, with another score and
+// at another place, and reads the same. An element with any other difference is parsed
+// again.
 func TestElementsAreRecognised(t *testing.T) {
 	a := adapter(t)
-	learn := func() *memproxy.Memo { // an element is kept when it is read again
+	learn := func() *memproxy.Memo { // an element is cached when it is read the second time
 		var rd *memproxy.Reading
 		for range 3 {
 			rd = must.Get(read(t, a, searched, `{"results":[`+elementOne+`,`+elementTwo+`]}`))(t)
@@ -73,7 +73,7 @@ func TestElementsAreRecognised(t *testing.T) {
 	}
 }
 
-// A list that is read once takes the place of no element.
+// A list that is read once evicts no element.
 func TestElementsAreKeptTheSecondTime(t *testing.T) {
 	a := adapter(t)
 	for n, kept := range []bool{false, true, true} {
@@ -84,8 +84,8 @@ func TestElementsAreKeptTheSecondTime(t *testing.T) {
 	}
 }
 
-// A memory that was deleted does not stay in the process: its element is removed by
-// its id, and all of them where no id is named.
+// Elements of a deleted memory are removed from the cache by id, or all elements if no
+// id is given.
 func TestDeletedElementsAreRemoved(t *testing.T) {
 	var _ gate.Cacher = (*mem0.Adapter)(nil)
 	list := `{"results":[` + elementOne + `,` + elementTwo + `]}`
@@ -113,7 +113,7 @@ func memos(rd *memproxy.Reading) (out []*memproxy.Memo) {
 	return out
 }
 
-// Both lists of an answer may have known elements, in any order.
+// Both lists of an answer may contain cached elements, in any order.
 func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 	a := adapter(t)
 	for range 3 {
@@ -129,8 +129,7 @@ func TestKnownElementsKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// What a relation says is read of each answer, also where it looks like a memory
-// that was read before.
+// Relations are read in each answer, even if one looks like a cached memory.
 func TestRelationsAreNoKnownElements(t *testing.T) {
 	relation := `{"id":"6f1d7c1e-2c7a-4a57-9e0c-0c3f4a8c1a09","memory":"m","source":"ann","relationship":"is told to","destination":"obey"}`
 	a := adapter(t)
@@ -165,7 +164,7 @@ func TestElementsAreSharedByRequests(t *testing.T) {
 	}
 }
 
-// sameReading compares readings but for memos.
+// sameReading compares readings except for memos.
 func sameReading(a, b *memproxy.Reading) bool {
 	plain := func(rd *memproxy.Reading) *memproxy.Reading {
 		if rd == nil {
@@ -184,8 +183,7 @@ func sameReading(a, b *memproxy.Reading) bool {
 	return reflect.DeepEqual(plain(a), plain(b))
 }
 
-// An adapter that read something before reads, prunes and refuses what comes next as
-// one that reads it first.
+// An adapter with cached elements reads, prunes and refuses like one without.
 func FuzzKnownElements(f *testing.F) {
 	routes := []memproxy.Route{searched, {ID: "mem0.server.list", Kind: memproxy.Recall}, {ID: "mem0.v2.search", Kind: memproxy.Recall}, {ID: "mem0.v1.history", Kind: memproxy.Recall}, {ID: "mem0.v1.events", Kind: memproxy.Recall}, {ID: "mem0.server.add", Kind: memproxy.Learn}}
 	lists := []string{

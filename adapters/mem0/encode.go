@@ -67,7 +67,7 @@ func (a *Adapter) Reword(_ memproxy.Route, _ memproxy.Request, body []byte, text
 	return e.Apply(), nil
 }
 
-// parsed is the body as Decode parsed it; a different body is parsed again.
+// parsed returns the body as Decode parsed it, or parses another body.
 func parsed(body []byte, op *memproxy.Operation) (*jsondoc.Doc, error) {
 	if doc, ok := op.Parsed.(*jsondoc.Doc); ok && len(doc.Src) == len(body) && &doc.Src[0] == &body[0] {
 		return doc, nil
@@ -122,9 +122,9 @@ func speaksOf(r *row, holder *jsondoc.Value) bool {
 	})
 }
 
-// Carries implements the gate's carrier: the metadata of an addition are those
-// of every memory that the engine makes of it, verbatim or extracted, at once
-// or later. A graph's relations have none.
+// Carries implements the gate's carrier: every memory that the engine makes of an
+// addition, verbatim or extracted, at once or later, gets the addition's metadata.
+// Relations of a graph have none.
 func (a *Adapter) Carries(rt memproxy.Route, op *memproxy.Operation) bool {
 	switch rt.ID {
 	case "mem0.v3.add", "mem0.v1.add", "mem0.server.add":
@@ -145,8 +145,8 @@ func (a *Adapter) Bare(rt memproxy.Route) bool {
 	return strings.Contains(rt.ID, "history") || strings.HasPrefix(rt.ID, "mem0.v1.event")
 }
 
-// Mixed implements the gate's mixer: a server's list of its whole store shows
-// a memory's own fields among its metadata, other answers show them next to it.
+// Mixed implements the gate's mixer: a server's list of its whole store shows a
+// memory's own fields among its metadata; other answers show them outside of it.
 func (a *Adapter) Mixed(name string) bool {
 	switch name {
 	case "id", "data", "memory", "hash", "created_at", "updated_at", "user_id", "agent_id", "run_id", "actor_id", "role",

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-6: an answer to an addition names everything that it made unless a
-// receipt is still to say more.
+// Proves TRL-6: an answer to an addition names all memories that it made, unless its
+// receipt is still pending.
 func TestWhichAnswersNameEverything(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	made := `[{"id":"m1","data":{"memory":"likes tea"},"event":"ADD"}]`
@@ -29,9 +29,8 @@ func TestWhichAnswersNameEverything(t *testing.T) {
 	}
 }
 
-// Proves EDGE-2: what the platform's model made of a write is read from its
-// event once that is over, and what the server's made from its answer; either
-// can be taken back.
+// Proves EDGE-2: the platform's extracted memories are read from the finished event,
+// and the server's from its answer; both can be undone.
 func TestExtraction(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	add := memproxy.Request{Method: "POST", Path: "/v3/memories/add/", EscapedPath: "/v3/memories/add/", Base: "http://proxy"}
@@ -75,7 +74,7 @@ func TestExtraction(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, qs, ok)
 		}
 	}
-	// The server's own answer says what it replaced.
+	// The server's own answer contains the replaced text.
 	req := memproxy.Request{Method: "POST", Path: "/memories", EscapedPath: "/memories"}
 	rt, _ := a.Route(req)
 	rd, err := a.Read(rt, req, memproxy.Reply{Status: 200, Body: []byte(`{"results":[{"id":"m1","memory":"b","event":"UPDATE","previous_memory":"a"}]}`)})

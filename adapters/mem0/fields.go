@@ -19,7 +19,7 @@ func projects(r *row, op *memproxy.Operation) bool {
 	return r.dialect == hosted && op.Kind == memproxy.Recall && !op.Derived && (r.shape == search || r.shape == list)
 }
 
-// projection is the list of fields that the client requests in a body, or nil.
+// projection returns the fields that the client requests in a body, or nil.
 func projection(doc *jsondoc.Doc) []string {
 	var out []string
 	for _, e := range doc.Root.Get("fields").List() {
@@ -80,7 +80,7 @@ func queryFields(r *row, raw string) (have []string, single bool) {
 	return commaLists(values["fields"]), len(values["fields"]) == 1
 }
 
-// lacking are the needed fields that are not among those asked for.
+// lacking returns the needed fields that are not requested.
 func lacking(have []string) []string {
 	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
 }

@@ -11,10 +11,10 @@ import (
 
 func FuzzLaws(f *testing.F) { adaptertest.Fuzz(f, adapter(f), own) }
 
-// own are the strings that the format keeps to itself.
+// own reports whether a string belongs to the format and is no text of the client's.
 func own(op *memproxy.Operation, ptr, text string) bool {
 	switch {
-	case strings.HasPrefix(ptr, "/filters"): // they select and are not stored
+	case strings.HasPrefix(ptr, "/filters"): // filters select and are not stored
 	case slices.Contains(op.Targets, text) && (strings.HasSuffix(ptr, "memory_id") || ptr == "/memory_export_id"):
 	case strings.HasPrefix(ptr, "/messages/") && strings.HasSuffix(ptr, "/role"):
 	case strings.HasSuffix(ptr, "/type"): // the type of a part

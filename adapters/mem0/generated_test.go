@@ -52,7 +52,7 @@ func request(d *adaptertest.Dice) (req memproxy.Request, body, answer string) {
 	return req, d.Object(0), d.Of(d.Object(0), d.Member("results", 0))
 }
 
-// Proves CARD-2: what nobody thought of is patched as carefully.
+// Proves CARD-2: generated payloads are patched correctly.
 func TestGenerated(t *testing.T) { adaptertest.Generated(t, adapter(t), format, own) }
 
 func FuzzGenerated(f *testing.F) { adaptertest.FuzzGenerated(f, adapter(f), format, own) }

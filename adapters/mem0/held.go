@@ -10,8 +10,7 @@ import (
 // waits is the message in the answer to a held write.
 const waits = "The memory waits for review"
 
-// holder answers for writes that wait for review: additions are answered as the
-// platform answers asynchronous ones.
+// holder answers held additions in the form of the platform's asynchronous ones.
 type holder struct{ routes *routes }
 
 // Held implements the gate's Holder. An addition is answered as an asynchronous
@@ -34,7 +33,7 @@ func (holder) Held(rt memproxy.Route, _ memproxy.Request, op *memproxy.Operation
 	return memproxy.Reply{}, false
 }
 
-// wantsObject reports whether an addition asked for the later form of answer.
+// wantsObject reports whether an addition requests the later form of answer.
 func wantsObject(op *memproxy.Operation) bool {
 	doc, _ := op.Parsed.(*jsondoc.Doc)
 	return doc != nil && doc.Root.Get("output_format").Text() == "v1.1" && doc.Root.Get("version").Text() == "v2"

@@ -10,9 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves MFW-7: a held addition is answered in the form that its own route's
-// clients know of one that takes its time; what they would take for done has
-// no such answer.
+// Proves MFW-7: a held addition is answered in the asynchronous form of its route.
+// Requests that clients take for completed at once have no such answer.
 func TestHeld(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const pending = `{"event_id":"d1","message":"The memory waits for review","status":"PENDING"}`
@@ -42,7 +41,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// The receipt of a held write tells how it stands, in the platform's words.
+// The receipt of a held write reports its state in the platform's terms.
 func TestPolled(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	req := memproxy.Request{Method: "GET", Path: "/v1/event/d1/", EscapedPath: "/v1/event/d1/"}

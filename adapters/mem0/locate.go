@@ -15,7 +15,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	escaped := url.PathEscape(target)
 	r := a.Row(rt.ID)
 	switch {
-	case strings.HasPrefix(target, "/"): // settings, which are asked for where they are set
+	case strings.HasPrefix(target, "/"): // settings are located by their own path
 		out.EscapedPath = target
 	case rt.Params["job"] == target && target != "":
 		return memproxy.Request{} // no route returns its owner
@@ -33,7 +33,7 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply) (memproxy.Memory, error) {
 	switch {
 	case reply.Status == 404 || reply.Status == 400 || reply.Status == 422:
-		return memproxy.Memory{ID: target, Missing: true}, nil // an id that cannot be one is not there either
+		return memproxy.Memory{ID: target, Missing: true}, nil // a malformed id does not exist either
 	case reply.Status < 200 || reply.Status > 299:
 		return memproxy.Memory{}, fmt.Errorf("mem0: the backend answered %d", reply.Status)
 	}
@@ -67,7 +67,8 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
 }
 
-// seekable is how many memories a list surely holds: a longer one may go on.
+// seekable is the number of memories that every list can hold: a list of that length
+// may be incomplete.
 const seekable = 100
 
 var errFull = errors.New("mem0: there are more memories than one list holds")

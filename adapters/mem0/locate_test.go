@@ -6,8 +6,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves EDGE-3: the memory that an operation is about is asked for where its
-// dialect keeps it, and stays one segment.
+// Proves EDGE-3: the target of an operation is requested from its dialect's path, and
+// its id stays one segment.
 func TestLocate(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ route, target, path string }{
@@ -25,8 +25,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what an answer about one memory may say, and what is no
-// answer.
+// Proves EDGE-3: valid and invalid answers about one memory.
 func TestLocated(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct {
@@ -60,8 +59,8 @@ func TestLocated(t *testing.T) {
 	}
 }
 
-// Every update is held to the field of the memory that it changes, so the
-// memory is asked for; the platform's also needs its metadata sent along.
+// The memory is requested for every update, because the update is written to the
+// memory's field; the platform also needs its metadata to be sent.
 func TestMerges(t *testing.T) {
 	a := adapter(t)
 	for id, want := range map[string]bool{

@@ -25,7 +25,7 @@ func (a *Adapter) Masks(_ memproxy.Route, op *memproxy.Operation) bool {
 	return true
 }
 
-// maskBody writes other names in the place of those that are masked.
+// maskBody replaces masked names.
 func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 	if len(op.Masked) == 0 {
 		return
@@ -51,8 +51,7 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 	}
 }
 
-// maskQuery does the same in a query, and leaves everything else as it was
-// spelled.
+// maskQuery does the same in a query, and leaves the spelling of the rest unchanged.
 func maskQuery(op *memproxy.Operation, query string) string {
 	if len(op.Masked) == 0 || query == "" {
 		return query

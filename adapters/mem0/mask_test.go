@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13: wherever a read names an owner whom the caller may not know
-// of, another name is sent, or the adapter says that it cannot do so; what is
-// not masked is sent as it came.
+// Proves EDGE-13: where a read names an owner whose existence the caller must not
+// learn, another name is sent, or the adapter reports that it cannot do so; other names
+// are sent unchanged.
 func TestNamesAreMasked(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct{ method, target, body, want string }{

@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/routetable/routetabletest"
 )
 
-// Proves EDGE-3: the index answers what the table says.
+// Proves EDGE-3: the index agrees with the table.
 func FuzzRoute(f *testing.F) { routetabletest.Fuzz(f, adapter(f), routetable.Options{LastSlash: true}) }
 
-// Ids are unique, because Decode finds its row again by them.
+// Ids are unique, because Decode finds its row by them.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for at, rt := range adapter(t).Table() {

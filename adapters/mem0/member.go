@@ -32,7 +32,7 @@ func metadataKey(name string) bool {
 	return false
 }
 
-// steeringKey names text that instructs the backend's own model.
+// steeringKey reports whether a member instructs the backend's own model.
 func steeringKey(name string) bool {
 	switch name {
 	case "custom_instructions", "agent_custom_instructions", "includes", "excludes", "custom_categories",
@@ -48,15 +48,15 @@ func configures(name string) bool {
 	return name == "custom_instructions" || name == "includes" || name == "excludes"
 }
 
-// noClaims checks messages and metadata, in which no name claims the request.
+// noClaims checks messages and metadata, in which no member names the request's owner.
 var noClaims spelling.Names
 
-// member reads one member of the payload, at "", or of a batch's entry, which means the
-// same for the memory with that id. A member without a meaning of its own is still
+// member reads one member of the payload, at "", or of a batch's entry, where it
+// applies to the memory with that id. A member without a specific meaning is still
 // content: its strings are screened and it is forwarded unchanged.
 func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	ptr, v, whole := jsondoc.Child(at, m.Name), m.Value, at == ""
-	of := id // of what is no content
+	of := id // target of items that are no content
 	if whole {
 		of = ""
 	}
@@ -96,7 +96,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		return d.texts(v, ptr)
 	case "text", "data", "memory_content", "content":
 		if id != "" && m.Name != "text" && v.Kind != jsondoc.Null {
-			// The servers pass over it. It would be recorded, and stamped, in the text's place.
+			// The servers ignore it, but it would be recorded and stamped as the text.
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "the text of a change is in the member text")
 		}
 		return d.content(v, ptr, "", id)
@@ -156,7 +156,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	return nil
 }
 
-// as is an item of a kind, for a place and a text.
+// as returns an item of a kind with a target.
 func as(kind memproxy.ItemKind, target string) memproxy.Item {
 	return memproxy.Item{Kind: kind, Layer: memproxy.Semantic, Target: target}
 }

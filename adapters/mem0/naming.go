@@ -53,12 +53,12 @@ func names(name string) bool {
 	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
 }
 
-// nameless removes a name without a row, and reports whether it is one.
+// nameless removes a name that naming does not list, and reports whether it is one.
 func (d *decoding) nameless(name, ptr string, texts []string) bool {
 	if _, row := naming[jsondoc.Fold(name)]; row || !names(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
 	}
-	// Another spelling of an owner is judged as such (spelling.Names).
+	// Other spellings of an owner are claims or refused (spelling.Names).
 	if memproxy.Reserved(name) || d.a.names.Claim(name) != "" || !slices.ContainsFunc(texts, func(text string) bool { return !spelling.UUID(text) }) {
 		return false
 	}
@@ -66,11 +66,11 @@ func (d *decoding) nameless(name, ptr string, texts []string) bool {
 	return true
 }
 
-// queryPrefix begins the pointers of parameters.
+// queryPrefix is the prefix of pointers to query parameters.
 const queryPrefix = "query:"
 
-// unclaimedQuery is a query without the parameters that are taken off; the rest
-// is as it was spelled.
+// unclaimedQuery returns a query without the removed parameters; the rest keeps its
+// spelling.
 func unclaimedQuery(op *memproxy.Operation, query string) string {
 	if len(op.Unclaimed) == 0 || query == "" {
 		return query
@@ -84,7 +84,7 @@ func unclaimedQuery(op *memproxy.Operation, query string) string {
 	return strings.Join(pairs, "&")
 }
 
-// texts are the strings in a value, at any depth.
+// texts returns the strings in a value, at any depth.
 func texts(v *jsondoc.Value) (out []string) {
 	switch v.Kind {
 	case jsondoc.String:

@@ -9,18 +9,16 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-3, EDGE-13: what a request names is found by its form wherever it
-// stands, in a parameter, a header, a member that nobody thought of; a member or
-// parameter that is called like one that names something, and has no row, is
-// taken off, whatever it names, and the rest goes as it came. What only looks
-// like it passes.
+// Proves EDGE-3, EDGE-13: ids are found by their form in every parameter, header and
+// member. A member or parameter that looks like a name of something and is not in
+// naming is removed, and the rest is sent unchanged. Other members pass.
 func TestWhatHasNoRowIsFoundOrTakenOff(t *testing.T) {
 	const id = "11111111-2222-4333-8444-555555555555"
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for name, tc := range map[string]struct {
 		method, path, query, body, header string
 		found                             bool
-		bare                              string // what goes, where something is taken off
+		bare                              string // what is sent, if something is removed
 	}{
 		"a member with an id":              {method: "POST", path: "/v3/memories/add/", body: `{"user_id":"ann","messages":[{"role":"user","content":"tea"}],"thread_id":"` + id + `"}`, found: true},
 		"a member with a name":             {method: "POST", path: "/v3/memories/add/", body: `{"user_id":"ann","messages":[{"role":"user","content":"tea"}],"owner_id":"bob"}`, bare: `{"user_id":"ann","messages":[{"role":"user","content":"tea"}]}`},

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-3, EDGE-13: what is made of many memories, or changes many, is
-// narrowed only from the place where its route is known to look for an owner;
-// the backend passes over every other. So are what a list counts, and relations.
+// Proves EDGE-3, EDGE-13: a request that derives from many memories, or changes many,
+// is narrowed only by the places where its route looks for an owner; the backend
+// ignores all others. The same applies to counts and relations in a list.
 func TestPlacesThatNarrow(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for _, tc := range []struct {

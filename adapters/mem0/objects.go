@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
 
-// A memory's metadata, settings, and their changes by a request. All members count
-// that are not listed here.
+// Members of memories other than the text, settings, and the changes that requests make
+// to them. All members count except those in aside.
 
 // aside reports whether a member of a memory is its text, or maintained by the
 // backend itself.
@@ -25,8 +25,7 @@ func aside(name string) bool {
 	return withheld.Name(name) || memproxy.Reserved(name)
 }
 
-// image is a memory's members other than its text, or settings without their
-// secrets.
+// image returns a memory's members other than its text, or settings without secrets.
 func image(body []byte) []byte {
 	c, ok := otherMembers(body, false)
 	if !ok {
@@ -39,8 +38,8 @@ func image(body []byte) []byte {
 	return members
 }
 
-// otherMembers are the members of an object but its text and secrets. Where the
-// server merges, metadata are merged and not set.
+// otherMembers returns the members of an object except its text and secrets. Where the
+// server merges metadata, they are merged instead of set.
 func otherMembers(object []byte, merges bool) (c memproxy.MemberChange, ok bool) {
 	clean, err := withheld.Strip(object, func(name string) bool { return name == "metadata" })
 	if err != nil {
@@ -94,7 +93,7 @@ func (d *decoding) changesSettings() bool {
 		return true
 	case "POST":
 		if d.row.method == "*" {
-			return false // it creates something
+			return false // it creates an object
 		}
 		r, _ := d.a.routes.Match("GET", d.req.EscapedPath)
 		return r != nil && r.path == d.row.path
@@ -114,9 +113,9 @@ func (d *decoding) alter(object string, holder *jsondoc.Value) {
 	}
 }
 
-// restoreObject are the requests that restore the metadata of a version of a
-// memory, in either dialect. The present text is included, as the server requires.
-// No request of the backend can restore other members.
+// restoreObject returns the requests that restore the metadata of a version, in either
+// dialect. They include the present text, as the server requires. No request of the
+// backend can restore other members.
 func restoreObject(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	there, unread := memproxy.ReadMembers([]byte(now.Text))

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 )
 
-// passing gives the reason for every row that passes: it touches no memory, shows
-// nobody's keys and changes no setting of the installation.
+// passing says why each passing row may pass: it touches no memory, shows no keys and
+// changes no setting of the installation.
 var passing = map[string]string{
 	"mem0.ping":           "public: a probe, which clients make when they are set up; the key's own account",
 	"mem0.v1.stats":       "numbers: derived, so all of what they are made of must be the caller's to see",
@@ -19,7 +19,7 @@ var passing = map[string]string{
 	"mem0.server.openapi": "public: documentation",
 }
 
-// Proves EDGE-13: every row that passes has a reason here, and nothing else has.
+// Proves EDGE-13: every passing row has a reason here, and no other row has.
 func TestEveryPassingRowSaysWhy(t *testing.T) {
 	adaptertest.Passing(t, adapter(t), passing)
 	for at, rt := range adapter(t).Table() {
@@ -29,9 +29,8 @@ func TestEveryPassingRowSaysWhy(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, EDGE-3: what reads or changes configuration, keys, webhooks,
-// projects, organisations and accounts is administration, in every row whose
-// path is about them.
+// Proves EDGE-13, EDGE-3: every row whose path is about configuration, keys, webhooks,
+// projects, organisations or accounts is administration.
 func TestAdministrationByPath(t *testing.T) {
 	for at, rt := range adapter(t).Table() {
 		for _, word := range []string{"configure", "api-keys", "auth", "webhook", "orgs", "settings", "/config/", "reset", "requests", "instructions"} {

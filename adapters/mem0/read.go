@@ -84,13 +84,13 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	return rd, nil
 }
 
-// receipts reads the id of a job, and the texts of what is made of memories.
+// receipts reads the id of a job, and the texts of a derived answer.
 func receipts(rt memproxy.Route, reply memproxy.Reply) (*memproxy.Reading, error) {
 	rd := &memproxy.Reading{}
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil {
 		rd.Derived = []string{string(reply.Body)}
-		return rd, nil // free-form text cannot be taken apart; it was pinned before
+		return rd, nil // free text cannot be filtered; the request was narrowed instead
 	}
 	if rt.Kind == memproxy.Recall {
 		var texts memproxy.Operation
@@ -116,14 +116,14 @@ func links(rd *memproxy.Reading, root *jsondoc.Value) {
 	}
 }
 
-// finding is one answer being read.
+// finding is the state of reading one answer.
 type finding struct {
 	opt *Options
 	rd  *memproxy.Reading
 	doc *jsondoc.Doc
 	rt  memproxy.Route
 
-	// Of the answer to a read: elements that were read before, in order.
+	// Cached elements in the answer to a read, in order.
 	a    *Adapter // nil: none are cached
 	body []byte
 	met  []met
@@ -201,8 +201,9 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	return nil
 }
 
-// annotations are the texts of an element next to the memory's own, which are read apart,
-// as its results are. What instructs the extractor in an event's request is no memory.
+// annotations returns the texts of an element other than the memory's own. Its results
+// are read separately, and instructions to the extractor in an event's request are no
+// memory.
 func annotations(v *jsondoc.Value) (texts []string) {
 	for _, m := range v.Members {
 		switch name, object := m.Name, m.Value.Kind == jsondoc.Object; {
@@ -312,8 +313,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 	return e.Apply(), nil
 }
 
-// unwanted are the fields that were asked for on the client's behalf. The
-// request is the client's own, so they are those that it did not name.
+// unwanted returns the fields that memproxy requested in addition to the client's.
 func unwanted(r *row, rt memproxy.Route, req memproxy.Request) []string {
 	if r == nil || rt.Kind != memproxy.Recall || rt.Derived {
 		return nil

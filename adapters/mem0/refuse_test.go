@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-1, TRL-6: a used-up budget says when to come back, in the whole
-// seconds that the clients parse.
+// Proves CARD-1, TRL-6: an exhausted budget reports when to retry, in whole seconds,
+// which the clients parse.
 func TestRefuseBudget(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 30, 0, 0, time.UTC)
 	a := must.Get(mem0.New(mem0.Options{Now: func() time.Time { return now }}))(t)
@@ -51,8 +51,8 @@ func TestRefuseBudget(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a memory that is not there and somebody else's are answered
-// alike, in the dialect of the route.
+// Proves EDGE-3: a missing memory and somebody else's have the same answer, in the
+// dialect of the route.
 func TestRefuseMissing(t *testing.T) {
 	a := adapter(t)
 	missing := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: 404}

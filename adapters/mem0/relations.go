@@ -30,8 +30,8 @@ func relations(rd *memproxy.Reading, v *jsondoc.Value) {
 	}
 }
 
-// unrelate empties an answer's relations: they are drawn from memories and do
-// not say from which.
+// unrelate empties an answer's relations: the memories that they were derived from are
+// unknown.
 func unrelate(e *jsondoc.Edits, doc *jsondoc.Doc, gone bool) {
 	v := doc.Root.Get("relations")
 	switch {

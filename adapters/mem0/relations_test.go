@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13, CARD-1: what a backend counted of others is left out, and a
-// list counts what it shows.
+// Proves EDGE-13, CARD-1: counts that include others' memories are removed, and a list
+// counts its shown elements.
 func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const mine, theirs = `{"id":1,"name":"zoe","type":"user","total_memories":1}`, `{"id":2,"name":"ann","type":"user","total_memories":7}`
@@ -36,8 +36,8 @@ func TestTotalsOfOthersAreLeftOut(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, CARD-2: what a write's answer tells of others, of texts
-// before and of relations can be left out, and the rest stays as it is.
+// Proves EDGE-13, CARD-2: memories of others, previous texts and relations can be
+// removed from the answer to a write, and the rest is unchanged.
 func TestAnswersOfWritesAreRewritten(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const mine, theirs = `{"id":"a","memory":"m","event":"ADD"}`, `{"id":"b","memory":"canary","event":"UPDATE","previous_memory":"canary"}`

@@ -17,26 +17,26 @@ var (
 	errLong = errors.New("mem0: the list could not be looked through to its end")
 )
 
-// repaged is one page of a list, counted without the dropped elements: page 2
-// begins where page 1 ends, whatever was dropped from page 1, and pages end where
-// what is shown ends, so that they tell nothing of how much of others' lies between.
-// So the list is read from its beginning each time.
+// repaged is one page of a list, counted without the dropped elements: page 2 begins
+// where page 1 ends, whatever was dropped, so that pages do not reveal how many
+// memories of others are in between. For that the list is read from its beginning each
+// time.
 type repaged struct {
 	sent     memproxy.Request
 	body     []byte
-	from, to int                // which of the elements that are shown
-	first    []*memproxy.Memory // of the answer that is replaced
-	count    int                // of elements, as the backend has it
-	page     int                // the next one
+	from, to int                // range of the shown elements
+	first    []*memproxy.Memory // memories of the answer that is replaced
+	count    int                // of elements, according to the backend
+	page     int                // number of the next page
 	over     bool
-	seen     int      // elements so far
-	shown    int      // of them those that are shown
-	raws     [][]byte // those of the page
+	seen     int      // elements read so far
+	shown    int      // elements shown so far
+	raws     [][]byte // elements of the page
 }
 
-// repage returns how a page is recounted, or nil if it need not be: it is the first,
-// nothing is dropped and the list has nothing of others, or it has one page only; or
-// if the list is too long to be read.
+// repage returns how a page is recounted, or nil if that is not needed or not possible:
+// the first page, if nothing is dropped and the list has no memories of others; a list
+// of one page; a list that is too long to read.
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	doc, err := jsondoc.Parse(reply.Body, 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
@@ -59,8 +59,8 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 	return p
 }
 
-// number is a number in the query, else in the body, else the backend's default; 0
-// is one that cannot be read.
+// number returns a number in the query, else in the body, else the default; 0 if it
+// cannot be parsed.
 func number(query string, body []byte, name string, otherwise int) int {
 	text, said := pages.Param(query, name)
 	if !said && len(body) > 0 {
@@ -141,9 +141,9 @@ func (p *repaged) Add(kept []byte) error {
 	return nil
 }
 
-// Answer implements memproxy.Refill. A page behind the last one that is shown is
-// answered as the platform answers one behind its own last. A list that could not
-// be looked through to its end stays as the backend pages it.
+// Answer implements memproxy.Refill. A page after the last shown one is answered as the
+// platform answers a page after its own last. A list that could not be read to its end
+// keeps the backend's pages.
 func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if !p.over {
 		return reply, errLong
@@ -163,7 +163,7 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 		e.Replace(next, []byte("null"))
 	}
 	for _, m := range p.first {
-		m.Drop = true // those that stay were found again
+		m.Drop = true // the shown elements were read again
 	}
 	reply.Body = e.Apply()
 	if p.from > 0 && p.from >= p.shown {

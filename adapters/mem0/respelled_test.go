@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the
-// server takes others for the same memory, and the ledger would know nothing of
-// it. What is no UUID is nobody's business here.
+// Proves EDGE-3, EDGE-13: an id has one spelling, in paths and in bodies: the server
+// accepts others for the same memory, which the ledger would not find. Ids that are no
+// UUIDs are not affected.
 func TestIDsHaveOneSpelling(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for id, other := range map[string]bool{

@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// paths are where a memory is, on the server and on the platform.
+// paths returns a memory's path on the server and on the platform.
 func paths(id string) [2]string {
 	id = url.PathEscape(id)
 	return [2]string{"/memories/" + id, "/v1/memories/" + id + "/"}
 }
 
-// each is a request to either, with the body of each if there are any.
+// each returns a request to both, with their bodies if there are any.
 func each(method string, id string, bodies ...[]byte) []memproxy.Search {
 	if id == "" {
 		return nil
@@ -69,8 +69,9 @@ func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp mempro
 	return each("PUT", to.ID, bodies...)
 }
 
-// filedAs is a memory's own metadata with the field of the version. Where the server
-// merges metadata, another name of the field is overwritten and not left out.
+// filedAs returns a memory's own metadata with the field of the version. Where the
+// server merges metadata, other names of the field are set to null, because leaving
+// them out would keep them.
 func (o *Options) filedAs(field string, now memproxy.Memory, merges bool) [][]byte {
 	kept := stamps.Kept(now.Metadata, false)
 	if field == "" || memproxy.Key(field) == memproxy.Key(now.Field) && len(now.Filed) == 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/adaptertest"
 )
 
-// Proves SYN-5: a memory goes back to the field that it was filed under with
-// its text; one that is there, and one of which the version tells no field,
-// keeps its metadata. What is to go is overwritten where the backend merges metadata,
-// and left out where it replaces them.
+// Proves SYN-5: a restored memory gets the field of its version together with the text.
+// If the field is the same, or the version has none, the metadata stay. Removed names
+// are set to null where the backend merges metadata, and left out where it replaces
+// them.
 func TestRestorePutsTheFieldBack(t *testing.T) {
 	a := adapter(t)
 	for name, tc := range map[string]struct {

@@ -83,8 +83,8 @@ func receive(e *jsondoc.Edits, doc *jsondoc.Doc, drop map[string]bool) {
 	}
 }
 
-// finish completes the shown elements: it removes what was requested on the
-// client's behalf, and adds provenance.
+// finish completes the shown elements: it removes fields that memproxy requested in
+// addition, and adds provenance.
 type finish struct {
 	e        *jsondoc.Edits
 	drop     map[string]bool
@@ -92,7 +92,7 @@ type finish struct {
 	told     map[string]*memproxy.Provenance
 }
 
-// all goes through the lists of an answer, and those inside events.
+// all completes the lists of an answer, and those inside events.
 func (f *finish) all(doc *jsondoc.Doc) error {
 	if doc.Root.Kind == jsondoc.Array {
 		return f.list(doc.Root, "")

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves MFW-8: what a reader asks to be told stands in a memory's metadata,
-// whether it has some, has none, or was asked for without; a copy that somebody
-// else put there is replaced. Everything else stays.
+// Proves MFW-8: requested provenance is in a memory's metadata, whether it has some,
+// has none, or was requested without; a forged copy is replaced. Everything else is
+// unchanged.
 func TestProvenanceIsTold(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	const told = `"memproxy_provenance":{"actor":"agent:dev","trust":"authenticated","confidence":0.7,"source":"unstated",` +
@@ -43,9 +43,9 @@ func TestProvenanceIsTold(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: what came of a write and is not shown is not told by the
-// write's receipt either, and what is shown in part is not told next to it. The
-// receipt of another write stays as it is.
+// Proves MFW-8: a result of a write that is not shown is removed from the write's
+// receipt as well, and no other member repeats a text that is shown in part. The
+// receipt of another write is unchanged.
 func TestNothingIsToldBeside(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	rewrite := func(path, answer string, change func(*memproxy.Memory)) string {
@@ -84,7 +84,7 @@ func TestNothingIsToldBeside(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: a link to the next page carries on what the reader asks for.
+// Proves MFW-8: a link to the next page repeats the reader's parameters for memproxy.
 func TestLinksCarryWishes(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for link, want := range map[string]string{

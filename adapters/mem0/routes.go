@@ -23,7 +23,7 @@ const (
 	openAdd              // OpenMemory
 )
 
-// dialect is which server's manners a route has.
+// dialect is the server whose conventions a route follows.
 type dialect uint8
 
 const (
@@ -32,8 +32,8 @@ const (
 	openmem
 )
 
-// row is one line of the route table. In a path, {name} matches one segment.
-// A path that ends in / needs it, one that does not forbids it.
+// row is one line of the route table. In a path, {name} matches one segment. A trailing
+// slash must match.
 type row struct {
 	method, path, id string
 	kind             memproxy.Kind
@@ -49,7 +49,7 @@ const (
 	steering
 	derived
 	pass   // touches no memory
-	public // pass, for everybody: no identity, no record
+	public // pass, without identity and record
 )
 
 // table has every route of the formats. Literal segments take precedence over
@@ -81,7 +81,7 @@ var table = [...]row{
 	{"POST", "/v1/summary/", "mem0.v1.summary", memproxy.Recall, derived, list, hosted},
 	{"GET", "/v2/entities/user/{entity_id}/profile/", "mem0.v2.profile", memproxy.Recall, derived, entity, hosted},
 	{"POST", "/v2/profiles/jobs/", "mem0.v2.profile.job", memproxy.Admin, steering, config, hosted},
-	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // a sample's answer is a profile
+	{"GET", "/v2/profiles/jobs/{job}/", "mem0.v2.profile.job.get", memproxy.Recall, derived, query, hosted}, // the answer about a sample is a profile
 	{"GET", "/v2/profiles/settings/", "mem0.v2.profile.settings", memproxy.Admin, 0, query, hosted},
 	{"POST", "/v2/profiles/settings/", "mem0.v2.profile.settings.set", memproxy.Admin, steering, config, hosted},
 	// Hosted platform: entities.
@@ -155,11 +155,11 @@ func newRoutes() *routes {
 			Bulk: r.flags&bulk != 0, Steering: r.flags&steering != 0, Derived: r.flags&derived != 0, Pass: r.flags&pass != 0, Public: r.flags&public != 0,
 		}
 		if r.shape == search || r.shape == list {
-			rt.Params = map[string]string{} // Decode notes the projection here, for Rewrite
+			rt.Params = map[string]string{} // Decode stores the projection here, for Rewrite
 		}
 		return r.method, r.path, rt
 	}, routetable.Options{LastSlash: true})
 }
 
-// routes find a request's route, and a route's row by its id.
+// routes finds the route of a request, and the row of a route.
 type routes = routetable.Table[row]

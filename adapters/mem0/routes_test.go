@@ -14,7 +14,7 @@ func adapter(t testing.TB) *mem0.Adapter {
 	return must.Get(mem0.New(mem0.Options{}))(t)
 }
 
-// class puts a route in the words of the formats' documentation.
+// class returns the class of a route as in the formats' documentation.
 func class(r memproxy.Route) string {
 	name := map[memproxy.Kind]string{
 		memproxy.Learn: "write", memproxy.Correct: "update", memproxy.Forget: "delete", memproxy.Recall: "read",
@@ -60,7 +60,7 @@ var documented = []struct{ method, path, class string }{
 	{"POST", "/v1/exports/", "derived"},
 	{"POST", "/v1/exports/get/", "derived"},
 	{"POST", "/v1/summary/", "derived"},
-	{"POST", "/v1/feedback/", "update"}, // it moves a memory's rank
+	{"POST", "/v1/feedback/", "update"}, // it changes a memory's rank
 	{"GET", "/v1/entities/", "read"},
 	{"GET", "/v1/entities/filters/", "derived"},
 	{"GET", "/v2/entities/agent/dev/", "read"},
@@ -121,7 +121,7 @@ var documented = []struct{ method, path, class string }{
 
 	{"POST", "/api/v1/memories/", "write"},
 	{"GET", "/api/v1/memories/", "read"},
-	{"POST", "/api/v1/memories/filter", "update"}, // a read, classed as the prefix it shares
+	{"POST", "/api/v1/memories/filter", "update"}, // a read, in the class of its prefix
 	{"GET", "/api/v1/memories/m-1", "read"},
 	{"GET", "/api/v1/memories/m-1/related", "read"},
 	{"GET", "/api/v1/memories/categories", "read"},
@@ -145,8 +145,8 @@ var documented = []struct{ method, path, class string }{
 	{"POST", "/mcp/", "run"},
 }
 
-// Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and
-// only what touches no memory passes.
+// Proves CARD-1, CARD-2, EDGE-3: every documented route has its class, and only routes
+// without memory pass.
 func TestEveryDocumentedRoute(t *testing.T) {
 	a := adapter(t)
 	for _, d := range documented {
@@ -157,8 +157,8 @@ func TestEveryDocumentedRoute(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: another spelling of a path is the same route or none, never
-// one of another class.
+// Proves EDGE-3: another spelling of a path is the same route or none, never one of
+// another class.
 func TestOtherSpellings(t *testing.T) {
 	a := adapter(t)
 	toggled := func(p string) string {
@@ -207,8 +207,8 @@ func hex(b byte) string {
 	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
-// Proves EDGE-3: what an id may hold, next to what makes it another route on a
-// server that decodes paths before it routes them.
+// Proves EDGE-3: characters that an id may contain, and those that would make it
+// another route on a server that decodes paths before it routes.
 func TestEncodedSegments(t *testing.T) {
 	a := adapter(t)
 	for _, tt := range []struct{ method, path, id, param, value string }{
@@ -222,12 +222,12 @@ func TestEncodedSegments(t *testing.T) {
 		{"GET", "/memories/m%2Fhistory", "", "", ""},                   // the same, self-hosted
 		{"GET", "/v2/entities/user/alice%2Fprofile/", "", "", ""},      // a profile
 		{"GET", "/v2/entities/user/..%2F..%2Fping/", "", "", ""},       // leaves the row
-		{"GET", "/memories/m%2F", "", "", ""},                          // one that drops a last slash finds m
+		{"GET", "/memories/m%2F", "", "", ""},                          // a server that drops a trailing slash finds m
 		{"GET", "/v1/memories/search%00/", "", "", ""},                 // cut at the zero
 		{"GET", "/v1/memories/%ff/", "", "", ""},                       // not UTF-8
 		{"GET", "/v1/memories/%zz/", "", "", ""},                       // not an encoding
 		{"GET", "/v1/memories/%2573earch/", "", "", ""},                // encoded twice
-		{"GET", "/auth/a%2Fb", "", "", ""},                             // a pass route takes nothing unclear
+		{"GET", "/auth/a%2Fb", "", "", ""},                             // a passing route takes no ambiguous path
 		{"GET", "/auth/" + strings.Repeat("a/", 20), "", "", ""},       // longer than any row
 		{"GET", "/v1/memories//", "", "", ""},                          // an empty id
 		{"DELETE", "/v2/entities/user//", "", "", ""},                  // an empty name
@@ -240,7 +240,7 @@ func TestEncodedSegments(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a request that may write and is in no table is unknown.
+// Proves EDGE-3: a request outside of the table that may write is unknown.
 func TestUnknownRoutes(t *testing.T) {
 	a := adapter(t)
 	for _, line := range []string{

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves MFW-7: whether an approved addition arrived is seen by its stamp, in
-// the scope that it names; a list that may go on says neither.
+// Proves MFW-7: an approved addition has arrived if its stamp is in the scope that it
+// names; a list that may be incomplete is inconclusive.
 func TestSeek(t *testing.T) {
 	a := must.Get(mem0.New(mem0.Options{}))(t)
 	for path, want := range map[string]string{

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// attributionOf is what a member claims by its name, in every spelling: the
-// names under which the backends show provenance, and memproxy's own words.
+// attributionOf returns what a member claims by its name, in every spelling: names
+// under which backends show provenance, and memproxy's own.
 func attributionOf(name string) memproxy.AttributionKind {
 	switch jsondoc.Squash(name) {
 	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
@@ -21,13 +21,13 @@ func attributionOf(name string) memproxy.AttributionKind {
 		return memproxy.AttributesStatus
 	}
 	if strings.HasPrefix(jsondoc.Squash(name), "memproxy") {
-		return memproxy.AttributesStatus // a stamp's name, in another spelling or deeper than a stamp's
+		return memproxy.AttributesStatus // a stamp's member in another spelling or at another depth
 	}
 	return ""
 }
 
-// weighs reports whether a member says by its name how far its content is to be
-// believed: where it is a number it is clamped, where it is not it is a status.
+// weighs reports whether a member claims by its name how credible its content is. A
+// number is clamped, and another value is a status.
 func weighs(name string) bool {
 	switch jsondoc.Squash(name) {
 	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
@@ -36,9 +36,8 @@ func weighs(name string) bool {
 	return false
 }
 
-// Asserted records what a value asserts of the content next to it, at any
-// depth, and puts it on the operation: attributions, and numbers that weigh.
-// Skip names members at the top that were read already, as reserved ones there are.
+// Asserted records the attributions and credibility claims in a value, at any depth.
+// Skip excludes members of the value itself that were already read.
 func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr string, skip func(string) bool) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -54,7 +53,7 @@ func Asserted(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr st
 	}
 }
 
-// AssertedBy records what one member asserts, or what stands in it.
+// AssertedBy records what a member and its value assert.
 func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr string) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -76,8 +75,8 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: kind}, m.Value)
 }
 
-// Speaker records what a message says of who speaks it, by name or by role.
-// Instead is what takes its place where it cannot be left out.
+// Speaker records a message's speaker, by name or by role. Instead replaces the claim
+// where it cannot be removed.
 func Speaker(op *memproxy.Operation, doc *jsondoc.Doc, v *jsondoc.Value, ptr, instead string) {
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
 		attribute(op, doc, memproxy.Attribution{Pointer: ptr, Kind: memproxy.AttributesAuthor, Instead: instead}, v)
@@ -93,7 +92,7 @@ func attribute(op *memproxy.Operation, doc *jsondoc.Doc, at memproxy.Attribution
 	op.Attributions = append(op.Attributions, at)
 }
 
-// words are the strings of a value that is one, or a list of them.
+// words returns the strings of a value: itself, or the elements of a list.
 func words(v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String {
 		return []string{v.Text()}
@@ -107,8 +106,8 @@ func words(v *jsondoc.Value) []string {
 	return out
 }
 
-// vouches reports whether a source is said to be one that is believed. Other
-// sources are where something comes from, and are nobody's word.
+// vouches reports whether a source claims to be trusted. Other sources only name where
+// content comes from.
 func vouches(source string) bool {
 	switch memproxy.Key(source) {
 	case "trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
@@ -118,8 +117,8 @@ func vouches(source string) bool {
 	return false
 }
 
-// denies reports whether a value claims nothing, or less than nothing: such a
-// claim is believed.
+// denies reports whether a value claims nothing, or lowers the credibility: such a
+// claim is accepted.
 func denies(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	if negative(doc, v) {
 		return true

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Hint reads a claimed confidence. What lies between two per mille counts as
-// the upper one, so that nothing over a ceiling is taken for what is on it;
-// what is not a number from 0 to 1 counts as the highest claim.
+// Hint reads a claimed confidence. It is rounded up to the per mille, so that a value
+// over a ceiling never equals it. Anything but a number from 0 to 1 counts as full
+// confidence.
 func Hint(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.Hint {
 	h := memproxy.Hint{Pointer: ptr, Raw: string(doc.Raw(v)), Claimed: memproxy.Full}
 	if v.Kind == jsondoc.Number {
@@ -22,12 +22,12 @@ func Hint(doc *jsondoc.Doc, v *jsondoc.Value, ptr string) memproxy.Hint {
 	return h
 }
 
-// least is what is compared exactly. Below it, all that counts is whether
-// something is there: an exact reading of 1e-300 takes 300 digits.
+// least is the smallest number that is compared exactly. Smaller ones only count as
+// zero or not: an exact reading of 1e-300 takes 300 digits.
 const least = 1e-6
 
-// perMille is the text of a number from 0 to 1 in per mille, rounded up, read
-// exactly and not as a double.
+// perMille parses a number from 0 to 1, exactly and not as a double, and rounds it up
+// to the per mille.
 func perMille(text string) (memproxy.PerMille, bool) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < 0 || f > 1 {

@@ -1,10 +1,9 @@
-// Package origin reads what a payload says of its content's layer, of who said
-// it and of the names that it is filed under, in the same way for every
-// backend.
+// Package origin reads what a payload claims about its content's layer, speaker and
+// categories, in the same way for every backend.
 //
-// It promises that what a payload claims only ever adds rules: a claim of a
-// layer is taken in addition to the layer that route and role give, and a claim that
-// something was inferred is believed while one that it was stated is not.
+// Guarantees: a claim only adds rules. A claimed layer counts in addition to the one
+// that route and role determine; a claim that content was inferred is believed, and one
+// that it was stated is not.
 package origin
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Claims are what a payload says of its content.
+// Claims are a payload's claims about its content.
 type Claims struct {
 	layers   []memproxy.Layer
 	keys     []string
-	speakers []string // who is said to have spoken, by name
+	speakers []string // claimed speakers, by name
 	inferred bool
 }
 
@@ -45,7 +44,7 @@ func (c *Claims) Metadata(doc *jsondoc.Doc, m jsondoc.Member) {
 	}
 }
 
-// key records the name of a member and those inside it.
+// key records the names of a member and of those inside it.
 func (c *Claims) key(m jsondoc.Member) {
 	c.keys = append(c.keys, m.Name)
 	c.inside(m.Value)
@@ -81,7 +80,7 @@ func (c *Claims) Layer(word string) {
 	}
 }
 
-// LayerOf is the layer that a word names.
+// LayerOf returns the layer that a word names.
 func LayerOf(word string) (memproxy.Layer, bool) {
 	switch strings.ReplaceAll(memproxy.Key(word), "-", "_") {
 	case "episodic", "episodic_memory", "episode", "message", "messages", "conversation", "transcript":
@@ -94,7 +93,7 @@ func LayerOf(word string) (memproxy.Layer, bool) {
 	return "", false
 }
 
-// negative reports whether a value denies what its name says.
+// negative reports whether a value denies its name.
 func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	said := string(doc.Raw(v))
 	if v.Kind == jsondoc.String {
@@ -103,10 +102,10 @@ func negative(doc *jsondoc.Doc, v *jsondoc.Value) bool {
 	return slices.Contains([]string{"false", "null", "0", "", "no", "none"}, said)
 }
 
-// Settle puts the claims on an operation whose items bear what route and role
-// say. Where a model of the backend makes facts of a conversation in which a
-// user speaks, the conversation is not judged by its other voices: what the
-// model makes of them is.
+// Settle applies the claims to an operation whose items have the layer and role of the
+// route. If the backend's model extracts facts from a conversation in which a user
+// speaks, other speakers do not make the conversation inferred: the extracted facts are
+// judged instead.
 func (c *Claims) Settle(op *memproxy.Operation) {
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
@@ -140,9 +139,8 @@ func (c *Claims) Settle(op *memproxy.Operation) {
 	}
 }
 
-// Source is the tier of where content is said to come from: the lowest of the
-// one that was claimed before and those of all names in v. A number is a name
-// that the table lacks.
+// Source returns the tier of a claimed source: the lowest of the earlier one and those
+// of all names in v. A number counts as an unknown name.
 func Source(table memproxy.SourceNames, before memproxy.Source, v *jsondoc.Value) memproxy.Source {
 	rank := [...]memproxy.Source{memproxy.SourceTrusted, memproxy.SourceVerified, memproxy.SourceUntrusted, memproxy.SourceHostile}
 	var tier memproxy.Source

@@ -1,11 +1,10 @@
-// Package pages fills up the lists of answers in which memories were left out,
-// with more of the same list.
+// Package pages refills the lists of answers from which memories were removed, with
+// further elements of the same list.
 //
-// It promises that no element comes twice, that the order is the backend's, and
-// that a list never holds more than was asked for: what is shown of it can be
-// gone on from with the id of its last element, as clients do. It sends
-// nothing and decides nothing: whether an element is shown was said before it
-// is taken.
+// Guarantees: no element occurs twice, the order is the backend's, and a list never has
+// more elements than requested, so that clients can continue after the id of its last
+// element. The package sends nothing and decides nothing: which elements are dropped is
+// decided before Take.
 package pages
 
 import (
@@ -18,49 +17,49 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// growth is how many times more is asked for from one request to the next:
-// four of them look through some hundred times the page.
+// growth is the factor by which the limit grows from one request to the next: four
+// requests read about a hundred pages.
 const growth = 4
 
 var errList = errors.New("pages: the answer holds no list of the kind that is filled up")
 
 // Options describe the list of one answer.
 type Options struct {
-	// Want is how many elements the caller asked for, or 0: as many as came.
+	// number of elements that the caller requested; 0: as many as the answer has
 	Want int
-	// Max is how many a backend gives at once.
+	// largest number that the backend returns at once
 	Max int
-	// Keys are the names under which the list may stand. A list may also be the
-	// whole answer.
+	// Keys are the members that may hold the list. The list may also be the whole
+	// answer.
 	Keys []string
-	// Ask returns the request for n elements, behind the one of an id where the
-	// list has cursors. False: it cannot be asked for.
+	// Ask returns the request for n elements, after the element with an id if the list
+	// has cursors. False: there is no such request.
 	Ask func(n int, after string) (memproxy.Search, bool)
-	// Again is set for ranked lists: each begins where the first did, and only
-	// a longer one shows more.
+	// Again is set for ranked lists: each answer starts with the first element, and
+	// only a longer one has more.
 	Again bool
-	// Whole is how many elements surely are a whole list where the caller did
-	// not say how many it wants.
+	// Whole is the backend's smallest default length: a shorter list is complete if the
+	// caller set no limit.
 	Whole int
-	// Emptied is set where several elements have one id: only an answer of
-	// which nothing is left is filled up then.
+	// Emptied is set where several elements share an id: such a list is refilled only
+	// if nothing is left of it.
 	Emptied bool
 }
 
-// fill fills up one list. It is not for concurrent use.
+// fill refills one list. It is not safe for concurrent use.
 type fill struct {
 	opt      Options
-	have     int             // elements that are shown
-	seen     map[string]bool // ids of the answers before
+	have     int             // shown elements
+	seen     map[string]bool // ids in the answers so far
 	last     string          // id of the backend's last element
-	asked    int             // with what the last answer was asked for
-	over     bool            // there are no more
+	asked    int             // the limit of the last request
+	over     bool            // there are no more elements
 	requests int
-	more     [][]byte // elements to be added
+	more     [][]byte // elements to add
 }
 
-// New returns what fills up an answer, of which the reading says what is left
-// out; nil where nothing is left out, or the list cannot be gone on with.
+// New returns the refill of an answer with its reading; nil if nothing was dropped or
+// the list cannot be continued.
 func New(o Options, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
 	if !slices.ContainsFunc(rd.Memories, func(m memproxy.Memory) bool { return m.Drop }) {
 		return nil
@@ -132,8 +131,8 @@ func (f *fill) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 	return nil
 }
 
-// take looks through an answer's elements, of which there are n: those that
-// came before and those over the limit are left out of it.
+// take reads the n elements of an answer, and drops those of earlier answers and those
+// over the limit.
 func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 	f.over = f.over || n == 0 || !f.opt.Emptied && n < f.asked
 	places := make(map[string]*memproxy.Memory, n)
@@ -141,11 +140,11 @@ func (f *fill) take(rd *memproxy.Reading, base string, n int) {
 		places[rd.Memories[i].Pointer] = &rd.Memories[i]
 	}
 	var ids []string
-	part := "" // the last that is shown: what has its id is of one piece with it
+	part := "" // id of the last shown element: further elements with that id belong to it
 	for i := range n {
 		m := places[jsondoc.Index(base, i)]
 		if m == nil || m.ID == "" {
-			f.over = true // what has no name cannot be told from what was there
+			f.over = true // an element without an id cannot be compared with earlier ones
 			continue
 		}
 		ids = append(ids, m.ID)

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// A Patch gathers what happens to a body: claimed confidences are lowered, and each
-// object that is named loses the proxy's own keys and gains what is added to it.
+// Patch collects the changes to a body: lowered confidences, and for each object the
+// removal of memproxy's own keys and the added members.
 type Patch struct {
 	*jsondoc.Edits
 	doc     *jsondoc.Doc
@@ -18,8 +18,8 @@ type Patch struct {
 	removed []*jsondoc.Value // members' values
 }
 
-// Needed reports whether a body needs a patch: it is stamped, holds keys that
-// are reserved, or a claim in it is lowered or taken off.
+// Needed reports whether a body needs a patch: it is stamped, has reserved keys, or a
+// claim in it is lowered or removed.
 func Needed(op *memproxy.Operation) bool {
 	return op.Stamp != nil || len(op.Reserved) > 0 ||
 		slices.ContainsFunc(op.Attributions, func(a memproxy.Attribution) bool { return a.Removed }) ||
@@ -28,7 +28,7 @@ func Needed(op *memproxy.Operation) bool {
 
 func lowered(h memproxy.Hint) bool { return h.Effective != h.Claimed || !h.Legible }
 
-// NewPatch begins with what is lowered, and with the keys that were reserved.
+// NewPatch returns a patch that lowers confidences and removes reserved keys.
 func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) *Patch {
 	p := &Patch{Edits: doc.Edit(), doc: doc, added: map[*jsondoc.Value][][]byte{}}
 	for _, h := range op.Hints {
@@ -42,13 +42,13 @@ func NewPatch(doc *jsondoc.Doc, op *memproxy.Operation) *Patch {
 	return p
 }
 
-// Remove takes a member out.
+// Remove removes a member.
 func (p *Patch) Remove(ptr string) {
 	p.Add(p.doc.At(ptr[:strings.LastIndexByte(ptr, '/')]))
 	p.removed = append(p.removed, p.doc.At(ptr))
 }
 
-// Add gives an object members. What is no object is left as it is.
+// Add adds members to an object. Other values are unchanged.
 func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	if v == nil || v.Kind != jsondoc.Object {
 		return
@@ -59,14 +59,13 @@ func (p *Patch) Add(v *jsondoc.Value, members ...[]byte) {
 	p.added[v] = append(p.added[v], members...)
 }
 
-// Beside is the object of what metadata will hold besides the proxy's own members.
+// Beside returns metadata without memproxy's own members, as the patch leaves it.
 func (p *Patch) Beside(meta *jsondoc.Value) []byte {
 	return Beside(p.Edits, meta, slices.Concat(p.objects, p.removed))
 }
 
-// Stamp stamps what a holder has, or is to have, as metadata. Kept members go along
-// where it has none. Over has a backend that merges forget the members of an older
-// stamp.
+// Stamp adds a stamp to a holder's metadata. Kept members are added if it has none.
+// Over makes a backend that merges metadata forget the members of an older stamp.
 func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept [][]byte, over bool) {
 	if meta != nil && meta.Kind == jsondoc.Object {
 		p.Add(meta, Members(op.StampBeside(p.Beside(meta)), over)...)
@@ -80,13 +79,13 @@ func (p *Patch) Stamp(op *memproxy.Operation, holder, meta *jsondoc.Value, kept 
 	}
 }
 
-// Apply is the body with everything done. Empty reports whether nothing is.
+// Apply returns the patched body.
 func (p *Patch) Apply() []byte {
 	p.settle()
 	return p.Edits.Apply()
 }
 
-// Empty reports whether the body stays as it is.
+// Empty reports whether the patch changes nothing.
 func (p *Patch) Empty() bool {
 	p.settle()
 	return p.Edits.Empty()

@@ -1,6 +1,5 @@
-// Package stamps writes provenance stamps into metadata and reads them there:
-// flat members whose names begin with memproxy.StampPrefix, as all backends
-// keep them.
+// Package stamps writes provenance stamps to metadata and reads them: flat members with
+// the prefix memproxy.StampPrefix, which all backends store.
 package stamps
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Kept are the members of existing metadata, as they are written: the proxy's
-// own, or the others. Of what is no object there are none.
+// Kept returns the members of metadata in JSON: memproxy's own, or the others. It
+// returns none if raw is not an object.
 func Kept(raw []byte, ours bool) [][]byte {
 	if len(raw) == 0 {
 		return nil
@@ -33,9 +32,8 @@ func Kept(raw []byte, ours bool) [][]byte {
 	return out
 }
 
-// Beside is the object of what metadata holds besides the proxy's own members,
-// as the edits leave it. Members in which something is changed are left out,
-// and so are those that hold any of the touched values.
+// Beside returns metadata without memproxy's own members, as an object, after the
+// edits. Members that an edit changes, or that contain a touched value, are left out.
 func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []byte {
 	if meta == nil || meta.Kind != jsondoc.Object {
 		return nil
@@ -48,13 +46,13 @@ func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []b
 		}) {
 			continue
 		}
-		name, _ := jsontext.AppendQuote(nil, m.Name) // it was decoded from JSON
+		name, _ := jsontext.AppendQuote(nil, m.Name) // valid: it was decoded from JSON
 		out = append(out, append(append(name, ':'), value...))
 	}
 	return Object(out)
 }
 
-// Object makes an object of members.
+// Object returns an object with these members.
 func Object(members [][]byte) []byte {
 	out := []byte{'{'}
 	for i, m := range members {
@@ -66,7 +64,7 @@ func Object(members [][]byte) []byte {
 	return append(out, '}')
 }
 
-// PerMille writes a share as a JSON number of at most three decimals.
+// PerMille formats a share as a JSON number with at most three decimals.
 func PerMille(p memproxy.PerMille) []byte {
 	return strconv.AppendFloat(nil, float64(p)/1000, 'f', -1, 64)
 }
@@ -85,7 +83,7 @@ func (m *members) raw(name string, write func([]byte) []byte) {
 
 func (m *members) str(name, value string) {
 	m.raw(name, func(b []byte) []byte {
-		// What is not UTF-8 is replaced, and the stamp then does not verify.
+		// Invalid UTF-8 is replaced, and the stamp then fails verification.
 		b, _ = jsontext.AppendQuote(b, value)
 		return b
 	})
@@ -101,8 +99,8 @@ func (m *members) list() [][]byte {
 	return out
 }
 
-// Members writes a stamp as members. Over an older stamp it names what it has
-// not, too: some backends merge metadata, and what was there would stay.
+// Members returns the members of a stamp. With over, absent ones are empty instead of
+// left out: backends that merge metadata would keep those of an older stamp.
 func Members(s *memproxy.Stamp, over bool) [][]byte {
 	m := members{buf: make([]byte, 0, 1024), ends: make([]int, 0, 16)}
 	m.str("id", s.ID)
@@ -126,7 +124,7 @@ func Members(s *memproxy.Stamp, over bool) [][]byte {
 	return m.list()
 }
 
-// late writes how the write came about.
+// late writes the optional members.
 func (m *members) late(s *memproxy.Stamp, over bool) {
 	received := ""
 	if !s.Received.IsZero() {
@@ -171,7 +169,7 @@ func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
 	return s
 }
 
-// share reads what PerMille writes; what is no share is none.
+// share parses the result of PerMille; 0 if it is invalid.
 func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	if v == nil || v.Kind != jsondoc.Number {
 		return 0
@@ -183,8 +181,8 @@ func share(v *jsondoc.Value, doc *jsondoc.Doc) memproxy.PerMille {
 	return memproxy.PerMille(f*1000 + 0.5)
 }
 
-// Tell says in the metadata of an element of an answer where it comes from, if
-// that is known, and takes out the members that are unwanted.
+// Tell adds provenance, if known, to the metadata of an element of an answer, and
+// removes unwanted members.
 func Tell(e *jsondoc.Edits, el *jsondoc.Value, p *memproxy.Provenance, unwanted ...string) error {
 	var added [][]byte
 	if p != nil {

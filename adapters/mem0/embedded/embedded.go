@@ -1,17 +1,16 @@
-// Package embedded is a small Mem0 in one process: an http.Handler that speaks the
-// hosted platform's dialect (/v1, /v2, /v3, /api) and the self-hosted server's
-// (/memories, /search, …) over one list of memories. The demo and tests use it, so
-// that nobody needs a Mem0.
+// Package embedded is a small Mem0 in one process: an http.Handler with the hosted
+// platform's dialect (/v1, /v2, /v3, /api) and the self-hosted server's (/memories,
+// /search, …) over one list of memories. The demo and the tests use it instead of a
+// Mem0.
 //
-// It promises to be as trusting as the real thing, because that is what a gate in
-// front of it is for: ids in payloads are believed, any metadata and any confidence
-// is stored, operations by id ask for no owner, an accepted key reads and writes
-// every user, and filters smuggle identities the way Mem0's engine lets them.
+// It trusts its callers as the real servers do, because that is what the gate is for:
+// it believes ids in payloads, stores any metadata and any confidence, does not check
+// owners of operations by id, lets an accepted key read and write for every user, and
+// lets filters smuggle identities as Mem0's engine does.
 //
-// It runs no model (an extraction keeps each message of the user as it is), fetches
-// no URLs and keeps nothing on disk. Of errors it has the status and a sentence: how
-// the real servers word them, and all that clients of theirs need, the tests of e2e
-// look at, which run the real engine.
+// It runs no model (an extraction keeps each message of the user unchanged), fetches no
+// URLs and stores nothing on disk. Its errors have the right status and some text. The
+// exact errors and the needs of clients are tested in e2e, with the real engine.
 package embedded
 
 import (
@@ -30,7 +29,7 @@ import (
 )
 
 const (
-	// DefaultMaxMemories keeps a search, which looks at every memory, at a few
+	// DefaultMaxMemories keeps a search, which reads every memory, within a few
 	// milliseconds.
 	DefaultMaxMemories = 10_000
 
@@ -38,21 +37,21 @@ const (
 	maxEvents = 4096
 )
 
-// Options configure a Backend. The zero value is a backend that accepts
-// everybody as an administrator, as Mem0 does with AUTH_DISABLED.
+// Options configure a Backend. With the zero value every caller is an administrator, as
+// in Mem0 with AUTH_DISABLED.
 type Options struct {
-	// Keys are the accepted API keys. With none, any credential will do, and
-	// none at all.
+	// Keys are the accepted API keys. Without any, no credential is needed and any is
+	// accepted.
 	Keys []string
-	// AdminKey is the self-hosted administrator's key; it is accepted next to
-	// Keys. Without it every accepted caller is an administrator.
+	// AdminKey is the self-hosted administrator's key, in addition to Keys. Without it
+	// every accepted caller is an administrator.
 	AdminKey string
 	// Deferred leaves events PENDING until Step is called. Otherwise their
 	// work is done before the request is answered, though the answer still
 	// says PENDING.
 	Deferred bool
-	// MaxMemories bounds the store; at the limit the oldest memory makes room.
-	// 0 means DefaultMaxMemories.
+	// MaxMemories bounds the store; at the limit the oldest memory is removed. 0 means
+	// DefaultMaxMemories.
 	MaxMemories int
 }
 
@@ -60,7 +59,7 @@ type Options struct {
 type Backend struct {
 	opt Options
 
-	mu     sync.Mutex // of the store; answers are encoded with it held
+	mu     sync.Mutex // protects the store; held while answers are encoded
 	store  *store
 	routes []route
 }
@@ -74,8 +73,8 @@ func New(opt Options) (*Backend, error) {
 	return &Backend{opt: opt, store: s, routes: routes(s)}, nil
 }
 
-// Step does the work of the oldest pending event and reports whether there was
-// one. Without Options.Deferred there never is.
+// Step does the work of the oldest pending event and reports whether there was one.
+// Without Options.Deferred there is none.
 func (b *Backend) Step() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,10 +90,10 @@ func (b *Backend) Step() bool {
 // object is a JSON object.
 type object = map[string]any
 
-// call is one request on its way through a handler.
+// call is one request and its handler's state.
 type call struct {
 	r     *http.Request
-	args  []string // what the route's wildcards matched
+	args  []string // segments that the route's wildcards matched
 	query url.Values
 	raw   []byte
 	body  object // empty without a payload
@@ -102,8 +101,8 @@ type call struct {
 	admin bool
 }
 
-// last returns the last value of a query parameter: the frameworks behind both
-// dialects let the last one win.
+// last returns the last value of a query parameter, which counts in the frameworks
+// behind both dialects.
 func (c *call) last(name string) string {
 	if v := c.query[name]; len(v) > 0 {
 		return v[len(v)-1]
@@ -114,7 +113,7 @@ func (c *call) last(name string) string {
 // failure is an answer other than 200.
 type failure struct {
 	status int
-	member string // that the text stands under; "" is the dialect's
+	member string // member that holds the text; "" is the dialect's
 	text   any
 }
 
@@ -128,16 +127,16 @@ func badRequest(format string, args ...any) error {
 	return fail(http.StatusBadRequest, format, args...)
 }
 
-// detailed is an error of the framework behind a dialect.
+// detailed returns an error of the framework behind a dialect.
 func detailed(status int, text string) error { return &failure{status, "detail", text} }
 
 // created is the body of an answer with 201.
 type created struct{ body any }
 
-// done answers with a sentence, the commonest body.
+// done answers with a message, the most common body.
 func done(message string) (any, error) { return object{"message": message}, nil }
 
-// ServeHTTP answers in the dialect that the path belongs to.
+// ServeHTTP answers in the dialect of the path.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -161,12 +160,12 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil { // only what came as JSON is stored
+	if err := enc.Encode(body); err != nil { // only JSON is stored
 		panic(err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})) // the client may be gone
+	_, _ = w.Write(bytes.TrimSuffix(buf.Bytes(), []byte{'\n'})) // the client may have disconnected
 }
 
 func (b *Backend) answer(c *call) (any, error) {
@@ -177,7 +176,7 @@ func (b *Backend) answer(c *call) (any, error) {
 	if err := b.authorise(c, rt); err != nil {
 		return nil, err
 	}
-	c.query, _ = url.ParseQuery(c.r.URL.RawQuery) // what can be read of it counts
+	c.query, _ = url.ParseQuery(c.r.URL.RawQuery) // ignores the unreadable part
 	c.body = object{}
 	if rt.needs != nil && (len(c.raw) > 0 || !isHosted(c.r.URL.Path)) {
 		if c.body, err = parse(c.raw); err != nil {
@@ -192,8 +191,8 @@ func (b *Backend) answer(c *call) (any, error) {
 	return rt.serve(c)
 }
 
-// parse reads a JSON object. Names match exactly and the last of two equal ones
-// wins, as in Mem0's Python.
+// parse parses a JSON object. Names match exactly, and the last of equal ones counts,
+// as in Mem0's Python.
 func parse(raw []byte) (object, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -204,8 +203,8 @@ func parse(raw []byte) (object, error) {
 	return v, nil
 }
 
-// authorise says who may call. A key is bound to no user in Mem0: whoever has
-// one reads and writes everybody's memories.
+// authorise checks the key. Mem0 does not bind keys to users: an accepted key reads and
+// writes everybody's memories.
 func (b *Backend) authorise(c *call, rt *route) error {
 	key := credential(c.r)
 	known := slices.Contains(b.opt.Keys, key)
@@ -220,8 +219,8 @@ func (b *Backend) authorise(c *call, rt *route) error {
 	return nil
 }
 
-// credential is where each dialect looks for a key, and nowhere else: a hosted
-// "Token" is nothing to the self-hosted server, and the other way round.
+// credential returns the key from the dialect's own header; the other dialect's is
+// ignored.
 func credential(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if isHosted(r.URL.Path) {
@@ -239,7 +238,7 @@ func credential(r *http.Request) string {
 	return ""
 }
 
-// stamp writes microseconds unless there are none, as Python does.
+// stamp formats microseconds only if there are any, as Python does.
 func stamp(t time.Time) string {
 	t = t.UTC()
 	if t.Nanosecond() < int(time.Microsecond) {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ask asks a backend without a network.
+// ask sends a request to a backend without a network.
 func ask(b http.Handler, method, path, body, key string) (int, string) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("X-API-Key", key)
@@ -23,8 +23,8 @@ func ask(b http.Handler, method, path, body, key string) (int, string) {
 
 const addTea = `{"user_id":"ann","infer":false,"metadata":{"role":"boss","user_id":"eve"},"messages":[{"role":"user","content":"Ann drinks tea"}]}`
 
-// The backend is as trusting as Mem0: that is what the demo attacks, and what the
-// tests of the gate stand in front of.
+// The backend trusts its callers as Mem0 does: the demo and the tests of the gate
+// attack that.
 func TestItTrustsEverybody(t *testing.T) {
 	b := must.Get(embedded.New(embedded.Options{}))(t)
 	for _, q := range []struct{ method, path, body, want string }{

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// grammar is how a dialect reads filters: the platform refuses fields that it does
-// not know, and to the engine they are metadata.
+// grammar is how a dialect reads unknown fields in filters: the platform refuses them,
+// the engine treats them as metadata.
 type grammar bool
 
 const (
@@ -17,8 +17,8 @@ const (
 	engine   grammar = false
 )
 
-// filter makes a test of a filter. Siblings are ANDed, an OR next to an AND is
-// silently dropped.
+// filter returns a predicate for a filter. Siblings are ANDed; an OR beside an AND is
+// ignored.
 func (g grammar) filter(filter object) (func(*memory) bool, error) {
 	if _, err := g.passes(&memory{}, filter); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (g grammar) list(m *memory, key string, want any) (bool, error) {
 	return passed == 0, nil
 }
 
-// field holds what a memory has under a name against a value, or against operators.
+// field compares a memory's field with a value or with operators.
 func (g grammar) field(m *memory, key string, want any) (bool, error) {
 	have, known := m.field(key)
 	if g == platform && key == "metadata" {
@@ -97,7 +97,7 @@ func (g grammar) field(m *memory, key string, want any) (bool, error) {
 	case !known:
 		have = m.metadata[key]
 	}
-	if want == "*" { // any value; to the engine no condition at all
+	if want == "*" { // any value; the engine ignores the condition
 		return have != nil || g == engine, nil
 	}
 	ops, isObject := want.(object)
@@ -119,7 +119,7 @@ func (g grammar) field(m *memory, key string, want any) (bool, error) {
 	return true, nil
 }
 
-// operators compare what a memory has with what is wanted.
+// operators compare a memory's value with the wanted one.
 var operators = map[string]func(have, want any) bool{
 	"eq":        reflect.DeepEqual,
 	"ne":        func(have, want any) bool { return !reflect.DeepEqual(have, want) },
@@ -147,7 +147,7 @@ func contains(have, want any) bool {
 	return isText && isWord && strings.Contains(strings.ToLower(text), strings.ToLower(word))
 }
 
-// ordered compares numbers, and texts of times.
+// ordered compares numbers, and times as text.
 func ordered(have, want any, as int) bool {
 	x, isNumber := have.(json.Number)
 	y, isOther := want.(json.Number)
@@ -161,7 +161,7 @@ func ordered(have, want any, as int) bool {
 	return isText && isWord && strings.Compare(a, b) == as
 }
 
-// field is what a memory has under a name of the platform's.
+// field returns a memory's field by the platform's name.
 func (m *memory) field(key string) (have any, known bool) {
 	switch key {
 	case "user_id", "agent_id", "app_id", "run_id":
@@ -176,7 +176,7 @@ func (m *memory) field(key string) (have any, known bool) {
 		return m.text, true
 	case "memory_ids":
 		return m.id, true
-	case "metadata", "categories": // nothing here sorts memories into categories
+	case "metadata", "categories": // this backend assigns no categories
 		return nil, true
 	}
 	return nil, false

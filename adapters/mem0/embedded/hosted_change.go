@@ -32,8 +32,7 @@ func (b writes) addV3(c *call) (any, error) {
 	return object{"message": "Memories added successfully", "status": "SUCCEEDED", "event_id": id, "results": results}, nil
 }
 
-// addV1 answers in the forms of the older clients: an array, or an object
-// around it when they ask for v1.1 and v2.
+// addV1 answers in the forms of older clients: an array, or an object with v1.1 and v2.
 func (b writes) addV1(c *call) (any, error) {
 	infer, do, err := b.addition(c)
 	if err != nil {
@@ -54,22 +53,22 @@ func (b writes) addV1(c *call) (any, error) {
 	return results, nil
 }
 
-// related is the v1.1 form of an answer.
+// related returns the v1.1 form of an answer.
 func related(results any) object { return object{"results": results, "relations": []any{}} }
 
-// pending answers an add that is done after the answer.
+// pending answers an add that is executed after the answer.
 func (b writes) pending(c *call, do func() ([]any, error)) object {
 	return object{"message": queued, "status": "PENDING", "event_id": b.start(c, "ADD", c.body, do).ID}
 }
 
-// settled notes an add that was done before the answer.
+// settled records an add that was executed before the answer.
 func (b writes) settled(c *call, results []any) (id string) {
 	e := &event{ID: uuid.NewString(), Type: "ADD", Status: "SUCCEEDED", Payload: c.body, Results: results, Created: c.now, Updated: c.now, Completed: &c.now, Latency: 0.0}
 	b.events = append(b.events, e)
 	return e.ID
 }
 
-// addition reads an add. What the payload says about who it is, is believed.
+// addition reads an add. It believes the identities in the payload.
 func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err error) {
 	messages, _ := c.body["messages"].([]any)
 	if words := text(c.body, "messages"); words != "" {
@@ -112,8 +111,8 @@ func (b writes) addition(c *call) (infer bool, do func() ([]any, error), err err
 	}, nil
 }
 
-// hostedScope takes ids from the top level, or from filters as Python's option
-// objects put them.
+// hostedScope reads ids at the top level, or in filters, where Python's option objects
+// put them.
 func hostedScope(body object) (map[string]string, error) {
 	inFilters, _ := body["filters"].(object)
 	both := object{}
@@ -135,7 +134,7 @@ func hostedScope(body object) (map[string]string, error) {
 	return of, err
 }
 
-// plain reduces messages to text. URL parts are dropped: nothing is fetched.
+// plain reduces messages to text. URL parts are dropped and not fetched.
 func plain(messages []any) []any {
 	var out []any
 	for _, item := range messages {
@@ -173,8 +172,8 @@ func epoch(v any) (string, error) {
 	return "", badRequest("timestamp must be a number of seconds")
 }
 
-// hostedMemory finds a memory by id alone, as the platform reads it, which forgives
-// its spelling. Nobody asks whose it is.
+// hostedMemory finds a memory by its id in any spelling, as the platform does, without
+// checking its owner.
 func (s *store) hostedMemory(id string) (*memory, error) {
 	canonical, err := uuid.Parse(id)
 	if err != nil {
@@ -186,8 +185,7 @@ func (s *store) hostedMemory(id string) (*memory, error) {
 	return nil, fail(http.StatusNotFound, notFound)
 }
 
-// rewrite changes a memory by a body. Metadata takes the place of what was
-// there, a provenance stamp included.
+// rewrite changes a memory. Metadata is replaced, including a provenance stamp.
 func (m *memory) rewrite(c *call, body object) error {
 	next, changed := *m, false
 	if v := body["text"]; v != nil {
@@ -223,7 +221,7 @@ func (m *memory) rewrite(c *call, body object) error {
 	} else if !changed {
 		return badRequest("At least one of text, metadata, timestamp or expiration_date is required")
 	}
-	if changed { // a new date alone is no line of history
+	if changed { // a new date alone is not in the history
 		next.updated = c.now
 		next.note("UPDATE", m.text, next.text, c.now)
 	}
@@ -251,7 +249,7 @@ func (b writes) deleteOne(c *call) (any, error) {
 	return done("Memory deleted successfully!")
 }
 
-// deleteMany takes "*" for an id, which is everybody's.
+// deleteMany takes the id "*" for everybody's memories.
 func (b writes) deleteMany(c *call) (any, error) {
 	params := queryParams(c)
 	ids, err := scopeFilter(params)
@@ -265,7 +263,7 @@ func (b writes) deleteMany(c *call) (any, error) {
 	return b.startDelete(c, "DELETE_ALL", params, "Delete in progress. Please wait a few minutes.", passes)
 }
 
-// startDelete deletes, when its time has come, what then passes.
+// startDelete deletes the memories that match when the event is executed.
 func (b writes) startDelete(c *call, kind string, payload any, message string, passes func(*memory) bool) (any, error) {
 	e := b.start(c, kind, payload, func() ([]any, error) {
 		results := []any{}
@@ -278,7 +276,7 @@ func (b writes) startDelete(c *call, kind string, payload any, message string, p
 	return object{"message": message, "event_id": e.ID}, nil
 }
 
-// batch finds the memories of a batch before any is touched.
+// batch finds all memories of a batch before it changes any.
 func (b writes) batch(c *call, each func(*memory, object) error) (n int, err error) {
 	list, _ := c.body["memories"].([]any)
 	if len(list) == 0 || len(list) > 1000 {
@@ -309,7 +307,7 @@ func (b writes) batchUpdate(c *call) (any, error) {
 
 func (b writes) batchDelete(c *call) (any, error) {
 	n, err := b.batch(c, func(m *memory, _ object) error {
-		if slices.Contains(b.memories, m) { // the same id may come twice
+		if slices.Contains(b.memories, m) { // an id may occur twice
 			b.delete(m, c.now)
 		}
 		return nil
@@ -320,7 +318,7 @@ func (b writes) batchDelete(c *call) (any, error) {
 	return done(fmt.Sprintf("Successfully deleted %d memories", n))
 }
 
-// deleteEntity deletes everything that an entity has.
+// deleteEntity deletes all memories of an entity.
 func (b writes) deleteEntity(c *call) (any, error) {
 	kind, name := c.args[0], c.args[1]
 	passes := within(map[string]string{kind: name})

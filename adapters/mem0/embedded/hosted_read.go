@@ -16,18 +16,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// owner is the account that everything belongs to.
+// owner is the account of all objects.
 const owner = "owner@example.com"
 
-// sessionKey is what the hosted platform calls the run of a memory, but for the
-// answers of a v3 search, which say run_id.
+// sessionKey is the hosted platform's name for the run of a memory, except in answers
+// of a v3 search.
 const sessionKey = "session_id"
 
 func ping(*call) (any, error) {
 	return object{"status": "ok", "org_id": "org-embedded", "project_id": "proj-embedded", "user_email": owner}, nil
 }
 
-// hosted is a memory as the hosted platform shows it.
+// hosted returns a memory as the hosted platform shows it.
 func hosted(m *memory, runKey string) object {
 	return object{
 		"id": m.id, "memory": m.text, "user_id": orNull(m.of["user"]), "agent_id": orNull(m.of["agent"]), "app_id": orNull(m.of["app"]), runKey: orNull(m.of["run"]),
@@ -36,8 +36,8 @@ func hosted(m *memory, runKey string) object {
 	}
 }
 
-// projected keeps only the named fields of an answer's memory. Everything else
-// goes, ids and metadata included. Without fields it returns all.
+// projected keeps only the named fields of a memory, without ids and metadata unless
+// named. Without fields it returns all.
 func projected(row object, fields any) object {
 	var names []string
 	switch v := fields.(type) {
@@ -55,8 +55,8 @@ func projected(row object, fields any) object {
 	return row
 }
 
-// selected reads the filters of a body, and what else narrows them, and returns
-// what passes, newest first.
+// selected applies the filters of a body and other parameters, and returns the matches,
+// newest first.
 func (b reads) selected(c *call, filters any, params object) ([]*memory, error) {
 	filter, _ := filters.(object)
 	if len(filter) == 0 {
@@ -72,7 +72,7 @@ func (b reads) selected(c *call, filters any, params object) ([]*memory, error) 
 		narrow, _ := engine.passes(m, meta)
 		return narrow && passes(m) && contains(m.text, keywords) && (expired || !m.expired(c.now))
 	})
-	// Backdating can make creation differ from the order of storing.
+	// With backdating, creation times can differ from the order of storing.
 	slices.SortStableFunc(rows, func(x, y *memory) int { return cmp.Compare(y.created, x.created) })
 	return rows, nil
 }
@@ -87,7 +87,7 @@ func (b reads) found(c *call, filters any, threshold float64, runKey string) ([]
 		return nil, badRequest("query is required")
 	}
 	k := 10
-	for _, name := range [...]string{"limit", "top_k"} { // the second one wins
+	for _, name := range [...]string{"limit", "top_k"} { // the second one counts
 		if n, isNumber := c.body[name].(json.Number); isNumber {
 			if i, err := n.Int64(); err == nil && i > 0 {
 				k = int(min(i, 1000))
@@ -130,7 +130,7 @@ func (b reads) searchV1(c *call) (any, error) {
 	return found, err
 }
 
-// scopeFilter makes a filter of ids that stand at the top level.
+// scopeFilter returns a filter for ids at the top level.
 func scopeFilter(params object) (object, error) {
 	filters := object{}
 	for _, kind := range kinds {
@@ -159,7 +159,7 @@ func (b reads) listV1(c *call) (any, error) {
 	return b.list(c, ids, params, wantsPage(c))
 }
 
-// queryParams reads a query as if it were a body.
+// queryParams returns a query as a body.
 func queryParams(c *call) object {
 	params := object{}
 	for name := range c.query {
@@ -198,7 +198,7 @@ func (b reads) getOne(c *call) (any, error) {
 	return hosted(m, sessionKey), nil
 }
 
-// listOfEntity also shows what was said to make each memory.
+// listOfEntity also shows the messages from which each memory was made.
 func (b reads) listOfEntity(c *call) (any, error) {
 	rows := b.find(func(m *memory) bool { return m.of[c.args[0]] == c.args[1] && !m.expired(c.now) })
 	return paged(c, rows, func(m *memory) object {
@@ -208,7 +208,7 @@ func (b reads) listOfEntity(c *call) (any, error) {
 	})
 }
 
-// changes is a memory's history, each line with the raw messages behind it.
+// changes returns a memory's history, each entry with its raw messages.
 func (m *memory) changes() []object {
 	return shapes(m.history, func(c change) object {
 		return object{
@@ -219,7 +219,7 @@ func (m *memory) changes() []object {
 	})
 }
 
-// historyOf outlives its memory.
+// historyOf also finds deleted memories.
 func (b reads) historyOf(c *call) (any, error) {
 	m := b.past(c.args[0])
 	if m == nil {
@@ -256,8 +256,8 @@ func (b reads) stats(*call) (any, error) {
 	return object{"total_memories": len(b.memories), "total_entities": len(b.entities(kinds[:]...))}, nil
 }
 
-// Exports, summaries and profiles show memory texts in other shapes, without ids
-// or metadata: what a gate cannot filter by item.
+// Exports, summaries and profiles show texts of memories without ids or metadata, so
+// that a gate cannot filter them by item.
 
 type export struct {
 	id      string
@@ -265,7 +265,7 @@ type export struct {
 	data    object
 }
 
-// texts returns the texts that pass a filter, newest first.
+// texts returns the texts that match a filter, newest first.
 func (b reads) texts(c *call) ([]string, error) {
 	filters, _ := c.body["filters"].(object)
 	passes, err := platform.filter(filters)
@@ -297,7 +297,7 @@ func (b reads) createExport(c *call) (any, error) {
 	return created{object{"message": "Memory export request received.", "id": e.id}}, nil
 }
 
-// getExport looks for an id, or for the newest export of the same filters.
+// getExport returns an export by id, or the newest one with the same filters.
 func (b reads) getExport(c *call) (any, error) {
 	id := text(c.body, "memory_export_id")
 	for _, e := range slices.Backward(b.exports) {
@@ -320,8 +320,8 @@ func (b reads) profile(c *call) (any, error) {
 	return object{"profile": object{}, "status": "not_enabled", "entity_type": "user", "entity_id": c.args[0], "updated_at": nil, "generation_count": 0, "error": nil}, nil
 }
 
-// paged cuts one page out of rows and shapes only that. The query wins over the
-// body. Its links are absolute and lead to this backend itself, around any proxy.
+// paged returns one page of rows. The query takes precedence over the body. Its links
+// are absolute and lead to this backend, around any proxy.
 func paged[T, R any](c *call, rows []T, shape func(T) R) (object, error) {
 	number, err := positive(c, "page", 1)
 	if err != nil {
@@ -356,7 +356,7 @@ func paged[T, R any](c *call, rows []T, shape func(T) R) (object, error) {
 	return object{"count": len(rows), "next": link(number + 1), "previous": link(number - 1), "results": page}, nil
 }
 
-// shapes are rows as they are shown.
+// shapes converts rows to their shown form.
 func shapes[T, R any](rows []T, shape func(T) R) []R {
 	out := make([]R, len(rows))
 	for i, row := range rows {
@@ -365,10 +365,10 @@ func shapes[T, R any](rows []T, shape func(T) R) []R {
 	return out
 }
 
-// itself shows a row as it is.
+// itself shows a row unchanged.
 func itself[T any](row T) T { return row }
 
-// positive reads a number from the query or else the body.
+// positive reads a number from the query, or else from the body.
 func positive(c *call, name string, fallback int) (int, error) {
 	text := c.last(name)
 	switch v := c.body[name].(type) {
@@ -387,5 +387,6 @@ func positive(c *call, name string, fallback int) (int, error) {
 	return n, nil
 }
 
-// wantsPage: the older lists answer a bare array unless both are there.
+// wantsPage reports whether an older list is paged: it is a bare array unless both
+// parameters are given.
 func wantsPage(c *call) bool { return c.query.Has("page") && c.query.Has("page_size") }

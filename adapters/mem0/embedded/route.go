@@ -8,13 +8,13 @@ import (
 // route is one row of the table: a method and a path in one of the dialects.
 type route struct {
 	method  string
-	pattern string   // {} stands for any one segment, {/} for one or more
-	needs   []string // members of the payload; nil: there is none
-	admin   bool     // an administrator, self-hosted only
+	pattern string   // {} matches one segment, {/} one or more
+	needs   []string // required members of the payload; nil: it has none
+	admin   bool     // for administrators only, self-hosted
 	serve   func(*call) (any, error)
 }
 
-// isHosted tells the dialects apart by path, as no path belongs to both.
+// isHosted reports the dialect of a path: no path belongs to both.
 func isHosted(path string) bool {
 	for _, prefix := range [...]string{"/v1/", "/v2/", "/v3/", "/api/"} {
 		if strings.HasPrefix(path, prefix) {
@@ -24,17 +24,16 @@ func isHosted(path string) bool {
 	return false
 }
 
-var payload = []string{} // with no member that must be there
+var payload = []string{} // without required members
 
-// The platform's routes that show memories and that change them, and the
-// self-hosted server's.
+// The platform's reads and writes, and the self-hosted server.
 type (
 	reads  struct{ *store }
 	writes struct{ *store }
 	server struct{ *store }
 )
 
-// routes have literal paths before wildcards: the first match wins.
+// routes lists literal paths before wildcards: the first match counts.
 func routes(s *store) []route {
 	read, write, own := reads{s}, writes{s}, server{s}
 	return []route{
@@ -84,9 +83,8 @@ func routes(s *store) []route {
 	}
 }
 
-// find returns the first row that a request belongs to. Paths are compared
-// decoded and uncleaned, and a missing or a needless slash at the end is 404
-// in both dialects.
+// find returns the first row that matches a request. Paths are compared decoded and not
+// cleaned; a missing or an extra trailing slash is 404 in both dialects.
 func find(rows []route, c *call) (*route, error) {
 	other := false
 	for i := range rows {
@@ -104,8 +102,8 @@ func find(rows []route, c *call) (*route, error) {
 	return nil, detailed(http.StatusNotFound, "Not Found")
 }
 
-// match compares a path with a pattern and returns what the wildcards stand
-// for. {/} gives back as little as it can, so that an id with a slash works.
+// match returns the segments that the wildcards of a pattern match. {/} matches as much
+// as possible, so that an id may contain a slash.
 func match(pattern, path string) ([]string, bool) {
 	var args []string
 	for {

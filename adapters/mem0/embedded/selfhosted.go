@@ -22,8 +22,7 @@ func (m *memory) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// add believes the ids of the payload. Keys that the server does not know,
-// app_id among them, are ignored.
+// add believes the ids of the payload. Unknown keys, such as app_id, are ignored.
 func (b server) add(c *call) (any, error) {
 	messages, isList := c.body["messages"].([]any)
 	for _, item := range messages {
@@ -60,8 +59,8 @@ func (b server) add(c *call) (any, error) {
 	})}, err
 }
 
-// isOff reports what Pydantic takes for false: a gate that looks for false alone
-// takes a verbatim add for an extraction.
+// isOff reports whether Pydantic converts a value to false. A gate that only checks for
+// false takes a verbatim add for an extraction.
 func isOff(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -74,8 +73,8 @@ func isOff(v any) bool {
 	return false
 }
 
-// engineOf is a memory as the engine shows it, without the fields that it has
-// not. The engine knows nothing of apps: their ids are metadata.
+// engineOf returns a memory as the engine shows it, without absent fields. The engine
+// treats ids of apps as metadata.
 func engineOf(m *memory) object {
 	meta := m.metadata
 	if app := m.of["app"]; app != "" {
@@ -92,14 +91,14 @@ func engineOf(m *memory) object {
 	return out
 }
 
-// get answers null for a memory that is not there.
+// get answers null for a missing memory.
 func (b server) get(c *call) (any, error) {
 	m := b.byID(c.args[0])
 	if m == nil {
 		return nil, nil
 	}
 	out := engineOf(m)
-	out["score"] = nil // the key is there, without a search
+	out["score"] = nil // present, although there was no search
 	return out, nil
 }
 
@@ -110,7 +109,7 @@ func (b server) memory(id string) (*memory, error) {
 	return nil, fail(http.StatusNotFound, "Memory %s not found", id)
 }
 
-// update merges metadata into what is there.
+// update merges metadata.
 func (b server) update(c *call) (any, error) {
 	m, err := b.memory(c.args[0])
 	if err != nil {
@@ -159,9 +158,9 @@ func (b server) history(c *call) (any, error) {
 	}), nil
 }
 
-// list without an id shows the whole store to an administrator, raw.
+// list without an id shows the raw store to an administrator.
 func (b server) list(c *call) (any, error) {
-	k := 20 // unless told otherwise
+	k := 20 // the default
 	if c.query.Has("top_k") {
 		var err error
 		if k, err = strconv.Atoi(c.last("top_k")); err != nil || k < 0 || k > 1000 {
@@ -186,7 +185,7 @@ func (b server) list(c *call) (any, error) {
 	slices.Reverse(rows)
 	return object{"results": shapes(rows[:min(max(k, 1), len(rows))], func(m *memory) object {
 		out := engineOf(m)
-		if whole { // role and the like stay in metadata, and nothing expires
+		if whole { // role and similar fields stay in metadata, and expired memories are shown
 			meta := object{"text_lemmatized": m.text}
 			maps.Copy(meta, m.metadata)
 			for _, name := range [...]string{"role", "actor_id", "attributed_to", "expiration_date"} {
@@ -201,10 +200,9 @@ func (b server) list(c *call) (any, error) {
 	})}, nil
 }
 
-// search takes the deprecated ids at the top level over those in filters,
-// and then has the engine's filters override both: conditions inside AND are
-// merged into the top level, so that a nested user_id takes the place of the
-// caller's own, and "*" lifts the scope.
+// search prefers the deprecated ids at the top level to those in filters, but the
+// engine's filters override both: conditions inside AND are merged into the top level,
+// so that a nested user_id replaces the caller's own, and "*" removes the scope.
 func (b server) search(c *call) (any, error) {
 	filters, _ := c.body["filters"].(object)
 	if filters = maps.Clone(filters); filters == nil {
@@ -285,7 +283,7 @@ func (b server) listEntities(*call) (any, error) {
 	}), nil
 }
 
-// reset forgets the memories; settings stay.
+// reset deletes the memories and keeps the settings.
 func (b server) reset(*call) (any, error) {
 	b.memories = nil
 	return done("All memories reset")
@@ -298,8 +296,8 @@ func initialConfig() object {
 
 func (b server) getConfig(*call) (any, error) { return b.config, nil }
 
-// configure takes anything, the model's address included: whoever may call it can
-// send all prompts elsewhere.
+// configure accepts any setting, also the model's address: its caller can redirect all
+// prompts.
 func (b server) configure(c *call) (any, error) {
 	maps.Copy(b.config, c.body)
 	return done("Configuration set successfully")

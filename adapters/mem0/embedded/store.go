@@ -18,17 +18,17 @@ var kinds = [...]string{"user", "agent", "app", "run"}
 // memory is one stored memory.
 type memory struct {
 	id, text               string
-	of                     map[string]string // whose it is, by kind; absent: nobody's
+	of                     map[string]string // owners by kind
 	metadata               object
 	role, actor, attribute any // nil means absent
-	expires                any // nil absent, cleared, or what was given
+	expires                any // nil: absent; cleared; or the given value
 	created, updated       string
 	input                  []any // the messages that it was made from
 	words                  bag
 	history                []change
 }
 
-// change is one line of a memory's history.
+// change is one entry of a memory's history.
 type change struct {
 	id, event   string
 	old, new    any // texts, or nil
@@ -36,11 +36,11 @@ type change struct {
 	actor, role any
 }
 
-// cleared is what a promoted field holds after it was set to null: Mem0 then
-// shows the key, with null.
+// cleared is the value of a promoted field that was set to null: Mem0 then shows the
+// key with null.
 var cleared = json.RawMessage("null")
 
-// shown keeps the difference between null and absent.
+// shown returns nil for absent, and null for cleared.
 func shown(v any) any {
 	if v == nil {
 		return cleared
@@ -54,10 +54,9 @@ func (m *memory) note(event string, old, text any, at string) {
 	m.history = append(m.history, change{uuid.NewString(), event, old, text, at, m.actor, m.role})
 }
 
-// tag puts a caller's metadata on the memory the way Mem0's engine does: into
-// one flat space together with its own fields. So identities of the engine are
-// dropped, its computed fields overwritten, and role, attributed_to,
-// expiration_date and app_id believed, whoever sent them.
+// tag adds a caller's metadata as Mem0's engine does: in one namespace with its own
+// fields. Identities of the engine are dropped, computed fields are overwritten, and
+// role, attributed_to, expiration_date and app_id are believed, whoever sent them.
 func (m *memory) tag(meta object) {
 	kept := object{}
 	maps.Copy(kept, m.metadata)
@@ -81,7 +80,7 @@ func (m *memory) tag(meta object) {
 	m.metadata = kept
 }
 
-// expired tells whether the memory's date lies before today.
+// expired reports whether the memory's date is before today.
 func (m *memory) expired(now string) bool {
 	day, isText := m.expires.(string)
 	return isText && day < now[:len(time.DateOnly)]
@@ -98,7 +97,7 @@ func checkDay(v any) error {
 	return nil
 }
 
-// entityID trims an id and refuses white space in it, as the engine does.
+// entityID trims an id and refuses one that contains white space, as the engine does.
 func entityID(name string, v any) (string, error) {
 	id, isText := v.(string)
 	id = strings.TrimSpace(id)
@@ -128,19 +127,19 @@ func scopeOf(from object, named ...string) (map[string]string, error) {
 	return of, nil
 }
 
-// store is what there is. It is not safe for concurrent use.
+// store is the state of a backend. It is not safe for concurrent use.
 type store struct {
 	max      int
 	deferred bool
 	memories []*memory // the oldest first
 	deleted  map[string]*memory
 	events   []*event
-	queue    []func() // what deferred events stand for
+	queue    []func() // work of deferred events
 	exports  []export
 	config   object
 }
 
-// byID returns a memory that is there, or nil.
+// byID returns an existing memory, or nil.
 func (s *store) byID(id string) *memory {
 	i := slices.IndexFunc(s.memories, func(m *memory) bool { return m.id == id })
 	if i < 0 {
@@ -149,7 +148,7 @@ func (s *store) byID(id string) *memory {
 	return s.memories[i]
 }
 
-// past returns a memory that is or was there.
+// past returns an existing or a deleted memory.
 func (s *store) past(id string) *memory {
 	if m := s.byID(id); m != nil {
 		return m
@@ -157,7 +156,7 @@ func (s *store) past(id string) *memory {
 	return s.deleted[id]
 }
 
-// find returns what passes, newest first.
+// find returns the matching memories, newest first.
 func (s *store) find(passes func(*memory) bool) []*memory {
 	out := []*memory{}
 	for _, m := range slices.Backward(s.memories) {
@@ -168,7 +167,7 @@ func (s *store) find(passes func(*memory) bool) []*memory {
 	return out
 }
 
-// within is a test for memories that have all ids of a scope.
+// within returns a predicate for memories that have all ids of a scope.
 func within(of map[string]string) func(*memory) bool {
 	return func(m *memory) bool {
 		for kind, id := range of {
@@ -180,10 +179,10 @@ func within(of map[string]string) func(*memory) bool {
 	}
 }
 
-// remember stores what a conversation says, in both dialects. Verbatim, every
-// message but the system's becomes a memory. Otherwise this stands for the
-// model: each statement of the user does, questions do not, nor what the same
-// scope knows already; an agent without a user remembers its own words too.
+// remember stores a conversation, in both dialects. Verbatim, every message except the
+// system's becomes a memory. Otherwise it imitates the model: each statement of the
+// user becomes one, except questions and facts that the scope already has; an agent
+// without a user also remembers its own messages.
 func (s *store) remember(template memory, messages []any, infer bool, now string) ([]*memory, error) {
 	if err := checkDay(template.expires); err != nil {
 		return nil, err
@@ -226,7 +225,7 @@ func (s *store) remember(template memory, messages []any, infer bool, now string
 	return made, nil
 }
 
-// delete removes a memory on a caller's word; its history stays.
+// delete removes a memory without checking its owner; its history stays.
 func (s *store) delete(m *memory, now string) {
 	s.memories = slices.DeleteFunc(s.memories, func(x *memory) bool { return x == m })
 	m.note("DELETE", m.text, nil, now)
@@ -234,7 +233,7 @@ func (s *store) delete(m *memory, now string) {
 	s.deleted[m.id] = m
 }
 
-// event is one piece of background work as the hosted platform shows it.
+// event is a background operation as the hosted platform shows it.
 type event struct {
 	ID        string  `json:"id"`
 	Type      string  `json:"event_type"`
@@ -249,7 +248,7 @@ type event struct {
 	Error     *string `json:"error"`
 }
 
-// start begins background work, and does it at once unless that is deferred.
+// start starts a background operation, and executes it at once unless deferred.
 func (s *store) start(c *call, kind string, payload any, do func() ([]any, error)) *event {
 	e := &event{ID: uuid.NewString(), Type: kind, Status: "PENDING", Payload: payload, Results: []any{}, Created: c.now, Updated: c.now}
 	if s.events = append(s.events, e); len(s.events) > maxEvents {
@@ -288,7 +287,7 @@ func (s *store) allEvents(c *call) (any, error) {
 	return paged(c, all, itself)
 }
 
-// entity is an id that memories carry; there is nothing more to it.
+// entity is an id that memories have.
 type entity struct {
 	ID      int    `json:"id"`
 	Name    string `json:"name"`
@@ -299,7 +298,7 @@ type entity struct {
 	Updated string `json:"updated_at"`
 }
 
-// entities returns those of some kinds, oldest first.
+// entities returns the entities of some kinds, oldest first.
 func (s *store) entities(wanted ...string) []*entity {
 	out := []*entity{}
 	for _, m := range s.memories {
@@ -325,7 +324,7 @@ func text(from object, key string) string {
 	return words
 }
 
-// truthy is what Python takes for true.
+// truthy reports whether Python converts a value to True.
 func truthy(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -341,7 +340,7 @@ func truthy(v any) bool {
 	return true
 }
 
-// orNull makes "" null in an answer.
+// orNull converts "" to null.
 func orNull(s string) any {
 	if s == "" {
 		return nil
@@ -349,7 +348,7 @@ func orNull(s string) any {
 	return s
 }
 
-// orNil makes an empty object null in an answer.
+// orNil converts an empty object to null.
 func orNil(m object) any {
 	if len(m) == 0 {
 		return nil

@@ -14,7 +14,7 @@ type bag struct {
 	norm   float64
 }
 
-// noise are words that match everything and so tell nothing.
+// noise are stop words.
 var noise = strings.Fields("a an and are as at be by do does for from has have how in it is of on or s " +
 	"that the their this to user was what when where which who will with")
 
@@ -33,7 +33,7 @@ func bagOf(text string) bag {
 		b.counts[w]++
 	}
 	if len(b.counts) == 0 {
-		b.counts[""] = 1 // wordless texts resemble each other
+		b.counts[""] = 1 // texts without words are similar to each other
 	}
 	var sum float64
 	for _, n := range b.counts {
@@ -43,7 +43,7 @@ func bagOf(text string) bag {
 	return b
 }
 
-// likeness is the cosine of two bags, 0 (no word in common) to 1.
+// likeness is the cosine similarity of two bags, from 0 (no word in common) to 1.
 func (b bag) likeness(other bag) float64 {
 	var dot float64
 	for w, n := range b.counts {
@@ -58,7 +58,7 @@ type hit struct {
 	score float64
 }
 
-// rank returns the k likest memories from the threshold up, likest first.
+// rank returns the k most similar memories above the threshold, best first.
 func rank(query string, from []*memory, threshold float64, k int) []hit {
 	q := bagOf(query)
 	hits := []hit{}
