@@ -14,12 +14,12 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// canary is a text that is no name, number or id.
+// canary is a text that cannot be a name, a number or an id.
 const canary = "canary, a text 7f3a"
 
-// Told: whatever text stands somewhere in the payload of a write, as a value or
-// as a name, the operation tells of it or the payload is refused. It is tried
-// in every place of the body; only what is taken out may stand untold.
+// Told checks that every text in the payload of a write, as a value or as a name, is in
+// the operation, or that the payload is refused. It tries every place of the body; only
+// removed values may be missing.
 func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	op, err := a.Decode(rt, req, body)
@@ -28,7 +28,7 @@ func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body
 	}
 	doc, err := jsondoc.Parse(body, 0)
 	if err != nil {
-		return // a form or none
+		return // no JSON body
 	}
 	try := func(ptr string, e *jsondoc.Edits) {
 		changed := e.Apply()
@@ -69,7 +69,7 @@ func Told(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body
 	walk(doc.Root, "")
 }
 
-// tells reports whether an operation tells of the canary.
+// tells reports whether an operation contains the canary.
 func tells(op *memproxy.Operation) bool {
 	var all []string
 	for i := range op.Items {
@@ -95,9 +95,8 @@ func tells(op *memproxy.Operation) bool {
 	return strings.Contains(strings.Join(all, "\n"), canary)
 }
 
-// RunTold holds an adapter to Told on every route of its table, with every body
-// of the *.txtar files of fsys that the route reads. Filled makes a path of a
-// row's pattern.
+// RunTold runs Told on every route of the table, with every body in the *.txtar files
+// of fsys that the route reads. Filled returns a path for a row's pattern.
 func RunTold(t *testing.T, a interface {
 	Adapter
 	Table() iter.Seq2[string, memproxy.Route]
@@ -136,7 +135,7 @@ func RunTold(t *testing.T, a interface {
 		t.Run(rt.ID, func(t *testing.T) {
 			for i, body := range bodies {
 				if (i+row)%share != 0 {
-					continue // another row's turn
+					continue // for another row
 				}
 				if Told(t, a, rt, req, body); t.Failed() {
 					return

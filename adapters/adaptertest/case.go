@@ -16,23 +16,23 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Case is one txtar file. Its comment says what it shows. Its sections:
+// Case is one txtar file. Its comment says what it shows. Its sections:
 //
 //	request    request line, headers, an empty line, the body
-//	route      id, kind and marks of the route, or "none"
-//	operation  what Decode reads, one fact a line; or
+//	route      id, kind and flags of the route, or "none"
+//	operation  the result of Decode, one fact a line; or
 //	malformed  the code, status and pointer with which Decode refuses
-//	gate       what the gate decides: "confidence 700", "stamp", "unattributed",
+//	gate       decisions of the gate: "confidence 700", "stamp", "unattributed",
 //	           "current ID JSON"
-//	forward    what Encode forwards; "query: …" first where the query changed
+//	forward    the result of Encode; a changed query first, as "query: …"
 //	reply      the backend's answer: status, headers, an empty line, the body
-//	reading    what Read finds
-//	drop       ids or pointers of the memories to leave out
-//	answer     what Rewrite makes of the reply, or "unchanged"
+//	reading    the result of Read
+//	drop       ids or pointers of the memories to remove
+//	answer     the result of Rewrite, or "unchanged"
 //
-// A body ends before its section's last newline. In a section named "request
-// quoted" or "reply quoted" the body is a Go string literal, for bytes that a
-// text file cannot hold.
+// A body ends before its section's last newline. In a section named "request quoted" or
+// "reply quoted" the body is a Go string literal, for bytes that a text file cannot
+// hold.
 type Case struct {
 	Request memproxy.Request
 	Body    []byte
@@ -40,7 +40,7 @@ type Case struct {
 	archive *txtar.Archive
 }
 
-// expectations are the sections that an adapter fills.
+// expectations are the sections with results of the adapter.
 var expectations = []string{"route", "operation", "malformed", "forward", "reading", "answer"}
 
 var order = []string{"request", "request quoted", "route", "operation", "malformed", "gate", "forward", "reply", "reply quoted", "reading", "drop", "answer"}
@@ -137,7 +137,7 @@ func (c *Case) text(name string) string {
 	return ""
 }
 
-// asked is the case without its expectations.
+// asked returns the case without its expectations.
 func (c *Case) asked() *Case {
 	out := &Case{archive: &txtar.Archive{Comment: c.archive.Comment}}
 	for _, f := range c.archive.Files {
@@ -194,7 +194,7 @@ func (c *Case) rule(op *memproxy.Operation) error {
 	return nil
 }
 
-// drop marks the memories that the case leaves out.
+// drop marks the memories that the case removes.
 func (c *Case) drop(rd *memproxy.Reading) {
 	ids := strings.Fields(c.text("drop"))
 	for i := range rd.Memories {
@@ -203,7 +203,7 @@ func (c *Case) drop(rd *memproxy.Reading) {
 	}
 }
 
-// Stamp is the provenance that the cases are stamped with.
+// Stamp returns the stamp of the cases.
 func Stamp() *memproxy.Stamp {
 	return &memproxy.Stamp{
 		ID: "d-1", Actor: "agent:dev", Tenant: "acme", Trust: memproxy.TrustAuthenticated, Confidence: 700,

@@ -1,9 +1,9 @@
-// Package adaptertest is the contract that every adapter passes.
+// Package adaptertest is the contract of all adapters.
 //
-// Cases are txtar files, one a file, named for what they show (see Case). On
-// top of what a case expects, every case is held to the laws of the gate's
-// Adapter and Reader: nothing panics, nothing changes that was not meant to,
-// what is patched reads back the same, and a refusal is a refusal in JSON.
+// A case is one txtar file, named after what it shows (see Case). In addition to its
+// expectations, every case must satisfy the laws of the gate's Adapter and Reader: no
+// panics, no unintended changes, patched bodies read back the same, and refusals are
+// JSON.
 package adaptertest
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Adapter is the gate's Adapter and Reader. It stands here again because
-// adapters know the vocabulary and not the gate.
+// Adapter is the gate's Adapter and Reader. It is declared again because adapters do
+// not import the gate.
 type Adapter interface {
 	Name() string
 	Route(memproxy.Request) (memproxy.Route, bool)
@@ -30,14 +30,13 @@ type Adapter interface {
 	Rewrite(memproxy.Route, memproxy.Request, memproxy.Reply, *memproxy.Reading) ([]byte, error)
 }
 
-// Base is how the cases' clients address the proxy.
+// Base is the proxy's address in the cases.
 const Base = "https://proxy.test"
 
 var update = flag.Bool("update", false, "write the expectations of the cases in testdata anew")
 
-// Run holds an adapter to the contract over the *.txtar files of fsys. With
-// -update, what the cases expect is written to testdata/ under the same
-// names; look at the difference before you keep it.
+// Run checks an adapter against the *.txtar files of fsys. With -update it writes the
+// expectations of the cases to testdata/ under the same names; review the difference.
 func Run(t *testing.T, a Adapter, fsys fs.FS) {
 	names, err := fs.Glob(fsys, "*.txtar")
 	if err != nil || len(names) == 0 {
@@ -71,7 +70,7 @@ func Run(t *testing.T, a Adapter, fsys fs.FS) {
 	}
 }
 
-// answer fills in what the adapter says to a case.
+// answer returns a case with the adapter's results.
 func answer(t *testing.T, a Adapter, c *Case) *Case {
 	t.Helper()
 	out := c.asked()

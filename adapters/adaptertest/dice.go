@@ -6,30 +6,29 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Format is a wire format's vocabulary, of which Dice makes documents.
+// Format is the vocabulary from which Dice generates documents of a wire format.
 type Format struct {
 	Words   []string // names of members
-	Strings []string // values that mean something, in quotes
-	Objects []string // whole values that mean something
-	// ID makes an id, in quotes.
+	Strings []string // quoted values with a meaning
+	Objects []string // whole values with a meaning
+	// ID returns a quoted id.
 	ID func(*Dice) string
-	// Member makes what a name should have, so that decoding gets far; "" where
-	// anything may stand.
+	// Member returns a valid value for a name, so that decoding continues; "" if any
+	// value is valid.
 	Member func(d *Dice, name string, depth int) string
-	// Request makes a request for any route, and an answer to it.
+	// Request returns a request for some route, and an answer to it.
 	Request func(*Dice) (req memproxy.Request, body, answer string)
 }
 
-// Dice makes documents out of bytes: the format's own words in places where
-// they belong and where they do not. When the bytes are used up, it throws
-// zeros.
+// Dice generates documents from bytes, with the format's words at valid and at invalid
+// places. After the last byte it throws zeros.
 type Dice struct {
 	f     *Format
 	bytes []byte
 	n     int
 }
 
-// Throw is a number below sides, which is at most 256.
+// Throw returns a number below sides, which is at most 256.
 func (d *Dice) Throw(sides int) int {
 	if d.n >= len(d.bytes) {
 		return 0
@@ -38,10 +37,10 @@ func (d *Dice) Throw(sides int) int {
 	return int(d.bytes[d.n-1]) % sides
 }
 
-// Of is one of the words.
+// Of returns one of the words.
 func (d *Dice) Of(words ...string) string { return words[d.Throw(len(words))] }
 
-// Value is any value.
+// Value returns any value.
 func (d *Dice) Value(depth int) string {
 	sides := 10
 	if depth > 4 {
@@ -66,7 +65,7 @@ func (d *Dice) Value(depth int) string {
 	return d.List(func() string { return d.Value(depth + 1) })
 }
 
-// List is a list of up to three.
+// List returns a list of up to three elements.
 func (d *Dice) List(one func() string) string {
 	parts := make([]string, d.Throw(4))
 	for i := range parts {
@@ -75,7 +74,7 @@ func (d *Dice) List(one func() string) string {
 	return "[" + strings.Join(parts, d.Of(",", " , ")) + "]"
 }
 
-// Object is an object of up to five members.
+// Object returns an object of up to five members.
 func (d *Dice) Object(depth int) string {
 	var parts []string
 	seen := map[string]bool{}
@@ -89,16 +88,16 @@ func (d *Dice) Object(depth int) string {
 	return d.Of("{", "{ ") + strings.Join(parts, d.Of(",", ", ")) + d.Of("}", "\n}")
 }
 
-// With is an object that has what its place needs.
+// With returns an object that has the needed members.
 func (d *Dice) With(depth int, needed string) string {
 	o := strings.TrimLeft(d.Object(depth)[1:], " \n")
 	if o == "}" {
 		return "{" + needed + "}"
 	}
-	return "{" + needed + "," + o // a key that stands twice is refused, as it should be
+	return "{" + needed + "," + o // a duplicate name must be refused
 }
 
-// Member gives a name mostly what it should have.
+// Member returns a value for a name, which is usually valid.
 func (d *Dice) Member(name string, depth int) string {
 	if d.Throw(5) == 4 {
 		return d.Value(depth)

@@ -13,12 +13,12 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Own reports whether a string of a body is one that the format keeps to
-// itself: a name of a role or a type, a selector.
+// Own reports whether a string in a body belongs to the format: a role, a type, a
+// selector.
 type Own func(op *memproxy.Operation, ptr, text string) bool
 
-// Fuzz holds the adapter to the laws with any bytes as request and answer,
-// beginning with the cases of testdata.
+// Fuzz checks the laws with arbitrary requests and answers, seeded with the cases of
+// testdata.
 func Fuzz(f *testing.F, a Adapter, own Own) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
@@ -42,8 +42,7 @@ func Fuzz(f *testing.F, a Adapter, own Own) {
 	})
 }
 
-// Generated holds the adapter to the laws with a great many throws of the
-// dice, the same ones every time.
+// Generated checks the laws with many generated documents, the same ones in every run.
 func Generated(t *testing.T, a Adapter, f *Format, own Own) {
 	source := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 400)
@@ -55,7 +54,7 @@ func Generated(t *testing.T, a Adapter, f *Format, own Own) {
 	}
 }
 
-// FuzzGenerated is Generated with throws that the fuzzer looks for.
+// FuzzGenerated is Generated with bytes that the fuzzer chooses.
 func FuzzGenerated(f *testing.F, a Adapter, format *Format, own Own) {
 	for i := range byte(100) {
 		f.Add([]byte(strings.Repeat(string(rune(i))+"abcdefghij", 20)))
@@ -73,12 +72,13 @@ func (f *Format) laws(t *testing.T, a Adapter, own Own, data []byte) {
 	}
 }
 
-// stores reports whether what the body of such an operation says is kept.
+// stores reports whether the backend stores the body of such an operation.
 func stores(k memproxy.Kind) bool {
 	return k.Writes() && k != memproxy.Attach && k != memproxy.Forget
 }
 
-// seen wants every string of a value in the operation, but for the format's own.
+// seen checks that every string of a value is in the operation, except the format's
+// own.
 func seen(t *testing.T, op *memproxy.Operation, v *jsondoc.Value, ptr string, own Own) {
 	t.Helper()
 	for _, m := range v.Members {

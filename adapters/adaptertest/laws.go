@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Laws holds any request and any answer to it to the contract.
+// Laws checks the contract with a request and an answer to it.
 func Laws(t *testing.T, a Adapter, req memproxy.Request, body []byte, reply memproxy.Reply, own Own) {
 	t.Helper()
 	rt, ok := a.Route(req)
@@ -43,7 +43,7 @@ func Laws(t *testing.T, a Adapter, req memproxy.Request, body []byte, reply memp
 	seen(t, op, doc.Root, "", own)
 }
 
-// nothing: an answer to a write that says nothing (a 204) has nothing to filter.
+// nothing checks that an empty answer to a write (a 204) is read without memories.
 func nothing(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request) {
 	t.Helper()
 	if rt.Kind == memproxy.Recall {
@@ -59,11 +59,11 @@ func nothing(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request) {
 	}
 }
 
-// determined: the same request decodes to the same operation.
+// determined checks that the same request decodes to the same operation.
 func determined(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	var first string
-	for i := range 8 { // map order shows itself soon
+	for i := range 8 { // map order differs between the runs
 		op, err := a.Decode(rt, req, body)
 		var got string
 		if err != nil {
@@ -79,9 +79,9 @@ func determined(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request
 	}
 }
 
-// patches: with nothing to change the body is forwarded as it came; with
-// everything changed that a gate may change, all else survives, and what is
-// forwarded decodes to the same operation.
+// patches checks that an operation without changes forwards the body unchanged, that
+// after all changes which a gate can make the rest is intact, and that the forwarded
+// body decodes to the same operation.
 func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, body []byte) {
 	t.Helper()
 	decode := func(body []byte) *memproxy.Operation {
@@ -131,7 +131,7 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	if back == nil {
 		t.Fatalf("what is forwarded does not decode: %s", out)
 	}
-	hinted := func(it memproxy.Item) bool { // a claim in words went out as a number
+	hinted := func(it memproxy.Item) bool { // a claim in words was replaced by a number
 		return slices.ContainsFunc(op.Hints, func(h memproxy.Hint) bool {
 			return it.Pointer == h.Pointer || strings.HasPrefix(it.Pointer, h.Pointer+"/")
 		})
@@ -160,8 +160,8 @@ func patches(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, b
 	s.value(was.Root, is.Root, "")
 }
 
-// seals: each stamp is sealed for what is forwarded next to it, as it stands
-// there; nothing is left out in which nothing was changed.
+// seals checks that each stamp is sealed for the metadata that are forwarded with it,
+// and that every unchanged member is included.
 func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation) []byte) {
 	t.Helper()
 	op.Seal = func(s memproxy.Stamp, metadata []byte) memproxy.Stamp {
@@ -171,7 +171,7 @@ func seals(t *testing.T, op *memproxy.Operation, encode func(*memproxy.Operation
 	defer func() { op.Seal = nil }()
 	doc, err := jsondoc.Parse(encode(op), 0)
 	if err != nil {
-		return // a form; what is in it is sealed by the same code
+		return // forms are sealed by the same code
 	}
 	var walk func(v *jsondoc.Value)
 	walk = func(v *jsondoc.Value) {
@@ -213,7 +213,7 @@ func same(t *testing.T, what string, was, is any) {
 	}
 }
 
-// survival walks a body as it came and as it goes, side by side.
+// survival compares a body before and after patching.
 type survival struct {
 	t       *testing.T
 	was, is *jsondoc.Doc
@@ -243,8 +243,8 @@ func (s *survival) value(was, is *jsondoc.Value, ptr string) {
 	}
 }
 
-// members wants every member in its old order, less the reserved ones, and
-// after them nothing but the stamp or a home for it.
+// members checks that all members stay in order, except reserved ones, and are followed
+// only by the stamp or the member for it.
 func (s *survival) members(was, is *jsondoc.Value, ptr string) {
 	s.t.Helper()
 	n := 0
@@ -273,7 +273,7 @@ func stampKey(name string) bool {
 
 func stamped(v *jsondoc.Value) bool { return v.Get(memproxy.StampPrefix+"id") != nil }
 
-// refusals: every decision is worded as JSON that says who to ask about what.
+// refusals checks that every decision is JSON that names the decision and its reasons.
 func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 	t.Helper()
 	for _, status := range []int{0, 400, 401, 403, 404, 413, 415, 422, 429, 503} {
@@ -299,7 +299,7 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 		if body.Detail == "" || body.Code == "" || body.Decision != "d-1" {
 			t.Errorf("%d: the body lacks detail, code or decision_id: %s", status, reply.Body)
 		}
-		// A missing memory and somebody else's look the same.
+		// A missing memory and somebody else's have the same answer.
 		if gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]; gives == (status == 404) {
 			t.Errorf("%d: reasons %+v", status, body.Reasons)
 		}
@@ -309,12 +309,12 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 	}
 }
 
-// thins: an answer with nothing dropped is the answer; with one memory
-// dropped the others are read as before, byte for byte.
+// thins checks that an answer is unchanged if nothing is dropped, and that after one
+// memory is dropped the others are intact, byte for byte.
 func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply) {
 	t.Helper()
 	rd, err := a.Read(rt, req, reply)
-	if err != nil || rd.Traces { // what is taken out then is the adapter's own matter, and test
+	if err != nil || rd.Traces { // removed traces are for the adapter's own tests
 		return
 	}
 	base, err := a.Rewrite(rt, req, reply, rd)
@@ -341,7 +341,7 @@ func thins(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, rep
 	}
 }
 
-// left compares what is left of an answer without memory i.
+// left compares an answer without memory i to the rest of the reading.
 func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading, out []byte, i int) {
 	t.Helper()
 	thin := reply
@@ -349,7 +349,7 @@ func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, repl
 	back, err := a.Read(rt, req, thin)
 	at := rd.Memories[i].Pointer
 	rest := slices.Delete(slices.Clone(rd.Memories), i, i+1)
-	rest = slices.DeleteFunc(rest, func(m memproxy.Memory) bool { return strings.HasPrefix(m.Pointer, at+"/") }) // what it holds
+	rest = slices.DeleteFunc(rest, func(m memproxy.Memory) bool { return strings.HasPrefix(m.Pointer, at+"/") }) // memories inside it
 	if err != nil || len(back.Memories) != len(rest) {
 		t.Fatalf("without memory %d the answer reads as %+v, %v: %s", i, back, err, out)
 	}
@@ -370,8 +370,8 @@ func left(t *testing.T, a Adapter, rt memproxy.Route, req memproxy.Request, repl
 	}
 }
 
-// Passing holds that the rows which pass are those with a reason, that they govern
-// nothing, and that only such a row is public.
+// Passing checks that exactly the rows with a reason pass, that they govern nothing,
+// and that only such rows are public.
 func Passing(t *testing.T, a interface {
 	Table() iter.Seq2[string, memproxy.Route]
 }, reasons map[string]string,

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// lines gathers facts, one a line, words parted by blanks; empty words are
+// lines collects facts, one a line, with words separated by blanks; empty words are
 // left out.
 type lines struct{ strings.Builder }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// misspelled are queries that say whose a request is in a way that a server in
-// Python, a client in Node or the proxy would read differently. NAME is the
-// claim, Name and nAME are parts of other spellings of it.
+// misspelled are queries that name an owner in a way that servers in Python, clients in
+// Node and the proxy read differently. NAME is the claim; Name and nAME are parts of
+// other spellings of it.
 var misspelled = []string{
 	"CAMEL=x", "UPPER=x", "DASHED=x", "DOTTED=x", "NAME[]=x", "NAME[0]=x", "NAME[in]=x", "NAME%5B%5D=x", "NAME=x&NAME=y", "NAME=x&UPPER=x",
 	"NAME=x;NAME=y", "NAME=x;a=b", "%2575ser_id=x", "NAME%2500=x", "NAME%00=x", "%00NAME=x", "+NAME=x", "NAME+=x", "NAME%20=x", "NAME%0A=x", "%EF%BB%BFNAME=x",
@@ -19,12 +19,11 @@ var misspelled = []string{
 	"NAME%26x=1", "NAME%3D=1", "NAME%3B=1", "NAME\xff=x",
 }
 
-// spelled are queries that every reader reads alike.
+// spelled are queries that all readers read in the same way.
 var spelled = []string{"", "NAME=x", "NAME=x&NAME=x", "NAME=%2561", "unknown=1&unknown=2", "unknown%5B%5D=1&unknown%5B%5D=2", "camelCase=1&with-dash=2", "a[b][c]=1", "flag", "NAME=x&&unknown="}
 
-// RunSpelled holds an adapter to one reading of queries, on every route of its
-// table: whoever names the owner of what it asks for names it in one way, or is
-// refused with 400. Filled makes a path of a row's pattern.
+// RunSpelled checks every route of an adapter's table: a query names the owner in one
+// way or is refused with 400. Filled returns a path for a row's pattern.
 func RunSpelled(t *testing.T, a interface {
 	Adapter
 	Table() iter.Seq2[string, memproxy.Route]
@@ -52,7 +51,7 @@ func RunSpelled(t *testing.T, a interface {
 		}
 		plain := ask("")
 		if rt.Public || plain != nil && plain.Code == memproxy.RouteUnknown {
-			continue // not ruled on, or refused whatever it asks for
+			continue // not ruled on, or refused with any query
 		}
 		for _, query := range misspelled {
 			if bad := ask(query); bad == nil || bad.Status != 400 {

@@ -30,9 +30,8 @@ phrase Agent {name} not found
 phrase {name} of {n} is none of {names}
 `
 
-// FuzzPrune compares the scan that takes nothing apart with the slow way:
-// what it says yes to is JSON of which the slow way leaves nothing out. And what
-// was pruned once has nothing more to prune.
+// FuzzPrune compares the scan that builds no document with Prune: an accepted body is
+// JSON that Prune leaves unchanged, and a pruned body needs no further pruning.
 //
 // Proves EDGE-13.
 func FuzzPrune(f *testing.F) {
@@ -73,7 +72,7 @@ func FuzzPrune(f *testing.F) {
 	})
 }
 
-// FuzzEvent: what is left of an event is pruned to itself.
+// FuzzEvent checks that a pruned event is pruned to itself.
 //
 // Proves EDGE-13.
 func FuzzEvent(f *testing.F) {

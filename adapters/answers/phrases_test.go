@@ -23,9 +23,9 @@ phrase {name}: {phrase}
 phrase Handle {name} not found, must be one of {any}
 `
 
-// Proves EDGE-13: of what an error says, known phrases pass whose holes have
-// numbers, plain names and phrases. What says anything else is withheld, and the
-// error stays one of the backend's.
+// Proves EDGE-13: in an error, known phrases pass whose variable parts are numbers,
+// plain names or phrases. Any other text is withheld, and the error keeps the backend's
+// form.
 func TestPhrases(t *testing.T) {
 	pruner := must.Get(answers.NewPruner(errorTable))(t)
 	const flaws = `[{'type': 'missing', 'loc': ('body', 'label'), 'msg': 'Field required', 'input': {'value': 'canary'}}, {'type': 'string_type', 'loc': ('body', 'canary is a sentence'), 'msg': "Input should be a valid string", 'input': 3}]`

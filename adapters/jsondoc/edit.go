@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Edits gathers changes to a document. Apply splices them into the source.
+// Edits collects changes to a document. Apply splices them into the source.
 type Edits struct {
 	doc *Doc
 	ops []splice
@@ -40,8 +40,8 @@ func (e *Edits) Replace(v *Value, raw []byte) {
 	e.add(v.Start, v.End, raw)
 }
 
-// Kept is a value as the edits so far leave it; false if something inside it is
-// changed.
+// Kept returns a value as the edits so far leave it; false if an edit changes something
+// inside it.
 func (e *Edits) Kept(v *Value) (raw []byte, whole bool) {
 	raw = e.doc.Src[v.Start:v.End]
 	for _, op := range e.ops {
@@ -59,9 +59,8 @@ func (e *Edits) add(start, end int, text []byte) {
 	e.ops = append(e.ops, splice{start, end, text, len(e.ops)})
 }
 
-// Object rewrites an object's membership at once: members for which drop
-// returns true go, and added (whole members, `"name":value`, without commas)
-// come at the end.
+// Object removes the members for which drop returns true, and appends added (whole
+// members, `"name":value`, without commas).
 func (e *Edits) Object(v *Value, drop func(string) bool, added [][]byte) {
 	kept := 0
 	for _, m := range v.Members {
@@ -126,9 +125,9 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 			j++
 		}
 		switch {
-		case i > 0: // from the end of the kept one before
+		case i > 0: // from the end of the kept one before it
 			e.add(spans[i-1].end, spans[j].end, nil)
-		case j+1 < len(spans): // up to the kept one after
+		case j+1 < len(spans): // up to the kept one after it
 			e.add(spans[i].start, spans[j+1].start, nil)
 		default:
 			e.add(spans[i].start, spans[j].end, nil)
@@ -175,8 +174,8 @@ func (e *Edits) Apply() []byte {
 	return append(out, e.doc.Src[at:]...)
 }
 
-// Texts replaces strings by their JSON pointers. A pointer that leads nowhere, or
-// not to a string, is an error, because the text would remain.
+// Texts replaces strings by their JSON pointers. A pointer to no value, or to another
+// kind of value, is an error, because the text would remain.
 func (e *Edits) Texts(texts map[string]string) error {
 	for ptr, text := range texts {
 		v := e.doc.At(ptr)

@@ -75,7 +75,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// Edits inside what stays and removals around it do not disturb each other.
+// Edits inside kept values and removals around them are independent.
 func TestEditsTogether(t *testing.T) {
 	doc := parse(t, `{"x":0,"m":{"c": 0.99 ,"x":"y"},"x2":1,"l":[{"x":1},{"a":2}]}`)
 	e := doc.Edit()
@@ -89,7 +89,7 @@ func TestEditsTogether(t *testing.T) {
 	}
 }
 
-// With nothing to change the caller gets its own bytes, not a copy.
+// Without changes the caller gets its own bytes, not a copy.
 func TestApplyNothing(t *testing.T) {
 	doc := parse(t, ` {"a":1} `)
 	if got := doc.Edit().Apply(); &got[0] != &doc.Src[0] || len(got) != len(doc.Src) {
@@ -97,7 +97,7 @@ func TestApplyNothing(t *testing.T) {
 	}
 }
 
-// What is edited inside something that is removed goes with it.
+// An edit inside a removed value is dropped.
 func TestEditInsideRemoved(t *testing.T) {
 	doc := parse(t, `[{"c":1},{"c":2}]`)
 	e := doc.Edit()

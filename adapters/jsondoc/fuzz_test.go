@@ -19,8 +19,8 @@ var seeds = []string{
 	`{"a":1,"\u0061":2}`, `{"a":1,}`, `[1,2,]`, `NaN`, `{"a":tru}`, "\xef\xbb\xbf{}", "{\x00}\x00", `"\ud800"`, `[[[[[[[[[[[[]]]]]]]]]]]]`, `{"a":1}{}`, "[1\f]",
 }
 
-// What is accepted is what two other readers accept; what is refused is
-// refused by the strict one, or is too deep.
+// Accepted bodies are accepted by two other parsers; refused ones are refused by the
+// strict one, or are too deep.
 func FuzzParse(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -56,7 +56,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// plain turns a value into what encoding/json makes of it.
+// plain converts a value to that of encoding/json.
 func plain(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value) any {
 	switch v.Kind {
 	case jsondoc.Object:
@@ -85,7 +85,7 @@ func plain(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value) any {
 	return f
 }
 
-// spans holds every span to what it says, and every pointer to its value.
+// spans checks every span against its value, and every pointer.
 func spans(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	if !jsontext.Value(doc.Raw(v)).IsValid() || len(bytes.TrimSpace(doc.Raw(v))) != len(doc.Raw(v)) {
 		t.Errorf("%q: the span %q is no value", ptr, doc.Raw(v))
@@ -105,8 +105,7 @@ func spans(t *testing.T, doc *jsondoc.Doc, v *jsondoc.Value, ptr string) {
 	}
 }
 
-// An edited document is the document that was meant: edits by bytes and edits
-// by value give the same.
+// Edits by bytes and edits by value have the same result.
 func FuzzEdit(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s), uint(5), true)
@@ -132,8 +131,8 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// editor makes the same edits twice: in the document, and in the compact text
-// that it builds itself.
+// editor makes the same edits twice: in the document, and in compact text that it
+// builds itself.
 type editor struct {
 	doc  *jsondoc.Doc
 	e    *jsondoc.Edits
@@ -146,7 +145,7 @@ func (ed *editor) edit(v *jsondoc.Value) string {
 	switch v.Kind {
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			text := ed.edit(m.Value) // edits inside what is dropped go with it
+			text := ed.edit(m.Value) // edits inside dropped values are dropped
 			if !dropped(m.Name) {
 				parts = append(parts, string(ed.doc.Src[m.NameStart:m.NameEnd])+":"+text)
 			}

@@ -9,8 +9,8 @@ import (
 // Backends in Python convert values of another type (pydantic's lax mode, and the
 // parameters of a query): 1, "yes" and "on" are true, and "5" and 5.0 are 5.
 
-// Yes reports whether a server may take a value for true: anything but what is
-// known for false.
+// Yes reports whether a server may convert a value to true: any value except those
+// known to be false.
 func (d *Doc) Yes(v *Value) bool {
 	switch {
 	case v == nil || v.Kind == Null:
@@ -24,7 +24,7 @@ func (d *Doc) Yes(v *Value) bool {
 	return !d.False(v)
 }
 
-// Yes reports whether a server may take a text for true.
+// Yes reports whether a server may convert a text to true.
 func Yes(text string) bool {
 	switch strings.ToLower(text) {
 	case "", "0", "f", "n", "no", "off", "false":
@@ -33,8 +33,7 @@ func Yes(text string) bool {
 	return true
 }
 
-// Int is the whole number that a server takes a value for; false where memproxy
-// cannot tell.
+// Int returns the integer to which a server converts a value; false if unknown.
 func (d *Doc) Int(v *Value) (int64, bool) {
 	if v == nil || v.Kind != Number && v.Kind != String {
 		return 0, false

@@ -6,8 +6,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What pydantic 2.11 makes of values for a bool and for an int, as the real servers
-// answered; what it refuses may be taken for anything.
+// Conversions of values to bool and int by pydantic 2.11, as the real servers answered.
+// A value that it refuses may be converted to anything.
 //
 // Proves EDGE-13.
 func TestWhatPythonConverts(t *testing.T) {

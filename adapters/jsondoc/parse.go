@@ -23,7 +23,7 @@ const (
 	Number Kind = '0'
 	Bool   Kind = 't'
 	Null   Kind = 'n'
-	// Known is an element that the caller of ParseKnown knew: not taken apart.
+	// Known is an element that ParseKnown skipped.
 	Known Kind = 'k'
 )
 
@@ -33,7 +33,7 @@ type Value struct {
 	Start, End int // byte span in the source
 	Members    []Member
 	Elems      []*Value
-	text       string // decoded, of strings
+	text       string // decoded, for strings
 }
 
 // Member is one name and value of an object, in the order of the source.
@@ -70,7 +70,7 @@ func ParseKnown(src []byte, known func(member string, rest []byte) int) (*Doc, e
 	return parser{max: DefaultMaxDepth, known: known}.parse(src)
 }
 
-// parse reads a body; strict as ParseRequest does.
+// parse parses a body, with strict as ParseRequest does.
 func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
 	return parser{max: maxDepth, strict: strict}.parse(src)
 }
@@ -103,23 +103,24 @@ type parser struct {
 	max    int
 	strict bool
 	known  func(member string, rest []byte) int // see ParseKnown; may be nil
-	member string                               // of the answer, that is being read
+	member string                               // member of the answer that is being read
 	slab   []Value
-	names  map[string]string // one copy of each, however many objects have it
-	// members and elems of the objects and arrays that are not complete.
+	names  map[string]string // one shared copy of each name
+	// members and elems of incomplete objects and arrays.
 	members []Member
 	elems   []*Value
 }
 
-// make returns a value out of a slab: a body of ordinary size takes one allocation
-// for all its values, of which it has hardly more than commas and brackets.
+// make returns a value from a slab, so that a body of ordinary size takes one
+// allocation for all its values. Their number is at most that of commas and brackets,
+// plus one.
 func (p *parser) make(kind Kind) *Value {
 	if len(p.slab) == cap(p.slab) {
 		n := 1024
 		switch {
 		case p.slab != nil:
 		case p.known != nil && len(p.Src) > 2048:
-			n = 64 // most of a long list may be known
+			n = 64 // most elements of a long list may be known
 		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
@@ -129,7 +130,8 @@ func (p *parser) make(kind Kind) *Value {
 	return &p.slab[len(p.slab)-1]
 }
 
-// value reads a value. Nil means that it is refused; refusal finds the reason.
+// value reads a value. It returns nil if the body is refused; refusal then finds the
+// reason.
 func (p *parser) value(depth int) *Value {
 	if depth > p.max {
 		return nil
@@ -208,7 +210,7 @@ func (p *parser) array(v *Value, depth int) bool {
 // MaxKnownDepth is the greatest depth of arrays whose elements may be known.
 const MaxKnownDepth = 1
 
-// element reads one of an array at a depth.
+// element reads an element of an array at a depth.
 func (p *parser) element(depth int) *Value {
 	if p.known != nil && depth <= MaxKnownDepth && p.Space() == '{' {
 		if n := p.known(p.member, p.Src[p.At:]); n > 0 {
@@ -264,7 +266,7 @@ func (p *parser) text(name bool) (string, bool) {
 	return text, true
 }
 
-// fewMembers is how many members of an object are compared with one another.
+// fewMembers is the number of members up to which names are compared in pairs.
 const fewMembers = 64
 
 // repeated reports whether a name occurs twice among members.
@@ -276,7 +278,7 @@ func repeated(members []Member) bool {
 		}
 		return len(seen) < len(members)
 	}
-	var seen uint64 // one bit for each name, which some share
+	var seen uint64 // one bit for each name; several names may share a bit
 	for i := range members {
 		name := members[i].Name
 		bit := len(name)
@@ -304,7 +306,7 @@ func (v *Value) Get(name string) *Value {
 	return nil
 }
 
-// List is the elements of an array. Nil and other kinds have none.
+// List returns the elements of an array. Nil and other kinds have none.
 func (v *Value) List() []*Value {
 	if v == nil {
 		return nil
@@ -331,7 +333,7 @@ func (v *Value) Text() string {
 	return v.text
 }
 
-// Raw is the value's source text; that of nil is nil.
+// Raw returns the value's source text, nil for nil.
 func (d *Doc) Raw(v *Value) []byte {
 	if v == nil {
 		return nil
@@ -374,7 +376,7 @@ var (
 	escape   = strings.NewReplacer("~", "~0", "/", "~1")
 )
 
-// Child is the pointer of a name under a pointer.
+// Child returns the pointer of a member under a pointer.
 func Child(pointer, name string) string {
 	if strings.ContainsAny(name, "~/") {
 		name = escape.Replace(name)
@@ -382,5 +384,5 @@ func Child(pointer, name string) string {
 	return pointer + "/" + name
 }
 
-// Index is the pointer of an element under a pointer.
+// Index returns the pointer of an element under a pointer.
 func Index(pointer string, i int) string { return pointer + "/" + strconv.Itoa(i) }

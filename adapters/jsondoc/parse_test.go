@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-2: a body that could be read in two ways is refused, and its
-// nearest unambiguous neighbour is read.
+// Proves CARD-2: an ambiguous body is refused, and the most similar unambiguous one is
+// accepted.
 func TestParseRefuses(t *testing.T) {
 	many := func(n int, last string) string {
 		var b strings.Builder
@@ -73,7 +73,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A refusal never quotes what it refuses.
+// An error never quotes the refused body.
 func TestParseErrorsDoNotQuote(t *testing.T) {
 	for _, src := range []string{`{"note":"s3cret",}`, `"s3cret` + "\xff" + `"`, `{"a":"s3cret"} s3cret`} {
 		_, err := jsondoc.Parse([]byte(src), 0)

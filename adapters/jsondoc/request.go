@@ -26,8 +26,8 @@ func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
 	return parse(src, maxDepth, true)
 }
 
-// maxNumber is how many characters a number may be written with. Doubles that
-// are written exactly take up to 24.
+// maxNumber bounds the length of a number. Exactly written doubles have up to 24
+// characters.
 const maxNumber = 128
 
 // maxMagnitude bounds numbers. Databases write 1e300 as an integer of 301 digits,
@@ -37,8 +37,8 @@ const maxMagnitude = 1 << 63
 // minNormal is the smallest positive double of full precision.
 const minNormal = 0x1p-1022
 
-// storable reports whether every reader takes the text of a JSON number for
-// the same number, and can write it again.
+// storable reports whether all readers parse the text of a JSON number as the same
+// number and can write it again.
 func storable(text string) bool {
 	if len(text) > maxNumber {
 		return false
@@ -54,14 +54,14 @@ func storable(text string) bool {
 	case abs >= minNormal:
 		return true
 	}
-	// Zero is exact; any other value became zero, or denormal, in the conversion.
+	// Zero is exact; any other text was rounded to zero or to a denormal.
 	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
 	return !strings.ContainsAny(mantissa, "123456789")
 }
 
-// Fold is a name as readers that take look-alikes for the same compare it: in
-// lower case, in compatibility form, without invisible characters. "USER_ID",
-// "ｕser_id" and "uſer_id" fold to "user_id".
+// Fold returns a name in lower case, in compatibility form and without invisible
+// characters, for comparison with look-alikes. "USER_ID", "ｕser_id" and "uſer_id" fold
+// to "user_id".
 func Fold(name string) string {
 	plain := true
 	for i := 0; i < len(name) && plain; i++ {

@@ -12,9 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-2, EDGE-13: what a backend in Python would store as something
-// else, or could not give back, is refused on the way in; its nearest plain
-// neighbour is read.
+// Proves CARD-2, EDGE-13: values that a backend in Python would store differently, or
+// could not return, are refused; the most similar plain ones are accepted.
 func TestParseRequestRefuses(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for _, tt := range []struct {
@@ -69,7 +68,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// A known name in two spellings is found, two unknown ones are not.
+// A known name in two spellings is found, an unknown one is not.
 func TestAlias(t *testing.T) {
 	known := func(name string) bool { return name == "user_id" || name == "metadata" }
 	for body, want := range map[string]string{
@@ -84,8 +83,8 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-// What a request may hold, an answer that wraps it can be read with, and its
-// numbers are the same to a reader of doubles and one of whole numbers.
+// An accepted request can be read in an answer that wraps it, and its numbers are the
+// same for readers of doubles and of integers.
 func FuzzParseRequest(f *testing.F) {
 	for _, s := range append(seeds, `1e999`, `-0`, `123456789012345678901`, `{"a":[0.1e-300,9e18]}`, `"\u0000"`) {
 		f.Add([]byte(s))

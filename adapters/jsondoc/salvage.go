@@ -32,7 +32,7 @@ type salvage struct {
 	gone int
 }
 
-// space is the index after white space, or the end.
+// space returns the index after white space, or the end.
 func (s *salvage) space(i int) int {
 	for i < len(s.src) && (s.src[i] == ' ' || s.src[i] == '\t' || s.src[i] == '\n' || s.src[i] == '\r') {
 		i++
@@ -68,7 +68,7 @@ func (s *salvage) value(i, depth int) (end int, ok bool) {
 	return end, ok
 }
 
-// list writes the elements that can be read.
+// list writes the readable elements.
 func (s *salvage) list(i, depth int) bool {
 	s.out = append(s.out, '[')
 	kept := 0
@@ -95,7 +95,7 @@ func (s *salvage) list(i, depth int) bool {
 	return true
 }
 
-// object writes an object whose names and values can be read, with the readable
+// object writes an object whose names and values are readable, with the readable
 // elements of its lists.
 func (s *salvage) object(i, depth int) bool {
 	s.out = append(s.out, '{')
@@ -128,8 +128,7 @@ func (s *salvage) object(i, depth int) bool {
 	return true
 }
 
-// next is the place of the next element after one, or of the bracket that ends
-// them.
+// next returns the index of the next element, or of the closing bracket.
 func (s *salvage) next(end int, bracket byte) (i int, ok bool) {
 	if i = s.space(end); i < len(s.src) && s.src[i] == bracket {
 		return i, true
@@ -141,7 +140,7 @@ func (s *salvage) next(end int, bracket byte) (i int, ok bool) {
 	return i, i < len(s.src) && s.src[i] != bracket
 }
 
-// skip is where the value at a place ends, by its brackets and quotes alone.
+// skip returns the end of a value, by its brackets and quotes alone.
 func (s *salvage) skip(i int) (end int, ok bool) {
 	if i >= len(s.src) {
 		return i, false
@@ -154,7 +153,7 @@ func (s *salvage) skip(i int) (end int, ok bool) {
 				return i, false
 			}
 		case '{', '[':
-			open = append(open, c+2) // the bracket that closes it
+			open = append(open, c+2) // the closing bracket
 			i++
 		case '}', ']':
 			if len(open) == 0 || open[len(open)-1] != c {
@@ -181,7 +180,7 @@ func (s *salvage) skip(i int) (end int, ok bool) {
 	return i, false
 }
 
-// quoted is where the string at a place ends.
+// quoted returns the end of a string.
 func (s *salvage) quoted(i int) (end int, ok bool) {
 	for i++; i < len(s.src); i++ {
 		switch s.src[i] {

@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Proves EDGE-13: one element that cannot be read does not take its list with
-// it; where what holds the lists cannot be read, nothing is made of it.
+// Proves EDGE-13: an unreadable element is removed from its list; a body that is
+// unreadable outside of its lists is not salvaged.
 func TestSalvage(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	for _, tc := range []struct {
@@ -37,7 +37,7 @@ func TestSalvage(t *testing.T) {
 	} {
 		out, gone, ok := jsondoc.Salvage([]byte(tc.src), 0)
 		if string(out) != tc.want || gone != tc.gone || ok != (tc.gone > 0) {
-			if tc.name == "deep lists alone" && ok { // emptied at the bound
+			if tc.name == "deep lists alone" && ok { // all elements are removed at the bound
 				continue
 			}
 			t.Errorf("%s: %q, %d, %v", tc.name, out, gone, ok)
@@ -45,7 +45,7 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// What is salvaged can be read, and has no element that the body has not.
+// A salvaged body can be parsed, and has only elements of the original.
 func FuzzSalvage(f *testing.F) {
 	f.Add([]byte(`{"results":[{"id":"a"},{"id":"b","id":"c"}]}`))
 	f.Add([]byte(`[NaN,"\ud800",{"a":[1,"]"]}`))

@@ -7,11 +7,11 @@ import (
 	"unicode/utf16"
 )
 
-// Scanner reads the tokens of a JSON text (RFC 8259) that is valid UTF-8. It builds
-// nothing and allocates nothing.
+// Scanner reads the tokens of a JSON text (RFC 8259) in valid UTF-8. It does not
+// allocate.
 type Scanner struct {
 	Src []byte
-	At  int // the next byte
+	At  int // index of the next byte
 }
 
 // Space skips white space and returns the next byte, or 0 at the end.
@@ -61,8 +61,8 @@ func (s *Scanner) String() (raw []byte, ok bool) {
 	return nil, false
 }
 
-// plain returns how many leading bytes of a string are certainly literal, in steps
-// of eight: none of them ends it, begins an escape or is a control character.
+// plain returns how many leading bytes of a string are literal, in steps of eight: none
+// of them ends the string, starts an escape or is a control character.
 func plain(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
@@ -76,8 +76,8 @@ func plain(b []byte) int {
 	return n
 }
 
-// escapeLen is the length of the escape that b begins with, or 0. Both halves of a
-// surrogate pair are one.
+// escapeLen returns the length of the escape at the start of b, or 0. A surrogate pair
+// is one escape.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -92,12 +92,12 @@ func escapeLen(b []byte) int {
 	case !utf16.IsSurrogate(r):
 		return 6
 	case utf16.DecodeRune(r, unit(b[6:])) == unicode.ReplacementChar:
-		return 0 // a half without the other
+		return 0 // an unpaired surrogate
 	}
 	return 12
 }
 
-// unit is the UTF-16 code unit of the escape \uXXXX that b begins with, or -1.
+// unit returns the UTF-16 code unit of the escape \uXXXX at the start of b, or -1.
 func unit(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -133,7 +133,7 @@ func (s *Scanner) Number() bool {
 	return true
 }
 
-// next reads one of some characters.
+// next reads one of the given characters.
 func (s *Scanner) next(of string) bool {
 	if s.At == len(s.Src) || bytes.IndexByte([]byte(of), s.Src[s.At]) < 0 {
 		return false

@@ -9,7 +9,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/origin"
 )
 
-// settled is an operation with one item under what metadata says.
+// settled returns an operation with one item, to which the claims of metadata are
+// applied.
 func settled(t testing.TB, metadata string, op memproxy.Operation) memproxy.Operation {
 	t.Helper()
 	doc, err := jsondoc.Parse([]byte(metadata), 0)
@@ -29,8 +30,8 @@ func said(role string) memproxy.Item {
 	return memproxy.Item{Kind: memproxy.ItemContent, Pointer: "/messages/0/content", Text: "likes tea", Role: role, Inferred: !memproxy.UserRole(role)}
 }
 
-// Proves GOV-1, GOV-3: what metadata claims can make content inferred and add
-// a layer, and takes nothing back; ordinary metadata does neither.
+// Proves GOV-1, GOV-3: claims in metadata can make content inferred and add a layer,
+// and cannot remove either; ordinary metadata does neither.
 func TestMetadataOnlyAddsRules(t *testing.T) {
 	for _, tc := range []struct {
 		metadata, role string
@@ -64,7 +65,7 @@ func TestMetadataOnlyAddsRules(t *testing.T) {
 	}
 }
 
-// Proves GOV-2: every name that content is filed under is a key, at any depth.
+// Proves GOV-2: every name in metadata and every category is a key, at any depth.
 func TestKeys(t *testing.T) {
 	op := settled(t, `{"profile":{"religion":"x","more":[{"mood":1}]},"category":"health","tags":["a","b"]}`, memproxy.Operation{Items: []memproxy.Item{said("user")}})
 	want := []string{"profile", "religion", "more", "mood", "category", "health", "tags", "a", "b"}
@@ -73,8 +74,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Proves GOV-3: a conversation in which the user speaks is judged by what is
-// made of it; one in which only others speak, and raw messages, at once.
+// Proves GOV-3: a conversation in which the user speaks is judged by the facts
+// extracted from it; one in which only others speak, and raw messages, are judged at
+// once.
 func TestConversations(t *testing.T) {
 	for _, tc := range []struct {
 		extracts bool
@@ -98,7 +100,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// FuzzMetadata: a claim never makes an assistant's words a user's.
+// FuzzMetadata checks that a claim never turns an assistant's text into a user's.
 func FuzzMetadata(f *testing.F) {
 	f.Add(`{"inferred":false,"tags":[["x"],{"y":1}],"layer":"task"}`)
 	f.Add(`{"attributed_to":{"role":"user"},"explicit":[],"actor_id":null}`)

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/pages"
 )
 
-// backend is a list of numbers of which some are left out.
+// backend is a list of numbers, some of which are dropped.
 type backend struct {
 	n    int
 	gone func(int) bool
@@ -31,7 +31,7 @@ func (b *backend) list(n, after int) []element {
 	return out
 }
 
-// answer is a list, how it reads, and what is left of it.
+// answer returns a list, its reading, and the list without the dropped elements.
 func (b *backend) answer(t *testing.T, list []element) (memproxy.Reply, *memproxy.Reading) {
 	t.Helper()
 	body, err := json.Marshal(list)
@@ -62,7 +62,7 @@ func kept(t *testing.T, list []element, rd *memproxy.Reading) []byte {
 	return body
 }
 
-// page is one page as a client gets it, by at most four requests more.
+// page returns one page as a client gets it, with at most four further requests.
 func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string {
 	t.Helper()
 	list := b.list(want, after)
@@ -113,8 +113,8 @@ func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string 
 	return ids
 }
 
-// Proves MFW-8: a client that walks the pages of a list by its last element,
-// and ends at an empty one, sees each element that is shown once, in order.
+// Proves MFW-8: a client that pages through a list by its last element until an empty
+// page sees each shown element once, in order.
 func TestEachOnce(t *testing.T) {
 	for name, gone := range map[string]func(int) bool{
 		"none":               func(int) bool { return false },
@@ -155,8 +155,8 @@ func TestEachOnce(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: a ranked list of which elements were left out is as long as
-// was asked for, if there is so much, best first.
+// Proves MFW-8: a ranked list with dropped elements has the requested length, if there
+// are enough elements, best first.
 func TestRanked(t *testing.T) {
 	b := &backend{n: 50, gone: func(i int) bool { return i <= 12 }}
 	if got := strings.Join(b.page(t, 5, 0, pages.Options{Again: true}), " "); got != "13 14 15 16 17" || len(b.asked) != 1 {
@@ -168,7 +168,7 @@ func TestRanked(t *testing.T) {
 	}
 }
 
-// What has no name cannot be told from what was there, and is not asked for.
+// A list with an element without an id is not continued.
 func TestNameless(t *testing.T) {
 	rd := &memproxy.Reading{Memories: []memproxy.Memory{{Pointer: "/results/0", Drop: true}, {Pointer: "/results/1"}}}
 	reply := memproxy.Reply{Body: []byte(`{"results":[{},{}]}`)}
@@ -177,8 +177,8 @@ func TestNameless(t *testing.T) {
 	}
 }
 
-// Elements that share an id are parts of one: a page is not cut between them,
-// and only one of which nothing is left is filled up.
+// Elements that share an id are parts of one: a page is not cut between them, and only
+// an emptied page is refilled.
 func TestParts(t *testing.T) {
 	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}
 	reply := memproxy.Reply{Body: []byte(`[{"id":"a"},{"id":"a"},{"id":"b"}]`)}
@@ -223,8 +223,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// Whatever a backend answers, filling up neither breaks down nor makes what is
-// no JSON.
+// With any answer of a backend, refilling does not panic and returns JSON.
 func FuzzFill(f *testing.F) {
 	f.Add(`[{"id":"1"},{"id":"2"}]`, `[{"id":"2"},{"id":"3"}]`, 2)
 	f.Add(`{"results":[{"id":"1"},{}],"count":2}`, `{"results":[]}`, 0)

@@ -1,8 +1,7 @@
-// Package refusal is what memproxy's refusals have in common at every backend:
-// the body that names the decision and its reasons, and how long to wait.
+// Package refusal builds memproxy's refusals for every backend: the body that names the
+// decision and its reasons, and how long to wait.
 //
-// It promises that somebody else's memory and one that does not exist are
-// refused in the same words.
+// Somebody else's memory and one that does not exist are refused in the same words.
 package refusal
 
 import (
@@ -22,8 +21,8 @@ const (
 	CodeHeld   = "memproxy_held"
 )
 
-// Body is the body of every refusal. The backends' SDKs read Detail, some of
-// them Error.
+// Body is the body of every refusal. The backends' SDKs read Detail, some of them
+// Error.
 type Body struct {
 	Detail   string            `json:"detail"`
 	Error    string            `json:"error,omitempty"`
@@ -35,19 +34,19 @@ type Body struct {
 	Reset    string            `json:"reset,omitempty"` // RFC 3339
 }
 
-// Words are a backend's own for what it says itself.
+// Words are a backend's own texts.
 type Words struct{ NotFound, Unauthorized string }
 
-// Refusal is a refusal to which a dialect may still add.
+// Refusal is a refusal that a dialect can extend.
 type Refusal struct {
 	Status int
 	Header memproxy.Header
 	Body   Body
-	// Line is the budget line that was used up, if it was one.
+	// exhausted budget line, if any
 	Line *memproxy.LineState
 }
 
-// New words a decision. Now is the time that waiting is told from.
+// New returns the refusal for a decision. Waiting times count from now.
 func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	r := &Refusal{
 		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
@@ -64,7 +63,7 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 		r.wait(d.Allowance, now)
 	case r.Status >= 500:
 		r.Body.Detail = sentence(d, "memproxy could not let this request through")
-		if !Says(d, memproxy.UpstreamMalformed) { // the backend did what it was asked, and would answer the same
+		if !Says(d, memproxy.UpstreamMalformed) { // the backend processed the request, and would answer the same
 			r.Header["Retry-After"] = []string{"1"}
 		}
 	default:
@@ -76,8 +75,8 @@ func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	return r
 }
 
-// Unprocessable gives a body that cannot be read the status that FastAPI answers it
-// with. What is not in UTF-8 or too deep for its parser is 400 there as well.
+// Unprocessable gives an unreadable body the status of FastAPI. Invalid UTF-8 and
+// excessive depth are 400 there as well.
 func Unprocessable(err error) error {
 	if m, ok := errors.AsType[*memproxy.Malformed](err); ok && (m.Code == memproxy.PayloadMalformed || m.Code == memproxy.PayloadContentType) {
 		m.Status = 422
@@ -90,8 +89,8 @@ func Says(d memproxy.Decision, code memproxy.ReasonCode) bool {
 	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 
-// told are reasons as the caller may know them: that something is somebody
-// else's is told as that it is not there, in the same words.
+// told returns the reasons as the caller may know them: a reason about somebody else's
+// object is replaced by the one about a missing object.
 func told(reasons []memproxy.Reason) []memproxy.Reason {
 	out := slices.Clone(reasons)
 	for i := range out {
@@ -111,8 +110,7 @@ func sentence(d memproxy.Decision, otherwise string) string {
 	return otherwise
 }
 
-// wait adds what a client needs to wait, in whole seconds: some clients parse
-// nothing else.
+// wait adds the waiting time in whole seconds, because some clients parse nothing else.
 func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
 	al = cmp.Or(al, &memproxy.Allowance{Refused: -1})
 	if al.Refused >= 0 && al.Refused < len(al.Lines) {
@@ -126,7 +124,7 @@ func (r *Refusal) wait(al *memproxy.Allowance, now func() time.Time) {
 	r.Header["Retry-After"] = []string{strconv.Itoa(al.RetryAfter(now()))}
 }
 
-// Reply is the refusal as it is sent.
+// Reply returns the refusal as a reply.
 func (r *Refusal) Reply() memproxy.Reply {
 	body, _ := json.Marshal(r.Body) // strings and numbers always marshal
 	return memproxy.Reply{Status: r.Status, Header: r.Header, Body: body}

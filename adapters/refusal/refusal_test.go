@@ -10,9 +10,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-13, EDGE-3: a refusal says the same of what is another tenant's and
-// of what does not exist, also where something else refused; other reasons stand
-// as they are.
+// Proves EDGE-13, EDGE-3: a refusal is the same for another tenant's object and for a
+// missing one, also if something else refused as well; other reasons are unchanged.
 func TestForeignIsToldAsMissing(t *testing.T) {
 	body := func(status int, code memproxy.ReasonCode, detail string) string {
 		d := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{

@@ -1,10 +1,9 @@
-// Package routetable finds the row of a route table that a request's path
-// belongs to.
+// Package routetable finds the row of a route table for a request's path.
 //
-// It promises that a path which can be read in two ways belongs to no row: one
-// with an encoded slash that leads elsewhere once it is decoded, dot segments,
-// characters at which servers cut, a second spelling of a literal segment. What
-// a server would route differently is thereby unknown, and never guessed.
+// An ambiguous path matches no row: one with an encoded slash that leads elsewhere once
+// it is decoded, dot segments, characters at which servers cut, a second spelling of a
+// literal segment. So a path that a server would route differently is unknown, and
+// never guessed.
 package routetable
 
 import (
@@ -18,15 +17,14 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// MaxSegments bounds a path. A longer one belongs to no row.
+// MaxSegments bounds a path. A longer one matches no row.
 const MaxSegments = 16
 
-// Options say how the server spells its paths.
+// Options describe how the server spells its paths.
 type Options struct {
-	// LastSlash tells "/a" and "/a/" apart. Otherwise they are the same.
+	// LastSlash distinguishes "/a" and "/a/". Otherwise they are the same.
 	LastSlash bool
-	// Alias has other names of first segments: from as they are asked for to
-	// as the table has them.
+	// Alias maps other names of first segments to those in the table.
 	Alias map[string]string
 }
 
@@ -36,34 +34,34 @@ type Table[R any] struct {
 	at   func(*R) (method, path string, route memproxy.Route)
 	rows []R
 	byID map[string]*R
-	// byMethod has, by number of segments, the rows that may fit, the one with
-	// the most literal segments first. "*" is for every other method.
+	// byMethod has the candidate rows by number of segments, most literal segments
+	// first. "*" is for all other methods.
 	byMethod map[string]*[MaxSegments + 1][]*pattern[R]
 	literals map[string]bool
 }
 
-// segments are the decoded parts of a path, in an array that needs no heap.
+// segments are the decoded parts of a path, in an array to avoid allocation.
 type segments struct {
 	text [MaxSegments]string
 	n    int
 }
 
-// pattern is a row's path, taken apart.
+// pattern is a row's parsed path.
 type pattern[R any] struct {
 	row    *R
 	method string
 	words  []word
-	fixed  int  // how many words are literal
-	open   bool // the last word takes the rest
+	fixed  int  // number of literal words
+	open   bool // the last word matches the rest
 }
 
 // word is a literal or, with a name, a parameter.
 type word struct{ literal, name string }
 
-// New lays rows out for finding. At returns a row's method, "*" for every one,
-// its path and its route. In a path, {name} matches one segment that is not
-// empty, {name...} the rest. Of two rows that fit, the one with more literal
-// segments is found, then the one that names the method, then the earlier.
+// New indexes rows. At returns a row's method, "*" for all, its path and its route. In
+// a path, {name} matches one segment that is not empty, {name...} the rest. If several
+// rows match, the one with the most literal segments wins, then one that names the
+// method, then the earlier.
 func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route), opt Options) *Table[R] {
 	t := &Table[R]{
 		opt: opt, at: at, rows: rows, byID: make(map[string]*R, len(rows)),
@@ -97,7 +95,7 @@ func New[R any](rows []R, at func(*R) (method, path string, route memproxy.Route
 	for _, bySize := range t.byMethod {
 		for _, ps := range bySize {
 			slices.SortStableFunc(ps, func(a, b *pattern[R]) int {
-				return cmp.Or(cmp.Compare(b.fixed, a.fixed), cmp.Compare(b.method, a.method)) // "*" is before any letter
+				return cmp.Or(cmp.Compare(b.fixed, a.fixed), cmp.Compare(b.method, a.method)) // "*" sorts before any letter
 			})
 		}
 	}
@@ -132,7 +130,7 @@ func (t *Table[R]) compile(r *R) *pattern[R] {
 	return p
 }
 
-// fits reports whether a path of the pattern's length belongs to it.
+// fits reports whether a path of the same length matches the pattern.
 func (p *pattern[R]) fits(s *segments) bool {
 	for i, w := range p.words {
 		switch {
@@ -149,7 +147,7 @@ func (p *pattern[R]) fits(s *segments) bool {
 	return true
 }
 
-// params are the path parameters, or nil where the row has none.
+// params returns the path parameters, or nil if the row has none.
 func (p *pattern[R]) params(s *segments) map[string]string {
 	var out map[string]string
 	for i, w := range p.words {
@@ -177,11 +175,10 @@ func (t *Table[R]) Route(req memproxy.Request) (memproxy.Route, bool) {
 	return route, true
 }
 
-// Row finds the row of a route by its id; nil where there is none.
+// Row returns the row of a route by its id, or nil.
 func (t *Table[R]) Row(id string) *R { return t.byID[id] }
 
-// Table gives every route with the method and the path that it is found by, for
-// those who go through all of them.
+// Table iterates over all routes, each with its method and path.
 func (t *Table[R]) Table() iter.Seq2[string, memproxy.Route] {
 	return func(yield func(string, memproxy.Route) bool) {
 		for i := range t.rows {
@@ -192,10 +189,9 @@ func (t *Table[R]) Table() iter.Seq2[string, memproxy.Route] {
 	}
 }
 
-// Match finds the row of a path as the client spelled it, percent-encoded, and
-// its parameters, decoded; nil where there is none. HEAD is asked like GET.
-// Segments are decoded one by one, so that an encoded slash stays inside its
-// segment.
+// Match returns the row of a path as the client spelled it, percent-encoded, and its
+// decoded parameters; nil if there is none. HEAD matches like GET. Segments are decoded
+// one by one, so that an encoded slash stays inside its segment.
 func (t *Table[R]) Match(method, escapedPath string) (*R, map[string]string) {
 	var s segments
 	slashes, ok := t.split(escapedPath, &s)
@@ -222,8 +218,8 @@ func (t *Table[R]) find(method string, s *segments) *pattern[R] {
 	return nil
 }
 
-// split decodes a path's segments. The first result says that one of them
-// holds an encoded slash.
+// split decodes a path's segments. slashes reports whether one of them has an encoded
+// slash.
 func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok || strings.ContainsAny(escaped, "\\;") {
@@ -260,13 +256,12 @@ func (t *Table[R]) split(escaped string, s *segments) (slashes, ok bool) {
 	return slashes, true
 }
 
-// Unfit are characters that no segment holds: servers cut or rewrite paths at
-// them.
+// Unfit reports characters that no segment may contain, because servers cut or rewrite
+// paths at them.
 func Unfit(r rune) bool { return r < 0x20 || r == 0x7f || r == '\\' }
 
-// respelled reports whether an encoded segment is a second spelling of one
-// that routes are told apart by, or becomes something else when a server
-// decodes it a second time.
+// respelled reports whether an encoded segment is a second spelling of a literal
+// segment, or changes when a server decodes it a second time.
 func (t *Table[R]) respelled(text string) bool {
 	if t.literals[text] {
 		return true
@@ -278,8 +273,8 @@ func (t *Table[R]) respelled(text string) bool {
 	return err == nil && (again == "." || again == ".." || strings.ContainsAny(again, "/\\%") || t.literals[again])
 }
 
-// ambiguous reports whether a path with encoded slashes leads elsewhere on a
-// server that decodes before it routes, as WSGI and ASGI servers do.
+// ambiguous reports whether a path with encoded slashes matches another row on a server
+// that decodes before it routes, as WSGI and ASGI servers do.
 func (t *Table[R]) ambiguous(method string, p *pattern[R], s *segments) bool {
 	var flat segments
 	for i := range s.n {

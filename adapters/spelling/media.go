@@ -7,9 +7,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// ContentType reads of what media type a request says that its body is: "" where
-// it does not say, the header as it is where that cannot be read in one way.
-// Errors are *memproxy.Malformed.
+// ContentType returns the media type of a request's body: "" if the request names none,
+// the header unchanged if it is ambiguous. Errors are *memproxy.Malformed.
 func ContentType(h memproxy.Header) (kind string, params map[string]string, err error) {
 	if enc := h.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity"))) {
 		return "", nil, unsupported(memproxy.PayloadEncoding, "content encodings are not accepted here")
@@ -28,8 +27,8 @@ func ContentType(h memproxy.Header) (kind string, params map[string]string, err 
 	return kind, params, nil
 }
 
-// UTF8 refuses a media type's parameters that say another charset. Python knows
-// UTF-8 as utf8, too, as clients spell it.
+// UTF8 refuses parameters of a media type with another charset. Clients also send utf8,
+// which Python accepts.
 func UTF8(params map[string]string) error {
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return unsupported(memproxy.PayloadEncoding, "this route takes UTF-8")
@@ -41,10 +40,9 @@ func unsupported(code memproxy.ReasonCode, detail string) error {
 	return &memproxy.Malformed{Code: code, Status: 415, Detail: detail}
 }
 
-// Media reads a media type of a request, in the one way in which every server
-// reads it. A parameter in the extended form (boundary*, RFC 2231) takes another's
-// place for some readers and is another one for the rest, and so does an escaped
-// character: ok is false.
+// Media parses a media type if all servers parse it in the same way. Readers differ
+// about a parameter in the extended form (boundary*, RFC 2231) and about escaped
+// characters: ok is then false.
 func Media(value string) (kind string, params map[string]string, ok bool) {
 	if strings.ContainsAny(value, `*\`) {
 		return "", nil, false

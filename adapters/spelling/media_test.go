@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Proves EDGE-13: a media type of which two readers could take two boundaries or
-// two character sets is not read at all.
+// Proves EDGE-13: a media type is refused if two readers could find different
+// boundaries or charsets in it.
 func TestMediaTypesAreReadInOneWay(t *testing.T) {
 	for value, want := range map[string]string{
 		`multipart/form-data; boundary=a`:                               "a",
@@ -30,7 +30,7 @@ func TestMediaTypesAreReadInOneWay(t *testing.T) {
 	}
 }
 
-// What says nothing, or UTF-8 in either of its names, is read.
+// A missing charset, and both names of UTF-8, are accepted.
 //
 // Proves CARD-1, EDGE-13.
 func TestOrdinaryTypesAreRead(t *testing.T) {

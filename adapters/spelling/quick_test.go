@@ -6,7 +6,7 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// The quick way of Claim says what the slow one does.
+// The fast path of Claim agrees with the slow one.
 //
 // Proves EDGE-13.
 func FuzzClaim(f *testing.F) {

@@ -1,10 +1,10 @@
-// Package spelling reads the names under which requests say whose they are, in
-// query strings, forms, headers and JSON bodies, in the one way in which every
-// server and client reads them.
+// Package spelling reads the names that identify the owner of a request, in query
+// strings, forms, headers and JSON bodies, only where all servers and clients read them
+// in the same way.
 //
-// It promises that a name which one reader takes for the name of an owner and
-// another does not is refused: other spellings, brackets, repetitions, names
-// that are encoded twice, and names and values that are not plain text.
+// A name that one reader takes for an owner's and another does not is refused: other
+// spellings, brackets, repetitions, doubly encoded names, and names and values that are
+// not plain text.
 package spelling
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Names are the names that an adapter gives a meaning to. The zero value has
-// none; New makes them.
+// Names are the names that have a meaning for an adapter. The zero value has none; see
+// New.
 type Names struct {
-	claims map[string]string // by their squashed spelling
+	claims map[string]string // by squashed spelling
 	lists  map[string]bool
 	single map[string]bool
 }
 
-// New returns the names: claims say whose a request is, and have one value; lists
-// are the claims that may be repeated; single are the other parameters that
-// are read, which have one value as well.
+// New returns the names: claims name an owner and have one value; lists are claims that
+// may be repeated; single are other known parameters, which have one value as well.
 func New(claims, lists, single []string) *Names {
 	n := &Names{claims: map[string]string{}, lists: map[string]bool{}, single: map[string]bool{}}
 	for _, name := range slices.Concat(claims, lists) {
@@ -43,7 +42,7 @@ func New(claims, lists, single []string) *Names {
 	return n
 }
 
-// Claim is the claim that a name is a spelling of, or "".
+// Claim returns the claim that a name is a spelling of, or "".
 func (n *Names) Claim(name string) string {
 	if len(name) > maxClaim {
 		return n.claims[jsondoc.Squash(name)]
@@ -66,12 +65,12 @@ func (n *Names) Claim(name string) string {
 	return n.claims[string(buf[:k])]
 }
 
-// maxClaim is how long a name may be for the quick way of Claim.
+// maxClaim is the maximum length of a name for the fast path of Claim.
 const maxClaim = 64
 
-// Respelled returns the first member of an object that is a claim in another
-// spelling, without the claim itself next to it: one reader takes it for the
-// claim, and another for nothing. What says nothing misleads nobody.
+// Respelled returns the first member of an object that is another spelling of a claim
+// which is not present itself: some readers take it for the claim and others ignore it.
+// Null is harmless.
 func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
 	for _, m := range v.Members {
 		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && v.Get(claim) == nil {
@@ -81,10 +80,10 @@ func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
 	return jsondoc.Member{}, false
 }
 
-// Cased refuses members of an object that readers could take for known ones: in
-// another letter case or in look-alikes of its letters, another spelling of one
-// that is next to it ("userId" next to "user_id"), and any other spelling of a
-// claim, also where it stands alone. Errors are *memproxy.Malformed.
+// Cased refuses members of an object that readers could take for known ones: in another
+// letter case or with look-alike letters, another spelling of a present member
+// ("userId" next to "user_id"), and any other spelling of a claim, also without the
+// claim. Errors are *memproxy.Malformed.
 func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) error {
 	for _, m := range v.Members {
 		if low := jsondoc.Fold(m.Name); low != m.Name && known(low) {
@@ -145,28 +144,28 @@ func (n *Names) param(key string, list []string) error {
 	return nil
 }
 
-// differ reports whether a parameter has several values. One that stands twice
-// with the same is read alike by all.
+// differ reports whether a parameter has different values. All readers agree on equal
+// ones.
 func differ(list []string) bool {
 	return slices.ContainsFunc(list[1:], func(v string) bool { return v != list[0] })
 }
 
-// Plain reports whether a name is of characters that no server and no form
-// reads as anything else.
+// Plain reports whether a name has only characters that all servers and forms read in
+// the same way.
 func Plain(name string) bool {
 	return name != "" && Word(name, "_-.$")
 }
 
-// Word reports whether a text has no other characters than ASCII letters, digits
-// and those of marks.
+// Word reports whether a text has only ASCII letters, digits and the characters of
+// marks.
 func Word(s, marks string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(marks, r)
 	})
 }
 
-// brackets takes a key apart: a[b][] is a with b and "" in brackets. Between
-// them any text may stand that is none of what keys are made and encoded with.
+// brackets splits a key: a[b][] is a with b and "" in brackets. Text in brackets must
+// not contain characters with a meaning in keys or encodings.
 func brackets(key string) (base string, nested []string, ok bool) {
 	i := strings.IndexByte(key, '[')
 	if i < 0 {
@@ -193,7 +192,7 @@ func control(r rune) bool { return r < 0x20 || r == 0x7f }
 func (n *Names) Field(name string) error {
 	ptr := "part:" + name
 	switch claim := n.Claim(name); {
-	case !Plain(name), name == "_charset_": // in HTML that names the encoding of the others
+	case !Plain(name), name == "_charset_": // in HTML it names the encoding of the other fields
 		return refused(memproxy.PayloadMalformed, "part", "the name of a form's field cannot be read in one way")
 	case claim != "" && claim != name:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known field in another spelling")
@@ -201,9 +200,9 @@ func (n *Names) Field(name string) error {
 	return nil
 }
 
-// Header checks the names of a request's headers against those that say who
-// somebody is: servers that make variables of headers take several spellings
-// for one. Errors are *memproxy.Malformed.
+// Header checks the names of a request's headers against those that name an identity:
+// servers that convert headers to variables accept several spellings. Errors are
+// *memproxy.Malformed.
 func (n *Names) Header(h memproxy.Header) error {
 	for name := range h {
 		if claim := n.Claim(name); claim != "" && !strings.EqualFold(claim, name) {

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Proves EDGE-13: every other spelling of a claim is known for it, by the quick
-// way as by the slow one, and nothing else is.
+// Proves EDGE-13: every other spelling of a claim is recognised, by the fast path as by
+// the slow one, and nothing else is.
 func TestClaims(t *testing.T) {
 	n := spelling.New([]string{"user_id"}, []string{"agent_ids"}, []string{"limit"})
 	for name, want := range map[string]string{
@@ -22,7 +22,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: the ids of both backends, and what only looks like one.
+// Proves EDGE-3: the ids of both backends, and similar texts.
 func TestUUID(t *testing.T) {
 	for s, want := range map[string]bool{
 		"11111111-aaaa-4AAA-8fff-000000000000": true, "11111111-aaaa-4aaa-8fff-00000000000": false, "11111111-aaaa-4aaa-8fff-00000000000g": false,
@@ -34,8 +34,8 @@ func TestUUID(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: nothing makes the reader fail otherwise than by refusing, and
-// what it lets through names each claim in one way.
+// Proves EDGE-13: the parser fails only by refusing, and an accepted query names each
+// claim in one way.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", "user_id=a", "userId=a", "user_id[]=a", "a[b][c]=1&limit=2", "user_id=a&user_id=b", "%ff=1", "a;b", "[=", "a[%00]=1"} {
 		f.Add(seed)

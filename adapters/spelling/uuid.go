@@ -3,8 +3,8 @@ package spelling
 // UUIDLen is the length of a UUID with its dashes.
 const UUIDLen = 36
 
-// UUID reports whether a text has the form of a UUID (RFC 9562), in either
-// letter case: the form of the ids that the backends give.
+// UUID reports whether a text has the form of a UUID (RFC 9562), in any letter case.
+// The backends' ids have this form.
 func UUID(s string) bool {
 	if len(s) != UUIDLen {
 		return false

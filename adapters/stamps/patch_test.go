@@ -9,13 +9,13 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-2, MFW-1: what a patch does not name stays byte for byte as it was sent.
+// Proves CARD-2, MFW-1: bytes outside of a patch are unchanged.
 func TestPatch(t *testing.T) {
 	const body = `{ "metadata" : {"memproxy_id":"mine", "kept": 1,"role":"system"}, "confidence":0.90, "n":[1,2] }`
 	for name, tc := range map[string]struct {
 		op   memproxy.Operation
 		do   func(*stamps.Patch, *jsondoc.Doc)
-		want string // "": nothing is done
+		want string // "": unchanged
 	}{
 		"nothing":             {},
 		"a claim that stands": {op: memproxy.Operation{Hints: []memproxy.Hint{{Pointer: "/confidence", Claimed: 900, Effective: 900, Legible: true}}}},

@@ -18,8 +18,8 @@ func stamp() memproxy.Stamp {
 	}
 }
 
-// Proves TRL-2: what is written is what is read, with and without what a stamp
-// may lack; over an older stamp it is named all the same.
+// Proves TRL-2: a stamp is read back as it was written, with and without optional
+// members; over an older stamp they are written in any case.
 func TestRoundTrip(t *testing.T) {
 	plain, full := stamp(), stamp()
 	full.Mark, full.Metadata = "layer.inferred", "AAAAAAAAAAA"
@@ -46,8 +46,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: what a stamp is sealed for is what is sent next to it: not what
-// the edits change inside, and not the proxy's own.
+// Proves EDGE-4: a stamp is sealed for the metadata that are sent with it, without
+// members that the edits change and without memproxy's own.
 func TestBeside(t *testing.T) {
 	doc := must.Get(jsondoc.Parse([]byte(`{"about":"tea","confidence":0.9,"deep":{"memproxy_x":1,"a":2},"list":[1,{"c":0.9}],"Memproxy_sig":"x","\u00fc":1.50}`), 0))(t)
 	e := doc.Edit()

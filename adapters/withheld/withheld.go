@@ -1,9 +1,7 @@
-// Package withheld knows the members of a backend's answers whose values are
-// secrets: keys of providers, tokens and environments of tools, sources of
-// tools, webhooks' secrets.
+// Package withheld removes secrets from a backend's answers: keys of providers, tokens
+// and environments of tools, sources of tools, secrets of webhooks.
 //
-// It promises that an answer which holds none of them comes back as it is, and
-// that of one which does only their values change.
+// An answer without secrets is unchanged; in any other only their values change.
 package withheld
 
 import (
@@ -13,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Name reports whether a member of an answer holds a secret: by its whole name,
-// or by the word that it ends with. Counts of tokens are none.
+// Name reports whether a member holds a secret, by its whole name or its last word.
+// Counts of tokens do not.
 func Name(name string) bool {
 	low := strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	switch low {
@@ -30,15 +28,15 @@ func endsIn(name string, ends ...string) bool {
 	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// Endpoint reports whether a member holds a server's address, which may carry
-// a secret.
+// Endpoint reports whether a member holds a server's address, which may contain a
+// secret.
 func Endpoint(name string) bool {
 	return name == "base_url" || name == "server_url" || name == "endpoint" || strings.HasSuffix(name, "_endpoint")
 }
 
-// Asks reports whether a member of a request would have the backend ask an
-// address of the caller's choice, now or when something is done: whatever is
-// called an address, a callback or a hook and holds one.
+// Asks reports whether a member of a request makes the backend send requests to an
+// address of the caller's choice, now or later: a member named like an address, a
+// callback or a hook, with an address as its value.
 func Asks(m jsondoc.Member) bool {
 	if m.Value.Kind != jsondoc.String || !strings.Contains(m.Value.Text(), "://") {
 		return false
@@ -46,13 +44,12 @@ func Asks(m jsondoc.Member) bool {
 	return endsIn(strings.ToLower(m.Name), "url", "uri", "endpoint", "callback", "hook")
 }
 
-// Keep says which objects are not looked into: what stands there is a
-// memory's, and nothing that the backend keeps secret.
+// Keep reports whether an object is skipped because it belongs to a memory and contains
+// no secrets of the backend.
 type Keep func(name string) bool
 
-// Strip takes the values of secrets out of an answer, wherever they stand: a
-// string becomes null, a list or an object empty. Without any, body itself
-// comes back.
+// Strip removes the values of secrets at any depth: a string becomes null, a list or an
+// object empty. Without secrets it returns body itself.
 func Strip(body []byte, keep Keep) ([]byte, error) {
 	if !mayHold(body) {
 		return body, nil
@@ -69,8 +66,8 @@ func Strip(body []byte, keep Keep) ([]byte, error) {
 	return s.edits.Apply(), nil
 }
 
-// mayHold reports whether an answer could have such a member; most have not,
-// and are not taken apart.
+// mayHold reports whether an answer may contain such a member; most do not, and are not
+// parsed.
 func mayHold(body []byte) bool {
 	text := string(body)
 	return slices.ContainsFunc([]string{"env", "ENV", "ecret", "ECRET", "assword", "uthorization", "eader", "oken", "_key", "apikey", "apiKey", "redential", "source_code", "ndpoint", "_url"}, func(word string) bool {
@@ -101,12 +98,13 @@ func (s *stripping) value(v *jsondoc.Value) {
 	}
 }
 
-// carries reports whether an address holds more than where something is.
+// carries reports whether an address contains more than a location.
 func carries(v *jsondoc.Value) bool {
 	return v.Kind == jsondoc.String && strings.ContainsAny(v.Text(), "@?#")
 }
 
-// blank leaves a value of the same kind, so that clients can read it.
+// blank replaces a value by an empty one of the same kind, so that clients can parse
+// it.
 func (s *stripping) blank(v *jsondoc.Value) {
 	switch {
 	case v.Kind == jsondoc.String:

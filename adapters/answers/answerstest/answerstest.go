@@ -1,4 +1,4 @@
-// Package answerstest has the tests that the tables of all adapters pass.
+// Package answerstest has the tests for the answer tables of all adapters.
 package answerstest
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/answers"
 )
 
-// canary is in every member without a claim.
+// canary is the value of members without a claim.
 const canary = "canary-4711"
 
-// Adapter is what is tested of one.
+// Adapter is the tested part of an adapter.
 type Adapter interface {
 	Table() iter.Seq2[string, memproxy.Route]
 	Decode(memproxy.Route, memproxy.Request, []byte) (*memproxy.Operation, error)
@@ -23,9 +23,10 @@ type Adapter interface {
 	PruneEvent(memproxy.Route, []byte) memproxy.Pruned
 }
 
-// Table tests that every route that is read has a row, and every row of a table: an answer with all claimed members is returned
-// unchanged, and members without a claim are removed from every object in it,
-// whatever they contain. Strings of errors that are not known phrases are replaced.
+// Table tests that every route that is read has a row, and for every row that an answer
+// with all claimed members is unchanged, that members without a claim are removed from
+// every object in it, and that strings of errors that are not known phrases are
+// replaced.
 func Table(t *testing.T, p Adapter, table *answers.Table) {
 	t.Helper()
 	rows := map[string]bool{}

@@ -1,8 +1,7 @@
-// Package wire has the steps of decoding a payload that are the same in every
-// backend's format.
+// Package wire has the steps of decoding that all backends' formats share.
 //
-// It promises to leave no string out: every string of a value that is read, and
-// every name in it that is a text, becomes an item of the operation.
+// It leaves no string out: every string of a value, and every name in it that is text,
+// becomes an item of the operation.
 package wire
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/adapters/spelling"
 )
 
-// Fill sets the scope from a claim of one name. It returns false if another place
-// of a write names another owner.
+// Fill sets the scope from a claim of one name. It returns false if another place of a
+// write names a different owner.
 func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	var at *string
 	switch c.Dim {
@@ -35,7 +34,7 @@ func Fill(s *memproxy.Scope, c *memproxy.Claim, write bool) bool {
 	return !write || *at == c.Values[0]
 }
 
-// Add adds an item like another, with a place and a text of its own.
+// Add adds an item like another, with its own pointer and text.
 func Add(op *memproxy.Operation, ptr, text string, like memproxy.Item) {
 	like.Pointer, like.Text = ptr, text
 	op.Items = append(op.Items, like)
@@ -79,12 +78,11 @@ func Sentences(texts []string, v *jsondoc.Value) []string {
 	return texts
 }
 
-// maxName is how long a name may be and still be one.
+// maxName is the length up to which a member's name is not text.
 const maxName = 40
 
-// Name adds an item for a member's name that is a text rather than a name, as
-// names in metadata are when they read like sentences: names come back to agents
-// as values do.
+// Name adds an item for a member's name that is text, such as a sentence in metadata:
+// agents read names as they read values.
 func Name(op *memproxy.Operation, name, ptr string, like memproxy.Item) {
 	if len(name) > maxName || strings.Contains(ptr, "/metadata") && memproxy.Wordy(name) || name != "" && !spelling.Plain(name) {
 		Add(op, ptr, name, like)

@@ -18,7 +18,7 @@ func TestFill(t *testing.T) {
 		write, fits bool
 	}{
 		{memproxy.DimUser, "ann", true, true},
-		{memproxy.DimUser, "bob", false, true}, // a read may name others; the first counts
+		{memproxy.DimUser, "bob", false, true}, // a read may name several; the first counts
 		{memproxy.DimUser, "bob", true, false},
 		{memproxy.DimRun, "r", true, true},
 		{memproxy.DimActor, "x", true, true},

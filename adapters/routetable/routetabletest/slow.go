@@ -1,5 +1,5 @@
-// Package routetabletest finds rows of a route table as one would write it down, for
-// tests to compare with.
+// Package routetabletest has a simple matcher for rows of a route table, for comparison
+// in tests.
 package routetabletest
 
 import (
@@ -17,13 +17,13 @@ import (
 // Row is a row of a table.
 type Row struct{ Method, Path, ID string }
 
-// Table is one that an adapter has, and finds a request's route in.
+// Table is an adapter's table with its matcher.
 type Table interface {
 	Table() iter.Seq2[string, memproxy.Route]
 	Route(memproxy.Request) (memproxy.Route, bool)
 }
 
-// Fuzz holds that a table finds what the matcher that tries every row finds.
+// Fuzz checks that a table finds the same row as the simple matcher.
 func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 	var rows []Row
 	for at, rt := range table.Table() {
@@ -45,9 +45,8 @@ func Fuzz(f *testing.F, table Table, opt routetable.Options) {
 	})
 }
 
-// Slow is the matcher as one would write it down: every row is tried, the one
-// with the most literal segments wins, then the one that names the method, then
-// the earlier.
+// Slow is the simple matcher: it tries every row. The one with the most literal
+// segments wins, then one that names the method, then the earlier.
 func Slow(rows []Row, opt routetable.Options, method, escaped string) (best *Row, params map[string]string) {
 	if method == "HEAD" {
 		method = "GET"
