@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// errUnruled says that Envoy passed a request that was not ruled on.
+// errUnruled reports that Envoy passed a request without a ruling.
 var errUnruled = errors.New("the backend answers a request that was never ruled on")
 
 // answer is the answer of an exchange. The head arrives first; the body is awaited
@@ -22,7 +22,7 @@ type answer struct {
 	x      *exchange
 	reply  memproxy.Reply
 	media  string       // after the gate
-	events *eventStream // if it is one
+	events *eventStream // set if it is a stream of events
 	// passing is set if the answer's body is not read.
 	passing bool
 }
@@ -60,7 +60,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return x.refused(x.p.opt.Gate.Unsent(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)), nil
 	}
 	if !a.fromUpstream() || code < http.StatusOK {
-		return x.abandon(code), nil // a change of protocol is no answer
+		return x.abandon(code), nil // a change of protocol is not an answer
 	}
 	x.status = code
 	an.reply = memproxy.Reply{Status: code, Header: header}

@@ -10,15 +10,14 @@ import (
 	"github.com/memproxy/memproxy/face/facetest"
 )
 
-// Proves EDGE-13, CARD-9: the events of a stream are filtered through Envoy one
-// by one, however they are cut into pieces, and nothing else of an answer
-// passes because it comes in another form.
+// Proves EDGE-13, CARD-9: events of a stream are filtered through Envoy one by one,
+// however they are cut, and no other form of an answer passes unread.
 func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
 	facetest.Forms(t, starts(func(r *rig, s facetest.Setup) { r.envoy.NoOverride = s.Name == "events, whole" }), 500, "")
 }
 
-// Proves EDGE-13, CARD-9: of an answer's headers those pass that clients need,
-// on every kind of route, and no trailers; one setting passes the others.
+// Proves EDGE-13, CARD-9: on every kind of route, only the answer's headers that
+// clients need pass, and no trailers; one setting lets the others pass.
 func TestHeadersOfAnswers(t *testing.T) {
 	facetest.Headers(t, starts(nil))
 	facetest.Headers(t, starts(func(r *rig, _ facetest.Setup) {
@@ -27,8 +26,8 @@ func TestHeadersOfAnswers(t *testing.T) {
 	}))
 }
 
-// Proves EDGE-13: a HEAD of what is filtered, for which nobody can ask, is
-// refused; it says nothing of what is there.
+// Proves EDGE-13: a HEAD whose answer would be filtered is refused if no GET can be
+// sent, and reveals nothing.
 func TestHeadIsAskedForOrRefused(t *testing.T) {
 	for _, status := range []int{200, 404} {
 		r := newRig(t, func(r *rig) {
@@ -45,14 +44,13 @@ func TestHeadIsAskedForOrRefused(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, CARD-1: what was made for one caller is kept by no cache,
-// whatever the backend says of it, on every route that is ruled on, refusals and
-// streams too. Public answers are as the backend has them, and so is everything
-// in shadow mode.
+// Proves EDGE-13, CARD-1: an answer that was made for one caller is cached nowhere,
+// whatever the backend says, on every route that is ruled on, including refusals and
+// streams. Public answers, and all answers in shadow mode, keep the backend's headers.
 func TestAnswersAreKeptByNoCache(t *testing.T) { facetest.NoCache(t, starts(nil)) }
 
-// Proves EDGE-13: through Envoy, too, a member of a document that overrides the
-// method crosses on no route, and what streams has none.
+// Proves EDGE-13: through Envoy, too, no route accepts a member of a document that
+// overrides the method; streamed types have no members.
 func TestMembersThatOverrideTheMethod(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Backends[0].Passthrough = []string{"POST /custom/*"} })
 	for _, path := range []string{"/memory", "/ping", "/health", "/custom/x"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// The attributes that the processor understands, by Envoy's names. Each must
-// be listed in the filter's request_attributes or response_attributes.
+// The attributes that the processor uses, by Envoy's names. Each must be listed in the
+// filter's request_attributes or response_attributes.
 const (
 	attrPeerURI = "connection.uri_san_peer_certificate"
 	attrMTLS    = "connection.mtls"
@@ -30,7 +30,7 @@ func attributes(msg *procv3.ProcessingRequest) attrs {
 	return out
 }
 
-// peer are the URI names of the client's certificate, which Envoy verified.
+// peer returns the URI names of the client's certificate, which Envoy verified.
 func (a attrs) peer() []string {
 	uri := a[attrPeerURI].GetStringValue()
 	if uri == "" || !a[attrMTLS].GetBoolValue() {
@@ -39,12 +39,12 @@ func (a attrs) peer() []string {
 	return []string{uri}
 }
 
-// address is where the client's connection comes from, as Envoy takes it, or ""
-// where Envoy is not asked to say.
+// address returns the client's address according to Envoy, or "" if the attribute is
+// not configured.
 func (a attrs) address() string { return face.Peer(a[attrSource].GetStringValue()) }
 
-// fromUpstream reports whether an answer is the backend's and not Envoy's own.
-// Where Envoy is not asked to say, every answer is taken for the backend's.
+// fromUpstream reports whether an answer is the backend's and not Envoy's own. Without
+// the attribute every answer counts as the backend's.
 func (a attrs) fromUpstream() bool {
 	d := a[attrDetails].GetStringValue()
 	return d == "" || d == "via_upstream"

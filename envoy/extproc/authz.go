@@ -22,7 +22,7 @@ import (
 // backendExtension names the backend in ext_authz's context_extensions.
 const backendExtension = "memproxy_backend"
 
-// partialBody is set by Envoy where the body did not fit its buffer.
+// partialBody is set by Envoy if the body did not fit its buffer.
 const partialBody = "X-Envoy-Auth-Partial-Body"
 
 // Check decides whether a request may continue. It implements Envoy's Authorization

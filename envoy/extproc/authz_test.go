@@ -26,12 +26,12 @@ func check(method, path, body string, headers ...string) *authv3.CheckRequest {
 	}}
 }
 
-// Proves CARD-9: the decision alone, and its limits.
+// Proves CARD-9: the authorization service and its limits.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		in     *authv3.CheckRequest
 		change func(*rig)
-		status int // 0: let through
+		status int // 0: admitted
 	}{
 		"an add":               {check("POST", "/memory", "tea"), nil, 0},
 		"one that is refused":  {check("POST", "/memory", "malformed"), nil, 400},
@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: headers are the only thing that is changed, and ours stay.
+// Proves CARD-9: only headers are changed, and memproxy's own stay.
 func TestCheckChangesHeadersOnly(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Backends[0].Credential = &face.Credential{Header: "Authorization", Value: "Token own"}
@@ -83,7 +83,7 @@ func TestCheckChangesHeadersOnly(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: two places that name two backends name none.
+// Proves CARD-9: two different names of a backend are refused.
 func TestCheckNeedsOneBackend(t *testing.T) {
 	r := newRig(t, nil)
 	in := check("POST", "/memory", "tea")

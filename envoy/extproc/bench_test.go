@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// deaf are parts that keep nothing.
+// deaf are parts that store nothing.
 type deaf struct{ *facetest.Parts }
 
 func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
@@ -24,8 +24,8 @@ func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 }
 func (deaf) Note(memproxy.Event) error { return nil }
 
-// BenchmarkProcess is the face alone: a gate whose collaborators do nothing,
-// and no wire. What it allocates comes on top of what the gate does.
+// BenchmarkProcess measures the face alone: a gate whose parts do nothing, and no
+// network. Its allocations are in addition to the gate's.
 func BenchmarkProcess(b *testing.B) {
 	p := processor(b, deaf{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
 	head := start("/memory", false)

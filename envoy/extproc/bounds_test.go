@@ -32,9 +32,9 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.b.String(), what)
 }
 
-// Proves EDGE-14: a flood of rejections from one address is answered, and
-// neither recorded nor logged one by one; another address, and a caller that is
-// known, are not touched by it.
+// Proves EDGE-14: a flood of rejections from one address is answered, and neither
+// recorded nor logged one by one; another address and an identified caller are not
+// affected.
 func TestFloodsOfRejections(t *testing.T) {
 	const limit, flood = 300, 320
 	var log lines
@@ -65,12 +65,12 @@ func TestFloodsOfRejections(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: bodies and answers that are held have one budget here, too;
-// over it they are refused with a time to wait, and recorded.
+// Proves EDGE-14: bodies and answers in memory share one budget here, too; over it they
+// are refused with a time to retry, and recorded.
 func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
-	const total = 8 << 20 // half of it for what is held
+	const total = 8 << 20 // half of it for data
 	held := face.NewInFlight(total, total)
 	r := newRig(t, func(r *rig) {
 		r.opt.Backends[0].InFlight = held
@@ -107,8 +107,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Until(t, "nothing is held for nobody", func() bool { return held.Held() == 0 })
 }
 
-// Proves EDGE-14: so many requests are under way at once and no more; what is
-// over is not let through.
+// Proves EDGE-14: the concurrent requests are bounded; further ones are refused.
 func TestExchangesAreBounded(t *testing.T) {
 	t.Parallel()
 	release, arrived := make(chan struct{}), make(chan struct{}, 1)

@@ -2,14 +2,13 @@
 // API (envoy.service.ext_proc.v3), and an authorization service
 // (envoy.service.auth.v3) for installations that cannot use one.
 //
-// It promises what the HTTP face promises: the same verdict, the same request to
-// the backend, the same refusal, the same record. It decides nothing; the gate
-// does. It fails closed: a stream on which it cannot rule is answered with a
-// refusal or ended with an error, and never ended normally, because Envoy treats
-// that as consent. It checks the protocol configuration that Envoy reports, and
-// refuses if bodies would pass unseen.
+// Both faces give the same verdict, the same request to the backend, the same refusal
+// and the same record. The package decides nothing; the gate does. It fails closed: a
+// stream on which it cannot rule is answered with a refusal or ended with an error, and
+// never ended normally, because Envoy treats that as consent. It checks the protocol
+// configuration that Envoy reports, and refuses if bodies would pass unseen.
 //
-// What only Envoy's configuration can know (the backend of a route, the verified
-// client certificate) is taken from the stream's metadata and from attributes,
-// never from a header, because clients write headers.
+// The backend of a route and the verified client certificate are taken from the
+// stream's metadata and attributes, which only Envoy's configuration sets, and never
+// from a header, because clients write headers.
 package extproc

@@ -31,7 +31,7 @@ func (x *exchange) end() {
 	x.b.Observe(ctx, x.entry.Course.Name, string(x.entry.Course.Route.Kind), verdict, x.status, x.p.opt.Clock().Sub(x.begun))
 }
 
-// arrived ends the backend's part.
+// arrived ends the span of the backend's part.
 func (x *exchange) arrived() {
 	if x.forward != nil {
 		x.forward.End()
@@ -39,8 +39,8 @@ func (x *exchange) arrived() {
 	}
 }
 
-// cutShort refuses a request that Envoy answers itself, because its body was
-// larger than Envoy's buffer or did not come.
+// cutShort refuses a request that Envoy answers itself, because its body is larger than
+// Envoy's buffer or did not arrive.
 func (x *exchange) cutShort(a attrs) (*response, error) {
 	if a.fromUpstream() {
 		return nil, errUnruled
@@ -51,7 +51,7 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	}
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
-		// Not even in shadow mode can half a body be forwarded.
+		// Half a body cannot be forwarded, even in shadow mode.
 		d := x.admission.Decision
 		d.Verdict, d.Status = memproxy.Deny, flaw.Status
 		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d.Shown()))
@@ -59,11 +59,10 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	return refusal, nil
 }
 
-// busy is given to abandon instead of a status where there was no room for the
-// answer.
+// busy is passed to abandon instead of a status if there is no room for the answer.
 const busy = -1
 
-// retry adds when to try again.
+// retry adds a time to retry after.
 func retry(h memproxy.Header) memproxy.Header {
 	out := memproxy.Header{"Retry-After": {"1"}}
 	maps.Copy(out, h)
@@ -79,7 +78,7 @@ func (x *exchange) unread(err error) *response {
 	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))
 }
 
-// abandon answers for a backend that did not, and has the outcome noted.
+// abandon answers for a backend that did not answer, and records the outcome.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)

@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// exchange is one request on its way through Envoy and, if it is forwarded, its
-// answer. Envoy's messages arrive one at a time.
+// exchange is one request through Envoy and, if it is forwarded, its answer. Envoy's
+// messages arrive one at a time.
 type exchange struct {
 	p     *Processor
 	b     *Backend
@@ -27,20 +27,20 @@ type exchange struct {
 	req  request
 
 	entry face.Entry
-	// whole is set where the request's body is read, ruled where its head or
-	// all of it goes through the gate.
+	// whole is set if the request's body is read, ruled if the gate rules on the
+	// request.
 	whole, ruled bool
 
 	admission *gate.Admission
-	forwarded context.Context // of the forward span, while the backend is asked
+	forwarded context.Context // of the forward span, until the backend answers
 	forward   trace.Span
-	settled   bool // the outcome is noted, or there will be none
+	settled   bool // the outcome is recorded, or there is none
 	status    int
 	over      bool // no more messages are needed from Envoy
 
 	answer answer
-	public public // where it is not ruled on
-	watch  watch  // in observability mode
+	public public // state of a request without a ruling
+	watch  watch  // state in observability mode
 }
 
 func newExchange(p *Processor) *exchange {
@@ -84,7 +84,7 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 	return nil
 }
 
-// start finds the course of a request.
+// start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
 	course := face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
@@ -100,8 +100,7 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// requestHeaders rules at once where no body follows, and asks for the body
-// where one does.
+// requestHeaders rules at once if no body follows, and otherwise requests the body.
 func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a attrs) (*response, error) {
 	if err := x.begin(ctx, h, a); err != nil {
 		return nil, err
@@ -184,14 +183,14 @@ func (x *exchange) room(body []byte) error {
 	return x.entry.Lease.Work(x.ctx, face.BodyCost*int64(len(body)))
 }
 
-// requestTrailers ends a request. One that had no body is refused here.
+// requestTrailers ends a request. One without a body is refused.
 func (x *exchange) requestTrailers() (*response, error) {
 	if !x.whole {
 		return nil, errProtocol
 	}
 	if x.admission == nil {
-		// Headers cannot be changed any more by now, so not even an innocent
-		// request could go on as it should.
+		// Headers can no longer be changed, so even a harmless request could not be
+		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
 			Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the request ends in trailers and has no body",
 		})
@@ -202,8 +201,8 @@ func (x *exchange) requestTrailers() (*response, error) {
 	return onRequestTrailers(), nil
 }
 
-// admit takes the request through the gate: either a refusal comes back, or
-// the changes of its headers.
+// admit passes the request through the gate. It returns a refusal, or the changes of
+// the request's headers.
 func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
@@ -239,13 +238,13 @@ func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply
 	return x.p.opt.Gate.Agents().Ungated(x.ctx, a)
 }
 
-// refused is the end of a request that does not go on. Envoy closes the stream.
+// refused ends a request that is not forwarded. Envoy then closes the stream.
 func (x *exchange) refused(reply memproxy.Reply) *response {
 	x.settled, x.over, x.status = true, true, reply.Status
 	return immediate(reply, x.admission.Shown())
 }
 
-// outgoing are the changes of an admitted request's headers.
+// outgoing returns the changes of an admitted request's headers.
 func (x *exchange) outgoing(a *gate.Admission) *mutation {
 	var m mutation
 	m.strip(face.Withheld(x.req.credentials.Header))

@@ -25,7 +25,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// seen is Toy that keeps the request it was asked about last.
+// seen is a Toy that stores its last request.
 type seen struct {
 	facetest.Toy
 	req *memproxy.Request
@@ -36,8 +36,8 @@ func (s seen) Route(q memproxy.Request) (memproxy.Route, bool) {
 	return memproxy.Route{ID: "toy.list", Kind: memproxy.Recall}, true
 }
 
-// FuzzDescribe holds the reading of a path to net/http's, which is what the
-// HTTP face rules on and what backends behind it see.
+// FuzzDescribe compares the parsing of paths with net/http's, on which the HTTP face
+// rules and which backends use.
 func FuzzDescribe(f *testing.F) {
 	for _, s := range []string{"/", "/v1/memories/?a=b", "//x", "/a%2Fb", "/a%zz", "/a b", "*", "http://x/y", "/a#b", "/a?", "/ä", "/a\"b", "/%2e%2e/x", "/a;b", "/a\\b", "?x", ""} {
 		f.Add(s)
@@ -73,14 +73,14 @@ func FuzzDescribe(f *testing.F) {
 	})
 }
 
-// processor is one for a backend, with a gate of the parts.
+// processor returns a processor for a backend, with a gate of the parts.
 func processor(t testing.TB, parts facetest.Party, b extproc.Backend) *extproc.Processor {
 	t.Helper()
 	rules := facetest.Rules(parts)
 	return must.Get(extproc.New(extproc.Options{Gate: facetest.NewGate(t, parts, &rules), Exchanges: 1200, Backends: []extproc.Backend{b}}))(t)
 }
 
-// script is a stream that sends what it is given and keeps the answers.
+// script is a stream with given messages, which stores the responses.
 type script struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -123,7 +123,7 @@ func answered(status string, end bool) *procv3.ProcessingRequest {
 	return &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &procv3.HttpHeaders{EndOfStream: end, Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte(status)}}}}}}
 }
 
-// pack and unpack hold a script in bytes, each message behind its length.
+// pack and unpack convert a script to and from bytes, each message after its length.
 func pack(list ...*procv3.ProcessingRequest) []byte {
 	var out []byte
 	for _, q := range list {
@@ -150,8 +150,8 @@ func unpack(b []byte) []*procv3.ProcessingRequest {
 	return out
 }
 
-// FuzzProcess sends any messages in any order: the processor neither panics
-// nor ends a stream as if all were well while an answer is waited for.
+// FuzzProcess sends arbitrary messages in any order: the processor neither panics nor
+// ends a stream without an error while a response is expected.
 func FuzzProcess(f *testing.F) {
 	f.Add(pack(start("/memory", false), body("tea"), answered("200", true)))
 	f.Add(pack(start("/memory", true), answered("204", true)))
@@ -164,7 +164,7 @@ func FuzzProcess(f *testing.F) {
 	p := processor(f, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: unpack(raw)}
-		watched := slices.ContainsFunc(s.in, (*procv3.ProcessingRequest).GetObservabilityMode) // no answer is waited for
+		watched := slices.ContainsFunc(s.in, (*procv3.ProcessingRequest).GetObservabilityMode) // no response is expected
 		err := p.Process(s)
 		if err == nil && !watched && len(s.out) < s.asks {
 			t.Fatalf("ended well after %d messages and %d answers", s.asks, len(s.out))

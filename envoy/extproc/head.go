@@ -12,7 +12,7 @@ import (
 // headTime bounds the GET behind a HEAD.
 const headTime = 60 * time.Second
 
-// reader asks the backend for a whole answer.
+// reader requests a whole answer from the backend.
 type reader interface {
 	Whole(context.Context, memproxy.Request, int64) (memproxy.Reply, error)
 }
@@ -50,7 +50,7 @@ func (an *answer) whole() *response {
 	}
 	h := http.Header{}
 	face.Back(h, http.Header(an.reply.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
-	delete(h, "Content-Length") // Envoy's own
+	delete(h, "Content-Length") // Envoy sets it
 	if changed {
 		face.DropEntityHeaders(h)
 	}

@@ -41,7 +41,7 @@ func headers(m *corev3.HeaderMap) (pseudo map[string]string, h memproxy.Header) 
 	return pseudo, h
 }
 
-// mutation gathers changes of headers. Envoy removes first and sets then.
+// mutation collects changes of headers. Envoy removes headers before it sets any.
 type mutation struct{ m procv3.HeaderMutation }
 
 func (u *mutation) remove(name string) {
@@ -84,7 +84,7 @@ func (u *mutation) uncached(h memproxy.Header) {
 	u.set("Cache-Control", face.NoStore)
 }
 
-// done is the mutation, or nil if nothing changes.
+// done returns the mutation, or nil if nothing changes.
 func (u *mutation) done() *procv3.HeaderMutation {
 	if len(u.m.RemoveHeaders)+len(u.m.SetHeaders) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (u *mutation) present(c *face.Credential, h memproxy.Header) {
 	u.set(c.Header, c.Value)
 }
 
-// carrier writes a trace context as header changes.
+// carrier writes a trace context as changes of headers.
 type carrier struct{ *mutation }
 
 func (carrier) Get(string) string    { return "" }

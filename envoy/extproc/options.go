@@ -36,8 +36,7 @@ type Options struct {
 	// Without it they are refused there.
 	UnfilteredReads bool
 
-	// Exchanges bounds the requests that are under way at once. Default
-	// DefaultExchanges.
+	// Exchanges bounds the concurrent requests. Default DefaultExchanges.
 	Exchanges int
 }
 

@@ -50,7 +50,7 @@ func New(opt Options) (*Processor, error) {
 	return p, nil
 }
 
-// Refused is how many requests were over Options.Exchanges, ever.
+// Refused returns how many requests exceeded Options.Exchanges since the start.
 func (p *Processor) Refused() int64 { return p.refused.Load() }
 
 // Close ends the background work, after the streams have ended.
@@ -62,11 +62,11 @@ func (p *Processor) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errBackend says that Envoy's configuration names no configured backend.
+// errBackend reports that Envoy's configuration names no configured backend.
 var errBackend = errors.New("the stream names no configured backend; set " + BackendKey + " in the initial metadata of Envoy's gRPC service")
 
-// backend finds which backend is meant. All the names that are given must
-// agree; with a single backend none is needed.
+// backend finds the named backend. All names must agree; with a single backend none is
+// needed.
 func (p *Processor) backend(names []string) (*Backend, error) {
 	if len(names) == 0 && len(p.backends) == 1 {
 		names = slices.Collect(maps.Keys(p.backends))
@@ -98,7 +98,7 @@ func (p *Processor) Process(stream procv3.ExternalProcessor_ProcessServer) error
 		msg, err := stream.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				return nil // Envoy is done with the request
+				return nil // Envoy has finished the request
 			}
 			return err
 		}
@@ -128,8 +128,8 @@ var (
 	errWatch    = errors.New("observability mode needs request_body_mode STREAMED; no other body is sent")
 )
 
-// buffered checks Envoy's protocol configuration: no body may pass before it was
-// ruled on. Envoy sends it in its first message, since 1.34.
+// buffered checks Envoy's protocol configuration: no body may pass before it was ruled
+// on. Envoy sends the configuration in its first message, since 1.34.
 func buffered(c *procv3.ProtocolConfiguration) error {
 	if c.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED || c.GetResponseBodyMode() != modev3.ProcessingMode_BUFFERED ||
 		c.GetSendBodyWithoutWaitingForHeaderResponse() {

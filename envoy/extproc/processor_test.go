@@ -24,7 +24,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-9: what a stream can be, and that none ends as consent.
+// Proves CARD-9: the forms of a stream, none of which ends as consent.
 func TestProcessor(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*rig)
@@ -103,7 +103,7 @@ func mode(change func(*modev3.ProcessingMode)) func(*rig) {
 	}
 }
 
-// Proves CARD-9: a refusal keeps the lists of its headers.
+// Proves CARD-9: a refusal keeps headers with several values.
 func TestRefusalKeepsLists(t *testing.T) {
 	r := newRig(t, nil)
 	resp, _ := r.do("POST", "/memory", "malformed")
@@ -115,7 +115,7 @@ func TestRefusalKeepsLists(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: the peer is who Envoy's attributes say, and only over TLS.
+// Proves CARD-9: the peer is the one in Envoy's attributes, and only over TLS.
 func TestPeer(t *testing.T) {
 	for want, attributes := range map[string]map[string]any{
 		"spiffe://x/y says: tea": {"connection.mtls": true, "connection.uri_san_peer_certificate": "spiffe://x/y"},
@@ -129,8 +129,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// Proves TRL-10: what is only watched is recorded as not enforced, and follows
-// new rules.
+// Proves TRL-10: a request in observability mode is recorded as not enforced, and under
+// the current rules.
 func TestWatching(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.parts.Wrote = make(chan memproxy.Event, 4)
@@ -157,8 +157,8 @@ func TestWatching(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a caller that hangs up while the backend works leaves an
-// outcome behind.
+// Proves CARD-9: a request whose caller hangs up while the backend works has an
+// outcome.
 func TestHangingUp(t *testing.T) {
 	ring.Slow(t, "races a hang-up with an answer on a socket")
 	came, gone := make(chan struct{}), make(chan struct{})
@@ -188,8 +188,8 @@ func TestHangingUp(t *testing.T) {
 	<-done
 }
 
-// Proves CARD-9: health says that the processor stops before it does, and what
-// is in flight is finished.
+// Proves CARD-9: health reports that the processor stops before it does, and requests
+// in flight are finished.
 func TestStopping(t *testing.T) {
 	came, let := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(r *rig) {
@@ -225,7 +225,7 @@ func TestStopping(t *testing.T) {
 	if got, err := watch.Recv(); err != nil || got.Status != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Fatal(got, err)
 	}
-	unwatch() // it is a stream in flight too
+	unwatch() // the watch is a stream in flight, too
 	close(let)
 	if got := <-done; got.status != 200 || got.body != "m1 ann\n" {
 		t.Errorf("%+v", got)

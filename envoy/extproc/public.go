@@ -15,8 +15,8 @@ import (
 // preflight.
 type public struct {
 	x *exchange
-	// inspect is set where the answer has members that must be claimed, byStatus
-	// where of an error its status alone is passed on.
+	// inspect is set if members of the answer must be claimed, byStatus if an error is
+	// reduced to its status.
 	inspect, byStatus bool
 }
 
@@ -66,12 +66,12 @@ func (o *public) permission(code int, h memproxy.Header) *response {
 	return immediate(reply, &memproxy.Decision{})
 }
 
-// headers takes the head of a public route's answer.
+// headers handles the head of a public route's answer.
 func (o *public) headers(code int, end bool) *response {
 	x := o.x
 	x.status = code
 	switch {
-	case code < http.StatusOK: // a change of protocol is no answer
+	case code < http.StatusOK: // a change of protocol is not an answer
 		x.over = true
 		return immediate(memproxy.Reply{Status: http.StatusBadGateway}, &memproxy.Decision{})
 	case o.inspect && !end:
@@ -83,7 +83,7 @@ func (o *public) headers(code int, end bool) *response {
 	return x.answer.unread(end)
 }
 
-// publish passes a public route's answer on without the members that have no claim.
+// publish passes on a public route's answer without members that have no claim.
 func (o *public) publish(b *procv3.HttpBody) *response {
 	x := o.x
 	x.over = b.GetEndOfStream() // else trailers follow

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// The answers to Envoy's messages. Envoy takes an answer of the wrong kind for
-// a fault and refuses the request.
+// Responses to Envoy's messages. Envoy treats a response of the wrong kind as a fault
+// and refuses the request.
 
 type response = procv3.ProcessingResponse
 
@@ -66,9 +66,8 @@ func onResponseTrailers(trailers memproxy.Header) *response {
 	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{HeaderMutation: m.done()}}}
 }
 
-// answerIn asks for the answer's headers and trailers, and its body in a mode: NONE,
-// BUFFERED, or STREAMED as it comes. The request's body has been refused, or is not
-// wanted.
+// answerIn requests the answer's headers and trailers, and its body in a mode: NONE,
+// BUFFERED, or STREAMED as it arrives. The request's body is not requested.
 func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
@@ -77,15 +76,14 @@ func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	}
 }
 
-// headersOnly asks for no body.
+// headersOnly requests no body.
 func headersOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_NONE) }
 
 // answerOnly requests the answer's body, and not the request's.
 func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode_BUFFERED) }
 
-// whole asks for the request and its answer to their ends: trailers too,
-// because a request without a body may end in them, and those of an answer are
-// taken off.
+// whole requests the whole request and its answer, with trailers: a request without a
+// body may end in trailers, and those of an answer are removed.
 func whole() *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
@@ -94,7 +92,7 @@ func whole() *modev3.ProcessingMode {
 	}
 }
 
-// immediate answers the client in the backend's place.
+// immediate answers the client instead of the backend.
 func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
 	var m mutation
 	if d.ID != "" {

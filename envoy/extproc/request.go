@@ -14,14 +14,14 @@ import (
 type request struct {
 	memproxy.Request
 	credentials memproxy.Credentials
-	// target is the path and query as the client spelled them, forwarded as they
-	// are sent on: as they were ruled on.
+	// target is the path and query as the client spelled them; forwarded is the form
+	// that was ruled on and is sent.
 	target, forwarded string
 	flaw              *memproxy.Malformed
 }
 
-// describe puts the head of a request into the gate's terms. The path is read
-// as net/http reads it, so that both faces rule on the same thing.
+// describe converts the head of a request to the gate's form. It parses the path as
+// net/http does, so that both faces rule on the same path.
 func describe(pseudo map[string]string, h memproxy.Header, peer []string) request {
 	scheme := "http"
 	for _, s := range [...]string{pseudo[":scheme"], h.Get("X-Forwarded-Proto")} {
@@ -55,7 +55,7 @@ func describe(pseudo map[string]string, h memproxy.Header, peer []string) reques
 	return r
 }
 
-// length is the body's length as announced, or -1.
+// length returns the announced length of the body, or -1.
 func (r *request) length() int64 {
 	n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *request) length() int64 {
 	return n
 }
 
-// announced reports whether a body follows, by its length or by how it is sent.
+// announced reports whether a body follows, by its length or its transfer encoding.
 func (r *request) announced() bool {
 	return r.length() > 0 || r.length() < 0 && len(r.credentials.Header["Transfer-Encoding"]) > 0
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// rig is a processor with a small Envoy before it and a scripted backend.
+// rig is a processor behind a small Envoy, with a scripted backend.
 type rig struct {
 	*httptest.Server
 	t      *testing.T
@@ -75,7 +75,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	return r
 }
 
-// arrived is what reached the backend since it was last asked.
+// arrived returns the requests that reached the backend since the last call.
 func (r *rig) arrived() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *rig) do(method, path, body string, header ...string) (*http.Response, s
 	return resp, string(b)
 }
 
-// starts is a face for the tests that all faces have. Change comes before the rest.
+// starts returns a face for the tests of all faces. Change is applied first.
 func starts(change func(*rig, facetest.Setup)) facetest.Face {
 	return func(t *testing.T, s facetest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
 		return newRig(t, func(r *rig) {

@@ -35,8 +35,8 @@ type ServerOptions struct {
 	// the listener about the identity of callers. Nil: plain text, for a loopback
 	// address or a socket that only Envoy reaches.
 	TLS *tls.Config
-	// Grace is how long, at a stop, health answers "not serving" before
-	// connections are asked to close, so that Envoy goes elsewhere. Default 0.
+	// Grace is how long, at a stop, health reports "not serving" before connections are
+	// asked to close, so that Envoy uses other instances. Default 0.
 	Grace time.Duration
 	Log   *slog.Logger
 }
@@ -50,8 +50,8 @@ const (
 	// connections.
 	pingAfter = 30 * time.Second
 	pingWait  = 10 * time.Second
-	// connectWithin bounds handshakes; maxConns the connections, of which an
-	// Envoy has one for each of its threads.
+	// connectWithin bounds handshakes, maxConns the connections. An Envoy has one for
+	// each of its threads.
 	connectWithin = 10 * time.Second
 	maxConns      = 1024
 )
@@ -113,10 +113,10 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}, errs
 }
 
-// cutTime is how long exchanges that a stop has cut off may take to return.
+// cutTime is how long exchanges may take to return after a stop has reset them.
 const cutTime = 3 * time.Second
 
-// largest is the largest body that any backend may send or be sent.
+// largest returns the largest body that any backend may send or be sent.
 func (p *Processor) largest() int {
 	var n int64
 	for _, b := range p.backends {
@@ -125,7 +125,7 @@ func (p *Processor) largest() int {
 	return int(min(n, math.MaxInt32-headRoom))
 }
 
-// guard turns a panic into a refusal of the one request, as net/http does.
+// guard converts a panic to a refusal of the request, as net/http does.
 type guard struct{ log *slog.Logger }
 
 func (g guard) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-14: a stream that ends otherwise than at its end is torn for the
-// client of Envoy too, and the outcome says what memproxy knows of why.
+// Proves EDGE-14: a stream that ends early is reset for Envoy's client, too, and the
+// outcome records the known reason.
 func TestHowStreamsEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		encoding string

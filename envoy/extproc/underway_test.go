@@ -44,9 +44,9 @@ func (s *slowly) Recv() (*procv3.ProcessingRequest, error) {
 	return s.script.Recv()
 }
 
-// Proves EDGE-14: through Envoy too a caller with more slow requests than its
-// share is refused, on gated, passed and public routes, and another tenant's is
-// let through at once.
+// Proves EDGE-14: through Envoy, too, a caller with more slow requests than its share
+// is refused, on gated, passed and public routes, and another tenant's request is
+// admitted at once.
 func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	const slow, many = 25 * time.Second, 600
 	for _, path := range []string{"/memory", "/ping", "/health"} {
@@ -102,8 +102,8 @@ func TestOneCallerDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// hangs is a backend that answers a HEAD's GET when the request ends, and anything
-// else at once.
+// hangs is a backend that answers the GET of a HEAD when the request ends, and any
+// other request at once.
 type hangs struct{}
 
 func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -114,8 +114,8 @@ func (hangs) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 }
 
-// Proves EDGE-14: the GETs behind a caller's HEADs are the caller's, and leave what
-// memproxy asks for itself, or for another tenant's caller, its room.
+// Proves EDGE-14: the GETs for a caller's HEADs count as the caller's, and do not use
+// the room for memproxy's own requests or those of another tenant's caller.
 func TestHeadsAreTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := face.NewInFlight(0, 0)

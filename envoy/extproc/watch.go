@@ -69,7 +69,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 	return nil
 }
 
-// gather collects the body, up to the limit.
+// gather appends to the body, up to the limit.
 func (w *watch) gather(b *procv3.HttpBody) {
 	x := w.x
 	if !w.on || !x.ruled || x.admission != nil {

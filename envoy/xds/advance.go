@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// advance moves every rollout one step, on or back, and reports whether
-// anything moved. The caller holds the lock.
+// advance moves every rollout one step forward or back, and reports whether any moved.
+// The caller holds the lock.
 func (s *Server) advance() bool {
 	moved := false
 	for _, o := range s.offers {
@@ -51,7 +51,7 @@ func (s *Server) stage(o offer, n int) Mark {
 	return Mark{Release: o.next.Number, Kind: MarkStage, Stage: n}
 }
 
-// mark writes a mark, and takes it as written when the store took it.
+// mark writes a mark, and records it once the store has it.
 func (s *Server) mark(m Mark) bool {
 	m.At = s.opt.Clock().UTC()
 	if err := s.opt.Store.Put(m); err != nil {
@@ -62,7 +62,7 @@ func (s *Server) mark(m Mark) bool {
 	return true
 }
 
-// wrong is why a rollout must be stopped, or "".
+// wrong returns the reason to stop a rollout, or "".
 func (s *Server) wrong(o offer) string {
 	name, refused, first := o.next.Name(), 0, ""
 	for _, n := range s.nodes {
@@ -92,8 +92,9 @@ func (s *Server) settled(o offer, p progress) bool {
 			continue
 		}
 		members++
-		// What is offered the sidecar will have; it may not be assigned yet. A sidecar that refused is within the limit of the plan,
-		// otherwise wrong would have returned a reason.
+		// The sidecar will get an offered release, which may not be assigned yet. The
+		// number of refusals is within the plan's limit, otherwise wrong would have
+		// returned a reason.
 		if offered != nil && offered.Name() == name && n.rejected.Release != name && (n.running != name || !n.heard) {
 			return false
 		}
@@ -102,8 +103,8 @@ func (s *Server) settled(o offer, p progress) bool {
 	return members > 0 && s.opt.Clock().Sub(p.since) >= stage.Hold
 }
 
-// warn works out what a release newly allows. It runs in the background, because it
-// may take long.
+// warn computes what a release newly allows, in the background, because it may take
+// long.
 func (s *Server) warn(from, to *policy.Release) {
 	if s.opt.Warn == nil {
 		return

@@ -27,19 +27,19 @@ import (
 //	000012.done
 //	000012.stopped
 //
-// Files are written under another name and linked, so that they are there whole
-// and the first one stays. The marks may be in a directory of their own, where
-// the releases' cannot be written to.
+// Files are written under another name and linked, so that they appear complete and the
+// first one stays. The marks may be in a directory of their own, if the releases' is
+// read-only.
 type Dir struct {
 	path, marks string
 	keys        []ed25519.PublicKey
 
 	mu    sync.Mutex
 	known map[string]*opened
-	read  map[string]Mark // marks that were read: they do not change
+	read  map[string]Mark // cache of read marks, which do not change
 }
 
-// opened is a release file that was read.
+// opened is a parsed release file.
 type opened struct {
 	size    int64
 	mtime   time.Time
@@ -78,7 +78,7 @@ func (d *Dir) Releases() ([]*policy.Release, []error, error) {
 		if m == nil || m[2] != "release" {
 			continue
 		}
-		info, err := os.Stat(filepath.Join(d.path, e.Name())) // a mounted ConfigMap's are links
+		info, err := os.Stat(filepath.Join(d.path, e.Name())) // files of a mounted ConfigMap are links
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -116,7 +116,7 @@ func (d *Dir) open(name, number string) (*policy.Release, error) {
 	return r, nil
 }
 
-// Last is the highest number that is in use, 0 when there is none.
+// Last returns the highest number in use, or 0.
 func (d *Dir) Last() (uint64, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Dir) Last() (uint64, error) {
 	return last, nil
 }
 
-// Publish puts a release into the directory. A number is used once.
+// Publish adds a release to the directory. A number is used once.
 func (d *Dir) Publish(r *policy.Release) error {
 	return durable.Create(filepath.Join(d.path, fmt.Sprintf("%06d.release", r.Number)), r.Encoded())
 }

@@ -21,8 +21,8 @@ func sealed(t *testing.T, number uint64, by ed25519.PrivateKey) *policy.Release 
 	return must.Get(policy.Seal(policy.Builtin(), policy.Statement{Fleet: "north", Number: number}, by))(t)
 }
 
-// Proves CARD-9: what cannot be offered is a fault with its file's name, and
-// hides nothing else.
+// Proves CARD-9: an invalid release is a fault with its file's name, and hides no
+// other.
 func TestDirReleases(t *testing.T) {
 	path := t.TempDir()
 	d := must.Get(xds.NewDir(path, path, keys()))(t)
@@ -54,7 +54,7 @@ func TestDirReleases(t *testing.T) {
 	if last, err := d.Last(); err != nil || last != 16 {
 		t.Errorf("the last is %d %v", last, err)
 	}
-	// A mended file is read again.
+	// A repaired file is read again.
 	must.Do(t, os.Remove(filepath.Join(path, "000016.release")))
 	must.Do(t, d.Publish(sealed(t, 16, key)))
 	again, faults, err := d.Releases()
@@ -63,7 +63,7 @@ func TestDirReleases(t *testing.T) {
 	}
 }
 
-// The first mark stays; a torn one still counts.
+// The first mark stays; a truncated one still counts.
 func TestDirMarks(t *testing.T) {
 	path, marks := t.TempDir(), t.TempDir()
 	d := must.Get(xds.NewDir(path, marks, keys()))(t)

@@ -6,10 +6,10 @@
 // answer reports success or the reason for a refusal. It reports the counts of its
 // decisions over Envoy's load reporting service.
 //
-// The package promises: a sidecar's identity is that of its client certificate, and
-// it is given releases of its own tenant and labels only; nothing is offered that
-// the fleet's key did not sign; a release goes to a share of the sidecars first,
-// and is rolled back if they refuse it, or if they refuse or fail more requests
-// than the others do. It holds no signing key. A rollout's progress is in the
-// store, so that replicas need not know of each other.
+// A sidecar's identity is that of its client certificate, and it gets only releases for
+// its own tenant and labels. Only releases that the fleet's key signed are offered. A
+// release goes to a share of the sidecars first, and is rolled back if they refuse it,
+// or if they refuse or fail more requests than the others do. The control plane holds
+// no signing key. The progress of rollouts is in the store, so that replicas need no
+// contact with each other.
 package xds

@@ -27,7 +27,7 @@ var key = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 
 func keys() []ed25519.PublicKey { return []ed25519.PublicKey{key.Public().(ed25519.PublicKey)} }
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -45,8 +45,8 @@ func (c *clock) forward(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// fleet is a control plane in this process, with sidecars that do everything
-// but rule.
+// fleet is a control plane in this process, with sidecars that do everything except
+// ruling.
 type fleet struct {
 	t      *testing.T
 	dir    *xds.Dir
@@ -80,7 +80,7 @@ func newFleet(t *testing.T, change ...func(*xds.Options)) *fleet {
 	return f
 }
 
-// start runs a new server, on the address that the last one had.
+// start starts a new server on the previous one's address.
 func (f *fleet) start() {
 	f.t.Helper()
 	var err error
@@ -113,7 +113,7 @@ func bundle(text string) policy.Bundle {
 	return b
 }
 
-// publish puts a release into the store and lets the server look.
+// publish adds a release to the store and refreshes the server.
 func (f *fleet) publish(number, floor uint64, sel policy.Selector) *policy.Release {
 	f.t.Helper()
 	r := must.Get(policy.Seal(bundle(fmt.Sprint(number)), policy.Statement{Fleet: "north", Number: number, Floor: floor, For: sel}, key))(f.t)
@@ -122,7 +122,7 @@ func (f *fleet) publish(number, floor uint64, sel policy.Selector) *policy.Relea
 	return r
 }
 
-// sidecar is a follower with what it was told to put in force.
+// sidecar is a follower with the releases that it put in force.
 type sidecar struct {
 	*follow.Follower
 	mu      sync.Mutex
@@ -159,7 +159,7 @@ func (s *sidecar) drain() []follow.Count {
 	return out
 }
 
-// sidecar starts one. Its certificate is a SPIFFE id, or else its name is.
+// sidecar starts a sidecar. Its certificate has a SPIFFE id or a common name.
 func (f *fleet) sidecar(node fleetpb.Node, certificate string, change ...func(*follow.Options, *sidecar)) *sidecar {
 	f.t.Helper()
 	var conf *tls.Config
@@ -211,8 +211,8 @@ const acme = "spiffe://example.org/ns/acme/web"
 
 var everyone = policy.Selector{}
 
-// Proves CARD-9: a signed release goes to the sidecar, which says that it took
-// it; a new one follows on the same stream.
+// Proves CARD-9: a sidecar gets a signed release and acknowledges it; the next one
+// follows on the same stream.
 func TestReleaseGoesToTheSidecar(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)
@@ -229,8 +229,8 @@ func TestReleaseGoesToTheSidecar(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a sidecar's refusal reaches the control plane with its reason,
-// and the sidecar stays where it is.
+// Proves CARD-9: the control plane gets a sidecar's refusal with its reason, and the
+// sidecar keeps its release.
 func TestRefusalIsTold(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)

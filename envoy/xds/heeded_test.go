@@ -16,12 +16,12 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// away is a store that is not asked.
+// away is a store that is never called.
 type away struct{ Store }
 
-// Proves CARD-9: a sidecar that refuses releases, or is refused, without end fills neither
-// the log nor the time of the control plane; another certificate's refusal is heeded as
-// ever, and so is the next one a minute later.
+// Proves CARD-9: a sidecar that keeps refusing releases, or is kept from connecting,
+// fills neither the log nor the control plane's time; another certificate's refusal is
+// handled as usual, and so is the next one a minute later.
 func TestRefusalsWithoutEndAreNotHeeded(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)

@@ -14,17 +14,16 @@ import (
 	"github.com/memproxy/memproxy/envoy/xds/fleetpb"
 )
 
-// A Rule limits which sidecars a client certificate may act as. One of SPIFFE and
-// CommonName is set; in both, * stands for the rest of a path segment or name.
+// Rule limits which sidecars a client certificate may act as. One of SPIFFE and
+// CommonName is set; in both, * matches within a path segment or name.
 type Rule struct {
 	// SPIFFE is the URI SAN, "spiffe://example.org/ns/acme/sa/*".
 	SPIFFE string
-	// CommonName is the subject's.
+	// the subject's common name
 	CommonName string
-	// Tenant is the tenant that the sidecar must claim; "*": any, "": none.
+	// the tenant that the sidecar must claim; "*": any, "": none
 	Tenant string
-	// Labels are the labels that it may claim, with the values that each may
-	// have; "*": any.
+	// the labels that it may claim, with the allowed values of each; "*": any
 	Labels map[string][]string
 }
 
@@ -49,8 +48,8 @@ func (i identity) String() string {
 	return "CN=" + i.name
 }
 
-// matches reports whether the rule is for the certificate. A certificate with
-// a SPIFFE id is that and not its common name.
+// matches reports whether the rule applies to the certificate. The common name of a
+// certificate with a SPIFFE id does not count.
 func (r Rule) matches(i identity) bool {
 	if i.spiffe != "" {
 		return r.SPIFFE != "" && glob(r.SPIFFE, i.spiffe, "/")
@@ -58,8 +57,7 @@ func (r Rule) matches(i identity) bool {
 	return r.CommonName != "" && i.name != "" && glob(r.CommonName, i.name, "")
 }
 
-// glob matches segment by segment; * stands for any text within one, of at least
-// one character.
+// glob matches segment by segment; * matches one or more characters within one.
 func glob(pattern, s, sep string) bool {
 	one := func(p, s string) bool {
 		head, tail, star := strings.Cut(p, "*")
@@ -87,8 +85,7 @@ func (r Rule) permits(n fleetpb.Node) error {
 	return nil
 }
 
-// authorise finds the first rule for a certificate and holds the claims
-// against it.
+// authorise checks the claims against the first rule for a certificate.
 func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 	for _, r := range rules {
 		if r.matches(who) {
@@ -98,8 +95,7 @@ func authorise(rules []Rule, who identity, n fleetpb.Node) error {
 	return errors.New("no rule is for this certificate")
 }
 
-// peerOf is the identity of a stream's peer. Only a certificate that TLS verified
-// counts.
+// peerOf returns the identity of a stream's peer, from a certificate that TLS verified.
 func peerOf(ctx context.Context) (identity, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

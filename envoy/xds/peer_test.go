@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Each refusal next to the nearest thing that is admitted.
+// Each refusal is next to a similar case that is admitted.
 // Proves CARD-9
 func TestAuthorise(t *testing.T) {
 	rules := []Rule{
@@ -81,8 +81,8 @@ func TestIdentityOfACertificate(t *testing.T) {
 	}
 }
 
-// A certificate does not fill the server: of node ids beyond its bound those go
-// that went longest ago, and while all are connected no other is admitted.
+// The node ids of a certificate are bounded: over the bound those are removed that
+// disconnected first, and none is admitted while all are connected.
 //
 // Proves CARD-9
 func TestNodeIDsAreBounded(t *testing.T) {
@@ -115,7 +115,7 @@ func TestNodeIDsAreBounded(t *testing.T) {
 	}
 }
 
-// Responses that nobody acknowledges are not kept for ever.
+// Responses that are not acknowledged are not kept for ever.
 //
 // Proves CARD-9
 func TestNoncesAreBounded(t *testing.T) {

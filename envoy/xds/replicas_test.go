@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// replica is another server on the same directory and clock.
+// replica returns another server with the same directory and clock.
 func (f *fleet) replica() *fleet {
 	f.t.Helper()
 	dir := must.Get(xds.NewDir(f.path, f.path, keys()))(f.t)
@@ -26,8 +26,8 @@ func (f *fleet) replica() *fleet {
 	return &g
 }
 
-// Proves CARD-9: replicas know of each other only what is in the directory: one
-// that has no sidecars moves nothing on, and a stop by one is a stop by all.
+// Proves CARD-9: replicas share only the directory: one without sidecars advances
+// nothing, and a stop by one applies to all.
 func TestReplicasShareTheDirectory(t *testing.T) {
 	a := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}}
@@ -66,7 +66,7 @@ func TestReplicasShareTheDirectory(t *testing.T) {
 	a.runs(x, two)
 }
 
-// A directory that goes away changes nothing for anybody.
+// An unavailable directory changes nothing.
 func TestStoreAway(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)

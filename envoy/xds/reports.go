@@ -10,15 +10,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// reports serves Envoy's load reporting service: a sidecar reports the counts of
-// its decisions, by release. A release takes the place of an Envoy cluster, and
-// refusals that of dropped requests.
+// reports serves Envoy's load reporting service: a sidecar reports the counts of its
+// decisions, by release. Releases are reported as Envoy clusters, and refusals as
+// dropped requests.
 type reports struct {
 	s   *Server
 	ctx context.Context
 }
 
-// StreamLoadStats takes one sidecar's reports until it goes.
+// StreamLoadStats receives one sidecar's reports until it disconnects.
 func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoadStatsServer) error {
 	who, err := peerOf(stream.Context())
 	if err != nil {
@@ -58,7 +58,7 @@ func (r reports) StreamLoadStats(stream loadstats.LoadReportingService_StreamLoa
 	}
 }
 
-// known holds the reporter against the sidecar that subscribed.
+// known checks that the reporter is a subscribed sidecar.
 func (r reports) known(id string, who identity) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	}
 }
 
-// news is what was not reported before of all counts of a sidecar's process. Lower
+// news returns the counts of a sidecar's process that were not reported before. Lower
 // counts than before mean a new process.
 func (n *node) news(release string, all Tally) Tally {
 	was := n.told[release]

@@ -13,22 +13,22 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// A Plan is how releases are rolled out.
+// Plan describes how releases are rolled out.
 type Plan struct {
 	// Stages are passed in order; after the last, every sidecar has the
 	// release. None: every sidecar at once.
 	Stages []Stage
-	// Refused and Errors are how much the share of refused, or of failed,
-	// decisions may rise over that of the release before, from 0 to 1. A
-	// larger rise stops the rollout.
+	// Refused and Errors are the largest allowed rise of the share of refused or failed
+	// decisions over that under the previous release, from 0 to 1. A larger rise stops
+	// the rollout.
 	Refused, Errors float64
-	// Decisions is how many a release must have seen before its shares count.
+	// Decisions is the number of decisions under a release before its shares count.
 	Decisions uint64
-	// Rejections is how many sidecars may refuse to take a release.
+	// Rejections is the number of sidecars that may refuse a release.
 	Rejections int
 }
 
-// A Stage is a share of the sidecars, and how long it is watched.
+// Stage is a share of the sidecars, and how long it is observed.
 type Stage struct {
 	Percent float64
 	Hold    time.Duration
@@ -48,18 +48,17 @@ func (p Plan) check() error {
 	return nil
 }
 
-// offer is what one channel offers: base to all sidecars except the share that is
-// given next.
+// offer is what one channel offers: base to all sidecars except the share that gets
+// next.
 type offer struct {
 	selector policy.Selector
-	base     *policy.Release // nil where everything is stopped
-	next     *policy.Release // nil when no rollout is under way
+	base     *policy.Release // nil if all releases are stopped
+	next     *policy.Release // nil if there is no rollout
 	percent  float64
 }
 
-// pick is the release for one sidecar of the channel. The sidecars of a stage
-// are the same on every replica, stay so in the next, and are others for the
-// next release.
+// pick returns the release for one sidecar of the channel. The sidecars of a stage are
+// the same on every replica, remain in the next stage, and differ for the next release.
 func (o offer) pick(id string) *policy.Release {
 	if o.next != nil && (o.percent >= 100 || position(o.next.Number, id) < o.percent) {
 		return o.next
@@ -73,7 +72,7 @@ func position(release uint64, id string) float64 {
 	return float64(binary.BigEndian.Uint32(sum[:4])) / (1 << 32) * 100
 }
 
-// offers sorts releases into channels and determines what each offers.
+// offers groups releases by channel and determines what each channel offers.
 func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []offer {
 	channels := map[string][]*policy.Release{}
 	for _, r := range releases {
@@ -84,7 +83,7 @@ func offers(releases []*policy.Release, marks map[uint64]progress, plan Plan) []
 	for _, list := range channels {
 		out = append(out, offerOf(list, marks, plan))
 	}
-	// The narrowest first; of two that are as narrow, the same one always.
+	// The narrowest first, in a fixed order among equals.
 	slices.SortFunc(out, func(a, b offer) int {
 		return cmp.Or(b.selector.Weight()-a.selector.Weight(), strings.Compare(a.selector.String(), b.selector.String()))
 	})
@@ -103,7 +102,7 @@ func offerOf(list []*policy.Release, marks map[uint64]progress, plan Plan) offer
 		case o.next == nil:
 			o.next, oldest = r, r
 		default:
-			oldest = r // overtaken before it was done
+			oldest = r // superseded before it was done
 		}
 		if o.base != nil {
 			break
@@ -144,7 +143,7 @@ func (t Tally) since(u Tally) Tally {
 	return Tally{t.Decisions - u.Decisions, t.Refused - u.Refused, t.Errors - u.Errors}
 }
 
-// tallies are the counts of one release, by the certificate of who reported them.
+// tallies are the counts of one release, by the certificate of the reporter.
 type tallies map[identity]Tally
 
 func (ts tallies) sum() (all Tally) {
@@ -154,15 +153,15 @@ func (ts tallies) sum() (all Tally) {
 	return all
 }
 
-// worst is why a release's decisions are worse than those of its predecessor, of which
-// some were before: all of them, or those that are left without any one certificate's.
-// What one sidecar says, true or not, outweighs nobody else.
+// worst returns why a release's decisions are worse than its predecessor's, whose
+// counts at the start are before: for all counts, or for those without any one
+// certificate's. A single sidecar's reports cannot outweigh the others'.
 func (p Plan) worst(next, base, before tallies) string {
 	all := [...]Tally{next.sum(), base.sum(), before.sum()}
 	judge := func(without identity) string {
 		is, was, began := all[0].since(next[without]), all[1].since(base[without]), all[2].since(before[without])
 		if during := was.since(began); during.Decisions >= p.Decisions {
-			was = during // the same minutes are the better measure
+			was = during // the same period is a better comparison
 		}
 		return p.worse(is, was)
 	}

@@ -14,8 +14,7 @@ func release(number uint64, sel policy.Selector) *policy.Release {
 	return &policy.Release{Statement: policy.Statement{Fleet: "north", Number: number, For: sel, Bundle: fmt.Sprintf("%064d", number)}}
 }
 
-// What a channel offers follows from its releases and their marks alone, in
-// whatever order the marks come.
+// A channel's offer is determined by its releases and their marks, in any order.
 // Proves CARD-9
 func TestOffers(t *testing.T) {
 	plan := Plan{Stages: []Stage{{10, time.Minute}, {50, time.Minute}}}
@@ -61,7 +60,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a sidecar belongs to the narrowest channel that it fits.
+// Proves CARD-9: a sidecar belongs to the narrowest matching channel.
 func TestChannelsByWidth(t *testing.T) {
 	o := offers([]*policy.Release{
 		release(1, policy.Selector{}),
@@ -79,8 +78,8 @@ func TestChannelsByWidth(t *testing.T) {
 	}
 }
 
-// The sidecars of a stage are about as many as it says, stay in the next, and
-// are others for another release.
+// A stage has about the configured share of sidecars, which remain in the next stage
+// and differ for another release.
 // Proves CARD-9
 func TestStagesGrow(t *testing.T) {
 	const n = 10000

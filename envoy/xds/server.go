@@ -45,7 +45,7 @@ type Options struct {
 const (
 	// DefaultReport is the default of Options.Report.
 	DefaultReport = 10 * time.Second
-	// Forget is how long a sidecar that went away is still listed.
+	// Forget is how long a disconnected sidecar is still listed.
 	Forget = time.Hour
 )
 
@@ -58,15 +58,15 @@ type Server struct {
 
 	mu       sync.Mutex
 	nodes    map[sidecarKey]*node
-	claimed  map[identity]int // nodes of each certificate
+	claimed  map[identity]int // number of nodes by certificate
 	heeded   map[identity]heeded
 	streams  map[int64]*stream
 	byName   map[string]*policy.Release
 	ordered  []*policy.Release
 	marks    map[uint64]progress
 	offers   []offer
-	tallies  map[string]tallies  // by release name, all that was reported
-	before   map[uint64]tallies  // of the base, when a rollout was first seen
+	tallies  map[string]tallies  // all reported counts, by release name
+	before   map[uint64]tallies  // of the base, when the rollout was first seen
 	warnings map[string][]string // by release name
 	warning  sync.WaitGroup      // of the goroutines that run Warn
 	faults   []string
@@ -126,8 +126,9 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(conf)),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectWithin),
-		// The messages are small but for a release; thousands of connections with
-		// the library's 32 KiB each way would be most of the memory.
+		// Apart from releases the messages are small. With the library's default of 32
+		// KiB each way, buffers would take most of the memory of thousands of
+		// connections.
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtMost, PermitWithoutStream: true}),
@@ -143,7 +144,7 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	out := make(chan error, 1)
 	go func() { out <- g.Serve(Bound(ln)) }()
 	return func(stopping context.Context) error {
-		cancel() // the streams end by this; they would never end by themselves
+		cancel() // ends the streams, which otherwise never end
 		err := wait.For(stopping, g.GracefulStop)
 		if err != nil {
 			g.Stop()
@@ -152,13 +153,13 @@ func (s *Server) Serve(ln net.Listener, conf *tls.Config) (stop func(context.Con
 	}, out, nil
 }
 
-// ads is the aggregated discovery service, in its delta form only.
+// ads is the aggregated discovery service in its delta form.
 type ads struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	streams delta.Server
 }
 
-// DeltaAggregatedResources serves one sidecar until it goes.
+// DeltaAggregatedResources serves one sidecar until it disconnects.
 func (a ads) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	return a.streams.DeltaStreamHandler(stream, resource.AnyType)
 }
@@ -203,7 +204,7 @@ func (s *Server) Refresh() error {
 	return s.assign()
 }
 
-// take makes the store's releases the ones that can be asked for.
+// take makes the store's releases available to sidecars.
 func (s *Server) take(releases []*policy.Release, faults []error) {
 	s.faults = s.faults[:0]
 	for _, f := range faults {
@@ -257,8 +258,7 @@ func (s *Server) assign() error {
 	return s.assignments.UpdateResources(changed, nil)
 }
 
-// releaseFor is the name of the release for a sidecar: of the narrowest channel
-// that it belongs to.
+// releaseFor returns the name of a sidecar's release: that of its narrowest channel.
 func (s *Server) releaseFor(n *node) string {
 	if _, r := s.offered(n); r != nil {
 		return r.Name()
@@ -266,7 +266,8 @@ func (s *Server) releaseFor(n *node) string {
 	return ""
 }
 
-// offered is what the narrowest channel offers a sidecar, and its selector.
+// offered returns what the narrowest channel offers a sidecar, and the channel's
+// selector.
 func (s *Server) offered(n *node) (channel string, r *policy.Release) {
 	for _, o := range s.offers {
 		if !o.selector.Matches(n.Tenant, n.Labels) {

@@ -23,8 +23,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// ask opens a stream as a sidecar with a certificate of its own choosing, sends
-// requests and returns how it ended; codes.OK when every request was answered.
+// ask opens a stream with a certificate, sends requests and returns the status with
+// which it ended; codes.OK if every request was answered.
 func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryRequest) codes.Code {
 	f.t.Helper()
 	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(conf))))(f.t)
@@ -36,7 +36,7 @@ func (f *fleet) ask(conf *tls.Config, requests ...*discovery.DeltaDiscoveryReque
 		return status.Code(err)
 	}
 	for _, q := range requests {
-		_ = stream.Send(q) // what went wrong, Recv says
+		_ = stream.Send(q) // Recv returns the reason of a failure
 		if _, err := stream.Recv(); err != nil {
 			return status.Code(err)
 		}
@@ -60,8 +60,8 @@ func want(name string) *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType, ResourceNamesSubscribe: []string{name}}
 }
 
-// Proves CARD-9: a sidecar is who its certificate says, and reads its own
-// assignment and the releases of its own channel only.
+// Proves CARD-9: a sidecar is identified by its certificate, and reads only its own
+// assignment and the releases of its own channel.
 func TestWhoMayAskForWhat(t *testing.T) {
 	f := newFleet(t)
 	mine := f.publish(1, 1, policy.Selector{Tenant: "acme"})
@@ -98,7 +98,7 @@ func TestWhoMayAskForWhat(t *testing.T) {
 	}
 }
 
-// The whole state form and reports of the unknown are refused.
+// The state-of-the-world form and reports of unknown sidecars are refused.
 func TestOtherServices(t *testing.T) {
 	f := newFleet(t)
 	conn := must.Get(grpc.NewClient(f.addr, grpc.WithTransportCredentials(credentials.NewTLS(f.client("", acme)))))(t)
@@ -122,7 +122,8 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: releases go to a share first, then to the rest, as time passes.
+// Proves CARD-9: a release goes to a share of the sidecars first, and to the others
+// over time.
 func TestRolloutGoesOn(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 30, Hold: time.Minute}, {Percent: 100, Hold: time.Minute}}}
@@ -166,8 +167,7 @@ func TestRolloutGoesOn(t *testing.T) {
 	}
 }
 
-// A sidecar that refuses a release, where the plan puts up with one, does not
-// hold the others up.
+// A sidecar that refuses a release, within the plan's limit, does not delay the others.
 func TestRolloutPassesARefusal(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}, Rejections: 1}
@@ -187,8 +187,9 @@ func TestRolloutPassesARefusal(t *testing.T) {
 	}
 }
 
-// Proves CARD-9, EDGE-9: a rollout stops and returns when sidecars refuse the release,
-// or refuse or fail more than before; next to each, what must not stop it.
+// Proves CARD-9, EDGE-9: a rollout is stopped and rolled back if sidecars refuse the
+// release, or refuse or fail more requests than before; each case is next to one that
+// must not stop it.
 func TestRolloutIsTakenBack(t *testing.T) {
 	plan := xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
 	for _, tc := range []struct {
@@ -235,7 +236,7 @@ func TestRolloutIsTakenBack(t *testing.T) {
 				t.Errorf("%+v, want it stopped: %s", st, tc.stopped)
 			}
 			f.runs(s, one)
-			// What was stopped stays so for every replica, also one that starts.
+			// A stopped release stays stopped for every replica, also for a new one.
 			f.stop()
 			f.start()
 			f.runs(s, one)
@@ -246,8 +247,8 @@ func TestRolloutIsTakenBack(t *testing.T) {
 	}
 }
 
-// Proves CARD-9, EDGE-9: a sidecar that reports thousands of millions of decisions, all
-// well, does not keep a release going that fails at the others; alone it can stop one.
+// Proves CARD-9, EDGE-9: a sidecar that reports billions of successful decisions does
+// not keep a release that fails at the others; a single sidecar can stop one.
 func TestOneSidecarOutweighsNobody(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
@@ -277,9 +278,8 @@ func TestOneSidecarOutweighsNobody(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: how a rollout went so far is known again after the control
-// plane was restarted, counted once, and what was worse while it was away stops
-// the rollout as it would have.
+// Proves CARD-9: after a restart the control plane has the counts of a rollout again,
+// counted once, and a deterioration during its absence stops the rollout.
 func TestTalliesSurviveARestart(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Minute}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
@@ -311,8 +311,8 @@ func TestTalliesSurviveARestart(t *testing.T) {
 	f.runs(s, one)
 }
 
-// Proves CARD-9: the reconnect storm: the control plane restarts under all
-// sidecars; each comes back, none is sent what it runs already.
+// Proves CARD-9: after a restart of the control plane every sidecar reconnects, and
+// none is sent the release that it already runs.
 func TestControlPlaneRestarts(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)
@@ -343,8 +343,8 @@ func TestControlPlaneRestarts(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: what a release newly allows is worked out in the background,
-// and a control plane that stops waits for it.
+// Proves CARD-9: what a release newly allows is computed in the background, and a stop
+// waits for it.
 func TestStopWaitsForWarnings(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	f := newFleet(t, func(o *xds.Options) {

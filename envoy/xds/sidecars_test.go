@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-9: a node id is the certificate's that claims it. Another one that
-// claims the same, before, at once or later, takes nothing away.
+// Proves CARD-9: a node id belongs to the certificate that claims it. Another
+// certificate with the same claim, before, during or after, takes nothing away.
 func TestNodeIDIsNotTaken(t *testing.T) {
 	f := newFleet(t)
 	const db = "spiffe://example.org/ns/acme/db"
@@ -45,7 +45,7 @@ func TestNodeIDIsNotTaken(t *testing.T) {
 	}
 }
 
-// A sidecar that left is listed for a while, and then forgotten.
+// A disconnected sidecar is listed for a while, and then forgotten.
 func TestForget(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)

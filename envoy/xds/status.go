@@ -16,7 +16,7 @@ type Status struct {
 	// release.
 	Connected int `json:"connected"`
 	Behind    int `json:"behind"`
-	// Unassigned are connected sidecars that no release is for.
+	// connected sidecars without a release for them
 	Unassigned int      `json:"unassigned"`
 	Faults     []string `json:"faults,omitempty"` // releases that cannot be offered
 	Away       string   `json:"away,omitempty"`   // why the store cannot be read
@@ -53,7 +53,7 @@ type SidecarStatus struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Version     string            `json:"version,omitempty"`
 	Connected   bool              `json:"connected"`
-	Seen        time.Time         `json:"seen"` // when it connected, or went
+	Seen        time.Time         `json:"seen"` // when it connected or disconnected
 	Assigned    string            `json:"assigned,omitempty"`
 	Running     string            `json:"running,omitempty"`
 	Rejected    *Rejection        `json:"rejected,omitempty"` // the last refusal

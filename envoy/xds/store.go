@@ -6,16 +6,16 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// A Store has what the replicas of a control plane share: the releases, and the
-// progress of each. Marks are only added, so that replicas need no lock: the
-// furthest stage counts, and a stop overrides everything.
+// Store has the shared state of a control plane's replicas: the releases, and the
+// progress of each. Marks are only added, so that replicas need no lock: the highest
+// stage counts, and a stop overrides everything.
 type Store interface {
-	// Releases returns the releases in the order of their numbers, and a fault
-	// for each that cannot be taken. An error means that the store is away.
+	// Releases returns the releases ordered by number, and a fault for each invalid
+	// one. An error means that the store is unavailable.
 	Releases() ([]*policy.Release, []error, error)
 	// Marks returns every mark.
 	Marks() ([]Mark, error)
-	// Put adds a mark. One that is there already stays as it is.
+	// Put adds a mark. An existing one is unchanged.
 	Put(Mark) error
 }
 
@@ -38,7 +38,7 @@ type Mark struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// progress is how far a release has come, by its marks.
+// progress is the progress of a release's rollout, by its marks.
 type progress struct {
 	seen          bool
 	stage         int
@@ -47,7 +47,7 @@ type progress struct {
 	reason        string // why it was stopped
 }
 
-// with is the progress once a mark is taken into account.
+// with returns the progress with one more mark.
 func (p progress) with(m Mark) progress {
 	switch m.Kind {
 	case MarkStopped:

@@ -16,24 +16,24 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// node is a sidecar, connected or lately so.
+// node is a sidecar, connected or recently connected.
 type node struct {
 	fleetpb.Node
 	who      identity
 	stream   int64     // 0: not connected
-	seen     time.Time // when it connected, or went
+	seen     time.Time // when it connected or disconnected
 	assigned string    // name of the assigned release
 	running  string    // name of the release that it reports as running
 	rejected Rejection
-	tally    Tally            // of the release that runs
+	tally    Tally            // under the running release
 	heard    bool             // it reported since it connected
-	told     map[string]Tally // what its process reported so far, by release
+	told     map[string]Tally // counts that its process reported so far, by release
 }
 
 // Rejection is a sidecar's refusal to take a release.
 type Rejection struct {
 	Release string    `json:"release,omitzero"`
-	Reason  string    `json:"reason,omitzero"` // with file and line where there are
+	Reason  string    `json:"reason,omitzero"` // with file and line, if known
 	At      time.Time `json:"at,omitzero"`
 }
 
@@ -54,7 +54,7 @@ func (n *node) key() sidecarKey { return sidecarKey{n.who, n.ID} }
 type stream struct {
 	who    identity
 	node   *node
-	nonces map[string]string // of release responses: which release went
+	nonces map[string]string // release names, by the nonces of responses
 }
 
 const (
@@ -90,7 +90,7 @@ func (s callbacks) OnDeltaStreamClosed(id int64, _ *core.Node) {
 	delete(s.streams, id)
 }
 
-// OnStreamDeltaRequest looks at a request before it is served. An error ends the stream.
+// OnStreamDeltaRequest checks a request before it is served. An error ends the stream.
 func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 	return nil
 }
 
-// admit takes in the sidecar at the other end of a stream.
+// admit registers the sidecar of a stream.
 func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 	said, err := fleetpb.NodeOf(c)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 		s.nodes[key] = n
 		s.claimed[key.who]++
 	}
-	// Of two streams of one sidecar, the older is one that broke unnoticed.
+	// If a sidecar has two streams, the older one is broken.
 	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
 	n.running, n.heard, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
@@ -183,7 +183,7 @@ func (s *Server) remove(n *node) string {
 	return key.resource()
 }
 
-// inward puts the name of the assignment into a request that has the node id.
+// inward replaces the node id in a request by the name of the assignment.
 func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
 	name := n.key().resource()
 	for _, names := range [...][]string{req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()} {
@@ -198,7 +198,7 @@ func (n *node) inward(req *discovery.DeltaDiscoveryRequest) {
 	}
 }
 
-// outward puts the node id into a response that has the name of the assignment.
+// outward replaces the name of the assignment in a response by the node id.
 func (n *node) outward(resp *discovery.DeltaDiscoveryResponse) {
 	resources := slices.Clone(resp.GetResources())
 	for i, r := range resources {
@@ -210,7 +210,7 @@ func (n *node) outward(resp *discovery.DeltaDiscoveryResponse) {
 	}
 }
 
-// acknowledged takes note of whether a sidecar took a release.
+// acknowledged records whether a sidecar accepted a release.
 func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) {
 	name, ok := st.nonces[req.GetResponseNonce()]
 	if !ok {
@@ -233,17 +233,17 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 }
 
 // maxHeeded is how many refusals of one certificate, or of its sidecars, are logged and
-// looked into at once in a minute. What is over that the next refresh finds.
+// handled at once in a minute. Further ones are handled at the next refresh.
 const maxHeeded = 16
 
-// heeded counts what of a certificate was heeded in a minute.
+// heeded counts the refusals of a certificate within a minute.
 type heeded struct {
 	since time.Time
 	n     int
 }
 
-// heeds reports whether one more refusal of a certificate is logged and looked into. The
-// caller holds the lock.
+// heeds reports whether one more refusal of a certificate is logged and handled at
+// once. The caller holds the lock.
 func (s *Server) heeds(who identity) bool {
 	h, now := s.heeded[who], s.opt.Clock()
 	if now.Sub(h.since).Abs() >= time.Minute {
@@ -254,7 +254,7 @@ func (s *Server) heeds(who identity) bool {
 	return h.n <= maxHeeded
 }
 
-// maxReason bounds what is recorded of a sidecar's reason, in bytes.
+// maxReason bounds the recorded reason of a sidecar, in characters.
 const maxReason = 1000
 
 func bounded(s string) string {
@@ -265,8 +265,8 @@ func bounded(s string) string {
 	return string(runes)
 }
 
-// OnStreamDeltaResponse remembers which release went with which nonce, and names
-// an assignment as the sidecar does.
+// OnStreamDeltaResponse records the release of each nonce, and names an assignment by
+// its node id.
 func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRequest, resp *discovery.DeltaDiscoveryResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 	}
 }
 
-// forget drops sidecars that went away long ago. The caller holds the lock.
+// forget removes sidecars that disconnected long ago. The caller holds the lock.
 func (s *Server) forget() {
 	maps.DeleteFunc(s.heeded, func(_ identity, h heeded) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	var gone []string

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// A Case is one txtar file. Its comment says what it shows. Its sections:
+// Case is one txtar file. Its comment says what it shows. Its sections:
 //
 //	settings      "name: value" lines that differ from Settings' defaults
-//	request       request line, headers, an empty line, the body; several of
-//	              them are sent one after the other, and "{decision}" in the
-//	              first line is the id of the decision before
-//	METHOD /path  what the backend answers there: status, headers, an empty
-//	              line, the body. Without one it answers 200 and {}.
+//	request       request line, headers, an empty line, the body; several are
+//	              sent in order, and "{decision}" in the first line is the id
+//	              of the previous decision
+//	METHOD /path  the backend's answer to it: status, headers, an empty line,
+//	              the body. The default is 200 and {}.
 //	want          the summary: a line for each request with status, verdict and
-//	              reasons, and below it what arrived at the backend
+//	              reasons, and below it the requests that reached the backend
 //
-// What says "canary" is shown by no answer: one that does is an error.
+// It is an error if an answer contains "canary".
 //
 // A body ends before its section's last newline.
 type Case struct {
@@ -146,7 +146,7 @@ func message(data []byte) (first string, headers []string, body string) {
 	return lines[0], lines[1:], strings.TrimSuffix(rest, "\n")
 }
 
-// Updated is the case's file with another want.
+// Updated returns the case's file with another want section.
 func (c *Case) Updated(want string) []byte {
 	a := *c.archive
 	a.Files = nil
@@ -159,13 +159,13 @@ func (c *Case) Updated(want string) []byte {
 	return txtar.Format(&a)
 }
 
-// after is the request as it is sent after a decision.
+// after returns the request with the id of a decision.
 func (r Request) after(decision string) Request {
 	r.Line = strings.ReplaceAll(r.Line, "{decision}", decision)
 	return r
 }
 
-// bytes is the request on the wire.
+// bytes returns the request as sent.
 func (r Request) bytes() []byte {
 	var b bytes.Buffer
 	method, target, _ := strings.Cut(r.Line, " ")

@@ -21,21 +21,21 @@ import (
 // Envoy is an HTTP proxy with one external processor, and no other feature of
 // Envoy. It is an http.Handler, safe for concurrent use.
 type Envoy struct {
-	// Conn leads to the processor.
+	// Conn is the connection to the processor.
 	Conn grpc.ClientConnInterface
 	// Upstream is the backend, "http://host:port".
 	Upstream string
-	// Backend is put into the stream's initial metadata, unless it is empty.
+	// Backend is sent in the stream's initial metadata, unless it is empty.
 	Backend string
-	// Buffer bounds a body that is buffered, in bytes. Default 32 MiB.
+	// Buffer bounds a buffered body, in bytes. Default 32 MiB.
 	Buffer int
 	// Attributes are sent with a request's headers.
 	Attributes map[string]any
-	// Mode is the filter's static processing mode; nil is the one of
-	// examples/envoy. NoOverride has mode overrides ignored.
+	// Mode is the filter's static processing mode; nil is that of examples/envoy.
+	// NoOverride makes the filter ignore mode overrides.
 	Mode       *modev3.ProcessingMode
 	NoOverride bool
-	// Observe is observability mode.
+	// Observe enables observability mode.
 	Observe bool
 	// Transport reaches the backend. Default http.DefaultTransport.
 	Transport http.RoundTripper
@@ -60,13 +60,14 @@ type filter struct {
 	w      http.ResponseWriter
 	stream procv3.ExternalProcessor_ProcessClient
 	mode   *modev3.ProcessingMode
-	over   bool // the processor wants no more
+	over   bool // the processor ended the stream
 	first  bool
-	// trailers are the answer's, once its body was read; nil: Envoy's own has none.
+	// trailers returns the answer's trailers, once its body was read; nil for an answer
+	// of Envoy's own.
 	trailers func() http.Header
 }
 
-// ServeHTTP takes one request through the processor and on to the backend.
+// ServeHTTP passes a request through the processor and forwards it to the backend.
 func (e *Envoy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, leave := e.stay(r.Context())
 	if e.Backend != "" {
@@ -175,8 +176,8 @@ func (e *Envoy) buffer() int {
 	return 32 << 20
 }
 
-// ask sends a message and waits for its answer. An end of the stream is
-// consent to everything.
+// ask sends a message and waits for the response. An end of the stream is consent to
+// everything.
 func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, error) {
 	if f.over {
 		return &procv3.ProcessingResponse{}, nil
@@ -186,7 +187,7 @@ func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, e
 		q.ProtocolConfig = &procv3.ProtocolConfiguration{RequestBodyMode: f.mode.RequestBodyMode, ResponseBodyMode: f.mode.ResponseBodyMode}
 		f.first = false
 	}
-	if err := f.stream.Send(q); err != nil && !errors.Is(err, io.EOF) { // io.EOF: the reason comes by Recv
+	if err := f.stream.Send(q); err != nil && !errors.Is(err, io.EOF) { // io.EOF: Recv returns the reason
 		return nil, err
 	}
 	if f.e.Observe {
@@ -222,7 +223,7 @@ func (f *filter) immediate(im *procv3.ImmediateResponse) {
 	_, _ = f.w.Write(im.GetBody()) // the client may have disconnected
 }
 
-// local is an answer of Envoy's own. It goes back the way answers go.
+// local sends an answer of Envoy's own, which passes through the processor as well.
 func (f *filter) local(status int, details, text string) error {
 	h := headers{}
 	h.set(":status", strconv.Itoa(status))
@@ -268,7 +269,7 @@ func (f *filter) forward(r *http.Request, h headers, body io.Reader, empty bool)
 	return t.RoundTrip(out.WithContext(r.Context()))
 }
 
-// respond takes an answer through the processor and on to the client.
+// respond passes an answer through the processor to the client.
 func (f *filter) respond(h headers, body io.Reader, empty bool, details string) error {
 	if !f.over && f.mode.ResponseHeaderMode == modev3.ProcessingMode_SEND {
 		got, err := f.ask(&procv3.ProcessingRequest{
@@ -307,7 +308,7 @@ func (f *filter) respond(h headers, body io.Reader, empty bool, details string) 
 	return f.pipe(body)
 }
 
-// ending are the answer's trailers, after its body.
+// ending returns the answer's trailers, after its body.
 func (f *filter) ending() http.Header {
 	if f.trailers == nil || len(f.trailers()) == 0 {
 		return nil
@@ -315,8 +316,8 @@ func (f *filter) ending() http.Header {
 	return f.trailers()
 }
 
-// pipe passes a body on as it comes, piece by piece through the processor where
-// that wants it so, and then the trailers.
+// pipe passes on a body as it arrives, through the processor if its mode is STREAMED,
+// and then the trailers.
 func (f *filter) pipe(body io.Reader) error {
 	buf := make([]byte, 4<<10)
 	for {
@@ -344,12 +345,12 @@ func (f *filter) pipe(body io.Reader) error {
 		case io.EOF:
 			return f.end()
 		default:
-			panic(http.ErrAbortHandler) // the backend broke off
+			panic(http.ErrAbortHandler) // the backend disconnected
 		}
 	}
 }
 
-// end sends the trailers, as the processor leaves them.
+// end sends the trailers as the processor leaves them.
 func (f *filter) end() error {
 	h := fromHTTP(f.ending())
 	if !f.over && len(h) > 0 && f.mode.ResponseTrailerMode == modev3.ProcessingMode_SEND {
@@ -368,7 +369,7 @@ func (f *filter) end() error {
 	for name, values := range out {
 		f.w.Header()[http.TrailerPrefix+name] = values
 	}
-	return errImmediate // answered already
+	return errImmediate // already answered
 }
 
 func attributes(m map[string]any) map[string]*structpb.Struct {

@@ -13,7 +13,7 @@ import (
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 )
 
-// headers are by lower-case name, pseudo headers among them.
+// headers are by lower-case name, including pseudo headers.
 type headers map[string][]string
 
 func fromHTTP(h http.Header) headers {
@@ -21,7 +21,7 @@ func fromHTTP(h http.Header) headers {
 	for name, values := range h {
 		out[strings.ToLower(name)] = slices.Clone(values)
 	}
-	for _, named := range h["Connection"] { // Envoy's HTTP/1 codec takes these off first
+	for _, named := range h["Connection"] { // Envoy's HTTP/1 codec removes these first
 		for name := range strings.SplitSeq(named, ",") {
 			delete(out, strings.ToLower(strings.TrimSpace(name)))
 		}
@@ -51,7 +51,7 @@ func (h headers) proto() *corev3.HeaderMap {
 	return m
 }
 
-// to puts all but pseudo headers into an http.Header.
+// to copies all but pseudo headers to an http.Header.
 func (h headers) to(out http.Header) {
 	out["Content-Type"] = nil // Envoy adds none, where net/http guesses
 	for name, values := range h {
@@ -66,7 +66,7 @@ var (
 	errLength   = errors.New("content-length does not fit the mutated body")
 )
 
-// apply changes headers the way Envoy does: removals first.
+// apply changes headers as Envoy does: removals first.
 func (h headers) apply(m *procv3.HeaderMutation) error {
 	for _, name := range m.GetRemoveHeaders() {
 		if strings.HasPrefix(name, ":") || name == "host" {
@@ -95,7 +95,7 @@ func (h headers) apply(m *procv3.HeaderMutation) error {
 	return nil
 }
 
-// replace applies an answer about a body that is held whole.
+// replace applies a response about a buffered body.
 func (h headers) replace(c *procv3.CommonResponse, body []byte) ([]byte, error) {
 	if err := h.apply(c.GetHeaderMutation()); err != nil {
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// noop answers every message with "continue", to measure external processing
-// itself.
+// noop answers every message with "continue", to measure external processing itself.
 type noop struct{}
 
 // Process implements Envoy's ExternalProcessor service.

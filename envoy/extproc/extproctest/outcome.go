@@ -19,15 +19,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Face is a sidecar as a client and a security team see it.
+// Face is a sidecar as seen by a client and by a security team.
 type Face struct {
-	// Addr is where requests go, host:port.
+	// address for requests, host:port
 	Addr string
 	// Spans returns /debug/spans of the admin listener, and Audit the records
 	// as "memproxy audit query --json" prints them.
 	Spans func() ([]byte, error)
 	Audit func() ([]byte, error)
-	// Backend is the one behind it.
+	// the backend behind it
 	Backend *Backend
 }
 
@@ -49,7 +49,7 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var s strings.Builder
 	if r.Header.Get("Content-Length") == "0" {
-		r.Header.Del("Content-Length") // a hop may say it or not
+		r.Header.Del("Content-Length") // a hop may omit it
 	}
 	fmt.Fprintf(&s, "%s %s\n%s", r.Method, r.RequestURI, lines(r.Header))
 	if len(r.TransferEncoding) > 0 {
@@ -86,7 +86,7 @@ func (b *Backend) taken() []string {
 	return out
 }
 
-// perHop are headers that differ by hop or by time.
+// perHop are headers that differ by hop or over time.
 var perHop = map[string]bool{
 	"Connection": true, "Traceparent": true, "Tracestate": true, "X-Request-Id": true, "X-Forwarded-Proto": true, "X-Forwarded-For": true,
 	"X-Envoy-External-Address": true, "X-Envoy-Internal": true, "X-Envoy-Expected-Rq-Timeout-Ms": true, "X-Envoy-Upstream-Service-Time": true, "Date": true, "Server": true, "Www-Authenticate-Date": true,
@@ -146,7 +146,7 @@ func (c *Case) Run(f Face) (all, summary string, err error) {
 	return settled(out.String()), settled(sum.String()), nil
 }
 
-// canary is in cases where no answer may show it.
+// canary must not be in any answer.
 const canary = "canary"
 
 var decision = regexp.MustCompile(`^(\w+); id=([0-9a-f-]{36})`)
@@ -190,7 +190,7 @@ func send(addr string, r Request) (got sent, err error) {
 	return got, nil
 }
 
-// told is the decision in the span and the audit log. It waits for the outcome,
+// told returns the decision as in the span and the audit log. It waits for the outcome,
 // which follows the answer.
 func told(f Face, id string) (text string, reasons []string, err error) {
 	var last error
@@ -243,14 +243,14 @@ func spanOf(f Face, id string) (string, error) {
 		for _, st := range s.Steps {
 			steps = append(steps, st.Name)
 		}
-		slices.Sort(steps) // two that begin in the same microsecond have no order
+		slices.Sort(steps) // steps of the same microsecond have no order
 		fmt.Fprintf(&b, "steps: %s\n", strings.Join(steps, ", "))
 		return b.String(), nil
 	}
 	return "", errSpan
 }
 
-// recordsOf are the decision's records; complete reports whether the outcome is
+// recordsOf returns the decision's records; complete reports whether the outcome is
 // among them, or none will follow.
 func recordsOf(f Face, id string) (text string, reasons []string, complete bool, err error) {
 	raw, err := f.Audit()
@@ -271,7 +271,7 @@ func recordsOf(f Face, id string) (text string, reasons []string, complete bool,
 		}
 		kind, _ := rec["type"].(string)
 		if strings.HasPrefix(kind, "budget_") || kind == "version" || kind == "compaction" {
-			continue // noted apart, some time after the decision
+			continue // recorded separately, after the decision
 		}
 		v, _ := rec["verdict"].(string)
 		complete = complete || v == "deny" || v == "hold" || kind == "outcome"
@@ -296,10 +296,10 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "DECISION"},
 	{regexp.MustCompile(`("(?:memproxy_ts|memproxy_received_at|received_at|created_at|updated_at|written)":")[^"]*"`), `${1}TIME"`},
-	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`), "TIME"}, // a sentence may name one too
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`), "TIME"}, // sentences may contain times, too
 	{regexp.MustCompile(`("memproxy_meta":")[^"]+"`), `${1}METADATA"`},
 	{regexp.MustCompile(`("memproxy_sig":")[^"]*"`), `${1}SIGNATURE"`},
-	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // of the minute
+	{regexp.MustCompile(`("reason":"budget.rapid_writes"[^}]*"used":)\d+`), "${1}N"}, // within the minute
 	{regexp.MustCompile(`("reset":")[^"]*"`), `${1}TIME"`},
 	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
 }

@@ -2,8 +2,8 @@ package extproctest
 
 import "testing"
 
-// Two runs of one case that a minute's end lies between compare as equal: a time
-// is hidden in members, in sentences and in whatever names one next.
+// Two runs of a case on both sides of a full minute compare as equal: times are
+// replaced in members, in sentences and in names.
 func TestSettledHidesEveryTime(t *testing.T) {
 	for _, pair := range [][2]string{
 		{`{"detail":"there is room at 2026-11-25T02:07:00Z; more"}`, `{"detail":"there is room at 2026-11-25T02:08:00Z; more"}`},

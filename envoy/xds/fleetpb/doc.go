@@ -1,11 +1,11 @@
-// Package fleetpb holds the two resource types that memproxy distributes over
-// xDS: which release a sidecar is to run, and the release.
+// Package fleetpb has the two resource types that memproxy distributes over xDS: the
+// assignment of a release to a sidecar, and the release.
 //
-// fleet.pb.go is made from fleet.proto by
+// fleet.pb.go is generated from fleet.proto by
 //
 //	cd envoy/xds/fleetpb/gen && go run .
 //
-// which needs no protoc.
+// without protoc.
 package fleetpb
 
 // The type URLs of the resources.

@@ -29,7 +29,7 @@ const (
 	keyRunning = "running"
 )
 
-// Core is the node as Envoy's API has it.
+// Core returns the node in the form of Envoy's API.
 func (n Node) Core() *core.Node {
 	labels := make(map[string]*structpb.Value, len(n.Labels))
 	for k, v := range n.Labels {
@@ -45,14 +45,13 @@ func (n Node) Core() *core.Node {
 	}
 }
 
-// The bounds of a node's description.
+// Bounds of a node's description.
 const (
 	maxText   = 255
 	maxLabels = 32
 )
 
-// NodeOf reads a node. Control characters, long values and too many labels are
-// errors.
+// NodeOf parses a node. Control characters, long values and too many labels are errors.
 func NodeOf(c *core.Node) (Node, error) {
 	fields := c.GetMetadata().GetFields()
 	n := Node{ID: c.GetId(), Labels: map[string]string{}, Version: c.GetUserAgentVersion()}

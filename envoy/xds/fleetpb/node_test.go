@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Whatever a sidecar says of itself is a node or an error, and a node comes
-// back as it was.
+// A sidecar's description is a valid node or an error, and a node survives a round
+// trip.
 // Proves CARD-9
 func TestNodeRoundTrip(t *testing.T) {
 	n := fleetpb.Node{ID: "a", Tenant: "acme", Labels: map[string]string{"env": "prod"}, Running: "000001-x", Version: "1"}

@@ -2,10 +2,9 @@
 // plane, applies the release that it is assigned, and reports the counts of its
 // decisions.
 //
-// It promises: a release is put in force only if the fleet's key signed it, for
-// this fleet, tenant and labels, if it is not older than earlier releases allow,
-// and if it compiles; otherwise the control plane is sent the reason, and the
-// release in force remains. The release in force is stored on disk, along with the
-// oldest number that may follow it. While the control plane is unavailable nothing
-// changes.
+// A release is put in force only if the fleet's key signed it, for this fleet, tenant
+// and labels, if it is not older than earlier releases allow, and if it compiles;
+// otherwise the control plane is sent the reason, and the release in force remains. It
+// is stored on disk, along with the oldest number that may follow it. While the control
+// plane is unavailable nothing changes.
 package follow

@@ -16,11 +16,11 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// Options configure a Follower. Retry, Report and Log may be left out.
+// Options configure a Follower. Retry and Log are optional.
 type Options struct {
 	Address string
 	TLS     *tls.Config  // with the client certificate and the control plane's roots
-	Node    fleetpb.Node // Running is filled in
+	Node    fleetpb.Node // without Running
 	Fleet   string
 	Keys    []ed25519.PublicKey
 	// Path is the file of the release in force.
@@ -30,23 +30,22 @@ type Options struct {
 	// sent to the control plane: it has file and line and quotes no secret. Calls
 	// are sequential.
 	Apply func(r *policy.Release, keep func() error) error
-	// Counts returns the decisions since the call before.
+	// Counts returns the decisions since the last call.
 	Counts func() []Count
-	// Jitter returns a number from 0 to 1, for the time between two tries.
+	// Jitter returns a number from 0 to 1, the random part of a wait between two tries.
 	Jitter func() float64
 	Retry  Retry
 	Log    *slog.Logger
 }
 
-// Retry bounds the time between two tries to connect. It doubles from First to
-// Last, and of each a random part is waited, so that a fleet does not return
-// all at once.
+// Retry bounds the time between two attempts to connect. It doubles from First to Last,
+// and a random part of it is waited, so that a fleet does not reconnect all at once.
 type Retry struct{ First, Last time.Duration }
 
 // DefaultRetry is the Retry of Options that have none.
 var DefaultRetry = Retry{time.Second, 30 * time.Second}
 
-// Count is how decisions under one release went.
+// Count counts the decisions under one release.
 type Count struct {
 	Release                    string // its name
 	Decisions, Refused, Errors uint64
@@ -56,10 +55,10 @@ type Count struct {
 type State struct {
 	Connected bool
 	Running   string // name of the release in force, or ""
-	Assigned  string // name of the release that was assigned last
-	// Refused is why the assigned release is not in force, or nil.
+	Assigned  string // name of the last assigned release
+	// why the assigned release is not in force, or nil
 	Refused error
-	// Lost is why there is no connection, or nil.
+	// why there is no connection, or nil
 	Lost error
 }
 
@@ -71,8 +70,8 @@ type Follower struct {
 	state State
 	floor uint64
 	now   *policy.Release // in force, or nil
-	// newest is the highest number that was in force, and idle when the last releases
-	// came that led to no higher one.
+	// newest is the highest number that was in force, and idle the times of the last
+	// releases that led to no higher one.
 	newest uint64
 	idle   []time.Time
 
@@ -150,7 +149,7 @@ func (f *Follower) Start(inForce bool) {
 	}
 }
 
-// State is the current state.
+// State returns the current state.
 func (f *Follower) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +207,7 @@ func (f *Follower) take(name string, encoded []byte) error {
 	return nil
 }
 
-// Run follows until ctx ends. It tries for ever.
+// Run follows until ctx ends. It retries without limit.
 func (f *Follower) Run(ctx context.Context) {
 	pause := f.opt.Retry.First
 	for ctx.Err() == nil {
@@ -235,16 +234,16 @@ func (f *Follower) lost(err error) {
 	}
 }
 
-// The bounds of releases that are refused, or do not lead to a higher number than any
-// before. They cost a control plane no signature, and the sidecar a check, most of
-// them a record of its audit log as well: rollbacks are few.
+// Bounds of releases that are refused or have no higher number than before. The control
+// plane needs no new signature for them, and each costs the sidecar a check and usually
+// an audit record; rollbacks are rare.
 const (
 	idleMost = 16
 	idleTime = time.Minute
 )
 
-// pace waits where a release that came led nowhere and too many others did. What the
-// control plane sends meanwhile stays with it.
+// pace waits if a release led to no higher number and too many others did neither.
+// Meanwhile the control plane's messages are not read.
 func (f *Follower) pace(ctx context.Context, before uint64) error {
 	f.mu.Lock()
 	if f.newest > before {

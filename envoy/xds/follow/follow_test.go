@@ -26,7 +26,7 @@ func bundle(text string) policy.Bundle {
 	return b
 }
 
-// sidecar takes what it does not refuse.
+// sidecar applies releases unless it is told to refuse them.
 type sidecar struct {
 	applied []uint64
 	refuse  map[uint64]error
@@ -51,7 +51,7 @@ func newTLS(t *testing.T) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13}
 }
 
-// seal makes a release of the tests' fleet, changed.
+// seal returns a signed release of the tests' fleet.
 func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) *policy.Release {
 	t.Helper()
 	if s.Fleet == "" {
@@ -60,9 +60,9 @@ func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) 
 	return must.Get(policy.Seal(bundle(text), s, by))(t)
 }
 
-// A sidecar checks for itself. Each release is offered by a control plane that
-// checks nothing; what is wrong is refused with its reason and what was in
-// force stays, across a restart too.
+// A sidecar verifies releases itself. Each release is offered by a control plane that
+// checks nothing; an invalid one is refused with its reason and the release in force
+// remains, also after a restart.
 // Proves CARD-9
 func TestSidecarChecksForItself(t *testing.T) {
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
@@ -71,7 +71,7 @@ func TestSidecarChecksForItself(t *testing.T) {
 		next policy.Statement
 		by   ed25519.PrivateKey
 		text string
-		want string // "" for taken
+		want string // "" if accepted
 	}{
 		{"the next", policy.Statement{Number: 13, Floor: 12}, key, "x", ""},
 		{"back to the floor", policy.Statement{Number: 11, Floor: 10}, key, "x", ""},
@@ -108,7 +108,7 @@ func TestSidecarChecksForItself(t *testing.T) {
 			if err != nil || again.LastGood() == nil || again.LastGood().Name() != inForce.Name() {
 				t.Errorf("after a restart: %v %v", again.LastGood(), err)
 			}
-			// How far back one may go never falls: 11 stays out of the reach of 10.
+			// The floor never falls: 11 remains and 10 is refused.
 			if err := follow.Take(again, seal(t, policy.Statement{Number: 10}, "x", key)); err == nil {
 				t.Error("after a restart, release 10 was taken")
 			}
@@ -116,8 +116,8 @@ func TestSidecarChecksForItself(t *testing.T) {
 	}
 }
 
-// A release that does not compile, or cannot be kept, does not rule; one whose
-// name is not its own is not looked at.
+// A release that does not compile, or cannot be stored, is not put in force; one under
+// another release's name is not applied.
 func TestNothingIsTakenByHalves(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last-good")
 	s := &sidecar{refuse: map[uint64]error{2: errors.New("own.cedar:2: no")}}
@@ -136,7 +136,7 @@ func TestNothingIsTakenByHalves(t *testing.T) {
 	if err := follow.TakeAs(f, "000001-x", one.Encoded()); err == nil {
 		t.Error("a release came under the name of another")
 	}
-	// Its floor of 2 was not taken with it.
+	// Its floor of 2 does not apply.
 	if err := follow.Take(f, one); err != nil {
 		t.Error(err)
 	}
@@ -152,7 +152,7 @@ func TestNothingIsTakenByHalves(t *testing.T) {
 	}
 }
 
-// What is kept is checked as if it had come anew.
+// A stored release is verified like a new one.
 func TestKeptReleaseIsChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last-good")
 	opt := follow.Options{
@@ -189,7 +189,7 @@ func TestKeptReleaseIsChecked(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if err == nil && !tc.kept {
-			// The floor stays although the release went.
+			// The floor remains without the release.
 			if err := follow.Take(f, seal(t, policy.Statement{Number: 3}, "x", key)); err == nil {
 				t.Errorf("%s: a release below the floor was taken", tc.name)
 			}

@@ -28,7 +28,7 @@ func readKept(path string) (kept, error) {
 	head, release, ok := bytes.Cut(b, []byte("\n"))
 	k := kept{release: release}
 	if err := json.Unmarshal(head, &k); err != nil || !ok {
-		// How far back one may go is lost with it, so it is not passed over.
+		// The floor is lost with it, so the error is not ignored.
 		return kept{}, fmt.Errorf("follow: %s is not a kept release; remove it to start without one", path)
 	}
 	return k, nil

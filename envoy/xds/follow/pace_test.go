@@ -32,9 +32,9 @@ func (d deaf) Context() context.Context                       { return d.ctx }
 func (deaf) Send(*discovery.DeltaDiscoveryRequest) error      { return nil }
 func (deaf) Recv() (*discovery.DeltaDiscoveryResponse, error) { return nil, context.Canceled }
 
-// Proves CARD-9: a control plane that sends old releases again, releases that
-// nobody signed or sentences in place of names costs a sidecar a few checks and records
-// a minute; whatever leads forward is taken at once.
+// Proves CARD-9: a control plane that repeats old releases, or sends unsigned ones or
+// sentences as names, costs a sidecar a few checks and records a minute; newer releases
+// are applied at once.
 func TestFloodsOfReleases(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	release := func(number uint64) *policy.Release {

@@ -1,5 +1,5 @@
-// Package xdstest has what tests and benchmarks of a fleet need: a certificate
-// authority with certificates for a control plane and its sidecars.
+// Package xdstest has a certificate authority for tests and benchmarks of a fleet, with
+// certificates for a control plane and its sidecars.
 package xdstest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// CA signs certificates that are good for a day.
+// CA signs certificates that are valid for a day.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -58,7 +58,7 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-// Issue makes a certificate with a common name and URIs, good for both ends on
+// Issue issues a certificate with a common name and URIs, for servers and clients on
 // this machine.
 func (ca *CA) Issue(name string, uris ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,20 +84,20 @@ func (ca *CA) Issue(name string, uris ...string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// Server is the TLS configuration of a control plane.
+// Server returns the TLS configuration of a control plane.
 func (ca *CA) Server() (*tls.Config, error) {
 	cert, err := ca.Issue("control")
 	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, err
 }
 
-// Client is the TLS configuration of a sidecar.
+// Client returns the TLS configuration of a sidecar.
 func (ca *CA) Client(name string, uris ...string) (*tls.Config, error) {
 	cert, err := ca.Issue(name, uris...)
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: ca.Pool, MinVersion: tls.VersionTLS13}, err
 }
 
-// Write issues a certificate into PEM files NAME.crt and NAME.key in dir, with
-// the authority in ca.crt.
+// Write writes a new certificate to PEM files NAME.crt and NAME.key in dir, with the
+// authority in ca.crt.
 func (ca *CA) Write(dir, name string, uris ...string) error {
 	cert, err := ca.Issue(name, uris...)
 	if err != nil {
