@@ -18,8 +18,8 @@ const (
 	spareFiles = 2048
 	// waitMost is how long a connection waits.
 	waitMost = 10 * time.Second
-	// evictEach is the time between two connections that are closed for others, in
-	// the long run, and evictBurst how many may be at once.
+	// evictEach is the average time between two connections that are closed for others,
+	// and evictBurst how many may be closed at once.
 	evictEach  = time.Millisecond
 	evictBurst = 64
 )
@@ -30,11 +30,11 @@ const (
 // Accept uses it.
 type queue struct {
 	most    int
-	waiting list.List // of *Conn, the newest in front
-	evicts  time.Time // when one may be closed for another again
+	waiting list.List // of *Conn, newest first
+	evicts  time.Time // when a connection may next be closed for another
 }
 
-// queueFor is the queue of a listener with a limit of connections. Without spare
+// queueFor returns the queue of a listener with a limit of connections. Without spare
 // file descriptors there is no queue, and connections without a place are closed.
 func queueFor(ln net.Listener, connections int) queue {
 	if _, ok := ln.(interface{ SetDeadline(time.Time) error }); !ok {
@@ -44,7 +44,7 @@ func queueFor(ln net.Listener, connections int) queue {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return queue{}
 	}
-	free := min(limit.Cur, 1<<30) // the limit may be none
+	free := min(limit.Cur, 1<<30) // the limit may be infinite
 	return queue{most: max(0, min(maxWaiting, int(free)-spareFiles-connections))}
 }
 
@@ -80,8 +80,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// until limits how long the next connection is waited for, while others wait for
-// a place.
+// until bounds the wait for the next connection while others wait for a place.
 func (l *Listener) until(now time.Time) {
 	var deadline time.Time
 	if l.queue.waiting.Len() > 0 {
@@ -92,7 +91,7 @@ func (l *Listener) until(now time.Time) {
 	}
 }
 
-// next is the newest waiting connection, if there is a place for it.
+// next returns the newest waiting connection, if there is a place for it.
 func (l *Listener) next(now time.Time) *Conn {
 	q := &l.queue
 	for e := q.waiting.Back(); e != nil && now.Sub(e.Value.(*Conn).came) > waitMost; e = q.waiting.Back() {
@@ -105,7 +104,7 @@ func (l *Listener) next(now time.Time) *Conn {
 	return q.waiting.Remove(e).(*Conn)
 }
 
-// enters gives a connection a place if there is one, or if one is made.
+// enters gives a connection a place if there is one, or if another can be closed.
 func (l *Listener) enters(c *Conn, now time.Time) bool {
 	evict := !l.conns.keep && !l.queue.evicts.After(now)
 	ok, over := l.conns.admit(c, evict)

@@ -15,14 +15,14 @@ import (
 )
 
 var (
-	// ErrTooLarge says that an answer is over the limit.
+	// ErrTooLarge reports that an answer is over the limit.
 	ErrTooLarge = errors.New("answer over the limit")
-	// ErrEncoded says that an answer is encoded, and cannot be decoded.
+	// ErrEncoded reports that an answer is encoded and cannot be decoded.
 	ErrEncoded = errors.New("identity was asked for")
 )
 
-// Unreadable is why an answer that came could not be read, to be shown; "" if it did
-// not come.
+// Unreadable returns why an answer that arrived could not be read, for the client; ""
+// if it did not arrive.
 func Unreadable(err error, limit int64) string {
 	switch {
 	case errors.Is(err, ErrTooLarge):
@@ -37,8 +37,8 @@ func Unreadable(err error, limit int64) string {
 // status or a key's owner.
 const MaxPublic = 256 << 10
 
-// Asks is the method of the upstream request. A HEAD whose answer would be filtered
-// is sent as a GET, so that its length, status and headers are those of the
+// Asks returns the method of the upstream request. A HEAD whose answer would be
+// filtered is sent as a GET, so that its length, status and headers are those of the
 // filtered answer.
 func Asks(method string, a *gate.Admission) string {
 	if method == http.MethodHead && a.Inspect {
@@ -74,7 +74,7 @@ func compressed(encoding string) bool {
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// Plain is an answer that was read already, with its compression undone.
+// Plain decompresses an answer that was already read.
 func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bool, err error) {
 	switch {
 	case compressed(encoding):
@@ -85,7 +85,7 @@ func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bo
 	return answer, false, nil
 }
 
-// decode reads a body with its compression undone, up to limit bytes.
+// decode decompresses a body, up to limit bytes.
 func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	if src, err = inflate(src, encoding); err != nil {
 		return nil, false, err
@@ -112,13 +112,13 @@ func inflate(src io.Reader, encoding string) (io.Reader, error) {
 	return zr, nil
 }
 
-// Failed is an error of the backend that shows only its status.
+// Failed is the reply for a backend's error of which only the status is shown.
 func Failed(status int) memproxy.Reply {
 	body, _ := json.Marshal(map[string]string{"detail": fmt.Sprintf("the backend answered %d", status)}) // strings can be encoded
 	return memproxy.Reply{Status: status, Header: memproxy.Header{"Content-Type": {"application/json"}}, Body: body}
 }
 
-// Gone is the answer if a backend did not answer, or its answer cannot be read, and
+// Gone is the reply if a backend did not answer, or its answer cannot be read, and
 // there is no admission whose adapter could refuse.
 func Gone() memproxy.Reply {
 	return memproxy.Reply{

@@ -52,8 +52,8 @@ var expected = [...]string{
 // maxAnswering bounds a header's value, in bytes.
 const maxAnswering = 1024
 
-// Others is asked about the headers of an answer that no row claims, by their
-// names. It reports whether they pass.
+// Others decides about the unclaimed headers of an answer, by their names: it reports
+// whether they pass.
 type Others func(names []string) (pass bool)
 
 // Back copies the headers of an answer to the client. Others may be nil: headers

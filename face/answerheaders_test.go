@@ -7,8 +7,8 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// Proves EDGE-13: headers that name a request, or say when to come back, say
-// nothing else.
+// Proves EDGE-13: headers with an id of a request, or a time to retry, contain no other
+// text.
 func TestNamesInHeadersAreNames(t *testing.T) {
 	for _, name := range []string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Cf-Ray", "Retry-After", "X-Should-Retry", "Traceparent"} {
 		for value, passes := range map[string]bool{

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// How a reader asks for a minimum confidence of memories, from 0 to 1, and for
-// their provenance: by header or by query. Faces do not forward either.
+// Names by which a reader requests a minimum confidence of memories, from 0 to 1, and
+// their provenance: by header or by query. Faces do not forward them.
 const (
 	MinTrustHeader   = OwnPrefix + "Min-Trust"
 	ProvenanceHeader = OwnPrefix + "Provenance"
@@ -52,8 +52,8 @@ func Asked(req memproxy.Request) (memproxy.Request, gate.Wishes, *memproxy.Malfo
 	return req, w, nil
 }
 
-// ownParams splits a query into the part that is forwarded and memproxy's own, and
-// adds the values of the latter to said.
+// ownParams splits a query into the forwarded part and memproxy's own, and adds the
+// values of the latter to said.
 func ownParams(query string, said map[string][]string) (rest, own string, flaw *memproxy.Malformed) {
 	if !mayHold(query) {
 		return query, "", nil

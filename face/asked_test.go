@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Proves MFW-8: a reader says by header or by query what it asks for. What it
-// says twice, or in words that cannot be read, is refused and not guessed; of
-// the query everything else stays as it was, byte for byte.
+// Proves MFW-8: a reader's wishes are read from headers or the query. Repeated or
+// malformed ones are refused and not guessed; the rest of the query is unchanged, byte
+// for byte.
 func TestWhatReadersAskFor(t *testing.T) {
 	for _, tc := range []struct {
 		query, trust, provenance string // the request
@@ -31,7 +31,7 @@ func TestWhatReadersAskFor(t *testing.T) {
 		},
 		{query: "a=1&memproxy%5Fmin%5ftrust=0%2E7", rest: "a=1", own: "memproxy%5Fmin%5ftrust=0%2E7", want: gate.Wishes{MinTrust: 700}},
 		{query: "metadata[memproxy_id]=d1&x=memproxy_min_trust", rest: "metadata[memproxy_id]=d1&x=memproxy_min_trust"},
-		{query: "%zz=1&a=memproxy_", rest: "%zz=1&a=memproxy_"}, // the adapter says what is wrong with it
+		{query: "%zz=1&a=memproxy_", rest: "%zz=1&a=memproxy_"}, // the adapter reports the error
 		{query: "memproxy_min_trust=NaN", flawed: true},
 		{query: "memproxy_min_trust=", flawed: true},
 		{query: "memproxy_min_trust=%zz", flawed: true},
@@ -40,7 +40,7 @@ func TestWhatReadersAskFor(t *testing.T) {
 		{query: "memproxy_min_trust=0.7", trust: "0.7", flawed: true},
 		{query: "memproxy_provenance=yes", flawed: true},
 		{query: "memproxy_provenance=true&memproxy_provenance=true", flawed: true},
-		{query: "memproxy_min_trus=0.7", flawed: true}, // who believes to be shown less must not be shown more
+		{query: "memproxy_min_trus=0.7", flawed: true}, // a caller that expects to see less must not see more
 		{query: "MemProxy_Min_Trust=0.7", flawed: true},
 		{trust: "high", flawed: true}, {trust: "-0.1", flawed: true}, {provenance: "1", flawed: true},
 	} {
@@ -70,7 +70,7 @@ func TestWhatReadersAskFor(t *testing.T) {
 	}
 }
 
-// What goes on is the query without what is memproxy's own, and nothing else.
+// The forwarded query lacks only memproxy's own parameters.
 func FuzzAsked(f *testing.F) {
 	f.Add("a=1&memproxy_min_trust=0.7&b=%20")
 	f.Add("&&memproxy%5fprovenance=true;x&=")

@@ -23,30 +23,28 @@ const (
 	DefaultMaxAnswer = 16 << 20
 )
 
-// Backend is one memory service, as both faces serve it.
+// Backend is one memory service, for both faces.
 type Backend struct {
-	// Name and Adapter say which one it is.
 	Name    string
 	Adapter gate.Adapter
-	// Upstream is its base URL; a path in it is a prefix.
+	// Upstream is the base URL; a path in it is a prefix.
 	Upstream *url.URL
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
 	// Passthrough are patterns "METHOD /path/*" of routes that the adapter does not
 	// know and that touch no memory.
 	Passthrough []string
-	// MaxBody bounds a request's body and MaxAnswer an answer that must be
-	// read, in bytes. Envoy's own buffers must be at least as large.
+	// MaxBody bounds a request's body and MaxAnswer an answer that is read as a whole,
+	// in bytes. Envoy's own buffers must be at least as large.
 	MaxBody, MaxAnswer int64
-	// InFlight bounds the bytes of bodies and answers that are held. Nil: not
-	// bounded.
+	// InFlight bounds the bytes of bodies and answers in memory. Nil: not bounded.
 	InFlight *InFlight
 	// Ungated is how runs that cannot be gated call by call are treated.
 	Ungated gate.Ungated
 	// Tenant is the only tenant with memories in the backend, or "".
 	Tenant string
-	// Observe receives the route, kind, verdict, status and duration of every
-	// request. Nil: it is off.
+	// Observe receives the route, kind, verdict, status and duration of every request.
+	// Nil: not called.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
 }
 
@@ -59,7 +57,7 @@ func (b *Backend) Complete() {
 	}
 }
 
-// ForGate is the backend as the gate sees it. Fetch sends its side requests.
+// ForGate returns the gate's view of the backend. Fetch sends its side requests.
 func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 	return gate.Backend{Name: b.Name, Adapter: b.Adapter, Fetch: fetch, Ungated: b.Ungated, Tenant: b.Tenant}
 }
@@ -68,7 +66,7 @@ func (b *Backend) ForGate(fetch gate.Fetcher) gate.Backend {
 type Runtime struct {
 	// Clock measures durations and ages. Default time.Now.
 	Clock func() time.Time
-	// After waits between questions to the backend. Default time.After.
+	// After waits between polls of the backend. Default time.After.
 	After      func(time.Duration) <-chan time.Time
 	Tracer     trace.Tracer
 	Propagator propagation.TextMapPropagator

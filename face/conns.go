@@ -29,13 +29,13 @@ type conns struct {
 	n       int
 	peers   map[string]*peerConns
 	callers map[holder]int64 // connections within their shares
-	open    map[string]*Conn // by the address and port of the other end
+	open    map[string]*Conn // by the client's address and port
 	ranks   ranks
 	refused int64
 	evicted int64
 }
 
-// ranks are the connections that are closed for newcomers, by age.
+// ranks are the connections that may be closed for new ones, by age.
 type ranks struct {
 	nobodys, idle list.List // of *Conn
 }
@@ -46,8 +46,8 @@ type peerConns struct {
 	ranks ranks
 }
 
-// admit counts a new connection, if there is room. Over is one to be closed for
-// it, or nil; without evict none is.
+// admit counts a new connection, if there is room. Over is a connection to close for
+// it, or nil; without evict none is closed.
 func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -72,7 +72,7 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 	if cs.peers == nil {
 		cs.peers, cs.callers, cs.open = map[string]*peerConns{}, map[holder]int64{}, map[string]*Conn{}
 	}
-	cs.peers[c.peer] = p // dropping may have forgotten it
+	cs.peers[c.peer] = p // dropping may have removed it
 	cs.open[c.remote] = c
 	cs.n++
 	p.n++
@@ -106,7 +106,7 @@ func (cs *conns) take(c *Conn) {
 	}
 }
 
-// leave takes a connection off its caller's share.
+// leave removes a connection from its caller's share.
 func (cs *conns) leave(c *Conn) {
 	if c.caller != "" {
 		add(cs.callers, holder{c.peer, c.caller}, -1)
@@ -149,7 +149,7 @@ func (l *Listener) Accepted(remote, caller string) {
 	}
 	who := holder{c.peer, caller}
 	if cs.callers[who] >= int64(cs.share) {
-		if c.caller != "" { // it was another caller's until now
+		if c.caller != "" { // it belonged to another caller
 			cs.leave(c)
 			cs.put(c, &cs.ranks.nobodys, &cs.peers[c.peer].ranks.nobodys)
 		}
@@ -161,7 +161,7 @@ func (l *Listener) Accepted(remote, caller string) {
 	cs.take(c)
 }
 
-// State is for the ConnState of the http.Server that accepts from the listener.
+// State must be the ConnState of the http.Server that accepts from the listener.
 func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	cs := &l.conns
 	if t, ok := nc.(*tls.Conn); ok {

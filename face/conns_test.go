@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// backlog is a listener in memory, with deadlines like one of the kernel's.
+// backlog is a listener in memory, with deadlines like the kernel's.
 type backlog struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -57,7 +57,7 @@ type end struct {
 func (e end) LocalAddr() net.Addr  { return e.local }
 func (e end) RemoteAddr() net.Addr { return e.remote }
 
-// door is a bounded listener whose connections a test looks at.
+// door is a bounded listener whose connections a test inspects.
 type door struct {
 	t       *testing.T
 	ln      *face.Listener
@@ -95,7 +95,7 @@ func (d *door) dial() net.Conn {
 	return end{client, here, d.backlog.Addr()}
 }
 
-// enter returns both ends of a new connection, which is accepted.
+// enter returns both ends of a new, accepted connection.
 func (d *door) enter() (client, server net.Conn) {
 	d.t.Helper()
 	client = d.dial()
@@ -110,22 +110,22 @@ func (d *door) enter() (client, server net.Conn) {
 	return client, server
 }
 
-// request has a caller accepted on a connection.
+// request reports an accepted caller on a connection.
 func (d *door) request(server net.Conn, caller string) {
 	d.ln.State(server, http.StateActive)
 	d.ln.Accepted(server.RemoteAddr().String(), caller)
 }
 
-// open reports whether the other end is still there.
+// open reports whether the other end is still open.
 func open(client net.Conn) bool {
 	_ = client.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	_, err := client.Read(make([]byte, 1))
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Proves EDGE-14: of an address's connections each caller has a share that no
-// flood from the same address takes, neither with a key of its own nor without
-// one; what a caller has over its share makes room.
+// Proves EDGE-14: each caller has a share of an address's connections that no flood
+// from the same address takes, with or without a key; connections over the share are
+// closed for others.
 func TestACallersShareOfConnections(t *testing.T) { synctest.Test(t, aCallersShareOfConnections) }
 
 func aCallersShareOfConnections(t *testing.T) {
@@ -138,7 +138,7 @@ func aCallersShareOfConnections(t *testing.T) {
 		d.request(server, "mallory")
 		mallory = append(mallory, client)
 	}
-	for range 20 { // who presents nothing: each is let in, and makes room for the next
+	for range 20 { // clients without a credential: each is admitted, and closed for the next
 		d.enter()
 	}
 	if !open(ann) {
@@ -158,7 +158,7 @@ func aCallersShareOfConnections(t *testing.T) {
 	if !open(ann) || !open(second) {
 		t.Error("a caller lost its connections to another caller at its address")
 	}
-	d.ln.State(server, http.StateIdle) // no request is lost with it
+	d.ln.State(server, http.StateIdle) // no request is lost
 	third, server := d.enter()
 	d.request(server, "ann") // over her share
 	for range 20 {
@@ -167,7 +167,7 @@ func aCallersShareOfConnections(t *testing.T) {
 	if !open(ann) || !open(second) || open(third) {
 		t.Error("what is over a caller's share does not make room first")
 	}
-	// A connection that is another caller's now is not the first one's any more.
+	// A connection that now belongs to another caller is not the first one's any more.
 	d.request(annServer, "bob")
 	fourth, server := d.enter()
 	d.request(server, "ann")
@@ -182,9 +182,8 @@ func aCallersShareOfConnections(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: newcomers to a listener that is full with callers' own
-// connections wait, and the newest gets the place that becomes free; when it
-// stops nobody is left waiting.
+// Proves EDGE-14: new connections to a listener that is full with callers' own
+// connections wait, and the newest gets the next free place; none waits after a stop.
 func TestTheNewestIsServedFirst(t *testing.T) { synctest.Test(t, theNewestIsServedFirst) }
 
 func theNewestIsServedFirst(t *testing.T) {
@@ -219,8 +218,8 @@ func theNewestIsServedFirst(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: how fast connections are closed for others is bounded, so that
-// a flood of newcomers costs no more than it may.
+// Proves EDGE-14: the rate at which connections are closed for others is bounded, which
+// bounds the cost of a flood.
 func TestPlacesAreMadeAtAPace(t *testing.T) { synctest.Test(t, placesAreMadeAtAPace) }
 
 func placesAreMadeAtAPace(t *testing.T) {
@@ -228,7 +227,7 @@ func placesAreMadeAtAPace(t *testing.T) {
 	for range 400 {
 		d.dial()
 	}
-	for _, want := range []int64{65, 75, 85} { // at once, and then one each millisecond
+	for _, want := range []int64{65, 75, 85} { // a burst, and then one each millisecond
 		synctest.Wait()
 		if _, evicted := d.ln.Turned(); evicted != want {
 			t.Errorf("%d were closed for others, want %d", evicted, want)
@@ -236,7 +235,7 @@ func placesAreMadeAtAPace(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	c := d.dial()
-	for server := range d.in { // the newest is served, among those who wait
+	for server := range d.in { // the newest of those waiting is served
 		if server.RemoteAddr().String() == c.LocalAddr().String() {
 			return
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Way is how far a request is looked into.
+// Way is how much of a request is read and ruled on.
 type Way uint8
 
-// The ways, from the one that looks into everything.
+// The ways, in decreasing order.
 const (
-	// Gated requests are read whole and ruled on, and so are their answers.
+	// Gated requests are read as a whole and ruled on, and so are their answers.
 	Gated Way = iota
 	// Passed requests touch no memory: the caller is identified, and the request is
 	// ruled on, recorded and streamed both ways.
@@ -27,33 +27,32 @@ const (
 	Preflight
 )
 
-// A Course is how a request is handled, as determined by its head.
+// Course is how a request is handled, as determined by its head.
 type Course struct {
-	// Name is the route's, for spans and metrics.
+	// the route's name, for spans and metrics
 	Name  string
 	Route memproxy.Route
-	// Known is set where the adapter has a row for it.
+	// Known is set if the adapter has a row for the route.
 	Known bool
 	Way   Way
 	// Fields is set if the body must be read before a Passed request is forwarded,
 	// because its fields can override the method.
 	Fields bool
-	// Flaw is set where the request is of a protocol that does not cross, or one
-	// of too many: refused and recorded on every route, in shadow mode as well.
+	// Flaw is set if the method or protocol of the request is not allowed: it is
+	// refused and recorded on every route, in shadow mode as well.
 	Flaw *memproxy.Malformed
 }
 
-// Head is the input of a Course.
+// Head is the input of Chart.
 type Head struct {
-	// Request has the headers that are Forwardable, Sent all of them.
+	// Request has the Forwardable headers, Sent all of them.
 	memproxy.Request
 	Sent memproxy.Header
-	// Body is set where a body follows, or may follow.
+	// Body is set if a body follows or may follow.
 	Body bool
 }
 
-// Chart finds the course of a request. Both faces go by it, so that a request
-// means the same at both.
+// Chart determines how a request is handled, in the same way for both faces.
 func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 	c := Course{Flaw: protocol(h)}
 	c.Route, c.Known = adapter.Route(h.Request)
@@ -102,8 +101,8 @@ func protocol(h Head) *memproxy.Malformed {
 	}
 	for _, v := range h.Sent["Upgrade"] {
 		for name := range strings.SplitSeq(v, ",") {
-			// A server may take no notice of an offer (RFC 9110, section 7.8), and
-			// some clients offer h2c with every first request. It ends here.
+			// A server may ignore an offer (RFC 9110, section 7.8), and some clients
+			// offer h2c with every first request. The header is not forwarded.
 			if name = strings.TrimSpace(name); name != "" && !strings.EqualFold(name, "h2c") {
 				return barred(http.StatusBadRequest, "the protocol cannot be changed on this connection")
 			}
@@ -119,18 +118,18 @@ func protocol(h Head) *memproxy.Malformed {
 			return barred(http.StatusBadRequest, "a header that overrides the method is not accepted")
 		}
 	}
-	_, params, _ := strings.Cut(h.EscapedPath, ";") // of a path's segments
+	_, params, _ := strings.Cut(h.EscapedPath, ";") // parameters of the path's segments
 	if queryOverrides(h.Query) || queryOverrides(strings.ReplaceAll(params, "/", "&")) {
 		return barred(http.StatusBadRequest, "a parameter that overrides the method is not accepted")
 	}
 	return nil
 }
 
-// commanding begin the headers by which a client that Envoy counts as internal has
-// its router repeat a request, change its timeouts or send it elsewhere, after it was
-// ruled on. An external processor cannot rely on removing them: Envoy ignores that
-// unless its configuration allows it (mutation_rules). An Envoy in front of the
-// client's own removes them once it has obeyed.
+// commanding are prefixes of the headers by which a client that Envoy counts as
+// internal makes its router repeat a request, change its timeouts or send it elsewhere,
+// after it was ruled on. An external processor cannot remove them reliably: Envoy
+// ignores that unless its configuration allows it (mutation_rules). An Envoy in front
+// of the client's own obeys them before it removes them.
 var commanding = [...]string{
 	"x-envoy-retry-", "x-envoy-retriable-", "x-envoy-max-retries", "x-envoy-hedge-", "x-envoy-upstream-", "x-envoy-original-dst-",
 }
@@ -160,7 +159,7 @@ func queryOverrides(query string) bool {
 	return false
 }
 
-// unescaped undoes percent-encoding as often as a server might.
+// unescaped decodes percent-encoding as often as a server might.
 func unescaped(name string) string {
 	for range 3 {
 		next, err := url.QueryUnescape(name)
@@ -187,7 +186,7 @@ func OverridingField(name string) bool {
 	}, name)
 	switch {
 	case folded == "method":
-		// Only with a mark before it: "method" alone may be anything.
+		// Only with a prefix such as "_": "method" alone may be anything.
 		return strings.TrimSpace(name[:strings.IndexAny(name, "mM")]) != ""
 	case folded == "xmethod", folded == "httpverb", folded == "xverb", folded == "xhttpverb", folded == "httpaction", folded == "xhttpaction":
 		return true
@@ -203,7 +202,7 @@ func preflight(h Head) bool {
 	return h.Method == http.MethodOptions && !h.Body && h.Header.Get("Origin") != "" && h.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// asksOfSomething reports whether a preflight is about a route that there is.
+// asksOfSomething reports whether a preflight is for an existing route.
 func asksOfSomething(adapter gate.Adapter, passthrough Patterns, h Head) bool {
 	asked := h.Request
 	asked.Method = h.Header.Get("Access-Control-Request-Method")

@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Entry takes one request into the gate. Both faces do that in one order: the
-// caller is identified (Identify) and counted (Enter) before a body is read
-// and checked (Read), and only then is the request ruled on (Admit).
+// Entry passes one request into the gate, in the same order for both faces: the caller
+// is identified (Identify) and counted (Enter) before a body is read and checked
+// (Read); then the request is ruled on (Admit).
 type Entry struct {
 	Gate   *gate.Gate
 	Log    *slog.Logger
@@ -27,8 +27,8 @@ type Entry struct {
 	Call gate.Call
 }
 
-// Identify determines who makes the call, and reports whether its body should be
-// read: see Gate.Identify.
+// Identify identifies the caller, and reports whether the body should be read: see
+// Gate.Identify.
 func (e *Entry) Identify(ctx context.Context) bool {
 	e.Call.Passed = e.Course.Way == Passed
 	return e.Gate.Identify(ctx, &e.Call)
@@ -48,14 +48,14 @@ func (e *Entry) Enter(ctx context.Context) (entered bool) {
 	return true
 }
 
-// Read checks a body that was read: see Course.Body.
+// Read checks a body: see Course.Body.
 func (e *Entry) Read(body []byte) {
 	if e.Course.Flaw == nil {
 		e.Course.Flaw = e.Course.Body(e.Call.Request, body)
 	}
 }
 
-// Asked is the call for the gate. Flaw is what is wrong with the body.
+// Asked returns the call for the gate. Flaw is the body's flaw.
 func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 	call := e.Call
 	req, wishes, wrong := Asked(call.Request)
@@ -74,9 +74,9 @@ func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed
 	return a
 }
 
-// End writes into a request's span how it ended, and returns the verdict for its
-// metrics. The admission is nil where the gate was not asked, the status 0 where
-// none was sent.
+// End records the result of a request in its span, and returns the verdict for its
+// metrics. The admission is nil if the gate did not rule, the status 0 if none was
+// sent.
 func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status int) (verdict string) {
 	verdict = "pass"
 	if a != nil {
@@ -100,9 +100,9 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 	return verdict
 }
 
-// LogDecision writes the one line that ties a request to its decision.
+// LogDecision logs the decision on a request.
 func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
-	if a.Flooded { // a summary line has their number
+	if a.Flooded { // a summary line has their count
 		return
 	}
 	d := &a.Decision

@@ -15,20 +15,20 @@ func EventStream(h http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
-// Inflate decompresses a stream, as far as its encoding is known.
+// Inflate decompresses a stream, if its encoding is known.
 func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
 	return inflate(src, strings.Join(h["Content-Encoding"], ","))
 }
 
-// Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at
-// the blank lines between them, however it comes. The zero value has no bound.
+// Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the blank
+// lines between them, in whatever pieces it arrives. The zero value is unbounded.
 type Events struct {
-	// Max bounds one event, in bytes; 0: it is not bounded.
+	// Max bounds one event, in bytes; 0: unbounded.
 	Max int64
 
 	buf  []byte
-	line int // where the line begins that is not whole yet
-	seen int // up to where no line ends in it
+	line int // start of the incomplete line
+	seen int // offset up to which no line ends
 }
 
 // Feed takes the next bytes of the stream and returns the complete events, each
@@ -49,7 +49,7 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 		case !blank:
 			e.line, e.seen = next, next
 			continue
-		case e.line > 0: // else it is a blank line more than needed
+		case e.line > 0: // otherwise a redundant blank line
 			if e.Max > 0 && int64(next) > e.Max {
 				return events, ErrTooLarge
 			}
@@ -59,10 +59,10 @@ func (e *Events) Feed(b []byte) (events [][]byte, err error) {
 	}
 }
 
-// Held is how many bytes wait for the end of their event.
+// Held returns the number of bytes of the incomplete event.
 func (e *Events) Held() int64 { return int64(len(e.buf)) }
 
-// Rest returns what the stream ends with: an event without a blank line, or none.
+// Rest returns the end of the stream: an event without a blank line, or none.
 func (e *Events) Rest() (events [][]byte) {
 	if len(bytes.TrimSpace(e.buf)) > 0 {
 		events = [][]byte{e.buf}
@@ -76,10 +76,10 @@ type EventReader struct {
 	in    io.Reader
 	split Events
 	piece []byte
-	ready [][]byte // read, and not returned yet
-	err   error    // what ends the stream after those
+	ready [][]byte // read and not yet returned
+	err   error    // the stream's end after those
 	lease *Lease   // accounts for the memory of large events
-	held  int64    // by the lease before
+	held  int64    // held by the lease before
 }
 
 // NewEventReader reads events of at most max bytes. The lease may be nil.
@@ -90,10 +90,10 @@ func NewEventReader(r io.Reader, max int64, lease *Lease) *EventReader {
 // Next returns one event with the blank line that ends it, unchanged.
 func (e *EventReader) Next(ctx context.Context) ([]byte, error) {
 	e.lease.Keep(e.held)
-	taken := int64(len(e.piece)) // what needs no account
+	taken := int64(len(e.piece)) // small buffers are not counted
 	for len(e.ready) == 0 && e.err == nil {
 		n, err := e.in.Read(e.piece)
-		if size := e.split.Held() + int64(n); size > taken { // it doubles, at least
+		if size := e.split.Held() + int64(n); size > taken { // the count at least doubles
 			taken = 2 * size
 			if err := e.lease.Grow(ctx, taken); err != nil {
 				return nil, err

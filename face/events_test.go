@@ -15,9 +15,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-15, EDGE-13: however a stream is cut on its way, at every byte and into
-// single bytes, it is the same events, at both faces; and nothing of it gets lost. Many
-// small ones are no more than they are.
+// Proves EDGE-15, EDGE-13: however a stream is cut, at every byte and into single
+// bytes, both faces see the same events, and nothing is lost. The cost of many small
+// pieces is linear.
 func TestEventsAreTheSameHoweverTheyAreCut(t *testing.T) {
 	parts := []string{"data: {\"a\":1}", "event: error", ": comment", "id: 7", "\n", "\r\n", "\n\n", "\r\n\r\n", "\r", "\r\r", "data:", " ", "", "\n\r\n", "data: é\u2028"}
 	random := rand.New(rand.NewPCG(3, 1))

@@ -1,8 +1,8 @@
-// Package face is the common part of memproxy's two faces, the HTTP proxy and
-// Envoy's external processor: the names of their headers, the classification of a
-// request by its head, their own refusals, and side requests to a backend.
+// Package face is the common part of memproxy's two faces, the HTTP proxy and Envoy's
+// external processor: the names of their headers, the classification of a request by
+// its head, their own refusals, and side requests to a backend.
 //
-// It promises that a request means the same at both faces. It decides nothing.
+// A request has the same meaning at both faces. The package decides nothing.
 package face
 
 import (
@@ -20,21 +20,21 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// The headers of memproxy's own. Those that callers and backends send under
-// OwnPrefix are not passed on.
+// memproxy's own headers. Headers with OwnPrefix from callers and backends are not
+// forwarded.
 const (
 	OwnPrefix = "X-Memproxy-"
 	// DecisionHeader carries the decision on every answer of a gated request.
 	DecisionHeader = OwnPrefix + "Decision"
-	// SessionHeader is how a caller names its session.
+	// SessionHeader is the caller's name of its session.
 	SessionHeader = OwnPrefix + "Session"
 	// ContestedHeader names the contested memories of an answer, by id.
 	ContestedHeader = OwnPrefix + "Contested"
-	// UnverifiedHeader names the memories of an answer that are not what was
-	// written through memproxy, by id.
+	// UnverifiedHeader names the memories of an answer, by id, that differ from what
+	// was written through memproxy.
 	UnverifiedHeader = OwnPrefix + "Unverified"
-	// RewrittenHeader names the texts of a request that were changed before they
-	// were written, by their places: JSON Pointers as URI fragments have them.
+	// RewrittenHeader names the texts of a request that were changed before they were
+	// written, by JSON Pointers in the form of URI fragments.
 	RewrittenHeader = OwnPrefix + "Rewritten"
 )
 
@@ -60,7 +60,7 @@ func Decision(d *memproxy.Decision) string {
 func Listed(a *gate.Admission, set func(name, value string)) {
 	var places []string
 	for _, ptr := range a.Rewritten {
-		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // names in it are the client's
+		places = append(places, (&url.URL{Path: ptr}).EscapedPath()) // it contains names that the client chose
 	}
 	for name, list := range map[string][]string{ContestedHeader: a.Contested, UnverifiedHeader: a.Unverified, RewrittenHeader: places} {
 		if len(list) > 0 {
@@ -74,8 +74,8 @@ func Session(h memproxy.Header) memproxy.SessionName {
 	return memproxy.NameSession(h.Get(SessionHeader))
 }
 
-// Digests are the headers that speak of a body's bytes: they are dropped with
-// a body that is no longer the one that was sent.
+// Digests are the headers that depend on a body's bytes: they are removed if the body
+// is changed.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
 // EntityHeaders describe an answer's bytes, other than their number, and are wrong
@@ -105,7 +105,7 @@ func TooLarge(limit int64) *memproxy.Malformed {
 	}
 }
 
-// TooSlow refuses a body that did not come.
+// TooSlow refuses a body that did not arrive in time.
 func TooSlow() *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadSlow, Status: http.StatusRequestTimeout, Detail: "the body did not arrive whole and in time"}
 }
@@ -122,8 +122,8 @@ func Unread(err error) *memproxy.Malformed {
 	return &memproxy.Malformed{Code: memproxy.PayloadMalformed, Status: http.StatusBadRequest, Detail: "the body's framing cannot be read"}
 }
 
-// Relocated leads a redirect to the upstream back through the face; false
-// where it leads elsewhere and stays as it is.
+// Relocated makes a redirect to the upstream lead through the face; false if it leads
+// elsewhere and is unchanged.
 func Relocated(location string, upstream *url.URL) (string, bool) {
 	u, err := url.Parse(location)
 	if err != nil || location == "" || upstream == nil || !strings.EqualFold(u.Host, upstream.Host) {
@@ -147,7 +147,7 @@ type Credential struct {
 // CredentialHeaders are the headers in which a backend takes a credential.
 var CredentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
 
-// Present puts it in the place of the client's. Nil leaves the client's.
+// Present replaces the client's credential. If c is nil, the client's is kept.
 func (c *Credential) Present(h http.Header) {
 	if c == nil {
 		return

@@ -19,8 +19,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-1: passthrough opens what it names and nothing that could be
-// read as something else.
+// Proves CARD-1: passthrough opens the named paths and none that is ambiguous.
 func TestPatterns(t *testing.T) {
 	ps := must.Get(face.ParsePatterns([]string{"get /custom/*", "* /open/*/end", "POST /one"}))(t)
 	for _, c := range []struct {
@@ -65,7 +64,7 @@ func FuzzPatterns(f *testing.F) {
 		if err != nil || !ps.Match(method, path) {
 			return
 		}
-		// What is open is read by everybody in the same way.
+		// All servers read an opened path in the same way.
 		if clean := slashpath.Clean(path); clean != path && clean+"/" != path || strings.Contains(path, "%") {
 			t.Errorf("%q opens %q", entry, path)
 		}
@@ -130,8 +129,8 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// A side request says who asks and nothing of what was asked;
-// the backend's own credential stands in the place of the client's.
+// A side request has the caller's identity and nothing of its request; the backend's
+// own credential replaces the client's.
 func TestSideRequests(t *testing.T) {
 	var got *http.Request
 	var sent string
@@ -182,9 +181,9 @@ func TestDecisionWords(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a change of protocol is refused by the head of a request, as
-// a method is that no route has and one behind the one in the request line; an
-// offer that a server may ignore is ignored, as the clients that make it expect.
+// Proves EDGE-13: a change of protocol is refused by the head of a request, and so are
+// a method without routes and a second method besides the one in the request line; an
+// offer that a server may ignore is ignored, as its clients expect.
 func TestChart(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -225,8 +224,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a read that passes takes no body, which nobody would look
-// into; a POST that passes does.
+// Proves EDGE-13: a passed read has no body, because it would not be checked; a passed
+// POST may have one.
 func TestPassedReadsHaveNoBody(t *testing.T) {
 	for method, want := range map[string]face.Way{"GET": face.Gated, "HEAD": face.Gated, "POST": face.Passed} {
 		got := face.Chart(passes{}, nil, face.Head{Request: memproxy.Request{Method: method}, Body: true})
@@ -249,9 +248,9 @@ type nowhere struct{ gate.Adapter }
 
 func (nowhere) Route(memproxy.Request) (memproxy.Route, bool) { return memproxy.Route{}, false }
 
-// FuzzForwardable: whatever names headers have, what goes on holds nothing of
-// the connection, nothing of memproxy's own, and no second spelling of a
-// credential; and it is no more than what was ruled on.
+// FuzzForwardable checks that, for any names of headers, hop-by-hop headers, memproxy's
+// own, and second spellings of a credential are not forwarded, and only headers that
+// were ruled on are.
 func FuzzForwardable(f *testing.F) {
 	for _, s := range []string{"Connection", "X-Hop", "x_memproxy_token", "Proxy_Authorization", "TE", "X_API_KEY", "user_id"} {
 		f.Add(s, "a")

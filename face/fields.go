@@ -23,8 +23,8 @@ var streaming = [...]string{
 	"application/vnd.apache.parquet", "application/wasm", "text/csv", "text/event-stream", "text/markdown",
 }
 
-// HasFields reports whether a body may be of a type from which a framework reads
-// fields. A body without a type may be.
+// HasFields reports whether a framework may read fields from a body of this type. A
+// body without a type may have some.
 func HasFields(h memproxy.Header) bool {
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
@@ -43,8 +43,8 @@ func HasFields(h memproxy.Header) bool {
 	return !slices.Contains(streaming[:], kind)
 }
 
-// encoded refuses fields that are compressed: the backend might read them, and
-// memproxy does not.
+// encoded refuses compressed fields: the backend might read them, and memproxy does
+// not.
 func encoded(h memproxy.Header) *memproxy.Malformed {
 	for _, v := range h.Values("Content-Encoding") {
 		if v != "" && !strings.EqualFold(v, "identity") {
@@ -54,8 +54,8 @@ func encoded(h memproxy.Header) *memproxy.Malformed {
 	return nil
 }
 
-// Body looks at a body that was read: it refuses one where none belongs, and one
-// that overrides the method.
+// Body checks a body: it refuses one where none is allowed, and one that overrides the
+// method.
 func (c *Course) Body(q memproxy.Request, body []byte) *memproxy.Malformed {
 	switch {
 	case len(body) == 0:
@@ -88,8 +88,8 @@ func fieldOverrides(h memproxy.Header, body []byte) bool {
 	return text[0] == '{' && memberOverrides(text)
 }
 
-// unmarked is a body without byte order marks and without the zeros of wider
-// encodings, which servers find out by themselves (RFC 4627, section 3).
+// unmarked returns a body without byte order marks and without the zeros of UTF-16 and
+// UTF-32, which servers detect (RFC 4627, section 3).
 func unmarked(body []byte) []byte {
 	for _, mark := range [...]string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		body = bytes.TrimPrefix(body, []byte(mark))

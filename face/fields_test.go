@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// Proves EDGE-13: a field of a body that overrides the method is found in
-// whatever its framework would read it from, and what merely has the word, or
-// has it deeper inside, is content.
+// Proves EDGE-13: a field of a body that overrides the method is found in every form
+// that a framework reads; a field that merely contains the word, or is nested, is
+// content.
 func TestFieldsThatOverrideTheMethod(t *testing.T) {
 	wide := func(s string) string {
 		out := "\xff\xfe"
@@ -91,8 +91,8 @@ func TestFieldsThatOverrideTheMethod(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: no read of a route that is known takes a body, which nobody
-// would look into; what is listed as passthrough may.
+// Proves EDGE-13: a read of a known route has no body, because it would not be checked;
+// passthrough may have one.
 func TestReadsHaveNoBody(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
 		for _, known := range []bool{true, false} {
@@ -108,8 +108,8 @@ func TestReadsHaveNoBody(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: what cannot be read because of its form is the caller's
-// mistake; what did not come is late.
+// Proves EDGE-13: a malformed body is the caller's error; an incomplete one is a
+// timeout.
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	for err, want := range map[error]int{
 		errors.New("invalid byte in chunk length"):                       400,

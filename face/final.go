@@ -20,8 +20,7 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes those that no request uses: a stop leaves none
-// behind.
+// CloseIdleConnections closes the unused connections, so that none remain after a stop.
 func (f final) CloseIdleConnections() {
 	(&http.Client{Transport: f.next}).CloseIdleConnections()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// idle is a transport that is told to close its idle connections.
+// idle is a transport that records CloseIdleConnections.
 type idle struct {
 	http.RoundTripper
 	told *int
@@ -15,8 +15,8 @@ type idle struct {
 
 func (i idle) CloseIdleConnections() { *i.told++ }
 
-// Proves EDGE-15: a stop closes the connections to backends, whatever their
-// transport is wrapped in.
+// Proves EDGE-15: a stop closes the connections to backends through all wrappers of the
+// transport.
 func TestIdleConnectionsAreClosedThroughWrappers(t *testing.T) {
 	told := 0
 	(&http.Client{Transport: face.Final(idle{http.DefaultTransport, &told})}).CloseIdleConnections()

@@ -11,20 +11,20 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Bounds of looking after writes that the backend's model works on after they
-// were answered.
+// Bounds of polling for the outcome of writes that the backend's model processes after
+// the answer.
 const (
 	followTime = 5 * time.Minute
-	followMost = 256         // writes, a large one counts once more for each 64 KiB
-	followWait = time.Second // doubled from one question to the next
+	followMost = 256         // writes; a large one counts once more for each 64 KiB
+	followWait = time.Second // doubled from one poll to the next
 	followMax  = 15 * time.Second
 )
 
-// Follower polls the backend for the outcome of admitted writes, so that what its
-// model made of them is screened. It works in parallel with requests: the writers
-// have long been answered. Writes that are not followed, because newer ones took
-// their place or the process ends, are screened when they are read, and have the
-// status that was stored by their decision before they were sent.
+// Follower polls the backend for the outcome of admitted writes, so that what its model
+// made of them is screened. It runs in parallel with requests: the writers have already
+// been answered. Writes that are not followed, because newer ones replaced them or the
+// process ends, are screened when they are read. Their status was stored by their
+// decision before they were sent.
 type Follower struct {
 	gate    *gate.Gate
 	fetch   gate.Fetcher // nil: nothing is followed
@@ -36,17 +36,17 @@ type Follower struct {
 	all  sync.WaitGroup
 
 	mu       sync.Mutex
-	followed []*followed // the oldest first
+	followed []*followed // oldest first
 }
 
-// followed is a write that is looked after until leave is closed.
+// followed is a write that is polled until leave is closed.
 type followed struct {
 	party
 	size  int
 	leave chan struct{}
 }
 
-// NewFollower returns a Follower of a backend's writes. A fetch that is nil follows
+// NewFollower returns a Follower of a backend's writes. With a nil fetch it follows
 // nothing. Close ends it.
 func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) *Follower {
 	f := &Follower{gate: g, fetch: fetch, backend: backend, run: run}
@@ -54,7 +54,7 @@ func NewFollower(g *gate.Gate, fetch gate.Fetcher, backend string, run Runtime) 
 	return f
 }
 
-// Follow looks after one write, if there is anything to wait for.
+// Follow polls for the outcome of a write, if it has a later one.
 func (f *Follower) Follow(a *gate.Admission) {
 	if f.fetch == nil {
 		return
@@ -71,8 +71,8 @@ func (f *Follower) Follow(a *gate.Admission) {
 	}
 }
 
-// enter adds a write. While there are too many, the oldest of the caller that has
-// most gives way, so that writes whose outcome never comes take no room from others.
+// enter adds a write. While there are too many, the oldest of the caller with the most
+// is removed, so that writes without an outcome do not displace those of others.
 func (f *Follower) enter(w *followed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A caller whose writes are worked on for long takes no room from another: its own
-// oldest give way.
+// A caller with many slow writes takes no room from others: its own oldest are dropped.
 func TestTheBusiestCallersOldestGivesWay(t *testing.T) {
 	t.Parallel()
 	var f Follower

@@ -21,7 +21,7 @@ func ReadGrown(src io.Reader, announced, limit int64, reserve func(n int64) erro
 
 func readGrown(src io.Reader, size, announced, limit int64, reserve func(n int64) error) ([]byte, error) {
 	if announced >= 0 {
-		size = min(size, announced+1) // one more, so that the end is seen without growing
+		size = min(size, announced+1) // one more, to reach the end without growing
 	}
 	if err := reserved(reserve, size); err != nil {
 		return nil, err

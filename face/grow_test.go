@@ -11,14 +11,14 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// Proves EDGE-14: a buffer grows with what arrived, never with what was
-// announced.
+// Proves EDGE-14: a buffer grows with the received data, never with the announced
+// length.
 func TestBuffersGrowWithWhatArrived(t *testing.T) {
 	const mega = 1 << 20
 	for name, c := range map[string]struct {
 		sent      string
 		announced int64
-		most      int64 // bytes that may have been reserved
+		most      int64 // bytes that may be reserved
 		err       error
 	}{
 		"a megabyte announced, a byte sent": {"x", mega, 4 << 10, io.ErrUnexpectedEOF},

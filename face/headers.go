@@ -67,8 +67,8 @@ func forget(dst, src http.Header) {
 	}
 }
 
-// addressed are the tokens that were presented to memproxy by name. A copy among
-// the backend's credentials is not forwarded.
+// addressed returns the tokens that were presented to memproxy by name. Copies of them
+// among the backend's credentials are not forwarded.
 func addressed(h http.Header) []string {
 	var out []string
 	for _, name := range [...]string{OwnPrefix + "Token", "Proxy-Authorization"} {
@@ -81,18 +81,18 @@ func addressed(h http.Header) []string {
 	return out
 }
 
-// Withheld are the names in a request's headers that Onward leaves out, for a
-// face that changes headers and does not copy them.
+// Withheld returns the names of a request's headers that Onward leaves out, for a face
+// that changes headers and does not copy them.
 func Withheld(h memproxy.Header) []string {
 	return left(h, func(kept http.Header) { Onward(kept, http.Header(h)) })
 }
 
-// Unanswered are the names in an answer's headers that Back leaves out.
+// Unanswered returns the names of an answer's headers that Back leaves out.
 func Unanswered(h memproxy.Header, others Others) []string {
 	return left(h, func(kept http.Header) { Back(kept, http.Header(h), others) })
 }
 
-// left are the names in h that a copy leaves out.
+// left returns the names in h that a copy leaves out.
 func left(h memproxy.Header, to func(http.Header)) []string {
 	kept := make(http.Header, len(h))
 	to(kept)
@@ -106,11 +106,11 @@ func left(h memproxy.Header, to func(http.Header)) []string {
 	return out
 }
 
-// corsAnswer begins the headers that answer a browser's question.
+// corsAnswer is the prefix of the headers of a preflight's answer.
 const corsAnswer = "Access-Control-"
 
-// asking are the headers that a preflight is made of (the Fetch standard, and
-// Private Network Access).
+// asking are the headers of a preflight (the Fetch standard, and Private Network
+// Access).
 var asking = [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "Access-Control-Request-Private-Network"}
 
 // Question copies the request headers of a CORS preflight: the origin, and what it
@@ -133,8 +133,8 @@ func Permission(dst, src http.Header) {
 	}
 }
 
-// PermissionStatus is the status of a preflight's answer: a redirect or
-// anything else that browsers do not take for one is a refusal.
+// PermissionStatus returns the status of a preflight's answer: a redirect, or any other
+// status that browsers do not accept, is a refusal.
 func PermissionStatus(status int) int {
 	switch {
 	case status == http.StatusOK || status == http.StatusNoContent || status >= 400 && status <= 599:
@@ -145,8 +145,8 @@ func PermissionStatus(status int) int {
 	return http.StatusForbidden
 }
 
-// connection are the headers that Connection names: they end here too (RFC
-// 9110, section 7.6.1).
+// connection returns the headers that Connection names, which are hop-by-hop (RFC 9110,
+// section 7.6.1).
 func connection(h http.Header) []string {
 	var listed []string
 	for _, v := range h["Connection"] {
@@ -161,8 +161,8 @@ func connection(h http.Header) []string {
 
 func own(name string) bool { return begins(name, "x-memproxy-") }
 
-// hop are the headers of one connection, folded. Expect is among them because
-// memproxy itself answers with 100.
+// hop are the hop-by-hop headers, folded. Expect is among them because memproxy itself
+// answers with 100.
 var hop = [...]string{
 	"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
 }
@@ -186,9 +186,9 @@ var (
 	twinned = [...]string{"content-", "x-letta-", "x-project", "x-forwarded-", "mem0-"}
 )
 
-// twin reports whether a name with an underscore, or another mark that is no
-// dash, would be read as another header by a server that turns all of them into
-// _, as CGI does. Such a second spelling was neither identified by nor ruled on.
+// twin reports whether a name with an underscore, or another separator than a dash, is
+// read as another header by a server that maps all of them to _, as CGI does. Such a
+// second spelling was neither used for identification nor ruled on.
 func twin(name string) bool {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r > 0x7f || mark(byte(r))) }) {
 		return false
@@ -201,7 +201,7 @@ func twin(name string) bool {
 // bypassing the ruling. No header of either backend contains one.
 var targets = [...]string{"url", "uri", "path", "script-name", "accel", "sendfile", "rewrite"}
 
-// rerouting reports whether a header may take the place of the path.
+// rerouting reports whether a header may replace the path.
 func rerouting(name string) bool {
 	return slices.ContainsFunc(targets[:], func(target string) bool { return word(name, target) }) ||
 		begins(name, "x-forwarded-prefix") || name == "Destination"

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrBusy says that too many bytes are held, or too many requests are under way.
+// ErrBusy reports that too many bytes are in memory, or too many requests in progress.
 var ErrBusy = errors.New("too much is in flight")
 
 // Defaults of InFlight, in bytes. They suit a sidecar of 256 MiB.
@@ -23,19 +23,19 @@ const (
 	DefaultInFlightPeer = 48 << 20
 )
 
-// The memory that ruling on bodies and answers takes, per byte: they are parsed and
-// written again.
+// The memory for ruling on bodies and answers, per byte: they are parsed and written
+// again.
 const (
 	BodyCost   = 5
 	AnswerCost = 3
 )
 
-// smallLease is what a request may hold of the part that is reserved for small
-// ones.
+// smallLease is the size up to which a request may use the part that is reserved for
+// small ones.
 const smallLease = 256 << 10
 
-// How long a request waits for room: to hold more, which others may never give
-// back, and to be ruled on, which is over soon.
+// How long a request waits for room: for more data, which others may hold for long, and
+// for being ruled on, which is short.
 const (
 	busyWait = 2 * time.Second
 	workWait = 10 * time.Second
@@ -52,8 +52,8 @@ const (
 // is room, and it cannot be exceeded, so data that cannot be refused (Force) would
 // not be counted.
 type InFlight struct {
-	// Wait is how long room is waited for; NewInFlight gives two seconds. It is set
-	// before use.
+	// Wait is how long a request waits for room; NewInFlight sets two seconds. It must
+	// be set before use.
 	Wait time.Duration
 
 	total, peer, caller int64 // of either half
@@ -63,7 +63,7 @@ type InFlight struct {
 	work    int64
 	peers   map[string]int64
 	callers map[holder]int64
-	waiting list.List // of *waiter, the first to come in front
+	waiting list.List // of *waiter, in order of arrival
 	refused int64
 
 	known, strangers *requests
@@ -78,8 +78,8 @@ type waiter struct {
 	done chan struct{} // closed once take has succeeded
 }
 
-// NewInFlight returns a budget in bytes, of which one address gets peer, and one
-// caller at an address three quarters of that.
+// NewInFlight returns a budget in bytes, of which one address gets at most peer, and
+// one caller at an address three quarters of that.
 func NewInFlight(total, peer int64) *InFlight {
 	total = cmp.Or(max(total, 0), DefaultInFlight)
 	peer = min(cmp.Or(max(peer, 0), min(DefaultInFlightPeer, total-total/4)), total) / 2
@@ -101,21 +101,21 @@ func (f *InFlight) Side() *InFlight {
 	return side
 }
 
-// Lease is what one request holds. A nil Lease is unlimited.
+// Lease is the share of one request. A nil Lease is unlimited.
 type Lease struct {
 	all  *InFlight
 	who  holder
 	n    int64
 	work int64
 
-	in    *requests // that it is counted in, or nil
+	in    *requests // counter of the request, or nil
 	party party
 }
 
-// Own is the address in the leases of memproxy's own requests.
+// Own is the address of memproxy's own requests.
 const Own = "memproxy"
 
-// Lease begins a request of an address. Nil: it is unlimited.
+// Lease returns the lease of a request from an address. If f is nil, it is unlimited.
 func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
@@ -123,8 +123,8 @@ func (f *InFlight) Lease(peer string) *Lease {
 	return &Lease{all: f, who: holder{peer: peer}}
 }
 
-// By sets the caller, once it is known. What is held before counts for the address
-// only.
+// By sets the caller, once it is identified. Bytes held by unidentified callers count
+// for the address only.
 func (l *Lease) By(caller string) {
 	if l == nil || caller == "" || l.who.caller == caller {
 		return
@@ -179,8 +179,7 @@ func (f *InFlight) wake() {
 	}
 }
 
-// Grow takes n bytes more, for which it waits a little. ErrBusy: there is no
-// room.
+// Grow takes n more bytes, and waits for room for a short time. ErrBusy: there is none.
 func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -194,8 +193,7 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	})
 }
 
-// Room waits a little until there would be room for n bytes more. ErrBusy: there
-// is none.
+// Room waits for a short time until n more bytes would fit. ErrBusy: they do not.
 func (l *Lease) Room(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
@@ -282,7 +280,7 @@ func (l *Lease) Keep(n int64) {
 	}
 }
 
-// Holds is how many bytes it holds.
+// Holds returns the number of bytes of the lease.
 func (l *Lease) Holds() int64 {
 	if l == nil {
 		return 0
@@ -292,21 +290,21 @@ func (l *Lease) Holds() int64 {
 	return l.n
 }
 
-// Release gives everything back.
+// Release returns everything.
 func (l *Lease) Release() {
 	l.Done()
 	l.Keep(0)
 	l.leave()
 }
 
-// Held is how many bytes are held in all.
+// Held returns the number of bytes of all leases.
 func (f *InFlight) Held() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used
 }
 
-// Refused is how many requests found no room, ever.
+// Refused returns how many requests found no room since the start.
 func (f *InFlight) Refused() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -321,8 +319,8 @@ func Busy() *memproxy.Malformed {
 	}
 }
 
-// NoRoom is the answer to a request for which there is no room, of a route that
-// is not ruled on.
+// NoRoom is the reply to a request for which there is no room, on a route that is not
+// ruled on.
 func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	flaw := Busy()
 	return adapter.Refuse(q, memproxy.Decision{
@@ -330,8 +328,8 @@ func NoRoom(adapter gate.Adapter, q memproxy.Request) memproxy.Reply {
 	})
 }
 
-// Peer is the address of a connection's other end, without its port. No header
-// is believed about it.
+// Peer returns the address of a connection's remote end, without the port. Headers
+// about it are not trusted.
 func Peer(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-14: of the bytes in flight no address gets all, a quarter is for
-// small requests, and who waits gets what is given back.
+// Proves EDGE-14: no address gets all the bytes in flight, a quarter is for small
+// requests, and returned bytes go to those that wait.
 func TestInFlight(t *testing.T) {
 	synctest.Test(t, inFlight)
 }
 
 func inFlight(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
-	cancel() // nobody waits
+	cancel() // does not wait
 	const mega = 1 << 20
 	f := face.NewInFlight(32*mega, 16*mega)
 	a := f.Lease("a")
@@ -78,8 +78,8 @@ func inFlight(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: callers that share an address do not shut one another out, and
-// thousands that wait cost nobody who is served.
+// Proves EDGE-14: callers at one address do not block each other, and thousands of
+// waiters do not slow down those that are served.
 func TestInFlightOfCallers(t *testing.T) {
 	synctest.Test(t, inFlightOfCallers)
 }
@@ -87,7 +87,7 @@ func TestInFlightOfCallers(t *testing.T) {
 func inFlightOfCallers(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
-	f := face.NewInFlight(32<<20, 16<<20) // 8 MiB to hold for an address, 6 for a caller
+	f := face.NewInFlight(32<<20, 16<<20) // 8 MiB of data for an address, 6 for a caller
 	var held []*face.Lease
 	for {
 		l := f.Lease("a")
@@ -116,7 +116,7 @@ func inFlightOfCallers(t *testing.T) {
 			got <- err
 		}()
 	}
-	synctest.Wait() // they wait, and no time goes by
+	synctest.Wait() // they wait, and the clock stands still
 	for _, l := range held {
 		l.Release()
 	}
@@ -131,13 +131,12 @@ func inFlightOfCallers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: small requests are served while a large one waits for room that
-// it does not find.
+// Proves EDGE-14: small requests are served while a large one waits for room.
 func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
-		f := face.NewInFlight(32<<20, 32<<20) // 16 MiB to hold
+		f := face.NewInFlight(32<<20, 32<<20) // 16 MiB of data
 		must.Do(t, f.Lease("a").Grow(now, 7<<20))
 		for range 40 {
 			must.Do(t, f.Lease("b").Grow(now, 128<<10))
@@ -154,8 +153,8 @@ func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 	})
 }
 
-// Proves EDGE-14: what an answer takes that cannot be refused, because its write
-// has happened, is counted: others find no room until as much is given back.
+// Proves EDGE-14: an answer that cannot be refused, because its write has happened, is
+// counted: others find no room until its bytes are returned.
 func TestForcedBytesAreCounted(t *testing.T) {
 	now, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// Bounds of writing to a client.
+// Bounds of writes to a client.
 const (
-	// DefaultWriteTimeout is how long a client may read nothing of what is written
-	// to it.
+	// DefaultWriteTimeout is how long a client may read nothing of its answer.
 	DefaultWriteTimeout = 30 * time.Second
-	// WritePiece is the most that is written under one deadline, in bytes.
+	// WritePiece is the largest write under one deadline, in bytes.
 	WritePiece = 64 << 10
-	// Slowest is the slowest pace, in bytes a second, at which a body may come
-	// in the long run, or one piece of an answer go out.
+	// Slowest is the minimum pace, in bytes per second, of a request's body on average,
+	// and of a piece of an answer.
 	Slowest = 32 << 10
 )
 
 // ListenOptions bound the connections of a listener.
 type ListenOptions struct {
-	// WriteTimeout is how long a client may read nothing of what is written to it.
-	// Default DefaultWriteTimeout.
+	// WriteTimeout is how long a client may read nothing of its answer. Default
+	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults DefaultConnections and three quarters of Connections.
@@ -51,7 +50,7 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
 	l.conns.most, l.conns.mostPeer, l.conns.keep = most, peer, o.Keep
-	l.conns.share = max(1, peer/4) // what a caller has to itself of an address
+	l.conns.share = max(1, peer/4) // a caller's guaranteed share of an address
 	if !o.Keep {
 		l.queue = queueFor(ln, most)
 	}
@@ -70,11 +69,11 @@ type Conn struct {
 	came    time.Time
 	counted bool
 	caller  string        // the caller in whose share it is counted, or ""
-	in      [2]*list.List // of all connections and of its address's, or nil
+	in      [2]*list.List // lists of all connections and of its address's, or nil
 	place   [2]*list.Element
 }
 
-// Write writes b piece by piece, each in time and all of them at a pace.
+// Write writes b in pieces, each with a deadline and all of them at a minimum pace.
 func (c *Conn) Write(b []byte) (written int, err error) {
 	now := time.Now()
 	last := now.Add(c.stall + time.Duration(len(b))*time.Second/Slowest)

@@ -11,7 +11,7 @@ import (
 // touch no memory.
 type Patterns []pattern
 
-// ParsePatterns reads entries "METHOD /path/*".
+// ParsePatterns parses entries "METHOD /path/*".
 func ParsePatterns(entries []string) (Patterns, error) {
 	var out Patterns
 	for _, s := range entries {
@@ -24,8 +24,7 @@ func ParsePatterns(entries []string) (Patterns, error) {
 	return out, nil
 }
 
-// Match reports whether a request is one of them. Only a path that can be read
-// in one way is.
+// Match reports whether a request matches one of them. An ambiguous path does not.
 func (ps Patterns) Match(method, escapedPath string) bool {
 	return plain(escapedPath) && slices.ContainsFunc(ps, func(p pattern) bool { return p.matches(method, escapedPath) })
 }

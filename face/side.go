@@ -16,9 +16,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// The bounds of side answers, in bytes: of one fetched memory, and of the answer to
-// any other request, such as a page of a list, each of whose elements may contain
-// thousands of numbers.
+// Bounds of side answers, in bytes: of one fetched memory, and of any other answer,
+// such as a page of a list, whose elements may contain thousands of numbers.
 const (
 	maxFetch = 1 << 20
 	maxSent  = 16 << 20
@@ -39,13 +38,12 @@ type SideOptions struct {
 	InFlight *InFlight
 	// Credential replaces the client's backend credential, if set.
 	Credential *Credential
-	// Propagator carries the trace on. Nil: W3C trace context.
+	// Propagator forwards the trace. Nil: W3C trace context.
 	Propagator propagation.TextMapPropagator
 }
 
-// Side sends requests of memproxy's own to a backend, in the name of a caller
-// or with the backend's credential. It implements gate.Sender. Deadlines are
-// the context's.
+// Side sends memproxy's own requests to a backend, on behalf of a caller or with the
+// backend's credential. It implements gate.Sender. Deadlines are the context's.
 type Side struct {
 	opt            SideOptions
 	caller, tenant string // on whose behalf; "": memproxy itself
@@ -64,7 +62,7 @@ func NewSide(o SideOptions) (*Side, error) {
 	return &Side{opt: o}, nil
 }
 
-// For sends requests that one caller causes: they are counted as its share.
+// For returns a Side whose requests count as the caller's.
 func (s *Side) For(caller, tenant string) *Side {
 	return &Side{s.opt, caller, tenant}
 }
@@ -80,8 +78,8 @@ func (s *Side) Send(ctx context.Context, q memproxy.Request, body []byte) (mempr
 	return s.As(ctx, q, body, q.Header, nil, maxSent)
 }
 
-// Whole sends an admitted request without a body as the HTTP face does, and
-// takes an answer of up to limit bytes.
+// Whole sends an admitted request without a body as the HTTP face does, and reads an
+// answer of up to limit bytes.
 func (s *Side) Whole(ctx context.Context, q memproxy.Request, limit int64) (memproxy.Reply, error) {
 	out := &http.Request{Method: q.Method, URL: Join(s.opt.Upstream, q.Path, q.EscapedPath, q.Query, false), Header: http.Header{}}
 	Onward(out.Header, http.Header(q.Header))
@@ -138,8 +136,8 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: answer}, nil
 }
 
-// Join is the URL of a request at an upstream: the same path, spelled the same
-// way, behind the upstream's own prefix.
+// Join returns the URL of a request at an upstream: the same path in the same spelling,
+// after the upstream's own prefix.
 func Join(upstream *url.URL, path, escaped, query string, force bool) *url.URL {
 	out := &url.URL{Scheme: upstream.Scheme, Host: upstream.Host, Path: path, RawPath: escaped, RawQuery: query, ForceQuery: force}
 	if prefix := strings.TrimSuffix(upstream.Path, "/"); prefix != "" {

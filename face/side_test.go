@@ -21,8 +21,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// Proves EDGE-14: what memproxy asks a slow backend for one tenant's callers, and
-// for itself, leaves room for what it asks for another's.
+// Proves EDGE-14: side requests to a slow backend for one tenant's callers, and
+// memproxy's own, leave room for those for another tenant.
 func TestSideRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Int64

@@ -2,8 +2,9 @@ package face
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// CountTurnedAway has the connections counted that a listener refuses or closes for
-// others, for processes without the sidecar's telemetry. The metric is the sidecar's.
+// CountTurnedAway counts the connections that a listener refuses or closes for others,
+// for processes without the sidecar's telemetry. The metric is the same as the
+// sidecar's.
 func CountTurnedAway(to prometheus.Registerer, name string, ln *Listener) *Listener {
 	for i, result := range [...]string{"refused", "evicted"} {
 		to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

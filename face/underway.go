@@ -14,10 +14,10 @@ const (
 	minTenant = 4
 )
 
-// party is a caller of a tenant, or an address in a tenant's place.
+// party is a caller of a tenant, or an address in place of a tenant.
 type party struct{ tenant, name string }
 
-// requests counts those under way: in total, of each tenant and of each caller. A
+// requests counts concurrent requests: in total, of each tenant and of each caller. A
 // tenant has at most half of what the others leave, and a caller half of what the
 // others of its tenant leave of that. So there is always room for another: two
 // tenants cannot use all of it, and it takes ten to use all but the guaranteed
@@ -51,9 +51,9 @@ func (q *requests) count(who party, n int64) {
 	add(q.callers, who, n)
 }
 
-// Enter counts the request among those under way until Release, as one of the
-// caller or, where that is "", of the address. It waits a little for a place.
-// ErrBusy: there is none in the caller's share, its tenant's or in all.
+// Enter counts the request as concurrent until Release, for the caller or, if that is
+// "", for the address. It waits for a place for a short time. ErrBusy: there is none in
+// the caller's share, its tenant's or in total.
 func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	if l == nil || l.in != nil {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// Proves EDGE-14: requests under way are counted for each caller and each tenant,
-// and strangers apart from both; who is over a share waits a little, and not for
-// others.
+// Proves EDGE-14: concurrent requests are counted for each caller and each tenant, and
+// unidentified ones separately; a caller over its share waits for a short time, and
+// delays no other.
 func TestRequestsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := face.NewInFlight(0, 0)
@@ -66,10 +66,9 @@ func TestRequestsUnderWay(t *testing.T) {
 	})
 }
 
-// Proves EDGE-14: however many callers of however many tenants take all they
-// can, in whatever order, a tenant with nothing under way finds a place, and with
-// one tenant or two that do so much more than one; so it is for what memproxy
-// asks for callers. What is given back is found again.
+// Proves EDGE-14: however many callers of many tenants take as much as they can, in any
+// order, a tenant without requests finds a place, and with one or two such tenants much
+// more; the same holds for side requests. Returned places can be used again.
 func TestSomeRoomIsAlwaysLeft(t *testing.T) {
 	for name, f := range map[string]*face.InFlight{"requests": face.NewInFlight(0, 0), "side requests": face.NewInFlight(0, 0).Side()} {
 		for seed := range uint64(8) {
@@ -81,7 +80,8 @@ func TestSomeRoomIsAlwaysLeft(t *testing.T) {
 				for full < 200 {
 					l := f.Lease("a")
 					tenant := dice.IntN(tenants)
-					// Who is over its share would wait; it does not want to.
+					// A request over its share would wait; the context is cancelled
+					// instead.
 					gone, cancel := context.WithCancel(t.Context())
 					cancel()
 					if l.Enter(gone, fmt.Sprint(tenant, " ", dice.IntN(9)), fmt.Sprint(tenant)) != nil {

@@ -5,33 +5,33 @@ import (
 	"net/http"
 )
 
-// Check is one thing that must be well for the sidecar to be ready.
+// Check is one condition for the sidecar to be ready.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	// Degraded reports that the check works with restrictions: an operator should
 	// look at it, and the pod stays in service.
 	Degraded bool `json:"degraded,omitempty"`
-	// Detail is what is wrong, or what is in force. It has no secrets.
+	// what is wrong or what is in force, without secrets
 	Detail string `json:"detail,omitempty"`
 }
 
 // AdminOptions configure the admin listener.
 type AdminOptions struct {
-	// Ready returns the checks of /readyz. One that is not OK makes it 503.
+	// Ready returns the checks of /readyz, which is 503 if one of them is not OK.
 	Ready func() []Check
 	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Spans serves /debug/spans, the recent spans of an installation without
-	// a collector. Nil: not served.
+	// Spans serves /debug/spans, the recent spans of an installation without a
+	// collector. Nil: not served.
 	Spans http.Handler
 	// Fleet serves /fleet, the state of a fleet. Nil: not served.
 	Fleet http.Handler
 	// Review serves /v1/, the review of holds, memories and sessions, to
 	// authenticated callers. Nil: not served.
 	Review http.Handler
-	// Hosts are the names by which all but a probe's status may be asked for.
-	// The loopback's and the address of the connection need not be named.
+	// Hosts are the host names for everything except a probe's status. Loopback names
+	// and the connection's own address are always accepted.
 	Hosts Hosts
 }
 

@@ -8,21 +8,19 @@ import (
 	"github.com/memproxy/memproxy/face/facetest"
 )
 
-// Proves EDGE-13, CARD-1: the events of a stream are filtered one by one,
-// however they are cut into pieces, and nothing else of an answer passes because
-// it comes in another form.
+// Proves EDGE-13, CARD-1: events of a stream are filtered one by one, however they are
+// cut, and no other form of an answer passes unread.
 func TestNoFormOfAnAnswerPassesUnread(t *testing.T) {
 	facetest.Forms(t, start, 502, `"upstream.malformed"`)
 }
 
-// Proves EDGE-13, CARD-1: of an answer's headers those pass that clients need,
-// on every kind of route, and no trailers; one setting passes the others.
+// Proves EDGE-13, CARD-1: on every kind of route, only the answer's headers that
+// clients need pass, and no trailers; one setting lets the others pass.
 func TestHeadersOfAnswers(t *testing.T) { facetest.Headers(t, start) }
 
-// Proves EDGE-13: a HEAD of a stream has the headers of the filtered one, and
-// those by which a request asks for a part of an answer, or for one only if it
-// changed, do not reach the backend: what it would say is of what nobody
-// filtered.
+// Proves EDGE-13: a HEAD of a stream has the headers of the filtered one, and headers
+// of range and conditional requests do not reach the backend, because its answer would
+// be about unfiltered content.
 func TestHeadOfAStreamAndPartsOfAnswers(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Adapter = facetest.Pruning{}
@@ -45,7 +43,7 @@ func TestHeadOfAStreamAndPartsOfAnswers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a redirect that leads past memproxy leads nowhere.
+// Proves EDGE-13: a redirect that bypasses memproxy is removed.
 func TestRedirectsElsewhereAreLeftOut(t *testing.T) {
 	for _, to := range []string{"https://elsewhere.example/memory", "//elsewhere.example/", "http:/memory", `/\\elsewhere.example`, "javascript:alert(1)"} {
 		r := newRig(t, func(r *rig) {
@@ -62,8 +60,7 @@ func TestRedirectsElsewhereAreLeftOut(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, CARD-1: what was made for one caller is kept by no cache,
-// whatever the backend says of it, on every route that is ruled on, refusals and
-// streams too. Public answers are as the backend has them, and so is everything
-// in shadow mode.
+// Proves EDGE-13, CARD-1: an answer that was made for one caller is cached nowhere,
+// whatever the backend says, on every route that is ruled on, including refusals and
+// streams. Public answers, and all answers in shadow mode, keep the backend's headers.
 func TestAnswersAreKeptByNoCache(t *testing.T) { facetest.NoCache(t, start) }

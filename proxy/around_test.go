@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// A memory route in another spelling is not a route that nobody minds.
+// Another spelling of a memory route does not pass without a ruling.
 func TestSpelledPathsDoNotOpenTheGate(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
 	for _, path := range []string{
@@ -77,9 +77,9 @@ func TestOwnHeadersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: the backend's credential is lent to identified callers on
-// every route, and what they present to memproxy never reaches the backend.
-// Without one, the client's own is the backend's and goes on.
+// Proves EDGE-13: identified callers are sent with the backend's credential on every
+// route, and credentials for memproxy never reach the backend. Without a backend
+// credential, the client's own is forwarded.
 func TestCredentialIsLentToTheIdentified(t *testing.T) {
 	for _, tc := range []struct {
 		method, path, key string
@@ -128,8 +128,8 @@ func TestCredentialIsLentToTheIdentified(t *testing.T) {
 	}
 }
 
-// A token that is addressed to memproxy does not go on where it also stands
-// among the backend's credentials.
+// A token for memproxy is not forwarded, even if it is also among the backend's
+// credentials.
 func TestOwnTokenIsNotForwardedTwice(t *testing.T) {
 	for _, path := range []string{"/memory", "/ping", "/health"} {
 		r := newRig(t, nil)
@@ -141,7 +141,7 @@ func TestOwnTokenIsNotForwardedTwice(t *testing.T) {
 	}
 }
 
-// A certificate that no root vouches for says nothing about its bearer.
+// A certificate that no root verifies identifies nobody.
 func TestUnverifiedCertificatesAreNobody(t *testing.T) {
 	spiffe, _ := url.Parse("spiffe://example.org/agent/evil")
 	for _, verified := range []bool{false, true} {
@@ -193,11 +193,11 @@ func TestAdmin(t *testing.T) {
 }
 
 // Proves EDGE-14, TRL-6: a write whose connection ends without an answer may have been
-// made: it is not sent again, also where a header calls it idempotent.
+// made, and is not sent again, even with a header that calls it idempotent.
 func TestWritesAreSentOnce(t *testing.T) {
 	for path, body := range map[string]string{"/memory": "x", "/ping": ""} {
 		r := newRig(t, nil)
-		r.do(t, "POST", path, body) // so that the next one finds a connection
+		r.do(t, "POST", path, body) // leaves an open connection for the next one
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			_ = conn.Close()

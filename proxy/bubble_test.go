@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// pipes is a listener whose connections are pipes in memory, so that a test can
-// run in a bubble, where time passes when everybody waits.
+// pipes is a listener whose connections are pipes in memory, so that a test can run in
+// a synctest bubble, where time advances when all goroutines wait.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -57,8 +57,8 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// bubble is a rig in a bubble of package synctest: a client, the product's own
-// listener, and a backend, with pipes between them.
+// bubble is a rig in a synctest bubble: a client, the product's own listener, and a
+// backend, connected by pipes.
 type bubble struct {
 	parts  *facetest.Parts
 	front  *pipes
@@ -66,8 +66,8 @@ type bubble struct {
 	proxy  *proxy.Proxy
 }
 
-// inBubble runs a test in a bubble. The backend is notified of each connection: it
-// has the request's head read and answers by hand.
+// inBubble runs a test in a bubble. The backend is called with each connection and the
+// head of its request, and writes the answer.
 func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend func(*http.Request, net.Conn), f func(*testing.T, *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,8 +131,8 @@ func inBubble(t *testing.T, change func(*proxy.Options, *gate.Rules), backend fu
 	})
 }
 
-// ask sends a request of the bubble's client, with headers, and returns the answer
-// with its body, and what ended that.
+// ask sends a request with headers, and returns the answer, its body, and the error
+// that ended it.
 func (b *bubble) ask(t *testing.T, method, path string, body io.Reader, header ...string) (*http.Response, string, error) {
 	t.Helper()
 	q := must.Get(http.NewRequestWithContext(t.Context(), method, "http://memproxy"+path, body))(t)

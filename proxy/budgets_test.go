@@ -18,23 +18,23 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// filled is a budget of bytes of which another request, at another address,
-// holds so much that nothing large finds room.
+// filled is a budget of bytes of which another request, at another address, holds so
+// much that no large one fits.
 func filled(t *testing.T) (budget *face.InFlight, free func()) {
 	t.Helper()
-	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB to hold
+	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB of data
 	budget.Wait = 100 * time.Millisecond
 	other := budget.Lease("192.0.2.1")
 	other.Force(2 << 20)
 	return budget, other.Release
 }
 
-// answerOf is n bytes that the toy's filters read.
+// answerOf returns n bytes that the toy's filters can read.
 func answerOf(n int) string { return strings.Repeat("m1 ann\n", n/7) }
 
-// Proves EDGE-14: what a turn of an agent is answered, in one piece or as a
-// stream, and what its events take, counts in the budget of bytes in flight:
-// without room the answer does not come, and with room it does.
+// Proves EDGE-14: the answers in an agent's turn, in one piece or as a stream, and its
+// events count in the budget of bytes in flight: they fail without room, and succeed
+// with it.
 func TestAnswersOfTurnsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ media, answer string }{
@@ -62,13 +62,13 @@ func TestAnswersOfTurnsAreBounded(t *testing.T) {
 			if resp, body := r.do(t, "POST", "/run", "x"); resp.StatusCode != 200 || len(body) < 1000<<10 {
 				t.Errorf("%d, %d bytes, and there is room", resp.StatusCode, len(body))
 			}
-			// They are given back once the answer is out, which its reader may have by then.
+			// They are returned after the answer, which its reader may already have.
 			ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
 		})
 	}
 }
 
-// Proves EDGE-14: the same of the events of a stream that is filtered.
+// Proves EDGE-14: the same for events of a filtered stream.
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
@@ -89,8 +89,9 @@ func TestEventsAreBounded(t *testing.T) {
 	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
 }
 
-// Proves EDGE-14: what memproxy's own requests are answered counts in a budget
-// of its own: full, they fail as breakage does, and do not use up the listener's.
+// Proves EDGE-14: answers to memproxy's own requests count in a budget of their own: if
+// it is full, the requests fail like any other failure, and do not use up the
+// listener's.
 func TestSideAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(r *rig) {
@@ -110,8 +111,8 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
 }
 
-// Proves EDGE-14: what is replayed after a review counts in the budget; without
-// room it is not sent, and says so.
+// Proves EDGE-14: replays after a review count in the budget; without room they are not
+// sent, and report it.
 func TestReplaysAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)

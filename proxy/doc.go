@@ -2,8 +2,8 @@
 // and time, asks the gate, forwards admitted requests to the upstream, and passes
 // answers back.
 //
-// It promises: traffic that is not memory passes byte for byte and is streamed; a
-// request on a memory route reaches the upstream only through gate.Admit; an answer
-// to it reaches the client only through gate.Return; and the outcome of a write is
-// recorded even if the client hangs up. It never decides.
+// Guarantees: traffic that is not memory passes byte for byte and is streamed; a
+// request on a memory route reaches the upstream only through gate.Admit, and its
+// answer the client only through gate.Return; the outcome of a write is recorded even
+// if the client hangs up. The package never decides.
 package proxy

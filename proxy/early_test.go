@@ -19,9 +19,9 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// Proves EDGE-14: an answer that begins before the request's body has ended is
-// passed on meanwhile and whole, on a connection that is closed after it; the
-// body goes on to the backend. One that begins later keeps the connection.
+// Proves EDGE-14: an answer that begins before the end of the request's body is passed
+// on at once and completely, on a connection that is closed afterwards; the body is
+// still forwarded. After a later answer the connection stays open.
 func TestAnswersMayBeginBeforeTheBodyEnds(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 	var got string
@@ -55,8 +55,8 @@ func TestAnswersMayBeginBeforeTheBodyEnds(t *testing.T) {
 	})
 }
 
-// early is a backend that answers when it has read the head of a request, and
-// reads the body meanwhile.
+// early is a backend that answers after the head of a request, and reads the body
+// meanwhile.
 func early(t *testing.T, answer string) *url.URL {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -87,8 +87,8 @@ func early(t *testing.T, answer string) *url.URL {
 	return &url.URL{Scheme: "http", Host: ln.Addr().String()}
 }
 
-// Proves EDGE-14: no answer to a request whose body is passed on as it comes is
-// cut, whether the backend reads the body first or answers before it has.
+// Proves EDGE-14: no answer to a request with a streamed body is cut, whether the
+// backend answers before or after it has read the body.
 func TestNoAnswerIsCut(t *testing.T) {
 	ring.Slow(t, "sends 20,000 requests over sockets")
 	const requests, clients, event = 10_000, 24, "data: an event\n\n"
@@ -138,8 +138,8 @@ func TestNoAnswerIsCut(t *testing.T) {
 	}
 }
 
-// post sends a body and reads the answer. Halting, it sends the second half of
-// the body only when the answer has begun.
+// post sends a body and reads the answer. If halting, it sends the second half of the
+// body only when the answer has begun.
 func post(ctx context.Context, transport http.RoundTripper, to string, size int, halting bool, want string) error {
 	half := strings.Repeat("x", size/2)
 	begun := make(chan struct{})
@@ -151,7 +151,7 @@ func post(ctx context.Context, transport http.RoundTripper, to string, size int,
 	if err != nil {
 		return err
 	}
-	q.Header.Set("Content-Type", "application/octet-stream") // else the body is read for fields
+	q.Header.Set("Content-Type", "application/octet-stream") // otherwise the body is read for fields
 	q.ContentLength = int64(len(half) * 2)
 	resp, err := transport.RoundTrip(q)
 	close(begun)
@@ -165,7 +165,7 @@ func post(ctx context.Context, transport http.RoundTripper, to string, size int,
 	return nil
 }
 
-// waiting is a reader that begins when a channel is closed.
+// waiting is a reader that starts when a channel is closed.
 type waiting struct {
 	on <-chan struct{}
 	io.Reader

@@ -6,11 +6,10 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// foresee has the gate rule in advance on the calls of a pause that a person is
-// about to approve, so that approval is not requested for a call that would be
-// refused. The rest of the pause is then passed on to the caller. It reports
-// whether memproxy has no more calls to answer, so that the turn is over unless it
-// has not begun.
+// foresee lets the gate rule in advance on the calls of a pause that a person is about
+// to approve, so that nobody is asked to approve a call that would be refused. The rest
+// of the pause is then passed on to the caller. It reports whether memproxy has no more
+// calls to answer, which ends a turn that has begun.
 func (t *turning) foresee(ctx context.Context) (over bool, err error) {
 	calls := t.turn.Asked()
 	if len(calls) == 0 {

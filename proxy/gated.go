@@ -19,7 +19,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// gated takes a request through the gate.
+// gated passes a request through the gate.
 func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var body []byte
 	var rest io.Reader
@@ -38,7 +38,7 @@ func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Adm
 	}
 	decided(w, r, a)
 	if a.Reply == nil && unread != nil && rest == nil {
-		// Even in shadow mode half a body cannot be forwarded.
+		// Half a body cannot be forwarded, even in shadow mode.
 		d := a.Decision
 		d.Verdict, d.Status = memproxy.Deny, unread.Status
 		a.Next = gate.Reply{Reply: p.opt.Adapter.Refuse(a.Call().Request, d.Shown())}
@@ -75,9 +75,9 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	}
 }
 
-// takeBody reads the body up to the limit; ServeHTTP puts a deadline on it. A body
-// over the limit is returned as a flaw for the gate to refuse and record; rest is
-// then the whole body, for shadow mode, which forwards it all the same.
+// takeBody reads the body up to the limit; ServeHTTP sets its deadline. A body over the
+// limit is a flaw, which the gate refuses and records; rest is then the whole body,
+// because shadow mode still forwards it.
 func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
@@ -99,8 +99,8 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 	return body, nil, nil
 }
 
-// forward sends an admitted request, unless it is one to be watched: compensate
-// sends that, when the turn that found it out has given its locks back.
+// forward sends an admitted request, unless the run is to be watched: compensate sends
+// that one, after the turn that detected it has released its locks.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	if !a.Watched() {
 		p.send(w, r, a, rest)
@@ -179,12 +179,12 @@ func dropDigests(h http.Header) {
 	}
 }
 
-// unsentError is why there was no connection to send a request on.
+// unsentError is the reason why there was no connection for a request.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// unsent marks the error of a request of which nothing was sent.
+// unsent marks the error of a request that was not sent at all.
 func unsent(err error) error {
 	if wire := (*net.OpError)(nil); errors.As(err, &wire) && wire.Op == "dial" {
 		return unsentError{err}
@@ -192,8 +192,8 @@ func unsent(err error) error {
 	return err
 }
 
-// abandon answers for a backend that did not, or whose answer cannot be read, and has
-// the outcome noted.
+// abandon answers for a backend that did not answer, or whose answer cannot be read,
+// and records the outcome.
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := face.Unreadable(err, p.opt.MaxAnswer); why != "" {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Proves EDGE-13: HEAD tells nothing that the filtered GET does not: its
-// length is that of what may be seen, whatever others have.
+// Proves EDGE-13: HEAD reveals no more than the filtered GET: its length is that of the
+// visible part.
 func TestHeadTellsWhatTheFilteredGetDoes(t *testing.T) {
 	var lengths [2][2]string
 	for i, others := range []string{"", "m2 bob\nm3 carol-with-a-long-name\n"} {
@@ -31,7 +31,7 @@ func TestHeadTellsWhatTheFilteredGetDoes(t *testing.T) {
 				t.Errorf("%s: the tag of what was filtered came back", method)
 			}
 		}
-		// What touches no memory is asked for as it is, and has no body either.
+		// A HEAD of a passed route is forwarded as a HEAD, and has no body either.
 		if resp, said := r.do(t, "HEAD", "/ping", ""); resp.StatusCode != 200 || said != "" {
 			t.Errorf("on a pass route: %d %q", resp.StatusCode, said)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// compensate admits a run that cannot be gated call by call. At its end, what it
-// wrote is ruled on, and undone if it is not admitted. A stream is passed on at
-// once, other answers when everything is settled.
+// compensate admits a run that cannot be gated call by call. At its end, its memory
+// writes are ruled on, and undone if they are not admitted. A stream is passed on at
+// once, other answers after that.
 func (p *Proxy) compensate(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
 	ctx, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
@@ -91,7 +91,7 @@ func (h *heldAnswer) FlushError() error {
 	return http.NewResponseController(h.ResponseWriter).Flush()
 }
 
-// release sends what was held back.
+// release sends the answer that was held back.
 func (h *heldAnswer) release() {
 	if h.status != 0 {
 		h.ResponseWriter.WriteHeader(h.status)

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// Hosts are the names by which a listener may be asked. A page in a browser
-// that has a name of its own lead to this listener (DNS rebinding) asks by that
-// name, and is refused. They are accepted in addition to loopback addresses and
-// "localhost", without ports.
+// Hosts are the accepted host names of a listener, in addition to loopback addresses
+// and "localhost", without ports. A web page whose own name resolves to this listener
+// (DNS rebinding) sends that name, and is refused.
 type Hosts []string
 
-// accepts reports whether a Host header is one of them.
+// accepts reports whether a request's Host header is accepted.
 func (h Hosts) accepts(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

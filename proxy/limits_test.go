@@ -22,13 +22,14 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// Proves EDGE-14: when a listener is full, connections without a request make
-// room for newcomers; those with one stay, and one address does not get all.
+// Proves EDGE-14: if a listener is full, connections without a request are closed for
+// new ones, those with a request stay, and one address does not get all places.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	// Who waits gets a place a millisecond, and the oldest that is nobody's goes: so
-	// many places are the time in which a newcomer has to say who it is.
+	// One waiting connection a millisecond gets a place, and the oldest without a
+	// caller is closed: a new connection has as many milliseconds to send its request
+	// as there are places.
 	addr := r.serve(t, proxy.ServerOptions{Connections: 512, ConnectionsPeer: 384})
 	_, port, _ := net.SplitHostPort(addr)
 	from := func(local string) net.Conn {
@@ -51,7 +52,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	ordinary := from("127.0.0.3")
 	must.Do(t, ask(ordinary))
-	for range 600 { // slow headers, of one address and of many
+	for range 600 { // slow headers, from one address and from many
 		io.WriteString(from("127.0.0.1"), "GET /memory HTTP/1.1\r\nHost: ")
 	}
 	if err := ask(ordinary); err != nil {
@@ -71,8 +72,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a body is not read for nobody, and the answer does not wait
-// for it; an ordinary client whose credential is bad keeps its connection.
+// Proves EDGE-14: the body of an unidentified caller is not read, and the answer does
+// not wait for it; an ordinary client with a bad credential keeps its connection.
 func TestNobodysBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	held := face.NewInFlight(1<<20, 1<<20)
@@ -99,13 +100,13 @@ func TestNobodysBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: the bytes of bodies and answers that are held have one
-// budget; over it requests are refused with 503 and a time to wait, and
-// recorded, and when it is free again they are served.
+// Proves EDGE-14: bodies and answers in memory share one budget; over it requests are
+// refused with 503 and a time to retry, and recorded, and when there is room again they
+// are served.
 func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Slow(t, "fills sockets and waits")
 	t.Parallel()
-	const total = 12 << 20 // half of it for what is held
+	const total = 12 << 20 // half of it for data
 	held := face.NewInFlight(total, total)
 	release := make(chan struct{})
 	var once sync.Once
@@ -142,7 +143,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		}()
 	}
 	counts := map[int]int{}
-	for range 4 { // those for which there is no room do not wait for the others
+	for range 4 { // requests without room do not wait for the others
 		select {
 		case c := <-codes:
 			counts[c]++
@@ -153,7 +154,7 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	if n := held.Held(); n > total {
 		t.Errorf("%d bytes are held", n)
 	}
-	// What holds little is served meanwhile.
+	// Requests that hold little are served meanwhile.
 	q, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+"/nowhere", nil)
 	if resp, err := http.DefaultClient.Do(q); err != nil || resp.StatusCode != 403 {
 		t.Error(resp, err)
@@ -180,9 +181,8 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	ring.Until(t, "nothing is held for nobody", func() bool { return held.Held() == 0 })
 }
 
-// Proves EDGE-14: requests that touch no memory, and memproxy's own, have
-// connections of their own: a backend that answers none of them keeps no gated
-// request waiting.
+// Proves EDGE-14: requests that touch no memory, and memproxy's own, have separate
+// connections: if a backend answers none of them, gated requests do not wait.
 func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -221,8 +221,8 @@ func TestPassedRequestsDoNotStarveGatedOnes(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a name that a browser's page leads to the admin listener is
-// not its name. Probes are answered by any.
+// Proves EDGE-14: the admin listener refuses a name that a web page resolves to it.
+// Probes are answered under any name.
 func TestAdminIsAskedByItsName(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	h := proxy.NewAdmin(proxy.AdminOptions{
@@ -252,9 +252,8 @@ func TestAdminIsAskedByItsName(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a panic while a request is served is in the log, with its place, and
-// the caller gets no answer that looks complete; an answer that is cut off on purpose is
-// none.
+// Proves EDGE-14: a panic in a handler is logged with its stack, and the caller gets no
+// answer that looks complete; a deliberate abort is not logged.
 func TestPanicsAreLogged(t *testing.T) {
 	for value, logged := range map[any]bool{"oops": true, http.ErrAbortHandler: false} {
 		var log bytes.Buffer

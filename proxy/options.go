@@ -19,8 +19,7 @@ const (
 	// DefaultUpstreamTimeout is the longest that the Mem0 Python client waits.
 	DefaultUpstreamTimeout = 300 * time.Second
 	DefaultRunTimeout      = 30 * time.Minute
-	// DefaultReconcile is how long a pause may wait where the configuration does not
-	// say.
+	// DefaultReconcile is how long a pause may wait by default.
 	DefaultReconcile = 30 * time.Second
 )
 
@@ -31,28 +30,28 @@ type Options struct {
 	Gate *gate.Gate
 	// Transport sends to the upstream. Nil: NewTransport(nil).
 	Transport http.RoundTripper
-	// PassTransport sends requests that touch no memory and SideTransport the
-	// proxy's own. Each has separate connections, so that none of the three can use
-	// up another's. Nil: NewTransport(nil).
+	// PassTransport sends requests that touch no memory, and SideTransport the proxy's
+	// own. Each has separate connections, so that none of the three can use up
+	// another's. Nil: NewTransport(nil).
 	PassTransport, SideTransport http.RoundTripper
 	BodyTimeout                  time.Duration
-	// UpstreamTimeout bounds how long the backend may take to answer, and to send
-	// more of an answer that is passed on as it comes; such a stream may last for
-	// longer. Letta, for one, sends a sign of life every 20 s.
+	// UpstreamTimeout bounds the time until the backend answers, and between two parts
+	// of a streamed answer, which may last for longer. Letta sends a keep-alive every
+	// 20 s.
 	UpstreamTimeout time.Duration
 	// RunTimeout is UpstreamTimeout for an agent's turn, with all its requests.
 	// Default 30 min.
 	RunTimeout time.Duration
 
-	// Journal is the directory for turns under way and for runs that are admitted
-	// and compensated, which Ungated requires. Its files contain memories.
+	// Journal is the directory for turns in progress and for runs that are admitted and
+	// compensated; Ungated requires it for those. Its files contain memories.
 	Journal string
-	// Reconcile is how long an agent may wait after its turn broke off until its
+	// Reconcile is how long an agent may wait after its turn was interrupted until its
 	// pending calls are declined. Zero: until its next turn.
 	Reconcile time.Duration
 
-	// Steps is notified of points at which a crash must lose nothing. Nil: it is
-	// off.
+	// Steps is notified of points at which a crash must lose nothing. Nil: not
+	// notified.
 	Steps memproxy.Stepper
 }
 

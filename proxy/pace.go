@@ -34,13 +34,12 @@ func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration)
 	return pw, r
 }
 
-// pacedBody is a request body with a minimum pace: its reader may wait for as long
-// as allowed says, and received data extends that. Time without a read does not
-// count.
+// pacedBody is a request body with a minimum pace: its reader may wait for as long as
+// allowed, and received data extends that. Time without a read does not count.
 //
-// A transport reads it in a goroutine of its own, also after the answer has begun
-// and after its end. So the end is remembered, whatever the server has done with
-// its own body since, and no read begins once the handler has returned.
+// A transport reads it in its own goroutine, also after the answer has begun and after
+// its end. Therefore the end of the body is recorded, whatever the server does with its
+// own body, and no read starts once the handler has returned.
 type pacedBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
@@ -52,7 +51,7 @@ type pacedBody struct {
 	closed bool // by its reader, or because the handler is done
 }
 
-// Read fails when the body does not come in time.
+// Read fails if the body does not arrive in time.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	start := time.Now()
 	if err := b.begin(start); err != nil {
@@ -64,7 +63,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	b.left = min(b.allowed, b.left-time.Since(start)+time.Duration(n)*time.Second/face.Slowest)
 	if err == io.EOF {
 		b.ended = true
-		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server watches whether the caller is there
+		_ = b.ctl.SetReadDeadline(time.Time{}) // from here on the server detects whether the caller disconnects
 	}
 	return n, err
 }
@@ -107,7 +106,7 @@ func (b *pacedBody) hurry() {
 	}
 }
 
-// pace bounds every request to a handler. Accepted is notified of callers who are
+// pace bounds every request to a handler. Accepted is called with the callers that are
 // accepted on a connection.
 func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, caller string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -205,16 +204,16 @@ func drain(r *http.Request) {
 		return
 	}
 	b.hurry()
-	_, _ = io.CopyN(io.Discard, b, drainMost) // a body that does not come closes the connection
+	_, _ = io.CopyN(io.Discard, b, drainMost) // if the body does not arrive, the connection is closed
 }
 
-// dawdleTime is how long the sender of one rejected request of many waits for
-// its answer.
+// dawdleTime is how long the sender of a flood of rejected requests waits for an
+// answer.
 const dawdleTime = time.Second
 
-// accept attributes a request to its caller before the body is read: from then on
-// its connection, bytes and place count as the caller's. If the caller has too
-// many, the request is refused, in shadow mode as well.
+// accept attributes a request to its caller before the body is read: its connection,
+// bytes and place then count as the caller's. If the caller has too many, the request
+// is refused, in shadow mode as well.
 func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
 	caller, _ := e.Call.Caller()
 	if pw, ok := w.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
@@ -226,17 +225,17 @@ func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
 	return accepted
 }
 
-// decided adds the decision's header to an answer, and marks it as not cacheable.
-// The sender of a flood is delayed, which costs the sender more than memproxy.
+// decided adds the decision's header to an answer, and marks it as not cacheable. The
+// sender of a flood is delayed, which costs the sender more than memproxy.
 func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
 	if a.Flooded {
-		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender is gone
+		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender disconnects
 	}
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 	w.ruled = !a.Shadow()
 }
 
-// leaseOf is the lease of an answer's request.
+// leaseOf returns the lease of an answer's request.
 func leaseOf(w http.ResponseWriter) *face.Lease {
 	if sw, ok := w.(*statusWriter); ok {
 		return sw.lease

@@ -19,10 +19,10 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// shortly is what a stalled client is given here.
+// shortly is the time for stalled clients in these tests.
 const shortly = 700 * time.Millisecond
 
-// serve puts the rig behind a listener of the product's own.
+// serve starts the product's own listener for the rig.
 func (r *rig) serve(t *testing.T, o proxy.ServerOptions) string {
 	t.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -45,8 +45,8 @@ func dial(t *testing.T, addr, request string) net.Conn {
 	return c
 }
 
-// Proves EDGE-14: a body that does not come ends its request on every route,
-// passed ones too; one that comes slowly and steadily is taken.
+// Proves EDGE-14: a body that does not arrive ends its request on every route, also on
+// passed ones; one that arrives slowly and steadily is accepted.
 func TestSlowBodiesAreCutOff(t *testing.T) {
 	for _, kind := range []string{"POST /memory", "POST /keys", "POST /stream", "POST /nowhere"} {
 		t.Run(kind, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestSlowBodiesAreCutOff(t *testing.T) {
 	}
 }
 
-// dial sends a request by hand.
+// dial sends a request as raw bytes.
 func (b *bubble) dial(t *testing.T, request string) net.Conn {
 	t.Helper()
 	c := must.Get(b.front.dial(t.Context(), "", ""))(t)
@@ -87,9 +87,9 @@ func (b *bubble) dial(t *testing.T, request string) net.Conn {
 	return c
 }
 
-// Proves EDGE-14: the end of a body stays its end for a transport that reads on
-// after the server has closed it; of a body that has not ended nothing is read
-// once the handler is done, and the connection is not used again.
+// Proves EDGE-14: the end of a body remains its end for a transport that reads on after
+// the server has closed it; an incomplete body is not read after the handler has
+// returned, and the connection is not reused.
 func TestTheEndOfABodyStays(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestTheEndOfABodyStays(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: the answer to a request whose body nobody wants does not
-// wait for the body.
+// Proves EDGE-14: the answer to a request with an unwanted body does not wait for the
+// body.
 func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 	ring.Slow(t, "waits for a real deadline")
 	t.Parallel()
@@ -143,8 +143,8 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a reader that takes nothing is cut off, on passed and gated
-// routes; one that takes its answer slowly gets all of it.
+// Proves EDGE-14: a client that does not read is cut off, on passed and gated routes;
+// one that reads slowly gets the whole answer.
 func TestStalledReadersAreCutOff(t *testing.T) {
 	const size, piece = 4 << 20, 64 << 10
 	answer := strings.Repeat(strings.Repeat("m", 1019)+" ann\n", size>>10)
@@ -182,7 +182,7 @@ func TestStalledReadersAreCutOff(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: the same over sockets, whose buffers the kernel has.
+// Proves EDGE-14: the same over sockets, with the kernel's buffers.
 func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 	ring.Slow(t, "waits for real deadlines on sockets")
 	t.Parallel()
@@ -198,8 +198,8 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 	}
 	held := face.NewInFlight(1<<30, 1<<30)
 	r := newRig(t, func(r *rig) { r.answer = big; r.opt.MaxAnswer, r.opt.InFlight = 2*size, held })
-	// To take an answer slowly takes longer than one may take nothing, and each
-	// piece far less, however busy the machine is.
+	// Reading slowly takes longer in total than the write timeout, and each piece far
+	// less, even on a busy machine.
 	const patience = 3 * time.Second
 	addr, patient := r.serve(t, proxy.ServerOptions{WriteTimeout: shortly}), r.serve(t, proxy.ServerOptions{WriteTimeout: patience})
 	for _, path := range []string{"/keys", "/memory"} {
@@ -234,8 +234,8 @@ func TestStalledReadersOfSocketsAreCutOff(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: that the backend has nothing to say for long does not cut a
-// stream off, with a body of the request and without.
+// Proves EDGE-14: a long silence of the backend does not end a stream, with or without
+// a request body.
 func TestSilentStreamsSurvive(t *testing.T) {
 	for method, body := range map[string]string{"GET": "", "POST": "a body"} {
 		inBubble(t, nil, func(q *http.Request, c net.Conn) {

@@ -17,9 +17,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// pass rules on a request that touches no memory by its head. Both bodies are
-// streamed, byte for byte, except answers with members: those are read, and members
-// without a claim are removed.
+// pass rules on a request that touches no memory by its head. Both bodies are streamed,
+// byte for byte, except answers with members: those are read, and members without a
+// claim are removed.
 func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var flaw *memproxy.Malformed
 	rest, held := r.Body, int64(0)
@@ -31,7 +31,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 		body, more, unread := takeBody(w, r, p.opt.MaxBody)
 		e.Read(body)
 		flaw = unread
-		if rest = io.NopCloser(bytes.NewReader(body)); more != nil { // shadow mode forwards it all the same
+		if rest = io.NopCloser(bytes.NewReader(body)); more != nil { // shadow mode still forwards it
 			rest = io.NopCloser(more)
 		}
 		held = int64(len(body))
@@ -80,7 +80,7 @@ func (p *Proxy) pass(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admi
 	return a
 }
 
-// passed is the upstream request with a streamed body. Plain asks for an answer
+// passed returns the upstream request with a streamed body. Plain requests an answer
 // without compression.
 func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser, plain bool) *http.Request {
 	out := onward(upstream, r, query, plain)
@@ -90,7 +90,7 @@ func passed(upstream *url.URL, r *http.Request, query string, body io.ReadCloser
 	return out
 }
 
-// onward is a request to the backend, without its body.
+// onward returns a request to the backend, without its body.
 func onward(upstream *url.URL, r *http.Request, query string, plain bool) *http.Request {
 	out := &http.Request{Method: r.Method, URL: target(upstream, r.URL, query), Header: make(http.Header, len(r.Header)+2)}
 	face.Onward(out.Header, r.Header)

@@ -16,8 +16,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// raw sends bytes to the proxy and returns the first answer and what comes
-// after tunnel was sent behind it.
+// raw sends bytes to the proxy, then tunnel, and returns the first answer and the rest.
 func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.Header, rest string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.Listener.Addr().String())
@@ -42,8 +41,8 @@ func (r *rig) raw(t *testing.T, request, tunnel string) (status int, head http.H
 	return resp.StatusCode, resp.Header, string(b)
 }
 
-// switching is a backend that changes the protocol for whoever asks, and for
-// whoever does not, and takes what comes then for orders.
+// switching is a backend that changes the protocol for every request, whether it asks
+// for that or not, and then executes what it receives.
 func switching(t *testing.T, orders chan<- string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
@@ -61,8 +60,8 @@ func switching(t *testing.T, orders chan<- string) http.HandlerFunc {
 	}
 }
 
-// Proves EDGE-13: no route of any kind becomes a tunnel, even before a backend
-// that would make one of every request.
+// Proves EDGE-13: no route becomes a tunnel, even with a backend that would turn every
+// request into one.
 func TestProtocolsAreNotSwitched(t *testing.T) {
 	orders := make(chan string, 64)
 	for _, target := range []struct{ method, path, more string }{
@@ -115,9 +114,8 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: methods of other protocols, and those that no route has, are
-// refused and recorded on every kind of route; the nearest that a route has
-// passes.
+// Proves EDGE-13: methods of other protocols, and those without routes, are refused and
+// recorded on every kind of route; similar methods of routes pass.
 func TestMethodsThatNoRouteHas(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.Passthrough = []string{"* /custom/*"} })
 	for _, path := range []string{"/memory", "/ping", "/health", "/custom/x", "/unknown"} {
@@ -140,7 +138,7 @@ func TestMethodsThatNoRouteHas(t *testing.T) {
 			t.Errorf("%q: %d, %d arrived", request, status, r.count())
 		}
 	}
-	// The absolute form names the proxy, whatever host it holds.
+	// The absolute form is for the proxy, whatever host it has.
 	if status, _, _ := r.raw(t, "GET http://elsewhere.example/ping HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n", ""); status != 200 || r.last(t).target != "/ping" {
 		t.Errorf("in absolute form: %d", status)
 	}
@@ -149,9 +147,9 @@ func TestMethodsThatNoRouteHas(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: another method behind the one in the request line is refused
-// and recorded on every route, however its header, parameter or field is
-// spelled, in shadow mode too. What is merely named alike passes.
+// Proves EDGE-13: a second method besides the one in the request line is refused and
+// recorded on every route, in any spelling of its header, parameter or field, in shadow
+// mode too. Similar names pass.
 func TestMethodOverridesAreRefused(t *testing.T) {
 	for _, enforce := range []bool{true, false} {
 		r := newRig(t, func(r *rig) {
@@ -208,9 +206,8 @@ func TestMethodOverridesAreRefused(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: headers of one connection, and those that name another path
-// or are second spellings, end here on every kind of route; what an upstream
-// says of its connection does too.
+// Proves EDGE-13: hop-by-hop headers, headers with another path, and second spellings
+// are not forwarded on any kind of route; nor are an upstream's hop-by-hop headers.
 func TestHopByHopHeadersEndHere(t *testing.T) {
 	for _, path := range []string{"/memory", "/ping", "/custom/x", "/health"} {
 		r := newRig(t, func(r *rig) {
@@ -255,8 +252,8 @@ func TestHopByHopHeadersEndHere(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: an answer cannot be asked for in part, or only if it
-// changed: what the backend compares and cuts is not what the caller may see.
+// Proves EDGE-13: range and conditional requests are not forwarded: the backend would
+// compare and cut the unfiltered answer.
 func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, q *http.Request) {
@@ -277,8 +274,8 @@ func TestPartsOfAnswersAreNotAskedFor(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: what Connection names is not there when the request is ruled
-// on either: an identity that is claimed and then dropped would be another.
+// Proves EDGE-13: headers that Connection names are removed before the request is ruled
+// on: an identity in them would be dropped afterwards.
 func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 	var seen memproxy.Header
 	r := newRig(t, func(r *rig) { r.opt.Adapter = peeking{facetest.Toy{}, &seen} })
@@ -288,7 +285,7 @@ func TestDroppedHeadersAreNotRuledOn(t *testing.T) {
 	}
 }
 
-// peeking is the toy that shows which headers it was asked with.
+// peeking is the toy that exposes the headers of its requests.
 type peeking struct {
 	facetest.Toy
 	seen *memproxy.Header
@@ -299,9 +296,9 @@ func (p peeking) Route(q memproxy.Request) (memproxy.Route, bool) {
 	return p.Toy.Route(q)
 }
 
-// Proves EDGE-13: a browser's question goes to routes that there are, without
-// a body and with its own headers only, and what comes back is what may be
-// sent and nothing else. Any other OPTIONS is ruled on as what it is.
+// Proves EDGE-13: a CORS preflight is forwarded for existing routes only, without a
+// body and with its own headers, and only CORS headers are returned. Any other OPTIONS
+// request is ruled on as usual.
 func TestPreflights(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Passthrough = []string{"POST /custom/*"}
@@ -347,9 +344,9 @@ func TestPreflights(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: what touches no memory is for identified callers, and
-// recorded, as are passthrough patterns; while developing it is open, and
-// public routes are open everywhere.
+// Proves EDGE-13: routes that touch no memory are for identified callers, and recorded,
+// and so are passthrough patterns; in development they are open, and public routes are
+// always open.
 func TestPassedRoutesNeedACaller(t *testing.T) {
 	for _, profile := range []gate.Profile{gate.Production, gate.Development} {
 		r := newRig(t, func(r *rig) {
@@ -374,8 +371,8 @@ func TestPassedRoutesNeedACaller(t *testing.T) {
 	}
 }
 
-// decided is how many decisions are recorded. What came of a request is recorded
-// after its caller has the answer.
+// decided returns the number of recorded decisions. Outcomes are recorded after the
+// caller has the answer.
 func (r *rig) decided() (n int) {
 	for _, ev := range r.parts.Recorded() {
 		if ev.Type == memproxy.EventDecision {

@@ -62,11 +62,11 @@ func New(opt Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Runs are those of the backend's agents. Runs left over by an earlier process are
+// Runs returns the runs of the backend's agents. Runs left by an earlier process are
 // settled by Resettle, before requests are served, and by Once.
 func (p *Proxy) Runs() *agentrun.Runs { return p.runs }
 
-// Own makes memproxy's own requests to the backend; nil where there is no proxy.
+// Own returns the sender of memproxy's own requests to the backend; nil if p is nil.
 func (p *Proxy) Own() *Own {
 	if p == nil {
 		return nil
@@ -74,7 +74,7 @@ func (p *Proxy) Own() *Own {
 	return p.own
 }
 
-// Close ends the background work, when no request is under way.
+// Close ends the background work. No request may be in progress.
 func (p *Proxy) Close(ctx context.Context) error {
 	err := errors.Join(p.follower.Close(ctx), p.runs.Close(ctx))
 	for _, t := range [...]http.RoundTripper{p.opt.Transport, p.opt.PassTransport, p.opt.SideTransport} {
@@ -85,8 +85,8 @@ func (p *Proxy) Close(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP takes one request through the gate, whole or by its head. Only a
-// browser's preflight and public routes are not ruled on.
+// ServeHTTP passes one request through the gate, as a whole or by its head. Only CORS
+// preflights and public routes are not ruled on.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req, creds := describe(r), credentials(r)
@@ -126,7 +126,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// describe puts a request in the adapter's terms.
+// describe converts a request to the adapter's form.
 func describe(r *http.Request) memproxy.Request {
 	scheme := "http"
 	if r.TLS != nil {
@@ -143,7 +143,7 @@ func describe(r *http.Request) memproxy.Request {
 	}
 }
 
-// credentials are those that the caller presents outside of the payload.
+// credentials returns what the caller presents outside of the payload.
 func credentials(r *http.Request) memproxy.Credentials {
 	c := memproxy.Credentials{Header: memproxy.Header(face.Presented(r.Header)), Peer: face.Peer(r.RemoteAddr), Host: r.Host}
 	// VerifiedChains is set only when the handshake verified the certificate
@@ -156,13 +156,13 @@ func credentials(r *http.Request) memproxy.Credentials {
 	return c
 }
 
-// statusWriter remembers the status that was sent.
+// statusWriter records the status that was sent.
 type statusWriter struct {
 	http.ResponseWriter
 	code  int
 	lease *face.Lease
-	torn  bool // the answer broke off: its end must not look like one
-	ruled bool // it is for one caller alone
+	torn  bool // the answer is incomplete: the connection must be aborted
+	ruled bool // the answer is for one caller only
 }
 
 func (w *statusWriter) WriteHeader(code int) {

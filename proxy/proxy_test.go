@@ -20,7 +20,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-1: what is not memory passes byte for byte, both ways.
+// Proves CARD-1: traffic that is not memory passes byte for byte, both ways.
 func TestPassIsByteForByte(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
@@ -49,8 +49,8 @@ func TestPassIsByteForByte(t *testing.T) {
 	}
 }
 
-// Proves CARD-1, CARD-10: a read that nothing changes is the same both ways,
-// but for the decision's header.
+// Proves CARD-1, CARD-10: an unchanged read is the same both ways, except for the
+// decision's header.
 func TestGatedReadIsByteForByte(t *testing.T) {
 	r := newRig(t, nil)
 	resp, body := r.do(t, "GET", "/memory?x=%7e&x=2", "", "X-Multi", "1", "X-Multi", "2")
@@ -139,7 +139,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A client that sends half a body and waits gets a 408, and nothing arrives.
+// A client that sends half a body and waits gets a 408, and the backend gets nothing.
 func TestSlowBodies(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.opt.BodyTimeout = 50 * time.Millisecond })
 	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
@@ -183,7 +183,7 @@ func TestWritesAreStampedAndRefusalsStayHere(t *testing.T) {
 	}
 }
 
-// The caller hangs up; the write goes on and its outcome is noted.
+// If the caller hangs up, the write is completed and its outcome recorded.
 func TestWriteOutlivesItsCaller(t *testing.T) {
 	begun, release := make(chan bool), make(chan bool)
 	r := newRig(t, func(r *rig) {
@@ -225,7 +225,7 @@ func TestStreamsFlow(t *testing.T) {
 			for i := range 3 {
 				fmt.Fprintf(w, "data: %d\n\n", i)
 				w.(http.Flusher).Flush()
-				<-next // the next event is not sent before this one was read
+				<-next // the next event is sent after this one was read
 			}
 		}
 	})
@@ -264,7 +264,7 @@ func TestUpstreamPrefix(t *testing.T) {
 	}
 }
 
-// Even through a raw connection, nothing sneaks past the first request.
+// Even over a raw connection, no second request is smuggled behind the first.
 func TestNoSmugglingByLength(t *testing.T) {
 	r := newRig(t, nil)
 	conn := must.Get(net.Dial("tcp", r.Listener.Addr().String()))(t)
@@ -282,8 +282,8 @@ func TestNoSmugglingByLength(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13, TRL-10: a body whose chunks cannot be read is the caller's
-// mistake, in the backend's words; one that does not come is late.
+// Proves EDGE-13, TRL-10: a body with invalid chunks is the caller's error, in the
+// backend's form; one that does not arrive is a timeout.
 func TestChunksThatCannotBeRead(t *testing.T) {
 	for chunks, want := range map[string]string{
 		"zz\r\nabc\r\n0\r\n\r\n": "400", "5\r\nabcdefgh\r\n0\r\n\r\n": "400", "-1\r\n\r\n": "400", "ffffffffffffffffff\r\nabc": "400",

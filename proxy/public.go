@@ -54,7 +54,7 @@ func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
 	p.stream(on, w, resp, nil)
 }
 
-// opened passes a public route's answer on without the members that have no claim.
+// opened passes on a public route's answer without members that have no claim.
 func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Response) {
 	p, w := o.p, o.w
 	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })

@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Own makes the requests to a backend that are memproxy's own: writes that were
-// approved, versions that are put back, questions about one memory.
+// Own sends memproxy's own requests to a backend: approved writes, restored versions,
+// requests for one memory.
 type Own struct {
 	opt      *Options
 	backend  gate.Backend
@@ -35,8 +35,8 @@ func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy
 	return o.dispatch(ctx, a, memproxy.Request{Method: h.Method, EscapedPath: h.EscapedPath, Header: content.Header})
 }
 
-// dispatch sends a request of memproxy's own that the gate has admitted, in its
-// sender's name.
+// dispatch sends one of memproxy's own requests that the gate has admitted, on behalf
+// of its sender.
 func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Request) memproxy.Sent {
 	if a.Reply != nil {
 		return refused(a)
@@ -64,7 +64,7 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		body, _, err = face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // it happened
+		body, _, err = face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
 		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
@@ -89,7 +89,7 @@ func refused(a *gate.Admission) memproxy.Sent {
 	return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy refused it: " + detail}}
 }
 
-// Reconsider asks the rules in force about a held write.
+// Reconsider evaluates a held write under the rules in force.
 func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
 	return o.opt.Gate.Reviewed().Reconsider(ctx, o.backend, h, content)
 }

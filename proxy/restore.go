@@ -11,14 +11,14 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// ErrNoRestore says that a backend cannot restore a memory.
+// ErrNoRestore reports that a backend cannot restore a memory.
 var ErrNoRestore = errors.New("this backend has no request that puts a memory back")
 
-// ErrUnanswered says that a backend does not answer at present.
+// ErrUnanswered reports that a backend does not answer at present.
 var ErrUnanswered = errors.New("the backend does not answer")
 
-// Now asks the backend for a memory as it is. One that is not there has Missing
-// set, and counts as deleted from then on.
+// Now reads a memory's present state from the backend. A missing one has Missing set,
+// and is recorded as deleted.
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.Look(ctx, k)
 	if err == nil && m.Missing {
@@ -27,7 +27,7 @@ func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, e
 	return m, err
 }
 
-// Look is Now without a record. The error is ErrUnanswered if a later attempt may
+// Look is Now without the record. The error is ErrUnanswered if a later attempt may
 // succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	restorer, ok := o.opt.Adapter.(gate.Restorer)
@@ -46,8 +46,8 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 	return restorer.Found(k, reply)
 }
 
-// Restore restores a version of a memory, in a reviewer's name; now is the result
-// of Now.
+// Restore restores a version of a memory, on behalf of a reviewer; now is the result of
+// Now.
 func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
 	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
@@ -76,7 +76,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 // putBack restores the members of an object, by a request that is ruled on like any
 // other, because the current rules may refuse what it names and says.
 func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // the index of the dialect in which the backend knows it
+	i, _, err := o.first(ctx, restorer.Find(to.MemoryKey)) // index of the dialect that the backend knows
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
@@ -95,7 +95,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	return o.dispatch(ctx, a, q.Request)
 }
 
-// Remove deletes a memory in the backend. One that is not there is deleted.
+// Remove deletes a memory in the backend. A missing one counts as deleted.
 func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 	restorer, ok := o.opt.Adapter.(gate.Restorer)
 	if !ok {
@@ -121,10 +121,10 @@ func (o *Own) uncache(id string) {
 
 func done(status int) bool { return status >= 200 && status <= 299 }
 
-// first sends the requests in order until the backend knows one, and returns its
-// answer and index. One that takes another credential in another dialect is asked in
-// that dialect, too; if none is known there, its refusal is the answer. It returns
-// ErrNoRestore if there is none to send.
+// first sends the requests in order until the backend knows one, and returns its answer
+// and index. A backend that refuses the credential of one dialect is sent the request
+// of the next one, too; if it knows none, the refusal is returned. Without requests it
+// returns ErrNoRestore.
 func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, memproxy.Reply, error) {
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// caching is an adapter that deletes by one request, and notes what it is to remove from
-// its cache.
+// caching is an adapter that deletes by one request, and records what it is told to
+// remove from its cache.
 type caching struct {
 	gate.Adapter
 	gone []string
@@ -44,8 +44,8 @@ func (c *caching) Remove(k memproxy.MemoryKey) (out []memproxy.Search) {
 	return out
 }
 
-// Proves SYN-5: a backend that refuses the credential of one dialect is asked in the
-// other; a refusal is not taken for a memory that is not there.
+// Proves SYN-5: a backend that refuses the credential of one dialect is sent a request
+// in the other; a refusal does not count as a missing memory.
 func TestOtherDialectsAreTried(t *testing.T) {
 	t.Parallel()
 	for answers, want := range map[[2]int]string{{401, 200}: "", {404, 200}: "", {404, 404}: "", {401, 404}: "the backend answers 401", {404, 401}: "the backend answers 401", {403, 200}: "the backend answers 403"} {
@@ -64,8 +64,8 @@ func TestOtherDialectsAreTried(t *testing.T) {
 	}
 }
 
-// What memproxy deletes on its own, because its time is over, leaves the cache of the
-// adapter as well; what the backend refused to delete is still there.
+// A memory that memproxy deletes because it expired is removed from the adapter's cache
+// as well, unless the backend refused to delete it.
 func TestRemovedMemoriesLeaveTheCache(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int][]string{http.StatusOK: {"m1"}, http.StatusNotFound: {"m1"}, http.StatusForbidden: nil} {

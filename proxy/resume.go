@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// resumes returns the turn whose stream is requested again, or nil if the backend
-// is to answer.
+// resumes returns the stream of the turn that is requested again, or nil if the backend
+// must answer.
 func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 	if ch := streams.Find(q.Names...); ch != nil && ch.Readable() && (q.Within == "" || ch.Named(q.Within)) {
 		return ch
@@ -52,7 +52,7 @@ func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission
 type about struct {
 	chainer gate.Chainer
 	call    *gate.Call
-	// run is the turn that is read about, runs all that it is known by.
+	// run is the turn that is read, runs are all its runs.
 	run  string
 	runs []string
 	over bool
@@ -60,8 +60,8 @@ type about struct {
 	led map[string]string
 }
 
-// asks finds the turns that a request is about, or nil. A request that stops runs
-// is redirected to the runs that are under way.
+// asks returns the turns that a request is about, or nil. A request that stops runs is
+// redirected to the active runs.
 func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 	chainer, ok := a.Call().Backend.Adapter.(gate.Chainer)
 	if !ok || a.Shadow() {
@@ -96,8 +96,7 @@ func asks(a *gate.Admission, streams *agentrun.Streams) *about {
 
 func quoted(id string) []byte { return []byte(`"` + id + `"`) }
 
-// oneAnswer turns the backend's answers into one about the runs that the caller
-// named.
+// oneAnswer merges the backend's answers into one about the runs that the caller named.
 func (ab *about) oneAnswer(ctx context.Context, side *face.Side, answer []byte) ([]byte, error) {
 	for to, from := range ab.led {
 		answer = bytes.ReplaceAll(answer, quoted(from), quoted(to))

@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// arrived is what reached the upstream.
+// arrived is a request that reached the upstream.
 type arrived struct {
 	target string
 	header http.Header
@@ -61,7 +61,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 	return r
 }
 
-// last is the request that reached the upstream last.
+// last returns the last request that reached the upstream.
 func (r *rig) last(t *testing.T) arrived {
 	t.Helper()
 	r.mu.Lock()
@@ -87,7 +87,7 @@ func (r *rig) do(t *testing.T, method, path, body string, header ...string) (*ht
 	return resp, said
 }
 
-// take is do for an answer that may be torn, which the error says.
+// take is do for an answer that may be incomplete, which the error reports.
 func (r *rig) take(t *testing.T, method, path, body string, header ...string) (*http.Response, string, error) {
 	t.Helper()
 	q := must.Get(http.NewRequest(method, r.URL+path, strings.NewReader(body)))(t)
@@ -104,7 +104,7 @@ func (r *rig) take(t *testing.T, method, path, body string, header ...string) (*
 	return resp, string(b), err
 }
 
-// start starts a face for the tests that all faces have.
+// start starts a face for the tests of all faces.
 func start(t *testing.T, s facetest.Setup) func(method, path, body string, header ...string) (*http.Response, string) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Adapter, r.opt.Passthrough, r.answer = s.Adapter, []string{"GET /custom/*"}, s.Answer

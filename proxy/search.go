@@ -9,11 +9,11 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// errSearch says that the adapter has no route for its own request.
+// errSearch reports that the adapter has no route for its own request.
 var errSearch = errors.New("the search of a tool call is no route of the backend")
 
-// search makes a search in place of the agent, as the request of the caller
-// that it would be from outside: admitted, filtered and recorded like any.
+// search makes a search on behalf of the agent, as if the caller had sent it: admitted,
+// filtered and recorded like any request.
 func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	req := tc.Search.Request
 	asker := t.a.Call()
@@ -45,9 +45,9 @@ func (t *turning) search(ctx context.Context, tc memproxy.ToolCall) error {
 	return nil
 }
 
-// edited sends a call that was admitted with changes: the backend's protocol for
-// pauses cannot express them, so memproxy makes the changed call in the agent's
-// place and answers the pause with the result.
+// edited sends a call that was admitted with changes. The backend's protocol for pauses
+// cannot express them, so memproxy makes the changed call itself and answers the pause
+// with the result.
 func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy.ToolCall) {
 	req := tc.Direct.Request
 	req.Header = memproxy.Header(t.r.Header)
@@ -60,10 +60,9 @@ func (t *turning) edited(ctx context.Context, asked *gate.Admission, tc memproxy
 	t.turn.Result(tc.ID, reply)
 }
 
-// keep has the gate record what the calls of a request changed, after the backend
-// has run them: each change is a version with the whole text before and after. It
-// is history, not permission: if the change cannot be determined, the log reports
-// it.
+// keep lets the gate record what the calls of a request changed, after the backend has
+// run them: each change is a version with the whole text before and after. A change
+// that cannot be determined is logged and does not fail the call.
 func (t *turning) keep(ctx context.Context, broke bool, ruled map[string]*gate.Admission) error {
 	if broke {
 		ctx = context.WithoutCancel(ctx)

@@ -23,20 +23,20 @@ type ServerOptions struct {
 	// TLS makes it an https listener. With ClientCAs and
 	// VerifyClientCertIfGiven, callers can be identified by certificate.
 	TLS *tls.Config
-	// BodyTimeout is how long a request body may make its reader wait; the data
-	// that it sends extends that. Default DefaultBodyTimeout.
+	// BodyTimeout is how long the reader of a request's body may wait; received data
+	// extends that. Default DefaultBodyTimeout.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may read nothing of what is written to it,
-	// streams included. Default face.DefaultWriteTimeout.
+	// WriteTimeout is how long a client may read nothing of its answer, streams
+	// included. Default face.DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// Connections bounds the connections, and ConnectionsPeer those of one
 	// address. Defaults face.DefaultConnections and three quarters of that.
 	Connections, ConnectionsPeer int
-	// CutTime is how long requests that a stop has cut off may take to return.
+	// CutTime is how long requests may take to return after a stop has cut them off.
 	// Default DefaultCutTime.
 	CutTime time.Duration
-	// Cut aborts requests in flight and those that outlive their connection. Nil:
-	// there is none.
+	// Cut aborts requests in flight and those that outlive their connection. Nil: not
+	// called.
 	Cut func()
 	Log *slog.Logger
 }
@@ -44,15 +44,15 @@ type ServerOptions struct {
 // DefaultCutTime is the default of ServerOptions.CutTime.
 const DefaultCutTime = 3 * time.Second
 
-// The bounds of every listener: reading a request's header, in time and in bytes, and
-// how long a connection may be idle.
+// Bounds of every listener: the time and the size of a request's header, and how long a
+// connection may be idle.
 const (
 	headerTimeout = 10 * time.Second
 	maxHeader     = 64 << 10
 	idleTimeout   = 120 * time.Second
 )
 
-// ErrCutOff: requests were in flight when the time for a stop was over. Their
+// ErrCutOff reports that requests were still in flight at the end of a stop. Their
 // connections were closed.
 var ErrCutOff = errors.New("requests in flight were cut off")
 
@@ -73,11 +73,11 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	srv := &http.Server{
 		Handler: flight.count(o.Log, pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		// No WriteTimeout and no ReadTimeout: streams last as long as they last.
+		// No WriteTimeout and no ReadTimeout, because streams may last for any time.
 		// Bodies and each write have deadlines of their own.
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    bounded.State,
-		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // what clients do to connections
+		ErrorLog:                     slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // errors of clients' connections
 	}
 	errs := make(chan error, 1)
 	go func() {
@@ -106,13 +106,12 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}, errs
 }
 
-// inFlight counts the requests that handlers work on. The server does not wait for
-// those whose connections it has closed; they still write to stores that must not
-// be closed yet.
+// inFlight counts the requests in handlers. The server does not wait for those whose
+// connections it has closed; they still write to stores that must stay open.
 type inFlight struct{ sync.WaitGroup }
 
-// count counts requests while next serves them. A panic of it is logged, and aborts
-// the connection.
+// count counts requests while next serves them. It logs a panic and aborts the
+// connection.
 func (f *inFlight) count(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.Add(1)

@@ -13,24 +13,23 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Why a request to the backend ends before its answer does.
+// Reasons for which a request to the backend ends before its answer.
 var (
 	errSilent  = fmt.Errorf("the backend sent nothing for too long: %w", context.DeadlineExceeded)
 	errStopped = errors.New("memproxy was stopped")
 	errGone    = errors.New("the client is gone")
 )
 
-// watchdog is the context of a request to the backend. It ends when the backend
-// sends nothing for too long: no header, or no more of a stream. A stream of any
-// length lasts while the backend sends. An answer that is read before it is passed
-// on has the same time as a whole.
+// watchdog is the context of a request to the backend. It ends if the backend sends
+// nothing for too long: no header, or no more of a stream. A stream lasts for as long
+// as the backend sends. An answer that is read as a whole has the same time in total.
 type watchdog struct {
 	context.Context
 	most  time.Duration
 	timer *time.Timer
 }
 
-// newWatchdog also ends with severed, when the process cannot wait any more.
+// newWatchdog returns a watchdog that also ends with severed, when the process stops.
 func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, context.CancelFunc) {
 	ctx, cut := context.WithCancelCause(ctx)
 	w := &watchdog{ctx, most, time.AfterFunc(most, func() { cut(errSilent) })}
@@ -38,7 +37,7 @@ func newWatchdog(ctx, severed context.Context, most time.Duration) (*watchdog, c
 	return w, func() { stopped(); w.timer.Stop(); cut(nil) }
 }
 
-// Err is DeadlineExceeded when the time is over, as of any deadline.
+// Err returns DeadlineExceeded after the time, like any deadline.
 func (w *watchdog) Err() error {
 	if err := w.Context.Err(); err == nil || context.Cause(w.Context) != errSilent {
 		return err
@@ -46,8 +45,8 @@ func (w *watchdog) Err() error {
 	return context.DeadlineExceeded
 }
 
-// stream reads an answer that is passed on as it comes. How long the client
-// takes for it does not count as silence of the backend.
+// stream reads a streamed answer. Time that the client needs to read does not count as
+// silence of the backend.
 func (w *watchdog) stream(r io.Reader) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		w.timer.Reset(w.most)
@@ -59,8 +58,8 @@ func (w *watchdog) stream(r io.Reader) io.Reader {
 	})
 }
 
-// upload is a request body that is streamed: the backend's time to answer starts at
-// the last piece that it took.
+// upload is a streamed request body: the backend's time to answer starts with the last
+// piece that it read.
 func (w *watchdog) upload(body io.ReadCloser) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		return body
@@ -79,9 +78,9 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// upstreamContext lets a write finish when the caller hangs up, so that its outcome
-// is known, and likewise a run that is ruled on afterwards; a read ends with its
-// caller. A is nil for a public route.
+// upstreamContext lets a write finish when the caller hangs up, so that its outcome is
+// known, and also a run that is ruled on afterwards; a read ends with its caller. A is
+// nil for a public route.
 func (p *Proxy) upstreamContext(ctx context.Context, a *gate.Admission) (*watchdog, context.CancelFunc) {
 	switch {
 	case a == nil:
@@ -141,7 +140,7 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	if end != memproxy.StreamWhole {
 		tear(w)
 	}
-	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients hang up as they like
+	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients hang up at any time
 		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
 	}
 	if a != nil {
@@ -168,15 +167,15 @@ func deliver(w http.ResponseWriter, ctl *http.ResponseController, pieces ...[]by
 	return nil
 }
 
-// back copies the headers of the backend's answer that the client is sent. A is
-// nil for a public route.
+// back copies the headers of the backend's answer to the client's. A is nil for a
+// public route.
 func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
 	face.Back(dst, src, func(names []string) bool {
 		return p.opt.Gate.Headers(context.Background(), a, p.opt.Name, names)
 	})
 }
 
-// stream passes an answer on as it comes. A is nil for a public route.
+// stream passes on an answer as it arrives. A is nil for a public route.
 func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) {
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
@@ -188,8 +187,8 @@ func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response,
 	})
 }
 
-// filtered passes a stream on, event by event, as filtered by the gate. An error
-// means that the stream cannot be read, and that nothing was sent.
+// filtered passes on a stream, filtered by the gate event by event. An error means that
+// the stream cannot be read and that nothing was sent.
 func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) error {
 	body, err := face.Inflate(on.stream(resp.Body), resp.Header)
 	if err != nil {
@@ -212,8 +211,8 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 	return nil
 }
 
-// tear has the client see that its answer is not whole: the connection is closed
-// without the answer's end, and a stream of several (HTTP/2) is reset.
+// tear marks an answer as incomplete for the client: the connection is closed without
+// the answer's end, and an HTTP/2 stream is reset.
 func tear(w http.ResponseWriter) {
 	switch w := w.(type) {
 	case *statusWriter:

@@ -26,14 +26,14 @@ const (
 	eventMax = 4 << 10
 )
 
-// streamers are the kinds of route on which an answer is passed on as it comes.
+// streamers are the kinds of route with streamed answers.
 var streamers = []struct {
 	name, method, path string
 	adapter            gate.Adapter
 	shadow             bool
 	filters            bool          // event by event
-	silence            time.Duration // for how long the backend may send nothing
-	says               bool          // what is not whole ends in an event that says so, and is not torn
+	silence            time.Duration // how long the backend may send nothing
+	says               bool          // an incomplete answer ends in an error event instead of an abort
 }{
 	{name: "public", method: "GET", path: "/health", adapter: facetest.Toy{}, silence: quietFor},
 	{name: "passed", method: "POST", path: "/stream", adapter: facetest.Toy{}, silence: quietFor},
@@ -55,16 +55,15 @@ const (
 	anEvent    = "data: more\n\n"
 )
 
-// Proves EDGE-14: on every kind of route a stream lasts for as long as the
-// backend sends, and one that is silent for too long ends. However a stream
-// ends but at its end, the client sees that it is not whole, and the outcome in
-// the audit log says how it ended.
+// Proves EDGE-14: on every kind of route a stream lasts for as long as the backend
+// sends, and ends if it is silent for too long. If a stream ends early, the client sees
+// that it is incomplete, and the outcome in the audit log has the reason.
 func TestHowStreamsEnd(t *testing.T) {
 	for _, way := range []struct {
 		name    string
 		backend func(c net.Conn) // after the first event
 		client  func(b *bubble, body io.ReadCloser)
-		large   bool // only where events are held
+		large   bool // only where events are buffered
 		want    memproxy.StreamEnd
 	}{
 		{name: "whole", backend: func(c net.Conn) { io.WriteString(c, lastChunk) }},
@@ -135,7 +134,7 @@ func TestHowStreamsEnd(t *testing.T) {
 							t.Errorf("it looks whole: %.80q", said)
 						}
 					})
-					if route.name != "public" { // which is not on record
+					if route.name != "public" { // which is not recorded
 						b.outcome(t, way.want, 200)
 					}
 				})
@@ -144,8 +143,8 @@ func TestHowStreamsEnd(t *testing.T) {
 	}
 }
 
-// streams asks for a stream, has the client do something after the first event,
-// and hands over what came and what ended it.
+// streams requests a stream, calls then after the first event, and passes the received
+// text and the error to check.
 func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadCloser), check func(string, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -160,17 +159,17 @@ func (b *bubble) streams(t *testing.T, method, path string, then func(io.ReadClo
 	then(resp.Body)
 	said, err := io.ReadAll(resp.Body)
 	check(string(said), err)
-	time.Sleep(time.Hour) // what goes on without the client ends
+	time.Sleep(time.Hour) // requests that outlive the client end
 	synctest.Wait()
 }
 
-// outcome holds the one outcome on record to how a stream ended.
+// outcome checks the one recorded outcome against how the stream ended.
 func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 	t.Helper()
 	n := 0
 	for _, ev := range b.parts.Recorded() {
 		if ev.Type != memproxy.EventOutcome || len(ev.Reasons) > 0 && ev.Reasons[0].Code == memproxy.RunUngated {
-			continue // which says that a run is let through
+			continue // it records that a run was admitted
 		}
 		n++
 		if ev.Ended != want || ev.Cancelled != want.Cancelled() || ev.Status != status && len(ev.Reasons) == 0 {
@@ -182,8 +181,8 @@ func (b *bubble) outcome(t *testing.T, want memproxy.StreamEnd, status int) {
 	}
 }
 
-// Proves EDGE-14: how long the backend may take until its answer begins is
-// bounded on every kind of route. Taking in a body is no silence.
+// Proves EDGE-14: the time until the backend's answer begins is bounded on every kind
+// of route. Time in which it reads a body does not count.
 func TestTheAnswerMustBegin(t *testing.T) {
 	for _, route := range streamers {
 		t.Run(route.name, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestTheAnswerMustBegin(t *testing.T) {
 					go func() {
 						for range pieces {
 							time.Sleep(20 * time.Second)
-							io.WriteString(out, strings.Repeat("x", 1<<20)) // which earns it time
+							io.WriteString(out, strings.Repeat("x", 1<<20)) // which extends its time
 						}
 						out.Close()
 					}()
@@ -220,8 +219,7 @@ func TestTheAnswerMustBegin(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a client that takes its answer slowly is no silence of the
-// backend.
+// Proves EDGE-14: a client that reads slowly does not count as silence of the backend.
 func TestSlowReadersAreNoSilence(t *testing.T) {
 	for _, route := range streamers {
 		t.Run(route.name, func(t *testing.T) {
@@ -254,7 +252,7 @@ func TestSlowReadersAreNoSilence(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: over HTTP/2 a stream that breaks off is reset.
+// Proves EDGE-14: over HTTP/2 an incomplete stream is reset.
 func TestBrokenStreamsAreReset(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		r.opt.Adapter, r.opt.Passthrough = facetest.Pruning{}, []string{"POST /custom/*"}

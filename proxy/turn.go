@@ -20,7 +20,7 @@ import (
 // maxRequests bounds the requests of one turn. Letta's own bound is 50 steps.
 const maxRequests = 200
 
-// turning is one turn of an agent on its way through the proxy.
+// turning is the state of one turn of an agent.
 type turning struct {
 	p    *Proxy
 	w    http.ResponseWriter
@@ -34,7 +34,7 @@ type turning struct {
 	begun, gone bool
 	status      int
 	header      http.Header // of the first request's answer, if it was not streamed
-	agent       string      // the agent whose tools must not change meanwhile
+	agent       string      // the agent whose tools are locked
 	held        agentrun.Held
 	streams     bool             // the last request's answer streamed
 	body        []byte           // of the last request's answer, if it was not streamed
@@ -43,8 +43,8 @@ type turning struct {
 	ending      bool // the events that are sent are the last ones
 }
 
-// rearm forwards a request that changes an agent's tools while none of its turns is
-// under way: a tool that was added during a turn would write without a pause.
+// rearm forwards a request that changes an agent's tools while no turn of the agent is
+// in progress: a tool that is added during a turn would write without a pause.
 func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission, agent string) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
@@ -57,8 +57,8 @@ func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission,
 	p.forward(w, r, a, nil)
 }
 
-// probe forwards a request that runs one of an agent's tools, when it is known
-// which: the agent's tools stay as they are meanwhile.
+// probe forwards a request that runs one of an agent's tools, once it is known which
+// one. The agent's tools are locked meanwhile.
 func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Probe, rest io.Reader) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 	p.forward(w, r, a, nil)
 }
 
-// prepare has the turn told what it asks for, with its agent's tools held as they are.
+// prepare sends the turn's side requests, with the agent's tools locked.
 func (t *turning) prepare(ctx context.Context) error {
 	return agentrun.Prepare(t.turn, func() error {
 		agent := t.turn.Agent()
@@ -175,7 +175,7 @@ func (t *turning) requests(ctx context.Context) error {
 			}
 		}
 		over, err := t.request(ctx)
-		looked := t.keep(ctx, err != nil, ruled) // also of a request that broke off: its calls may have run
+		looked := t.keep(ctx, err != nil, ruled) // also after an interrupted request: its calls may have run
 		if err != nil || over {
 			return err
 		}
@@ -186,7 +186,7 @@ func (t *turning) requests(ctx context.Context) error {
 	return agentrun.ErrRequests
 }
 
-// request sends one request. It reports whether the turn is over.
+// request sends one request and reports whether the turn has ended.
 func (t *turning) request(ctx context.Context) (over bool, err error) {
 	body, err := t.turn.Next()
 	if err != nil {
@@ -220,7 +220,7 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	return t.whole(ctx, resp)
 }
 
-// whole takes a request's answer in one piece.
+// whole handles a request's JSON answer.
 func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) {
 	body, free, err := t.read(ctx, resp)
 	defer free()
@@ -278,7 +278,7 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 	t.p.write(t.w, got, header, t.a)
 }
 
-// events passes a request's stream on, event by event.
+// events passes on a request's stream, event by event.
 func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error) {
 	body, err := face.Inflate(t.on.stream(resp.Body), resp.Header)
 	if err != nil {
@@ -312,8 +312,8 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 	return true, t.end(ctx)
 }
 
-// note records the events that the caller is sent, with their numbers if they have
-// some.
+// note records the events that are sent to the caller, with their numbers if they have
+// any.
 func (t *turning) note(events [][]byte) {
 	if t.kept == nil {
 		return
@@ -330,7 +330,7 @@ func (t *turning) note(events [][]byte) {
 	t.kept.Note(turn, seq, events)
 }
 
-// pass sends events on without the members that no row claims.
+// pass sends events without unclaimed members.
 func (t *turning) pass(ctx context.Context, events [][]byte) {
 	for i, e := range events {
 		events[i] = t.p.opt.Gate.Event(ctx, t.a, e)
@@ -347,8 +347,8 @@ func (t *turning) send(events [][]byte) {
 	t.gone = deliver(t.w, http.NewResponseController(t.w), events...) != nil
 }
 
-// fail ends a turn that broke off. Calls that were not ruled on were not made: the
-// agent waits, and its next turn finds and answers them.
+// fail ends an interrupted turn. Calls without a ruling were not made: the agent waits,
+// and its next turn answers them.
 func (t *turning) fail(ctx context.Context, err error) {
 	t.gone = t.gone || t.r.Context().Err() != nil
 	if !t.begun {

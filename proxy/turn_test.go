@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/face/facetest"
 )
 
-// running is pruning whose agents run: each turn is one request, and what comes
-// back goes on as it is.
+// running is pruning whose agents run: each turn is one request, and answers are
+// unchanged.
 type running struct{ facetest.Pruning }
 
 func (running) Turn(rt memproxy.Route, _ memproxy.Request, _ []byte) (memproxy.Turn, error) {
@@ -44,9 +44,9 @@ func (*oneRequest) Tail() [][]byte {
 	return [][]byte{[]byte("data: canary tail\n\n"), []byte("data: end\n\n")}
 }
 
-// Proves EDGE-13: what a run that memproxy pauses answers goes through the same
-// filters as any answer: in one piece, event by event with the last ones, and
-// where the backend refuses to run it, in whatever form it comes.
+// Proves EDGE-13: the answer of a run that memproxy pauses passes the same filters as
+// any answer: in one piece, event by event including the last ones, and if the backend
+// refuses to run, in any form.
 func TestAnswersOfTurnsAreFiltered(t *testing.T) {
 	for name, c := range map[string]struct {
 		media, encoding, answer string

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/gate"
 )
 
-// Pruning is Toy with members that nobody claims: what says "canary".
+// Pruning is Toy with unclaimed members: those that contain "canary".
 type Pruning struct{ Toy }
 
 func (Pruning) Prune(_ memproxy.Route, r memproxy.Reply) (memproxy.Pruned, error) {
@@ -41,7 +41,7 @@ func (p Pruning) Route(q memproxy.Request) (memproxy.Route, bool) {
 
 func (Pruning) Structured(rt memproxy.Route) bool { return rt.ID != "toy.page" }
 
-// Zipped is a text as gzip has it.
+// Zipped returns a text compressed with gzip.
 func Zipped(text string) string {
 	var b bytes.Buffer
 	zw := gzip.NewWriter(&b)
@@ -50,8 +50,8 @@ func Zipped(text string) string {
 	return b.String()
 }
 
-// Setup is what a test has a face start with: before a backend that answers so.
-// GET /custom/* is passed on.
+// Setup describes how a test starts a face: in front of a backend with this answer. GET
+// /custom/* is passthrough.
 type Setup struct {
 	Name    string // of the case
 	Adapter gate.Adapter
@@ -59,12 +59,12 @@ type Setup struct {
 	Answer  http.HandlerFunc
 }
 
-// Face starts a face and returns what sends a request to it.
+// Face starts a face and returns a function that sends requests to it.
 type Face func(t *testing.T, s Setup) func(method, path, body string, header ...string) (*http.Response, string)
 
-// Forms holds that the events of a stream are filtered one by one, however they are
-// cut into pieces, and that nothing else of an answer passes because it comes in
-// another form. Of a stream that cannot be read the status is broken, and said the body.
+// Forms checks that events of a stream are filtered one by one, however they are cut,
+// and that no other form of an answer passes unread. For an unreadable stream the
+// status is broken, and the body said.
 func Forms(t *testing.T, start Face, broken int, said string) {
 	long := ": " + strings.Repeat("x", 9000) + "\n\n" // over several pieces
 	for name, c := range map[string]struct {
@@ -128,8 +128,8 @@ func Forms(t *testing.T, start Face, broken int, said string) {
 	}
 }
 
-// Headers holds that of an answer's headers those pass that clients need, on every
-// kind of route, and no trailers; one setting passes the others.
+// Headers checks that, on every kind of route, only the answer's headers that clients
+// need pass, and no trailers; one setting lets the others pass.
 func Headers(t *testing.T, start Face) {
 	needed := map[string]string{"Retry-After": "3", "X-Request-Id": "r", "X-Ratelimit-Remaining": "7", "X-Should-Retry": "false"}
 	others := map[string]string{"Set-Cookie": "session=canary", "Link": "<https://backend/next>; rel=next", "Server-Timing": "db;dur=5", "Etag": `"canary"`,
@@ -170,9 +170,9 @@ func Headers(t *testing.T, start Face) {
 	}
 }
 
-// NoCache holds that what was made for one caller is kept by no cache, whatever the
-// backend says of it, on every route that is ruled on, refusals and streams too.
-// Public answers are as the backend has them, and so is everything in shadow mode.
+// NoCache checks that an answer for one caller is cached nowhere, whatever the backend
+// says, on every route that is ruled on, including refusals and streams. Public
+// answers, and all answers in shadow mode, keep the backend's headers.
 func NoCache(t *testing.T, start Face) {
 	said := map[string]string{"Cache-Control": "public, max-age=3600", "Expires": "Sun, 06 Nov 2094 08:49:37 GMT", "Age": "1", "Pragma": "public",
 		"Cdn-Cache-Control": "max-age=3600", "Surrogate-Control": "max-age=3600", "X-Accel-Expires": "60"}

@@ -1,5 +1,5 @@
-// Package facetest is what the tests of the faces have in common: a wire format, a
-// gate of the simplest parts, and what every face has to answer.
+// Package facetest is the common part of the faces' tests: a wire format, a gate of the
+// simplest parts, and the expected answers of every face.
 package facetest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 )
 
-// Toy is a wire format made for the tests of the faces: a body is text, an answer is
-// lines "id user". The real formats are tested with their adapters.
+// Toy is a wire format for the tests of the faces: a body is text, an answer consists
+// of lines "id user". The real formats are tested with their adapters.
 type Toy struct{}
 
 func (Toy) Name() string { return "toy" }
@@ -103,7 +103,7 @@ func (Toy) Rewrite(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply, rd *m
 	return out, nil
 }
 
-// Parts are every collaborator of the gate in its simplest form.
+// Parts are all collaborators of the gate in their simplest form.
 type Parts struct {
 	mu     sync.Mutex
 	events []memproxy.Event
@@ -140,14 +140,14 @@ func (p *Parts) Record(_ context.Context, ev memproxy.Event) (memproxy.Receipt, 
 	return memproxy.Receipt{}, nil
 }
 
-// Recorded is what was recorded so far.
+// Recorded returns the events so far.
 func (p *Parts) Recorded() []memproxy.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]memproxy.Event(nil), p.events...)
 }
 
-// Decisions is how many decisions have a reason.
+// Decisions returns the number of decisions with a reason.
 func (p *Parts) Decisions(reason memproxy.ReasonCode) (n int) {
 	for _, ev := range p.Recorded() {
 		if ev.Type == memproxy.EventDecision && len(ev.Reasons) > 0 && ev.Reasons[0].Code == reason {
@@ -165,7 +165,7 @@ func (p *Parts) Note(ev memproxy.Event) error {
 	return err
 }
 
-// A Party is all parts that a gate needs.
+// Party has all parts that a gate needs.
 type Party interface {
 	gate.Identifier
 	gate.Budget
@@ -174,7 +174,7 @@ type Party interface {
 	gate.Policy
 }
 
-// NewGate is a gate of the parts, without a ledger unless one is set.
+// NewGate returns a gate of the parts, without a ledger unless one is set.
 func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Options)) *gate.Gate {
 	t.Helper()
 	var n atomic.Int64
@@ -192,7 +192,7 @@ func NewGate(t testing.TB, parts Party, rules *gate.Rules, set ...func(*gate.Opt
 	return g
 }
 
-// Rules enforce a policy and limit nothing.
+// Rules returns rules that enforce a policy and limit nothing.
 func Rules(policy gate.Policy) gate.Rules {
 	return gate.Rules{
 		Version: "v", Profile: gate.Production, Policy: policy, Ceilings: memproxy.DefaultCeilings(), Enforce: true, Unattributed: access.Visible,
