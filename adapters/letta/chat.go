@@ -58,7 +58,11 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 				wire.Name(d.op, m.Value.Text(), p, d.draft.as(memproxy.ItemMetadata))
 			}
 		case "content", "text":
+			n := len(d.op.Items)
 			d.draft.content(m.Value, p, role.Text())
+			if d.row.prompts(role.Text()) {
+				d.draft.instructs(n)
+			}
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
 			d.draft.content(m.Value, p, "tool")
 		case "sender_id":
@@ -80,6 +84,22 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 		}
 		return nil
 	})
+}
+
+// prompts reports whether an agent begins with a message of a role as its system
+// prompt: an agent file's first one is the prompt itself, whatever the file's
+// system is, and one that a new agent's history has is read with the prompt.
+func (r *row) prompts(role string) bool {
+	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
+}
+
+// instructs makes steering of the texts from the n-th item on.
+func (d *draft) instructs(n int) {
+	for i := n; i < len(d.op.Items); i++ {
+		if it := &d.op.Items[i]; it.Kind == memproxy.ItemContent {
+			it.Kind, d.op.Steering = memproxy.ItemSteering, true
+		}
+	}
 }
 
 // sender reads the user or the agent in whose name a message is sent.

@@ -143,8 +143,8 @@ func (r *referring) value(name string, v *jsondoc.Value, ptr string) {
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			if r.row.shape == file && strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-") {
-				continue // an account of the server that exported the file
+			if r.row.shape == file && (m.Name == "id" || strings.HasSuffix(m.Name, "_by_id") && strings.HasPrefix(m.Value.Text(), "user-")) {
+				continue // the id of an object inside the file, or an account of the server that exported it
 			}
 			p := jsondoc.Child(ptr, m.Name)
 			r.ids(m.Name, p)

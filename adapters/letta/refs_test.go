@@ -191,6 +191,18 @@ func TestNamesAreReferences(t *testing.T) {
 	}
 }
 
+// Proves EDGE-3: the ids of objects inside an agent file are no references, since the
+// server assigns new ids; the ids that those objects name are.
+func TestFilesCallTheirOwn(t *testing.T) {
+	a := adapter(t)
+	req := memproxy.Request{Method: "POST", Path: "/v1/agents/import", EscapedPath: "/v1/agents/import"}
+	rt, _ := a.Route(req)
+	op, err := a.Decode(rt, req, []byte(`{"agents":[{"id":"agent`+uuid+`","folder_ids":["source`+uuid+`"],"files_agents":[{"id":"file_agent`+uuid+`","file_id":"file-0"}]}]}`))
+	if err != nil || len(op.Refs) != 1 || op.Refs[0].ID != "source"+uuid {
+		t.Errorf("%+v, %v", op.Refs, err)
+	}
+}
+
 // Proves EDGE-3: the number of references in a request is bounded, far above what
 // clients send.
 func TestReferencesAreBounded(t *testing.T) {
