@@ -18,6 +18,7 @@ import (
 type scratch struct {
 	words     []directive.Word
 	spoken    []directive.Word // as other languages have them
+	harmless  []directive.Span
 	hits      []directive.Hit
 	features  []classify.Feature
 	apart     []classify.Feature // of one sentence
@@ -49,22 +50,32 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 	defer pool.Put(sc)
 	code, spans := reading.Code(), codeSpans(text)
 	var out []memproxy.Finding
+	var restrained []stretch
 	for i := range reading.Views {
 		v := &reading.Views[i]
 		from := len(out)
-		sc.words = s.pack.vocabulary.Read(sc.words[:0], v.Text)
+		s.pack.read(v, sc)
 		if !s.off[LayerLexicon] {
 			out = s.lexicon(out, v)
 		}
 		if !s.off[LayerDirective] {
 			out = found(out, v, s.pack.directives, sc.words, sc)
-			out = s.foreign(out, v, sc)
+			out = found(out, v, s.pack.tongues.rules, sc.spoken, sc)
 		}
 		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
-		for j := from; v.Rough && j < len(out); j++ { // a guess may hold, and not refuse
-			out[j].Score = min(out[j].Score, unreadScore)
+		for _, h := range sc.harmless {
+			start, end := v.Span(h.Start, h.End)
+			restrained = append(restrained, stretch{start, end})
+		}
+		if v.Rough { // a guess may hold, and not refuse, and makes no order of a restraint
+			out = append(out[:from], slices.DeleteFunc(out[from:], func(f memproxy.Finding) bool {
+				return slices.ContainsFunc(restrained, func(r stretch) bool { return r.from <= f.Start && f.End <= r.to })
+			})...)
+			for j := from; j < len(out); j++ {
+				out[j].Score = min(out[j].Score, unreadScore)
+			}
 		}
 		if v.Innocent {
 			shown(out[from:], spans)

@@ -318,14 +318,28 @@ func (p *Pack) readTongues(files map[string]string) error {
 	return p.include(fileTongues, p.tongues.rules)
 }
 
-// foreign looks for directives in other languages. A reading that is a guess has
-// words of some of them by chance.
-func (s *Screener) foreign(out []memproxy.Finding, v *normal.View, sc *scratch) []memproxy.Finding {
-	if v.Rough {
-		return out
+// read reads the words of a text, in English and in other languages, without the
+// sentences that restrain whoever reads them: they are made of the words of an attack,
+// and forbid it.
+func (p *Pack) read(v *normal.View, sc *scratch) {
+	sc.words, sc.spoken = p.vocabulary.Read(sc.words[:0], v.Text), sc.spoken[:0]
+	sc.harmless = p.directives.Restraints(sc.harmless[:0], sc.words, v.Text)
+	if !v.Rough { // which has words of other languages by chance
+		sc.spoken = p.tongues.vocabulary.Read(sc.spoken, v.Text)
+		sc.harmless = p.tongues.rules.Restraints(sc.harmless, sc.spoken, v.Text)
 	}
-	sc.spoken = s.pack.tongues.vocabulary.Read(sc.spoken[:0], v.Text)
-	return found(out, v, s.pack.tongues.rules, sc.spoken, sc)
+	if len(sc.harmless) == 0 {
+		return
+	}
+	rest := []byte(v.Text)
+	for _, h := range sc.harmless {
+		copy(rest[h.Start:h.End], strings.Repeat(" ", h.End-h.Start))
+	}
+	v.Text = string(rest)
+	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
+	if len(sc.spoken) > 0 {
+		sc.spoken = p.tongues.vocabulary.Read(sc.spoken[:0], v.Text)
+	}
 }
 
 func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, words []directive.Word, sc *scratch) []memproxy.Finding {

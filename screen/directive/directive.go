@@ -17,7 +17,22 @@ import (
 	"github.com/memproxy/memproxy/screen/terms"
 )
 
-const maxConcepts = 64 // how many concepts a vocabulary may have: one bit each
+// Set is a set of concepts: one bit each, of which the classifier of the pack knows
+// the first 64.
+type Set [2]uint64
+
+const maxConcepts = 64 * len(Set{}) // how many concepts a vocabulary may have
+
+func bit(i int) (s Set) {
+	s[i>>6] = 1 << (i & 63)
+	return s
+}
+
+func (s Set) or(o Set) Set     { return Set{s[0] | o[0], s[1] | o[1]} }
+func (s Set) and(o Set) Set    { return Set{s[0] & o[0], s[1] & o[1]} }
+func (s Set) less(o Set) Set   { return Set{s[0] &^ o[0], s[1] &^ o[1]} }
+func (s Set) meets(o Set) bool { return s[0]&o[0]|s[1]&o[1] != 0 }
+func (s Set) empty() bool      { return s[0]|s[1] == 0 }
 
 // Concepts that Read itself sets; a vocabulary must define them (they may have
 // no words).
@@ -38,7 +53,7 @@ type Word struct {
 	Start, End int32
 	Hash       uint32 // of the word in lower case
 	Stem       uint32 // of its first five letters
-	Concepts   uint64
+	Concepts   Set
 	Flags      Flag
 }
 
@@ -63,20 +78,20 @@ type Vocabulary struct {
 	prefixes terms.Table[meaning]
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
 	openings [1 << 12]uint64 // the same for the words ahead of a last word that is given by its prefix
-	url      uint64
-	email    uint64
-	tld      uint64
-	numbers  uint64
+	url      Set
+	email    Set
+	tld      Set
+	numbers  Set
 	longest  int // words in the longest phrase
 }
 
-// Concept returns the bit of a concept, or 0.
-func (v *Vocabulary) Concept(name string) uint64 {
+// Concept returns the set of one concept, or the empty one.
+func (v *Vocabulary) Concept(name string) Set {
 	i, ok := v.index[name]
 	if !ok {
-		return 0
+		return Set{}
 	}
-	return 1 << i
+	return bit(i)
 }
 
 // Source is a file of a pack.
@@ -112,7 +127,7 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
 	var plain Vocabulary // splits phrases into words and knows none
 	for _, e := range entries {
-		if err := v.put(&plain, e.phrase, 1<<e.concept); err != nil {
+		if err := v.put(&plain, e.phrase, bit(e.concept)); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", e.file, e.line, err)
 		}
 	}
@@ -159,7 +174,7 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 }
 
 // put enters one word or phrase. An empty vocabulary, plain, splits it.
-func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error {
+func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	phrase, prefix := strings.CutSuffix(phrase, "*")
 	if strings.Contains(phrase, "*") {
 		return fmt.Errorf("%q: a star ends a word or phrase", phrase)
@@ -172,7 +187,8 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 		for i := 0; i < len(phrase); i++ {
 			h = terms.Next(h, phrase[i])
 		}
-		v.prefixes.At(h).concepts |= concept
+		at := v.prefixes.At(h)
+		at.concepts = at.concepts.or(concept)
 		v.prefixed[h>>6&(1<<12-1)] |= 1 << (h & 63)
 		return nil
 	}
@@ -190,7 +206,8 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept uint64) error
 		}
 		h = joinHash(h, w.Hash)
 	}
-	v.exact.At(h).concepts |= concept
+	at := v.exact.At(h)
+	at.concepts = at.concepts.or(concept)
 	return nil
 }
 
@@ -201,6 +218,6 @@ func joinHash(a, b uint32) uint32 { return (a*31 + 7) ^ b*0x9e3779b1 }
 
 // meaning is what is known of a word, of the beginning of one, or of several words.
 type meaning struct {
-	concepts uint64
+	concepts Set
 	more     bool // something longer begins so
 }

@@ -1,7 +1,6 @@
 package directive
 
 import (
-	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -27,10 +26,12 @@ func vocabulary(t testing.TB) *Vocabulary {
 	return must.Get(ParseVocabulary(Source{"v.txt", small}))(t)
 }
 
-func names(v *Vocabulary, set uint64) string {
+func names(v *Vocabulary, set Set) string {
 	var out []string
-	for ; set != 0; set &= set - 1 {
-		out = append(out, v.names[bits.TrailingZeros64(set)])
+	for i, name := range v.names {
+		if set.meets(bit(i)) {
+			out = append(out, name)
+		}
 	}
 	return strings.Join(out, "|")
 }
@@ -202,7 +203,7 @@ func TestEveryCopyIsFound(t *testing.T) {
 			}
 		}
 		for i, w := range words {
-			if is := w.Concepts != 0; is != covered[i] {
+			if is := !w.Concepts.empty(); is != covered[i] {
 				t.Fatalf("%d words between: word %d (%s) is covered: %t", between, i, text[w.Start:w.End], covered[i])
 			}
 		}
@@ -216,7 +217,7 @@ func slow(s *sequence, words []Word) bool {
 	from = func(i, at int) bool {
 		if i == len(s.slots) {
 			for k := max(0, start-3); k <= at; k++ {
-				if words[k].Concepts&s.not != 0 {
+				if words[k].Concepts.meets(s.not) {
 					return false
 				}
 			}
@@ -226,14 +227,14 @@ func slow(s *sequence, words []Word) bool {
 			if !s.slots[i].cross && words[p].Flags&Opens != 0 {
 				return false
 			}
-			if words[p].Concepts&s.slots[i].any != 0 && (!s.slots[i].opens || words[p].Flags&Opens != 0) && from(i+1, p) {
+			if words[p].Concepts.meets(s.slots[i].any) && (!s.slots[i].opens || words[p].Flags&Opens != 0) && from(i+1, p) {
 				return true
 			}
 		}
 		return false
 	}
 	for start = range words {
-		if words[start].Concepts&s.slots[0].any != 0 && (!s.slots[0].opens || words[start].Flags&Opens != 0) && from(1, start) {
+		if words[start].Concepts.meets(s.slots[0].any) && (!s.slots[0].opens || words[start].Flags&Opens != 0) && from(1, start) {
 			return true
 		}
 	}
@@ -259,7 +260,7 @@ func FuzzFindAgainstTryingEverything(f *testing.F) {
 		for ri := range r.List {
 			for at := 0; at < len(words); at += block / 2 {
 				in := words[at:min(len(words), at+block)]
-				want := slices.ContainsFunc(r.List[ri].seqs, func(s sequence) bool { return s.not == 0 && slow(&s, in) })
+				want := slices.ContainsFunc(r.List[ri].seqs, func(s sequence) bool { return s.not.empty() && slow(&s, in) })
 				got := slices.ContainsFunc(hits, func(h Hit) bool { return h.Rule == ri && h.End > at && h.Start < at+block })
 				if want && !got {
 					t.Fatalf("%s is not found in words %d..%d of %q", r.List[ri].ID, at, at+len(in), text)

@@ -59,7 +59,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 				}
 				w := Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense}
 				flags = 0
-				dst = append(dst, v.look(w, 0))
+				dst = append(dst, v.look(w, Set{}))
 				i += n
 				continue
 			case unicode.IsLetter(ch) || unicode.IsMark(ch):
@@ -72,7 +72,8 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			}
 		case k == kindOther:
 			if c == '@' && len(dst) > first && int(dst[len(dst)-1].End) == i && i+1 < len(text) && kindOf(text[i+1]) != kindOther {
-				dst[len(dst)-1].Concepts |= v.email
+				at := &dst[len(dst)-1].Concepts
+				*at = at.or(v.email)
 			}
 			i++
 			continue
@@ -87,7 +88,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 					i++
 				}
 				w.End = int32(i)
-				w.Concepts |= v.url
+				w.Concepts = w.Concepts.or(v.url)
 				continue
 			}
 			if i+1 == len(text) || text[i+1] <= ' ' || text[i+1] == '"' || text[i+1] >= utf8.RuneSelf {
@@ -105,10 +106,10 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 		}
 		w.Flags |= flags
 		flags = 0
-		if w.Concepts&v.tld != 0 && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {
-			w.Concepts &^= v.tld
-		} else if w.Concepts&v.tld != 0 {
-			w.Concepts |= v.url
+		if w.Concepts.meets(v.tld) && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {
+			w.Concepts = w.Concepts.less(v.tld)
+		} else if w.Concepts.meets(v.tld) {
+			w.Concepts = w.Concepts.or(v.url)
 		}
 		dst = append(dst, w)
 	}
@@ -121,7 +122,7 @@ func (v *Vocabulary) word(text string, i int) (Word, int) {
 	w := Word{Start: int32(i)}
 	h := terms.Start
 	lowerSeen, letters := false, 0
-	var concepts uint64
+	var concepts Set
 	n := 0
 	for i < len(text) {
 		c := text[i]
@@ -165,7 +166,7 @@ end:
 	if letters == 0 {
 		w.Flags |= Number
 		if n >= 3 {
-			concepts |= v.numbers
+			concepts = concepts.or(v.numbers)
 		}
 		w.Hash, w.Stem = 2, 2
 	} else if !lowerSeen && letters >= 2 {
@@ -186,7 +187,7 @@ func contracted(rest string) bool {
 }
 
 // step hashes one byte, and looks for a prefix that ends there.
-func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) uint32 {
+func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *Set) uint32 {
 	h = terms.Next(h, c)
 	*n++
 	if *n == stemBytes {
@@ -194,15 +195,15 @@ func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *uint64) u
 	}
 	if v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
 		m, _ := v.prefixes.Get(h)
-		*concepts |= m.concepts
+		*concepts = concepts.or(m.concepts)
 	}
 	return h
 }
 
 // look adds what the vocabulary says of the whole word.
-func (v *Vocabulary) look(w Word, concepts uint64) Word {
+func (v *Vocabulary) look(w Word, concepts Set) Word {
 	m, _ := v.exact.Get(w.Hash)
-	w.Concepts = m.concepts | concepts
+	w.Concepts = m.concepts.or(concepts)
 	if m.more {
 		w.Flags |= starter
 	}
@@ -223,9 +224,9 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 			open := v.opening(h, text[words[j].Start:words[j].End])
 			h = joinHash(h, words[j].Hash)
 			m, _ := v.exact.Get(h)
-			if c := m.concepts | open; c != 0 {
+			if c := m.concepts.or(open); !c.empty() {
 				for k := i; k <= j; k++ {
-					words[k].Concepts |= c
+					words[k].Concepts = words[k].Concepts.or(c)
 				}
 			}
 			if !m.more {
@@ -237,11 +238,10 @@ func (v *Vocabulary) phrases(words []Word, text string) {
 
 // opening returns the concepts of phrases that begin with the words hashed to h
 // and whose last word begins like word.
-func (v *Vocabulary) opening(h uint32, word string) uint64 {
+func (v *Vocabulary) opening(h uint32, word string) (found Set) {
 	if v.openings[h>>6&(1<<12-1)]>>(h&63)&1 == 0 {
-		return 0
+		return found
 	}
-	var found uint64
 	p := terms.Start
 	for i := 0; i < len(word) && i < maxPrefix; i++ {
 		c := word[i]
@@ -251,7 +251,7 @@ func (v *Vocabulary) opening(h uint32, word string) uint64 {
 		p = terms.Next(p, c)
 		if i >= 2 {
 			m, _ := v.exact.Get(joinHash(h, p^prefixSalt))
-			found |= m.concepts
+			found = found.or(m.concepts)
 		}
 	}
 	return found

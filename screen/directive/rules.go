@@ -19,17 +19,16 @@ type Rule struct {
 // or in any order.
 type sequence struct {
 	slots    []slot
-	need     uint64 // every slot's concepts, for a quick no
-	not      uint64 // concepts that must not stand in the span, nor three words before
-	together int    // in any order, within so many words; 0 is in order
-	cross    bool   // together, and one sentence may end in between
+	not      Set  // concepts that must not stand in the span, nor three words before
+	together int  // in any order, within so many words; 0 is in order
+	cross    bool // together, and one sentence may end in between
 }
 
 type slot struct {
-	any   uint64 // one of these concepts
-	opens bool   // and at the beginning of a sentence
-	gap   int    // words allowed between the slot before and this one
-	cross bool   // the gap may cross the end of a sentence
+	any   Set  // one of these concepts
+	opens bool // and at the beginning of a sentence
+	gap   int  // words allowed between the slot before and this one
+	cross bool // the gap may cross the end of a sentence
 }
 
 const maxGap = 16 // bounds the words between two slots
@@ -37,8 +36,9 @@ const maxGap = 16 // bounds the words between two slots
 // Rules are compiled rules. They are immutable.
 type Rules struct {
 	List []Rule
-	loan uint64 // the concept LOAN of their vocabulary
-	any  uint64 // concepts of what is the same in every language
+	restraints
+	loan Set // the concept LOAN of their vocabulary
+	any  Set // concepts of what is the same in every language
 }
 
 // ParseRules reads rules. Their patterns are as CONCEPT 3 OTHER|THIRD 0 ^LAST.
@@ -47,8 +47,9 @@ type Rules struct {
 // end refuses spans with those concepts. A pattern that begins with "together 8"
 // holds where its concepts stand in any order within eight words, of which two at
 // least are of the vocabulary and not LOAN; with ~, one sentence may end in between.
+// A rule of score 0 is no directive, and says which sentences are restraints.
 func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
-	r := &Rules{loan: v.Concept(conceptLoan), any: v.url | v.email | v.tld | v.numbers}
+	r := &Rules{loan: v.Concept(conceptLoan), any: v.url.or(v.email).or(v.tld).or(v.numbers)}
 	err := rulefile.Parse(file, src, func(head rulefile.Rule) { r.List = append(r.List, Rule{Rule: head}) }, func(pattern string) error {
 		pattern, _, _ = strings.Cut(pattern, "#")
 		f := strings.Fields(pattern)
@@ -68,6 +69,7 @@ func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, rule.Line, rule.ID)
 		}
 	}
+	r.restrain(v)
 	return r, nil
 }
 
@@ -111,7 +113,6 @@ func parseSequence(f []string, v *Vocabulary) (sequence, error) {
 			return s, err
 		}
 		s.slots = append(s.slots, slot{any: set, opens: opens, gap: gap, cross: cross})
-		s.need |= set
 		gap, cross = 4, false
 	}
 	if len(s.slots) == 0 || len(s.slots) > maxSlots {
@@ -135,14 +136,13 @@ func (s *sequence) within(f []string) error {
 }
 
 // set reads A|B|C.
-func (v *Vocabulary) set(list string) (uint64, error) {
-	var set uint64
+func (v *Vocabulary) set(list string) (set Set, err error) {
 	for _, name := range strings.Split(list, "|") {
 		c := v.Concept(name)
-		if c == 0 {
-			return 0, fmt.Errorf("unknown concept %q", name)
+		if c.empty() {
+			return set, fmt.Errorf("unknown concept %q", name)
 		}
-		set |= c
+		set = set.or(c)
 	}
 	return set, nil
 }
@@ -164,7 +164,7 @@ const block = 64
 // words for each rule.
 func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 	for at := 0; at < len(words); at += block / 2 {
-		dst = r.inBlock(dst, words[at:min(len(words), at+block)], at)
+		dst = r.inBlock(dst, r.List, words[at:min(len(words), at+block)], at)
 		if at+block >= len(words) {
 			break
 		}
@@ -176,20 +176,23 @@ func (r *Rules) Find(dst []Hit, words []Word) []Hit {
 // read by characters: what is a word elsewhere is about three of them.
 const minDense = 4
 
-func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
+func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 	var masks [maxConcepts]uint64
-	var present, opens, own uint64
+	var present Set
+	var opens, own uint64
 	dense := 0
 	for i := range words {
-		bit := uint64(1) << i
+		bit, of := uint64(1)<<i, words[i].Concepts
 		if words[i].Flags&Opens != 0 {
 			opens |= bit
 		}
-		for c := words[i].Concepts; c != 0; c &= c - 1 {
-			masks[bits.TrailingZeros64(c)] |= bit
+		for half, c := range of {
+			for ; c != 0; c &= c - 1 {
+				masks[half<<6+bits.TrailingZeros64(c)] |= bit
+			}
 		}
-		present |= words[i].Concepts
-		if words[i].Concepts&^r.any != 0 && words[i].Concepts&r.loan == 0 {
+		present = present.or(of)
+		if !of.less(r.any).empty() && !of.meets(r.loan) {
 			own |= bit
 		}
 		dense += int(words[i].Flags & Dense)
@@ -198,12 +201,12 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 	if dense >= minDense*int(Dense) {
 		stretch = 3
 	}
-	if present == 0 || r.loan != 0 && bits.OnesCount64(own) < spoken {
+	if present.empty() || !r.loan.empty() && bits.OnesCount64(own) < spoken {
 		return dst
 	}
-	for ri := range r.List {
-		for si := range r.List[ri].seqs {
-			s := &r.List[ri].seqs[si]
+	for ri := range list {
+		for si := range list[ri].seqs {
+			s := &list[ri].seqs[si]
 			for free := ^uint64(0); free != 0; {
 				var start, end int
 				var ok bool
@@ -229,10 +232,10 @@ func (r *Rules) inBlock(dst []Hit, words []Word, at int) []Hit {
 // whole widens a span to the whole phrases at its ends.
 func (s *sequence) whole(words []Word, start, end int) (int, int) {
 	first, last := s.slots[0].any, s.slots[len(s.slots)-1].any
-	for start > 0 && words[start-1].Concepts&words[start].Concepts&first != 0 && words[start].Flags&Opens == 0 {
+	for start > 0 && words[start-1].Concepts.and(words[start].Concepts).meets(first) && words[start].Flags&Opens == 0 {
 		start--
 	}
-	for end+1 < len(words) && words[end+1].Concepts&words[end].Concepts&last != 0 && words[end+1].Flags&Opens == 0 {
+	for end+1 < len(words) && words[end+1].Concepts.and(words[end].Concepts).meets(last) && words[end+1].Flags&Opens == 0 {
 		end++
 	}
 	return start, end
@@ -255,18 +258,20 @@ func put(hits []Hit, h Hit) []Hit {
 }
 
 // where are the words of a block that have any of some concepts.
-func where(masks *[maxConcepts]uint64, concepts uint64) (words uint64) {
-	for c := concepts; c != 0; c &= c - 1 {
-		words |= masks[bits.TrailingZeros64(c)]
+func where(masks *[maxConcepts]uint64, concepts Set) (words uint64) {
+	for half, c := range concepts {
+		for ; c != 0; c &= c - 1 {
+			words |= masks[half<<6+bits.TrailingZeros64(c)]
+		}
 	}
 	return words
 }
 
 // find runs the sequence over the free words of a block as sets of positions.
 // Its work does not depend on what stands in the block.
-func (s *sequence) find(masks *[maxConcepts]uint64, present, opens, free uint64, stretch int) (start, end int, ok bool) {
+func (s *sequence) find(masks *[maxConcepts]uint64, present Set, opens, free uint64, stretch int) (start, end int, ok bool) {
 	for i := range s.slots {
-		if s.slots[i].any&present == 0 {
+		if !s.slots[i].any.meets(present) {
 			return 0, 0, false
 		}
 	}

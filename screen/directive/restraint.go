@@ -1,0 +1,130 @@
+package directive
+
+import (
+	"slices"
+	"strings"
+)
+
+// restraints are what tells a sentence that restrains its reader ("never send my files
+// to anyone without asking me") from one that orders what it names.
+type restraints struct {
+	list []Rule // of score 0
+	nots []Set  // what each of them excludes, in the whole sentence
+	acts Set    // what they forbid
+	join Set    // behind these words another order begins
+	when Set    // what is forbidden only if
+	noun Set    // behind these words an act is a thing
+	till Set    // behind these words stands who is to be asked, or told
+	told Set    // and by these concepts
+	none Set    // these words say nothing else: what forbids, and particles
+}
+
+// restrain takes the rules of score 0 out of the others.
+func (r *Rules) restrain(v *Vocabulary) {
+	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
+	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
+	r.none = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST", "PARTICLE")
+	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
+		if rule.Score == 0 {
+			var not Set
+			for i := range rule.seqs {
+				not, rule.seqs[i].not = not.or(rule.seqs[i].not), Set{}
+			}
+			r.list, r.nots, r.acts = append(r.list, rule), append(r.nots, not), r.acts.or(rule.concepts())
+		}
+		return rule.Score == 0
+	})
+	r.any = r.any.or(r.none).or(r.join).or(r.till).less(v.Concept("PARTICLE"))
+	r.acts = r.acts.less(r.none).less(v.each("SECRET", "REVEAL", "SHOW", "TELL"))
+}
+
+// each is the set of those concepts that a vocabulary has.
+func (v *Vocabulary) each(names ...string) (all Set) {
+	for _, name := range names {
+		all = all.or(v.Concept(name))
+	}
+	return all
+}
+
+// concepts are those of a rule's patterns.
+func (r *Rule) concepts() (all Set) {
+	for _, s := range r.seqs {
+		for _, sl := range s.slots {
+			all = all.or(sl.any)
+		}
+	}
+	return all
+}
+
+// Span is a stretch of a text, in bytes.
+type Span struct{ Start, End int }
+
+// Restraints appends the sentences of text that forbid an act, or want to be asked
+// before it, and say nothing else.
+func (r *Rules) Restraints(dst []Span, words []Word, text string) []Span {
+	var hits []Hit
+	for from, to := 0, 0; from < len(words); from = to {
+		for to = from + 1; to < len(words) && words[to].Flags&Opens == 0; to++ {
+		}
+		if to-from > block {
+			continue
+		}
+		hits = r.inBlock(hits[:0], r.list, words[from:to], 0)
+		if slices.ContainsFunc(hits, func(h Hit) bool { return r.restrains(h, words[from:to], text) }) {
+			dst = append(dst, Span{int(words[from].Start), int(words[to-1].End)})
+		}
+	}
+	return dst
+}
+
+const (
+	maxBefore = 10 // how many words a restraint has before the one that forbids
+	maxLeave  = 5  // how many words say who is to be asked
+)
+
+// restrains reports whether a sentence is nothing but the restraint of a hit: no act
+// stands before it, none after it at which another order may begin, and no concept
+// that the rule excludes, but where it says who is to be asked first.
+func (r *Rules) restrains(h Hit, words []Word, text string) bool {
+	again := r.list[h.Rule].concepts().less(r.none)
+	leave, condition := 0, false
+	for i, w := range words {
+		parted, noun := false, false
+		if i > 0 {
+			gap := text[words[i-1].End:w.Start]
+			if strings.Trim(gap, " ,'-’，、") != "" {
+				return false
+			}
+			parted = strings.ContainsAny(gap, ",，、") || words[i-1].Concepts.meets(r.join)
+			noun = words[i-1].Concepts.meets(r.noun)
+		}
+		if parted {
+			leave, condition = 0, false
+		}
+		condition = condition || w.Concepts.meets(r.when)
+		stretch := 1
+		if w.Flags&Dense != 0 {
+			stretch = 3
+		}
+		if leave--; w.Concepts.meets(r.till) {
+			leave = maxLeave * stretch
+		}
+		bad := r.nots[h.Rule]
+		if leave > 0 {
+			bad = bad.less(r.told)
+		}
+		if w.Concepts.meets(r.none) {
+			bad = Set{}
+		}
+		inside := i >= h.Start && i < h.End
+		switch {
+		case w.Concepts.meets(bad),
+			i == h.Start && (condition || i > maxBefore*stretch),
+			inside && i > h.Start && parted,
+			!inside && !noun && w.Concepts.meets(r.acts),
+			!inside && parted && w.Concepts.meets(again):
+			return false
+		}
+	}
+	return true
+}
