@@ -1,16 +1,10 @@
-// Package telemetry sets up OpenTelemetry: traces, metrics and logs, without
-// any global.
+// Package telemetry sets up OpenTelemetry: traces, metrics and logs, without globals.
 //
-// It promises:
+//   - Nothing here blocks or fails a request. Queues are bounded; if the collector is
+//     down, signals are dropped and counted, and this is logged at most once a minute.
+//   - Only span attributes that package signal lists are exported, and span events are
+//     dropped, so that no signal contains content, keys or tokens by accident.
+//   - Without a collector the last requests are kept in memory.
 //
-//   - Nothing here blocks or fails a request. Queues are bounded; when the
-//     collector is down, signals are dropped and counted, and the fact is
-//     logged at most once a minute.
-//   - Span attributes that package signal does not list are not exported, and
-//     events on spans are not kept at all. So a signal holds no content, key
-//     or token by accident.
-//   - Without a collector the last requests stay readable in memory.
-//
-// The signed audit log is not this package's matter (telemetry/audit); only
-// copies of its records are exported here.
+// The signed audit log is telemetry/audit; this package exports copies of its records.
 package telemetry

@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/otlptranslator"
 )
 
-// exportBatch is how many spans or records go out in one request at the most.
-// A request has about ten spans, so the usual 512 would be fifty requests.
+// exportBatch bounds the spans or records of one export. A request has about ten spans,
+// so the usual 512 would be only fifty requests.
 const exportBatch = 2048
 
-// client is the HTTP client of the exporters. It follows no redirect: the
-// headers are secrets and meant for the endpoint alone.
+// client is the HTTP client of the exporters. It follows no redirects: the headers are
+// secrets for the endpoint alone.
 func (o *OTLP) client() *http.Client {
 	return &http.Client{
 		Transport:     wordless{http.DefaultTransport.(*http.Transport).Clone()},
@@ -31,8 +31,8 @@ func (o *OTLP) client() *http.Client {
 	}
 }
 
-// wordless leaves of a refusal its status: an exporter's error quotes the rest, and
-// errors are logged.
+// wordless reduces an error response to its status: exporters quote the rest in errors,
+// which are logged.
 type wordless struct{ http.RoundTripper }
 
 func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -44,11 +44,11 @@ func (w wordless) RoundTrip(q *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errPartly replaces the error of a partial success, which has the collector's words.
+// errPartly replaces the error of a partial success, which quotes the collector.
 var errPartly = errors.New("the collector refused a part")
 
-// prometheus is the reader behind /metrics. Names have the classic spelling for
-// every scraper, because dashboards are written for one spelling.
+// prometheus is the reader behind /metrics. Names have the same spelling for every
+// scraper, because dashboards depend on it.
 func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	return promexporter.New(
 		promexporter.WithRegisterer(t.registry),
@@ -57,9 +57,8 @@ func (t *Telemetry) prometheus() (sdkmetric.Reader, error) {
 	)
 }
 
-// Exports are uncompressed unless OTEL_EXPORTER_OTLP_COMPRESSION is set: the
-// collector of a sidecar is nearby, and gzip would cost more than all spans of a
-// request.
+// Exports are uncompressed unless OTEL_EXPORTER_OTLP_COMPRESSION is set: a sidecar's
+// collector is nearby, and gzip would cost more than all spans of a request.
 
 func (t *Telemetry) exportTraces(ctx context.Context, f fence) (sdktrace.SpanProcessor, error) {
 	o := &t.opt.OTLP

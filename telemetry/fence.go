@@ -8,7 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// fence is the set of attribute keys that may leave the process.
+// fence is the set of attribute keys that may be exported.
 type fence map[attribute.Key]bool
 
 func newFence() fence {
@@ -19,7 +19,7 @@ func newFence() fence {
 	return f
 }
 
-// attributes returns those that may leave: list itself if all may.
+// attributes filters a list; it returns the list itself if all may be exported.
 func (f fence) attributes(list []attribute.KeyValue) []attribute.KeyValue {
 	stays := func(kv attribute.KeyValue) bool { return !f[kv.Key] }
 	if !slices.ContainsFunc(list, stays) {

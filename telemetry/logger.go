@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The formats of LogOptions.
+// Formats of LogOptions.
 const (
 	FormatJSON = "json"
 	FormatText = "text"

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry"
 )
 
-// Proves CARD-10: a log line carries the trace and the decision.
+// Proves CARD-10: a log line has the trace and the decision.
 func TestLogLinesAreTraced(t *testing.T) {
 	tel := start(t, telemetry.Options{})
 	ctx, span := tel.Tracer().Start(t.Context(), "x")
@@ -74,7 +74,7 @@ func TestLogRedacts(t *testing.T) {
 	}
 }
 
-// What is next to the above must stay readable.
+// Neighbouring values that must stay readable.
 func TestLogKeeps(t *testing.T) {
 	var b bytes.Buffer
 	log := must.Get(telemetry.NewLogger(&b, telemetry.LogOptions{Format: telemetry.FormatText}))(t)

@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// syncBuffer is a log that several goroutines write to.
+// syncBuffer is a buffer for concurrent writers.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -63,8 +63,8 @@ func grep(text, part string) string {
 
 const openMetrics = "application/openmetrics-text; version=1.0.0"
 
-// Every metric of the catalogue is on /metrics under the name and with the
-// labels that the catalogue gives, and no other memproxy metric is.
+// The memproxy metrics on /metrics are exactly those of the catalogue, with its names
+// and labels.
 // Proves CARD-6.
 func TestMetricsAreTheCatalogue(t *testing.T) {
 	r := receive(t, nil)
@@ -134,7 +134,7 @@ func TestMetricsAreTheCatalogue(t *testing.T) {
 	}
 }
 
-// Proves CARD-10: a metric leads to its trace and decision.
+// Proves CARD-10: the exemplar of a metric has its trace and decision.
 func TestExemplars(t *testing.T) {
 	tel := start(t, telemetry.Options{})
 	sc := request(t.Context(), tel)
@@ -148,7 +148,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// Labels from outside cannot grow the metrics without end.
+// Labels with external values cannot grow the metrics without bound.
 func TestLabelsAreBounded(t *testing.T) {
 	tel := start(t, telemetry.Options{Recent: -1, SampleRatio: -1})
 	ev := event("")
@@ -228,8 +228,8 @@ func BenchmarkRequestSpans(b *testing.B) {
 	}
 }
 
-// What an alert is for at its first occurrence is exported as zero from the
-// start. Proves CARD-10.
+// Counters whose first increment raises an alert are exported as zero from the start.
+// Proves CARD-10.
 func TestRareCountersBeginAtZero(t *testing.T) {
 	tel := start(t, telemetry.Options{Version: "v1"})
 	tel.Instruments().Observer("mem0")

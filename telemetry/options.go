@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultServiceName = "memproxy"
-	// DefaultRecent is how many requests stay readable in memory.
+	// DefaultRecent is the number of requests kept in memory.
 	DefaultRecent = 256
 	// DefaultExportTimeout bounds one export.
 	DefaultExportTimeout = 10 * time.Second
 	// DefaultMetricInterval is the time between exports of metrics.
 	DefaultMetricInterval = 30 * time.Second
-	// DefaultBatchDelay is how long spans and records wait for company.
+	// DefaultBatchDelay is how long spans and records wait to be batched.
 	DefaultBatchDelay = 2 * time.Second
 	// DefaultQueue bounds the spans, and the records, that wait for export.
 	DefaultQueue = 8192
 )
 
-// Options configure telemetry. The zero value is metrics for Prometheus and
+// Options configure telemetry. The zero value serves metrics for Prometheus and keeps
 // recent requests in memory.
 type Options struct {
 	ServiceName string // service.name; DefaultServiceName
@@ -38,26 +38,25 @@ type Options struct {
 
 	// OTLP is the collector. Without an endpoint nothing is exported.
 	OTLP OTLP
-	// SampleRatio is the share of traces that are recorded, for requests that
-	// do not say. A caller's traceparent decides for its own. Zero is all of
-	// them, negative none.
+	// SampleRatio is the share of traces that are recorded, for requests whose
+	// traceparent does not decide. Zero is all, negative none.
 	SampleRatio float64
-	// Recent is how many requests stay readable in memory when there is no
-	// collector. Zero is the default, negative none.
+	// Recent is the number of requests kept in memory without a collector. Zero is the
+	// default, negative none.
 	Recent int
 
-	// Log is notified of failing exports. Nil: it is off.
+	// Log receives warnings about failing exports. Nil: none.
 	Log *slog.Logger
-	// Clock is for the once a minute of that. Nil is time.Now.
+	// Clock limits these warnings to one a minute. Nil is time.Now.
 	Clock func() time.Time
 }
 
-// OTLP is a collector that takes OTLP over HTTP (protobuf).
+// OTLP is a collector for OTLP over HTTP (protobuf).
 type OTLP struct {
-	// Endpoint is its base URL, "http://127.0.0.1:4318"; signals go to
+	// Endpoint is the base URL, "http://127.0.0.1:4318"; signals are sent to
 	// /v1/traces, /v1/metrics and /v1/logs below it.
 	Endpoint string
-	// Headers go with each export. They are secrets.
+	// Headers are sent with each export. They are secrets.
 	Headers Headers
 	// Zero values of these are the defaults.
 	Timeout, MetricInterval, BatchDelay time.Duration
@@ -70,7 +69,7 @@ type Headers map[string]string
 // String returns the names only.
 func (h Headers) String() string { return names(h) }
 
-// names are the keys of a map in their order, in brackets.
+// names lists the keys of a map, sorted, in brackets.
 func names[V any](m map[string]V) string {
 	return "[" + strings.Join(slices.Sorted(maps.Keys(m)), " ") + "]"
 }

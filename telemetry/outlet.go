@@ -15,12 +15,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// quiet is the least time between two lines about failing exports of a signal.
+// quiet is the shortest time between two warnings about failing exports of a signal.
 const quiet = time.Minute
 
-// outlet counts what is sent to the collector. The exporters below never return an
-// error: it would go to OpenTelemetry's global handler, which writes a line for
-// each.
+// outlet counts the exports of a signal. The exporters below never return an error,
+// because OpenTelemetry's global handler would log each.
 type outlet struct {
 	name                string
 	offered, ok, failed atomic.Int64

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// receiver takes OTLP over HTTP as a collector does, and keeps it.
+// receiver is a collector for OTLP over HTTP that stores what it receives.
 type receiver struct {
 	*httptest.Server
 	answer func(w http.ResponseWriter) // nil: 200
@@ -106,7 +106,7 @@ func (r *receiver) keep(raw []byte, h http.Header, m proto.Message) {
 func (r *receiver) otlp() telemetry.OTLP {
 	return telemetry.OTLP{
 		Endpoint: r.URL, Headers: telemetry.Headers{"X-Collector-Key": "canary-collector-key"},
-		Timeout: 5 * time.Second, MetricInterval: time.Hour, BatchDelay: time.Hour, // exported when the test says
+		Timeout: 5 * time.Second, MetricInterval: time.Hour, BatchDelay: time.Hour, // exported when the test flushes
 	}
 }
 

@@ -22,18 +22,17 @@ import (
 )
 
 const (
-	// maxSteps bounds the spans that are kept of one request, and usualSteps is the
-	// number for a write.
+	// maxSteps bounds the spans kept per request; a write usually has usualSteps.
 	maxSteps   = 64
 	usualSteps = 20
 )
 
-// recent keeps the last requests, each with its steps, for an installation without
-// a collector. It is their tracer and the handler that serves them. The SDK's spans
-// have everything that an exporter needs, which costs several times as much.
+// recent keeps the last requests with their steps, for an installation without a
+// collector. It is both their tracer and the HTTP handler. The SDK's spans, with
+// everything that an exporter needs, would cost several times as much.
 type recent struct {
 	embedded.Tracer
-	root  sdktrace.Sampler // decides about a trace that begins here
+	root  sdktrace.Sampler // decides on traces that begin here
 	fence fence
 
 	mu   sync.Mutex
@@ -52,10 +51,10 @@ type recentRequest struct {
 	Attributes map[string]any `json:"attributes"`
 	Steps      []recentStep   `json:"steps"`
 
-	attrs []attribute.KeyValue // Attributes, until they are asked for
+	attrs []attribute.KeyValue // source of Attributes
 }
 
-// recentStep is a span below one.
+// recentStep is a span below a request.
 type recentStep struct {
 	Name   string `json:"name"`
 	Offset int64  `json:"offset_us"` // from the start of the request
@@ -67,14 +66,14 @@ func newRecent(size int, root sdktrace.Sampler, f fence) *recent {
 	return &recent{root: root, fence: f, done: make([]recentRequest, 0, size)}
 }
 
-// recentSpan is a span while it lasts: a request, or a step below one.
+// recentSpan is a running span: a request, or a step below one.
 type recentSpan struct {
 	noop.Span
 	of      *recent
 	sc      trace.SpanContext
 	name    string
 	start   time.Time
-	request *recentSpan // itself for a request; nil: of no request, or not sampled
+	request *recentSpan // itself for a request; nil: not part of a request, or not sampled
 
 	mu     sync.Mutex
 	ended  bool
@@ -104,7 +103,7 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-// begin is the context of a trace's first span.
+// begin makes the context of a trace's first span.
 func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.SpanContext {
 	c := trace.SpanContextConfig{SpanID: id}
 	high, low := random(), random()
@@ -116,7 +115,7 @@ func (r *recent) begin(ctx context.Context, name string, id trace.SpanID) trace.
 	return trace.NewSpanContext(c)
 }
 
-// random is half an id: not zeros, which would be none.
+// random is half an id. It is not zero, which would be invalid.
 func random() (b [8]byte) {
 	binary.NativeEndian.PutUint64(b[:], max(1, rand.Uint64()))
 	return b
@@ -215,7 +214,7 @@ func (r *recent) keep(req recentRequest) {
 	r.next = (r.next + 1) % len(r.done)
 }
 
-// list returns the requests, newest first, of one decision if it is named.
+// list returns the requests, newest first, optionally of one decision.
 func (r *recent) list(decision string) []recentRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +223,7 @@ func (r *recent) list(decision string) []recentRequest {
 		req := r.done[(r.next+len(r.done)-1-i)%len(r.done)]
 		req.Attributes = make(map[string]any, len(req.attrs))
 		if req.Steps == nil {
-			req.Steps = []recentStep{} // "none", not null
+			req.Steps = []recentStep{} // encodes as [] instead of null
 		}
 		for _, kv := range req.attrs {
 			req.Attributes[string(kv.Key)] = kv.Value.AsInterface()
@@ -236,8 +235,8 @@ func (r *recent) list(decision string) []recentRequest {
 	return out
 }
 
-// ServeHTTP serves the recent requests as JSON, newest first; "?decision=ID"
-// picks one.
+// ServeHTTP serves the recent requests as JSON, newest first; "?decision=ID" selects
+// one.
 func (r *recent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

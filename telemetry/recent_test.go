@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Proves CARD-6: without a collector the last requests are readable.
+// Proves CARD-6: without a collector the last requests are available.
 func TestRecentRequests(t *testing.T) {
 	tel := start(t, telemetry.Options{Recent: 3})
 	read := func(query string) (out []struct {
@@ -52,8 +52,8 @@ func TestRecentRequests(t *testing.T) {
 	}
 }
 
-// A recent request goes on with its caller's trace as the SDK's spans do, is kept
-// only where that is sampled, and keeps no long value and no step that ends after it.
+// A recent request continues its caller's trace like the SDK's spans, is kept only if
+// it is sampled, and drops long values and steps that end after it.
 func TestRecentRequestIsASpan(t *testing.T) {
 	for name, c := range map[string]struct {
 		ratio   float64
@@ -102,7 +102,7 @@ func TestRecentRequestIsASpan(t *testing.T) {
 	}
 }
 
-// Two requests of one trace keep their own steps.
+// Two requests of one trace have separate steps.
 func TestRecentRequestsOfOneTrace(t *testing.T) {
 	tel := start(t, telemetry.Options{})
 	ctx, outer := tel.Tracer().Start(t.Context(), "client")

@@ -10,10 +10,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// OnRecord is a hook of the audit log. It exports a copy of a record: its bytes as
-// the body, the decision's attributes, linked to the request's trace. It neither
-// blocks nor fails; a copy that the collector does not get is still in the audit
-// log.
+// OnRecord is a hook of the audit log. It exports a copy of the record as the body,
+// with the decision's attributes, linked to the request's trace. It neither blocks nor
+// fails: a copy that is lost is still in the audit log.
 func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 	ctx := context.Background()
 	t.instruments.Recorded(ctx, ev.Type)

@@ -17,24 +17,23 @@ const (
 	maxLogText = 1024
 )
 
-// redactor is the last line of defence against secrets in the log. Callers do not
-// log them in the first place; it catches the careless case: an attribute with a
-// telling name, a header map, an error that quotes a URL or an Authorization
-// header.
+// redactor is the last line of defence against secrets in the log, in case a caller
+// logs one: an attribute with a telling name, a header map, an error that quotes a URL
+// or an Authorization header.
 type redactor struct{ looks *regexp.Regexp }
 
 func newRedactor() redactor {
 	return redactor{regexp.MustCompile(
-		`(?i)\bbearer[ :=]+[^\s"',;]{6,}` + // schemes of Authorization
+		`(?i)\bbearer[ :=]+[^\s"',;]{6,}` + // Authorization schemes
 			`|\b(token|basic|apikey)[ :=]+[a-z]*[0-9_.=+/-][^\s"',;]*` + // prose has no digits
 			`|\beyJ[\w-]{6,}\.[\w.-]+` + // JSON web tokens
-			`|\b(sk|pk|m0)-[\w-]{8,}` + // the providers' keys
-			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // in queries
+			`|\b(sk|pk|m0)-[\w-]{8,}` + // API keys of providers
+			`|[?&][\w.-]*(key|token|secret|password|sig|signature|auth)=[^\s&"']+` + // query parameters
 			`|://[^/\s"@]+@`)} // userinfo
 }
 
-// triggers are the possible beginnings of a match of looks, in lower case.
-// Searching for them first spares ordinary lines the regular expression.
+// triggers are the possible beginnings of matches, in lower case. Searching for them
+// first avoids the regular expression for ordinary lines.
 func triggers() []string {
 	return []string{"bearer", "token", "basic", "apikey", "eyj", "sk-", "pk-", "m0-", "key=", "secret=", "password=", "sig=", "signature=", "auth=", "://"}
 }
@@ -53,8 +52,8 @@ func (r redactor) attr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// value renders a value that is not plain. Unknown types are named and not printed:
-// a struct may contain anything.
+// value renders a value of a complex type. Values of unknown types are not printed,
+// because they may contain anything.
 func (r redactor) value(v any) slog.Value {
 	switch v := v.(type) {
 	case nil:
@@ -96,7 +95,7 @@ func (r redactor) text(s string) string {
 	return s
 }
 
-// secretName reports whether an attribute of this name holds a credential or
+// secretName reports whether an attribute of this name may contain a credential or
 // content.
 func secretName(key string) bool {
 	key = strings.ToLower(key)

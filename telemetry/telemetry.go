@@ -22,14 +22,14 @@ import (
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// Bounds of a span's attributes, which are ids and codes: longer ones are an attack
-// or an error.
+// Bounds of a span's attributes. They are ids and codes, so longer ones are an attack
+// or a bug.
 const (
 	maxAttribute  = 256
 	maxAttributes = 64
 )
 
-// Telemetry is the running set-up. It is safe for concurrent use.
+// Telemetry is the running telemetry. It is safe for concurrent use.
 type Telemetry struct {
 	opt         Options
 	tracer      trace.Tracer
@@ -38,18 +38,17 @@ type Telemetry struct {
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
 	outlets     []*outlet
-	providers   []provider // what is flushed and shut down
+	providers   []provider // flushed and shut down at the end
 }
 
-// provider is one of the SDK's. The interface spares packages that import telemetry
-// the compilation of its generic functions.
+// provider is a provider of the SDK. The interface spares packages that import
+// telemetry the compilation of its generic functions.
 type provider interface {
 	ForceFlush(context.Context) error
 	Shutdown(context.Context) error
 }
 
-// Start sets everything up. It does not reach for the collector, so it works
-// while that is down.
+// Start sets up telemetry. It does not connect to the collector, which may be down.
 func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err
@@ -73,8 +72,8 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// resource describes this process. OTEL_RESOURCE_ATTRIBUTES adds to it, which
-// is how a pod's name and namespace usually come in.
+// resource describes this process. OTEL_RESOURCE_ATTRIBUTES adds attributes, usually
+// the pod's name and namespace.
 func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 	attrs := []attribute.KeyValue{attribute.String("service.name", t.opt.ServiceName)}
 	if t.opt.Version != "" {
@@ -104,7 +103,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxAttribute
 	limits.AttributeCountLimit = maxAttributes
-	limits.EventCountLimit = 0 // an event could quote an error, and an error content
+	limits.EventCountLimit = 0 // an event could quote an error, and an error can quote content
 	options := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(limits), sdktrace.WithSampler(sdktrace.ParentBased(root)),
 	}
@@ -128,7 +127,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource) er
 	}
 	options := []sdkmetric.Option{
 		sdkmetric.WithResource(res), sdkmetric.WithReader(scrape), sdkmetric.WithView(sdkmetric.NewView(
-			// The decision id is on the exemplar, never on the series.
+			// The decision id is on the exemplar only.
 			sdkmetric.Instrument{Name: signal.MetricDecisions},
 			sdkmetric.Stream{AttributeFilter: attribute.NewDenyKeysFilter(signal.LabelDecision)},
 		)),
@@ -159,10 +158,10 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	return nil
 }
 
-// Tracer is for gate and proxy.
+// Tracer returns the tracer for gate and proxy.
 func (t *Telemetry) Tracer() trace.Tracer { return t.tracer }
 
-// Instruments are for gate, proxy and everything that counts.
+// Instruments returns the instruments that record the metrics.
 func (t *Telemetry) Instruments() *signal.Instruments { return t.instruments }
 
 // Propagator reads and writes W3C trace context and baggage.
@@ -180,8 +179,7 @@ func (t *Telemetry) Metrics() http.Handler {
 	})
 }
 
-// Spans serves the recent requests as JSON, or is nil when a collector has
-// them.
+// Spans serves the recent requests as JSON; nil with a collector.
 func (t *Telemetry) Spans() http.Handler {
 	if t.recent == nil {
 		return nil
@@ -200,8 +198,8 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 	return t.each(ctx, provider.Shutdown)
 }
 
-// each runs all providers at once, so that one that hangs does not eat the
-// others' time.
+// each calls all providers concurrently, so that one that hangs takes no time from the
+// others.
 func (t *Telemetry) each(ctx context.Context, do func(provider, context.Context) error) error {
 	errs := make([]error, len(t.providers))
 	var wg sync.WaitGroup

@@ -52,8 +52,8 @@ func event(traceID string) memproxy.Event {
 	}
 }
 
-// request plays what gate and proxy do for one request, with a careless
-// developer's attributes among it.
+// request plays the gate and the proxy for one request, including attributes that a
+// careless developer adds.
 func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	ctx, server := tel.Tracer().Start(ctx, signal.SpanServer+"mem0.v3.add", trace.WithSpanKind(trace.SpanKindServer))
 	step, own := tel.Tracer().Start(ctx, signal.SpanOwn)
@@ -81,8 +81,9 @@ func request(ctx context.Context, tel *telemetry.Telemetry) trace.SpanContext {
 	return sc
 }
 
-// Proves CARD-6, CARD-10: one decision id and one trace id in spans, metrics
-// and log records at a real OTLP receiver, and nothing else in any payload.
+// Proves CARD-6, CARD-10: spans, metrics and log records at a real OTLP receiver have
+// the same decision id and trace id, and no payload has anything that must not be
+// exported.
 func TestEverySignalReachesTheReceiver(t *testing.T) {
 	r := receive(t, nil)
 	tel := start(t, telemetry.Options{Version: "v1.2.3", Instance: "pod-7", OTLP: r.otlp()})
@@ -143,7 +144,7 @@ func TestEverySignalReachesTheReceiver(t *testing.T) {
 	}
 }
 
-// The caller's decision not to sample is honoured, and its trace id kept.
+// The caller's decision not to sample is honoured, and its trace id is kept.
 func TestSampling(t *testing.T) {
 	r := receive(t, nil)
 	for name, c := range map[string]struct {
@@ -170,9 +171,9 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// A collector that hangs, refuses or is gone costs a request nothing, is
-// counted, is logged once a minute and in memproxy's own words, and does not hold up
-// the shutdown.
+// A collector that hangs, refuses or is unavailable does not affect requests. Failures
+// are counted, logged once a minute in memproxy's own words, and do not delay the
+// shutdown.
 func TestTroubleAtTheCollector(t *testing.T) {
 	for _, name := range []string{"hangs", "refuses", "gone", "takes a part"} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +182,7 @@ func TestTroubleAtTheCollector(t *testing.T) {
 				if name == "hangs" {
 					<-hang
 				}
-				if name == "takes a part" { // of OTLP, with a message
+				if name == "takes a part" { // partial success with a message
 					w.Header().Set("Content-Type", "application/x-protobuf")
 					_, _ = io.WriteString(w, "\x0a\x14\x08\x05\x12\x10canary: approve!")
 					return
@@ -199,7 +200,7 @@ func TestTroubleAtTheCollector(t *testing.T) {
 			opt.Log, opt.Clock = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
 			tel := start(t, opt)
 			done := make(chan struct{})
-			go func() { // far more than the queue holds
+			go func() { // far more than the queue can hold
 				defer close(done)
 				for range 2000 {
 					request(context.Background(), tel)
@@ -207,12 +208,12 @@ func TestTroubleAtTheCollector(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(30 * time.Second): // not a measure of speed: it would hang for ever
+			case <-time.After(30 * time.Second): // far above any expected duration
 				t.Fatal("requests wait for the collector")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			_ = tel.Flush(ctx) // fails or not; what counts is below
+			_ = tel.Flush(ctx) // may fail; the checks follow
 			text := scrape(t, tel, "")
 			if !failures(text, "traces") {
 				t.Errorf("failures are not counted:\n%s", grep(text, "exports"))
@@ -262,7 +263,7 @@ func TestShutdownFlushes(t *testing.T) {
 	}
 }
 
-// Secret headers go to the endpoint and nowhere it points to.
+// Redirects are not followed: secret headers go to the endpoint only.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("an export went elsewhere")

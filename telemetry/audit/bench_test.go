@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// BenchmarkRecord is the whole cost of a durable record, with as many callers
-// as the name says, on the disk that holds the temporary directory.
+// BenchmarkRecord measures durable records, with as many concurrent callers as the name
+// says, on the disk of the temporary directory.
 func BenchmarkRecord(b *testing.B) {
 	for _, callers := range []int{1, 32, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {

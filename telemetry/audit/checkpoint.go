@@ -10,7 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// checkpoint makes the signed statement of the tree's size and root.
+// checkpoint signs the tree's size and root.
 func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
 	text := p.opt.Origin + "\n" + strconv.FormatUint(size, 10) + "\n" + root.String() + "\n"
 	msg, err := note.Sign(&note.Note{Text: text}, p.signer)
@@ -20,7 +20,7 @@ func (p *publisher) checkpoint(size uint64, root tlog.Hash) ([]byte, error) {
 	return msg, nil
 }
 
-// readCheckpoint reads this log's own checkpoint.
+// readCheckpoint verifies and reads this log's own checkpoint.
 func readCheckpoint(msg []byte, origin string, v note.Verifier) (size uint64, root tlog.Hash, err error) {
 	n, err := note.Open(msg, note.VerifierList(v))
 	if _, another := errors.AsType[*note.UnverifiedNoteError](err); another {

@@ -43,7 +43,7 @@ func crashOptions(dir string) audit.Options {
 	}
 }
 
-// child writes until it is killed, and says which records were acknowledged.
+// child writes until it is killed, and prints acknowledged records.
 func child(dir string) {
 	l, err := audit.Open(crashOptions(dir))
 	if err != nil {
@@ -72,8 +72,8 @@ func child(dir string) {
 
 type ack struct{ hash, id string }
 
-// Proves CARD-7: after kill -9 at any moment under load, every acknowledged
-// record is where its receipt says, and the log verifies.
+// Proves CARD-7: after kill -9 at any moment under load, every acknowledged record is
+// at the index of its receipt, and the log verifies.
 func TestKillNine(t *testing.T) {
 	ring.Slow(t, "kills processes")
 	if testing.Short() {
@@ -116,8 +116,8 @@ func TestKillNine(t *testing.T) {
 	t.Logf("%d acknowledged of %d records, %d repairs", found, rep.Size, repairs)
 }
 
-// crash runs a child and kills it after n acknowledgements. What the child
-// managed to print counts, however it came to be cut off.
+// crash runs a child and kills it after n acknowledgements. Everything that it printed
+// counts.
 func crash(t *testing.T, dir string, n int, acked map[uint64]ack) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=XXX")
@@ -128,7 +128,7 @@ func crash(t *testing.T, dir string, n int, acked map[uint64]ack) {
 	for k := 0; ; k++ {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // a line that was cut off was not read by anybody
+			break // an incomplete line
 		}
 		f := strings.Fields(line)
 		if len(f) != 4 || f[0] != "ack" {

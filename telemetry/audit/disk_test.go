@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// Proves CARD-7: a full disk refuses records and nothing else; the log goes on
-// by itself, loses no acknowledged record and keeps no refused one.
+// Proves CARD-7: a full disk only refuses records. The log recovers without a restart,
+// loses no acknowledged record and keeps no refused one.
 func TestDiskFull(t *testing.T) {
 	var full atomic.Bool
 	opt := testOptions(t.TempDir())
@@ -50,7 +50,7 @@ func TestDiskFull(t *testing.T) {
 	must.Do(t, l.Note(memproxy.Event{Type: memproxy.EventOutcome, Decision: "note"}))
 	want(true, try("lost3"))
 	full.Store(false)
-	want(false, try("b")) // the note, which nobody waits for, was kept
+	want(false, try("b")) // the note, which has no waiting caller, was kept
 	want(false, l.Healthy())
 	closeLog(t, l)
 	if got := strings.Join(ids, " "); got != "a note b" {
@@ -85,8 +85,8 @@ func TestDiskFullAtABundlesStart(t *testing.T) {
 	}
 }
 
-// A checkpoint that cannot be written shows in Healthy; records go on as long
-// as there is room for them in memory.
+// Healthy reports a checkpoint that cannot be written; records continue while there is
+// memory.
 func TestCheckpointFails(t *testing.T) {
 	var broken atomic.Bool
 	opt := testOptions(t.TempDir())
@@ -140,7 +140,7 @@ func TestEveryCommitSigned(t *testing.T) {
 	closeLog(t, l)
 }
 
-// blockedLog is a log whose disk hangs until the returned function is called.
+// blockedLog is a log whose disk hangs until free is called.
 func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free func()) {
 	t.Helper()
 	gate, in := make(chan struct{}), make(chan struct{}, 1)
@@ -159,8 +159,8 @@ func blockedLog(t *testing.T, max int) (l *Log, entered <-chan struct{}, free fu
 	return l, in, func() { hang.Store(false); close(gate) }
 }
 
-// Proves SYN-4: a disk that hangs does not hold a caller longer than its
-// context, nor fill memory.
+// Proves SYN-4: a disk that hangs blocks a caller no longer than its context, and does
+// not fill memory.
 func TestHangingDisk(t *testing.T) { synctest.Test(t, hangingDisk) }
 
 func hangingDisk(t *testing.T) {
@@ -177,7 +177,7 @@ func hangingDisk(t *testing.T) {
 		_, err := l.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "given up"})
 		second <- err
 	}()
-	synctest.Wait() // it is in the queue
+	synctest.Wait() // the record is in the queue
 	if l.Lag().Queued == 0 {
 		t.Error("nothing waits for the disk")
 	}

@@ -47,7 +47,7 @@ func fullEvent() memproxy.Event {
 	}
 }
 
-// slow is the record as an ordinary encoder writes it.
+// slow encodes the record with encoding/json.
 func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Hash, now time.Time) []byte {
 	m := map[string]any{}
 	put := func(m map[string]any, key string, v any) {
@@ -189,7 +189,7 @@ func slow(t testing.TB, ev *memproxy.Event, at place, index uint64, prev tlog.Ha
 	return v
 }
 
-// bounded is appendString's bound, by way of the slow encoder.
+// bounded is the bound of appendString, computed with encoding/json.
 func bounded(s string) string {
 	raw, _ := json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))
 	if v := jsontext.Value(raw); v.Canonicalize() == nil && len(s) <= maxString && len(v)-2 <= maxString && utf8.ValidString(s) {
@@ -219,7 +219,7 @@ func compare(t testing.TB, ev memproxy.Event, at place) {
 	}
 }
 
-// Proves CARD-7: a record is canonical JSON, whatever is in it.
+// Proves CARD-7: a record is canonical JSON, whatever it contains.
 func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, fullEvent(), whole)
 	compare(t, memproxy.Event{}, whole)
@@ -239,15 +239,15 @@ func TestEncodeIsCanonical(t *testing.T) {
 	compare(t, ev, whole)
 }
 
-// Proves CARD-7: limits, and whatever else is not the log's business, stay out;
-// of roles only those that policies were asked about are there.
+// Proves CARD-7: limits and other irrelevant data are not recorded, and only the roles
+// that policies saw.
 func TestEncodeKeepsSecretsOut(t *testing.T) {
 	ev := fullEvent()
 	d := encode(nil, &ev, whole)
 	if bytes.Contains(d.buf, []byte("CANARY")) {
 		t.Errorf("the record holds what it must not: %s", d.buf)
 	}
-	// The nearest things that must be there.
+	// Neighbouring data that must be recorded.
 	for _, s := range []string{"agent:dev", "acme", "mem0.v3.add", ev.ContentSHA256, `"roles":["dev","lead"]`} {
 		if !bytes.Contains(d.buf, []byte(s)) {
 			t.Errorf("the record lacks %q", s)

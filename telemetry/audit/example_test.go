@@ -31,13 +31,13 @@ func Example() {
 	ctx := context.Background()
 	receipt, err := log.Record(ctx, memproxy.Event{Type: memproxy.EventDecision, Decision: "d1", Verdict: memproxy.Deny, Would: memproxy.Deny})
 	if err != nil {
-		panic(err) // nothing may be forwarded
+		panic(err) // fail closed: nothing may be forwarded
 	}
 	if err := log.Close(ctx); err != nil {
 		panic(err)
 	}
 
-	// The key comes from elsewhere than the log.
+	// The key comes from outside the log.
 	public, err := audit.VerifierKey("memproxy.example/pod-7", key.Public().(ed25519.PublicKey))
 	if err != nil {
 		panic(err)

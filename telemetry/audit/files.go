@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// The names of the log's files. Package verify has its own copy: it has nothing in
-// common with the writer but docs/audit-format.md.
+// Names of the log's files. Package verify has its own copy and shares no code: both
+// follow docs/audit-format.md.
 const (
 	checkpointFile = "checkpoint"
 	vkeyFile       = "log.vkey"
@@ -21,11 +21,11 @@ const (
 	archiveDir     = "checkpoints"
 	tempSuffix     = ".tmp"
 
-	tileWidth  = 256 // records a bundle, hashes a tile
+	tileWidth  = 256 // records per bundle, hashes per tile
 	tileHeight = 8   // log2 of tileWidth
 )
 
-// tilePath is the C2SP path of tile n at a level; width 0 or 256 is full.
+// tilePath is the C2SP path of tile n at a level; width 0 or 256 means a full tile.
 func tilePath(level int, n int64, width int) string {
 	return "tile/" + strconv.Itoa(level) + "/" + nPath(n, width)
 }
@@ -56,9 +56,8 @@ type disk struct {
 
 func (d disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// replace puts content at name in one step, so that a reader sees all of it or
-// the file as it was. It is synced before it gets its name, if that is asked for; the
-// directory is the caller's.
+// replace atomically replaces the content of a file. If synced, the content is durable
+// before it gets its name; syncing the directory is left to the caller.
 func (d disk) replace(name string, content []byte, synced bool) error {
 	path := d.path(name)
 	f, err := durable.Open(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
@@ -81,14 +80,14 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 		err = os.Rename(path+tempSuffix, path)
 	}
 	if err != nil {
-		_ = os.Remove(path + tempSuffix) // the error that counts is the first
+		_ = os.Remove(path + tempSuffix) // the first error is returned
 		return fmt.Errorf("audit: write %s: %w", name, err)
 	}
 	return nil
 }
 
-// syncDir makes the names in a directory durable, and those of the directories
-// above it up to the root.
+// syncDir makes the names in a directory durable, and those of its parents up to the
+// root.
 func (d disk) syncDir(name string) error {
 	for dir := filepath.Clean(d.path(name)); ; dir = filepath.Dir(dir) {
 		f, err := os.Open(dir)
@@ -108,7 +107,7 @@ func (d disk) syncDir(name string) error {
 	}
 }
 
-// read returns a file's content; one that is not there is nil without error.
+// read returns a file's content, nil if it does not exist.
 func (d disk) read(name string) ([]byte, error) {
 	b, err := durable.Read(d.path(name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,9 +7,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// inert is an event as it is recorded. A record holds no text that a caller
-// chose: names are plain identifiers or hashes, and of the names of JSON members
-// those are written that the two APIs have.
+// inert replaces names that callers chose: a record contains no text of a caller. Names
+// that are not plain identifiers become hashes, and so do JSON members that neither API
+// has.
 func inert(ev memproxy.Event) memproxy.Event {
 	ev.Session = memproxy.InertSession(ev.Session)
 	ev.Method = inertMethod(ev.Method)
@@ -22,7 +22,7 @@ func inert(ev memproxy.Event) memproxy.Event {
 	ev.Fields = each(ev.Fields, memproxy.Inert)
 	ev.Reasons = each(ev.Reasons, func(r memproxy.Reason) memproxy.Reason {
 		r.Pointer = inertPointer(r.Pointer)
-		if strings.HasPrefix(string(r.Code), "integrity.") { // the memory
+		if strings.HasPrefix(string(r.Code), "integrity.") { // the rule is the id of a memory
 			r.Rule = memproxy.InertID(r.Rule)
 		}
 		return r
@@ -46,7 +46,7 @@ func inert(ev memproxy.Event) memproxy.Event {
 	return ev
 }
 
-// inertMethod is a method as it is recorded. HTTP allows any token as a method.
+// inertMethod is a method as recorded: HTTP allows any token as a method.
 func inertMethod(name string) string {
 	switch name {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
@@ -55,7 +55,7 @@ func inertMethod(name string) string {
 	return memproxy.InertSession(name)
 }
 
-// each is a list as it is recorded; the list itself where that is the same.
+// each maps a list; it returns the list itself if nothing changes.
 func each[T comparable](list []T, as func(T) T) []T {
 	var own []T
 	for i, v := range list {
@@ -72,7 +72,7 @@ func each[T comparable](list []T, as func(T) T) []T {
 	return list
 }
 
-// inertPointer is a place in a payload as records have it: "/metadata/tag" is
+// inertPointer is a JSON pointer as recorded: "/metadata/tag" becomes
 // "/metadata/sha256:…".
 func inertPointer(ptr string) string {
 	if ptr == "" {
@@ -103,7 +103,7 @@ func inertPointer(ptr string) string {
 
 func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
 
-// inertAccount is the key of a budget, which has names of fields in it.
+// inertAccount is the key of a budget as recorded: it may contain names of fields.
 func inertAccount(key string) string {
 	return strings.Join(each(strings.Split(key, "/"), memproxy.Inert), "/")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// What a caller can name stands in no record as it was spelled, unless it is a
-// plain identifier; sessions and members that the APIs lack never do.
+// Names chosen by callers are recorded as hashes unless they are plain identifiers;
+// sessions, and members that the APIs lack, always.
 //
 // Proves EDGE-15, SYN-6.
 func TestRecordsHoldNoTextOfCallers(t *testing.T) {
@@ -32,7 +32,7 @@ func TestRecordsHoldNoTextOfCallers(t *testing.T) {
 	if len(rest) > 0 || bytes.Contains(first.buf, []byte("CANARY")) {
 		t.Errorf("the record holds what callers wrote: %s", first.buf)
 	}
-	// The nearest things that stay readable.
+	// Neighbouring names that stay readable.
 	plain := fullEvent()
 	plain.Scope.User, plain.Targets = "ann+notes@example.org", []string{"0190f3c2-7c1d-7e55-9d4b-0123456789ab", session}
 	plain.Reasons[0].Pointer = "/messages/12/content"
@@ -44,7 +44,7 @@ func TestRecordsHoldNoTextOfCallers(t *testing.T) {
 	}
 }
 
-// An event that was made inert is inert: what is split is not hashed twice.
+// inert is idempotent: events that are split are not hashed twice.
 func FuzzInert(f *testing.F) {
 	f.Add("run-7", "/metadata/tag")
 	f.Add("session:a/b/c", "path:agent_id")

@@ -21,8 +21,8 @@ const (
 	PublicKeyFile = "audit.pub" // SubjectPublicKeyInfo, PEM
 )
 
-// LoadOrCreateKey reads the Ed25519 key in dir, or makes one when there is
-// none. It refuses a key file that others may read.
+// LoadOrCreateKey reads the Ed25519 key in dir, or makes one if there is none. It
+// refuses a key file that is readable by others.
 func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
 	key, err := readKey(filepath.Join(dir, KeyFile), 0o077)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,9 +31,8 @@ func LoadOrCreateKey(dir string) (ed25519.PrivateKey, error) {
 	return key, err
 }
 
-// LoadKey reads an Ed25519 key from a file that is managed by somebody else. The
-// file may be readable by its group, as that of a mounted Secret is, but not by
-// others.
+// LoadKey reads an Ed25519 key from a file that is managed externally. The file may be
+// readable by its group, like a mounted Secret, but not by others.
 func LoadKey(path string) (ed25519.PrivateKey, error) { return readKey(path, 0o007) }
 
 func readKey(path string, others fs.FileMode) (ed25519.PrivateKey, error) {
@@ -70,8 +69,8 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	return key, d.syncDir(".")
 }
 
-// VerifierKey is the public key in the form that checkpoints' readers take:
-// "<origin>+<hash>+<base64>", as package note defines it.
+// VerifierKey is the public key in the format of package note:
+// "<origin>+<hash>+<base64>".
 func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	if len(pub) != ed25519.PublicKeySize {
 		return "", errors.New("audit: not an Ed25519 public key")
@@ -91,7 +90,7 @@ func VerifierKey(origin string, pub ed25519.PublicKey) (string, error) {
 	return vkey, nil
 }
 
-// signer makes a note.Signer of a plain Ed25519 key.
+// signer is a note.Signer with a plain Ed25519 key.
 type signer struct {
 	name string
 	hash uint32

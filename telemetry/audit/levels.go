@@ -6,14 +6,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// levels is the right edge of the tree: for each level of tiles the hashes of
-// the tile that is not yet full. It is all that is needed to go on.
+// levels is the right edge of the tree: for each level the hashes of the tile that is
+// not full. It suffices to continue the tree.
 type levels struct {
 	size   int64
 	hashes [][]tlog.Hash // hashes[L] has (size >> 8L) % 256 of them
 }
 
-// clone copies the edge, so that a failed publication leaves it as it was.
+// clone copies the edge, so that a failed publication does not change it.
 func (lv levels) clone() levels {
 	c := levels{size: lv.size, hashes: make([][]tlog.Hash, len(lv.hashes))}
 	for i, h := range lv.hashes {
@@ -22,7 +22,7 @@ func (lv levels) clone() levels {
 	return c
 }
 
-// add appends a leaf and hands every tile that it fills to full.
+// add appends a leaf and passes every tile that becomes full to full.
 func (lv *levels) add(leaf tlog.Hash, full func(level int, n int64, hashes []tlog.Hash) error) error {
 	lv.size++
 	h := leaf

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// lock takes the directory for one writer. The kernel gives it back when the
-// process ends, however it ends.
+// lock locks the directory for one writer. The kernel releases the lock when the
+// process ends.
 func lock(path string) (*os.File, error) {
 	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {

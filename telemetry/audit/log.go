@@ -32,7 +32,7 @@ const retryEvery = time.Second
 // journal and made again after a crash. The reserve preallocates the next journal.
 type Log struct {
 	opt  Options
-	held *os.File // the lock
+	held *os.File // lock file
 
 	queue     *queue
 	progress  *progress
@@ -202,7 +202,7 @@ func (l *Log) closeFiles() {
 	if l.committer.journal != nil {
 		_ = l.committer.journal.Close() // every frame in it was synced
 	}
-	_ = l.held.Close() // gives the lock back
+	_ = l.held.Close() // releases the lock
 }
 
 // Healthy returns nil when the last attempts to write the journal and the

@@ -24,7 +24,7 @@ func testKey(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
-// noSync keeps tests that do not crash off the disk's back.
+// noSync avoids disk syncs in tests without crashes.
 func noSync(*os.File) error { return nil }
 
 func testOptions(dir string) Options {
@@ -70,8 +70,8 @@ func record(t testing.TB, l *Log, n int) {
 	}
 }
 
-// Proves CARD-7: every record has its place, the receipt is the record's leaf
-// hash, and the chain and the tree hold across openings and bundles.
+// Proves CARD-7: every record has its index, the receipt is the record's leaf hash, and
+// chain and tree hold across restarts and bundles.
 func TestRecordsSurviveReopening(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
@@ -121,7 +121,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 	}
 }
 
-// treeRoot is the root as package tlog computes it.
+// treeRoot is the root as computed by package tlog.
 func treeRoot(t testing.TB, leaves []tlog.Hash) tlog.Hash {
 	t.Helper()
 	var stored []tlog.Hash
@@ -158,7 +158,7 @@ func TestReceipt(t *testing.T) {
 func TestNotesKeepTheirOrder(t *testing.T) {
 	var kinds []memproxy.EventType
 	opt := testOptions(t.TempDir())
-	opt.NoteDelay = time.Hour // only a record takes them along
+	opt.NoteDelay = time.Hour // written only with a record
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) { kinds = append(kinds, ev.Type) }
 	l := open(t, opt)
 	for _, typ := range []memproxy.EventType{"a", "b"} {

@@ -16,30 +16,30 @@ const (
 	// DefaultCheckpointEvery bounds how long a durable record may wait for a
 	// signed checkpoint.
 	DefaultCheckpointEvery = 100 * time.Millisecond
-	// DefaultMaxQueue is how many events may wait for the disk.
+	// DefaultMaxQueue bounds the events that wait for the disk.
 	DefaultMaxQueue = 8192
-	// DefaultNoteDelay is how long a noted event may wait for company.
+	// DefaultNoteDelay bounds how long a noted event waits for other events.
 	DefaultNoteDelay = 5 * time.Millisecond
 )
 
 // Options configure a log. Dir, Key and Origin are required.
 type Options struct {
-	// Dir is the directory of the log, for this purpose alone. It is created if it
-	// is missing.
+	// Dir is the directory of the log, used for nothing else. It is created if it is
+	// missing.
 	Dir string
-	// Key signs checkpoints. A log has the same key for its whole life.
+	// Key signs checkpoints. It must not change during the life of a log.
 	Key ed25519.PrivateKey
-	// Origin names the log, and the key in its signatures. It is unique to
-	// the installation ("memproxy/pod-7"): no spaces, no plus sign.
+	// Origin names the log and the key in its signatures. It is unique to the
+	// installation ("memproxy/pod-7"), without spaces and plus signs.
 	Origin string
 
-	// Clock gives the time of append; nil is time.Now.
+	// Clock returns the time of append; nil is time.Now.
 	Clock func() time.Time
-	// Sync makes a file durable; nil is (*os.File).Sync, and fdatasync for
-	// commits where there is that.
+	// Sync makes a file durable; nil is (*os.File).Sync, and fdatasync for commits
+	// where available.
 	Sync func(*os.File) error
-	// CheckpointEvery is how long records may wait for a signature. Zero is
-	// the default; negative signs every commit before its callers return.
+	// CheckpointEvery is how long records may wait for a signature. Zero is the
+	// default; negative signs every commit before its callers return.
 	CheckpointEvery time.Duration
 	// MaxQueue bounds the events that wait for the disk. Zero is the default.
 	MaxQueue int

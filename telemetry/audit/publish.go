@@ -37,11 +37,11 @@ type publisher struct {
 	edge     levels
 	archived time.Time
 	recent   [][]string // partial files of the last publications
-	oldest   int64      // the first bundle that may still be there
-	shut     bool       // the directory is given back
+	oldest   int64      // the first bundle that may exist
+	shut     bool       // the directory was released
 }
 
-// run signs durable records.
+// run publishes durable records until stop.
 func (p *publisher) run(stop <-chan struct{}) {
 	for {
 		var again <-chan time.Time
@@ -65,9 +65,9 @@ func (p *publisher) run(stop <-chan struct{}) {
 	}
 }
 
-// publish writes bundles, tiles and a checkpoint for all that is durable. The
-// checkpoint comes last, when all that it covers is in its place; a full
-// bundle's journal goes only after that.
+// publish writes bundles, tiles and a checkpoint for all durable records. The
+// checkpoint is written last, once everything it covers is in place, and the journals
+// of full bundles are removed after that.
 func (p *publisher) publish(archive bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,9 +92,9 @@ func (p *publisher) publish(archive bool) error {
 	return nil
 }
 
-// lay writes bundles and tiles, and returns the tree's edge behind them and
-// the partial files that it wrote. Full files are synced with their names.
-// Partial ones are not: they can be made again from the journal.
+// lay writes bundles and tiles, and returns the new edge of the tree and the partial
+// files. Full files are synced with their names; partial ones can be rebuilt from the
+// journal.
 func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
 	edge := p.edge.clone()
 	dirs := map[string]bool{}
@@ -142,7 +142,7 @@ func (p *publisher) lay(bundles []bundle) (levels, []string, error) {
 	return edge, partials, nil
 }
 
-// announce signs the edge and puts the checkpoint in its place.
+// announce signs the edge and writes the checkpoint.
 func (p *publisher) announce(edge levels, archive bool) error {
 	size := uint64(edge.size)
 	msg, err := p.checkpoint(size, edge.root())
@@ -180,13 +180,13 @@ func (p *publisher) tidy(full []bundle, partials []string) {
 			continue
 		}
 		_ = os.Remove(p.disk.path(name))
-		_ = os.Remove(p.disk.path(path.Dir(name))) // its .p directory, when that was the last
+		_ = os.Remove(p.disk.path(path.Dir(name))) // the .p directory, if empty now
 	}
 	p.recent = slices.Delete(p.recent, 0, 1)
 }
 
-// sweep removes leftovers of a crash next to the tree's edge: temporary files
-// and partial tiles of tiles that are full by now.
+// sweep removes leftovers of a crash near the tree's edge: temporary files, and partial
+// tiles that are full by now.
 func (p *publisher) sweep() error {
 	current := map[string]bool{}
 	dirs := map[string]bool{".": true, journalDir: true, archiveDir: true}

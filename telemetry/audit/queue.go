@@ -11,18 +11,18 @@ import (
 	"github.com/memproxy/memproxy/internal/wait"
 )
 
-// item is one queued event, or a barrier when it has no body.
+// item is a queued event, or a barrier if it has no body.
 type item struct {
 	first body
 	rest  []body
-	parts int            // how many of them there are; 0 for a barrier
+	parts int            // number of bodies; 0 for a barrier
 	event memproxy.Event // set only if a hook needs it
 	note  bool
 	state atomic.Int32
 
 	index uint64 // of the first record
 	leaf  tlog.Hash
-	done  chan error // takes one answer
+	done  chan error // receives the result
 }
 
 // The states of an item: the goroutine that moves it out of queued owns it.
@@ -55,13 +55,13 @@ const keepBuffer = 8 << 10
 // queue holds the events that wait for the writer.
 type queue struct {
 	opt  *Options
-	wake chan struct{} // the writer's
+	wake chan struct{} // wakes the writer
 	pool sync.Pool     // of *item
 
 	mu      sync.Mutex
 	waiting []*item
 	closed  bool
-	armed   bool // a wake for noted events is on its way
+	armed   bool // a timer for noted events is running
 }
 
 func newQueue(opt *Options) *queue {
@@ -70,7 +70,7 @@ func newQueue(opt *Options) *queue {
 	return q
 }
 
-// item is an event that is encoded and not queued yet.
+// item is an encoded event, not queued yet.
 func (q *queue) item(ev *memproxy.Event, at place) *item {
 	it := q.barrier()
 	if len(q.opt.Unsafe) > 0 {
@@ -85,8 +85,8 @@ func (q *queue) item(ev *memproxy.Event, at place) *item {
 	return it
 }
 
-// barrier is an item without a record: it is answered when all that was queued
-// before it is durable.
+// barrier is an item without a record: it completes when everything queued before it is
+// durable.
 func (q *queue) barrier() *item {
 	it := q.pool.Get().(*item)
 	it.reset()
@@ -125,7 +125,7 @@ func (q *queue) add(it *item) error {
 	return nil
 }
 
-// takeAll empties the queue for the writer, leaving it spare's storage.
+// takeAll empties the queue for the writer and reuses the storage of spare.
 func (q *queue) takeAll(spare []*item) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,7 +152,7 @@ func (q *queue) close() {
 	q.closed = true
 }
 
-// state is how many events wait, and whether the queue is closed.
+// state returns the number of waiting events and whether the queue is closed.
 func (q *queue) state() (waiting int, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

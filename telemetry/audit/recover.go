@@ -80,7 +80,7 @@ type tail struct {
 	file      bool
 	n         int64
 	good, cut int
-	blank     []int64 // journals that were laid out and not begun
+	blank     []int64 // preallocated journals that were never used
 }
 
 func (t tail) repair(next, size uint64) string {
@@ -184,7 +184,7 @@ func (r *recovery) replay(size uint64) (end tail, err error) {
 	return end, nil
 }
 
-// journals are the bundles that have one.
+// journals lists the bundles that have a journal.
 func (r *recovery) journals() (bundles []int64, err error) {
 	list, err := os.ReadDir(r.disk.path(journalDir))
 	if err != nil {
@@ -198,7 +198,7 @@ func (r *recovery) journals() (bundles []int64, err error) {
 	return bundles, nil
 }
 
-// removeJournals removes those of bundles.
+// removeJournals removes the journals of bundles.
 func (r *recovery) removeJournals(bundles []int64) error {
 	for _, n := range bundles {
 		if err := os.Remove(r.disk.path(journalPath(n))); err != nil {
@@ -208,8 +208,7 @@ func (r *recovery) removeJournals(bundles []int64) error {
 	return nil
 }
 
-// replayFile takes over the frames of one journal and returns where the good
-// ones end.
+// replayFile applies the frames of a journal and returns where the valid ones end.
 func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err error) {
 	bad := func(what string) error {
 		return fmt.Errorf("%w: journal of bundle %d after record count %d: %s", ErrCorrupt, n, r.progress.tip.next, what)
@@ -218,7 +217,7 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 		first, payload, mac, count, length, err := readFrame(b[good:])
 		if err != nil {
 			if r.progress.tip.next >= size && blank(b[good:]) {
-				return good, nil // room for more
+				return good, nil // preallocated
 			}
 			if wholeFrameIn(b[good+1:]) || r.progress.tip.next < size {
 				return 0, bad("a frame is damaged, and no crash tears one that others follow or that is signed")
@@ -253,7 +252,7 @@ func (r *recovery) replayFile(n int64, b []byte, size uint64) (good int, err err
 	return good, nil
 }
 
-// resume opens the last journal for writing on, without its torn tail.
+// resume opens the last journal for appending, without its torn tail.
 func (r *recovery) resume(end tail) error {
 	if err := r.removeJournals(end.blank); err != nil {
 		return err
@@ -270,7 +269,7 @@ func (r *recovery) resume(end tail) error {
 			err = r.opt.Sync(f)
 		}
 		if err != nil {
-			_ = f.Close() // the error that counts is the first
+			_ = f.Close() // the first error is returned
 			return fmt.Errorf("audit: cut torn tail: %w", err)
 		}
 	}
@@ -281,8 +280,8 @@ func (r *recovery) resume(end tail) error {
 	return nil
 }
 
-// dropJournals removes journals of bundles before n, which are full, signed
-// and in their place.
+// dropJournals removes the journals of bundles before n, which are full, signed and in
+// place.
 func (r *recovery) dropJournals(n int64) error {
 	journals, err := r.journals()
 	if err != nil {
@@ -291,7 +290,7 @@ func (r *recovery) dropJournals(n int64) error {
 	return r.removeJournals(slices.DeleteFunc(journals, func(k int64) bool { return k >= n }))
 }
 
-// lastOf reads the end of a full bundle, for the chain and the clock.
+// lastOf reads the end of a full bundle, to continue the chain and the clock.
 func (r *recovery) lastOf(n int64) error {
 	if n < 0 {
 		return nil
@@ -311,8 +310,8 @@ func (r *recovery) lastOf(n int64) error {
 	return nil
 }
 
-// appended is a record's time of append. No string in a record can hold the
-// member's text, as quotes inside strings are escaped.
+// appended is a record's time of append. The searched text cannot occur in a string,
+// because quotes are escaped there.
 func appended(record []byte) (time.Time, error) {
 	_, rest, ok := bytes.Cut(record, []byte(`,"time":"`))
 	if !ok || len(rest) < len(timeFormat) {

@@ -17,8 +17,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// abandon leaves a log as a killed process would: nothing signed, the lock
-// given back by the kernel.
+// abandon leaves a log like a killed process: nothing signed, the lock released by the
+// kernel.
 func abandon(t testing.TB, l *Log) {
 	t.Helper()
 	l.queue.close()
@@ -29,8 +29,8 @@ func abandon(t testing.TB, l *Log) {
 	l.closeFiles()
 }
 
-// crashed returns the journal of bundle 0 in a new log of n unsigned records,
-// each a commit of its own.
+// crashed returns the journal of bundle 0 in a new log with n unsigned records, each in
+// its own commit.
 func crashed(t testing.TB, n int) (opt Options, path string, content []byte) {
 	t.Helper()
 	opt = testOptions(t.TempDir())
@@ -59,7 +59,7 @@ func frameStarts(t testing.TB, b []byte) []int {
 	return starts
 }
 
-// reopen opens a log and returns the repair that it recorded, if it did.
+// reopen opens a log and returns the repair that it recorded, if any.
 func reopen(t testing.TB, opt Options) (size uint64, repair string) {
 	t.Helper()
 	opt.OnRecord = func(_ uint64, ev memproxy.Event, _ []byte) {
@@ -73,8 +73,8 @@ func reopen(t testing.TB, opt Options) (size uint64, repair string) {
 	return size, repair
 }
 
-// Proves CARD-7: wherever the last commit was torn, all before it is kept, and
-// the cut is recorded.
+// Proves CARD-7: wherever the last commit is torn, earlier records are kept, and the
+// cut is recorded.
 func TestTornTail(t *testing.T) {
 	opt, path, content := crashed(t, 3)
 	starts := frameStarts(t, content)
@@ -88,14 +88,14 @@ func TestTornTail(t *testing.T) {
 	for cut := starts[2]; cut < len(content); cut += 7 * ring.Share(4, 8) {
 		restore(content[:cut])
 		size, repair := reopen(t, opt)
-		if size != 3 { // two, and the repair
+		if size != 3 { // two, and the repair record
 			t.Fatalf("cut at %d: %d records", cut, size)
 		}
 		if torn := strings.Contains(repair, "torn commit"); torn != (cut > starts[2]) {
 			t.Errorf("cut at %d: repair %q", cut, repair)
 		}
 	}
-	// A tail of anything is torn as well; one of zeros is room for more.
+	// An arbitrary tail is torn as well; zeros are preallocated space.
 	restore(append(content[:starts[2]:starts[2]], bytes.Repeat([]byte{0xff}, 5000)...))
 	if size, repair := reopen(t, opt); size != 3 || !strings.Contains(repair, "cut 5000 bytes") {
 		t.Errorf("rubbish: %d records, %q", size, repair)
@@ -104,7 +104,7 @@ func TestTornTail(t *testing.T) {
 	if size, repair := reopen(t, opt); size != 3 || strings.Contains(repair, "cut") {
 		t.Errorf("zeros: %d records, %q", size, repair)
 	}
-	// What is whole is taken over.
+	// Complete frames are kept.
 	restore(content)
 	if size, repair := reopen(t, opt); size != 4 || !strings.Contains(repair, "took over 3 records") {
 		t.Errorf("whole: %d records, %q", size, repair)
@@ -114,7 +114,7 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// Proves CARD-7: what no crash explains is not repaired away.
+// Proves CARD-7: damage that no crash explains is not repaired.
 func TestDamageIsRefused(t *testing.T) {
 	sum := func(b []byte, from, to int) {
 		binary.BigEndian.PutUint32(b[to-4:], crc32.Checksum(b[from:to-4], castagnoli))
@@ -173,7 +173,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 			}
 		})
 	}
-	// What can be made again is: partial tiles and leftovers of a crash.
+	// Derived files are rebuilt: partial tiles and leftovers of a crash.
 	opt := testOptions(t.TempDir())
 	l := open(t, opt)
 	record(t, l, 300)
@@ -199,7 +199,7 @@ func TestDamageOfSignedRecordsIsRefused(t *testing.T) {
 	}
 }
 
-// Proves SYN-6: pruned whole bundles by age, recorded, and never the last.
+// Proves SYN-6: whole bundles are pruned by age, with a record, but never the last one.
 func TestPrune(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -261,7 +261,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// FuzzFrame reads rubbish as a journal: what is accepted is what was written.
+// FuzzFrame reads arbitrary data as a journal: what is accepted is what was written.
 func FuzzFrame(f *testing.F) {
 	_, _, content := crashed(f, 2)
 	f.Add(content)

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// A pipe that nobody reads, or a device, in the place of one of the log's files is an
-// error: the log is not waited for, and no record is written where it is lost.
+// A pipe or device in place of one of the log's files is an error: the log neither
+// blocks on it nor loses records to it.
 func TestOnlyRegularFilesAreWritten(t *testing.T) {
 	for name, put := range map[string]func(string) error{
 		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },

@@ -8,24 +8,23 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// A commit to a file that does not grow takes the disk about a third less
-// time than one that appends, and does not wait for the file system's other
-// business. So the next bundle's journal is laid out ahead, as zeros, while
-// this one's fills.
+// A commit to a file that does not grow takes the disk about a third less time than an
+// append, and does not wait for other work of the file system. So the next bundle's
+// journal is preallocated with zeros while the current one fills.
 
-// reserve lays out the next bundle's journal.
+// reserve preallocates the next bundle's journal.
 type reserve struct {
 	disk disk
-	size int64      // of a journal; 0: none is laid out
-	wake chan int64 // the bundle whose journal is requested
+	size int64      // of a journal; 0: disabled
+	wake chan int64 // requested bundles
 	stop <-chan struct{}
 
 	mu    sync.Mutex
-	begun int64 // the bundle whose journal was begun last
+	begun int64 // the latest bundle with a journal in use
 	ahead *laidOut
 }
 
-// laidOut is a journal that is laid out and not begun.
+// laidOut is a preallocated journal that is not in use yet.
 type laidOut struct {
 	n int64
 	f *os.File
@@ -35,7 +34,7 @@ func newReserve(d disk, size int64, stop <-chan struct{}) *reserve {
 	return &reserve{disk: d, size: size, wake: make(chan int64, 1), stop: stop, begun: -1}
 }
 
-// ask has the journal of bundle n laid out, unless another one still is.
+// ask requests the journal of bundle n, unless a request is pending.
 func (r *reserve) ask(n int64) {
 	if r.size <= 0 {
 		return
@@ -46,12 +45,12 @@ func (r *reserve) ask(n int64) {
 	}
 }
 
-// run lays out the journals that are asked for, until the log is closed.
+// run preallocates requested journals until the log is closed.
 func (r *reserve) run() {
 	for {
 		select {
 		case n := <-r.wake:
-			_ = r.layOut(n) // the writer then makes the file itself
+			_ = r.layOut(n) // on failure the writer creates the file itself
 		case <-r.stop:
 			return
 		}
@@ -88,7 +87,7 @@ func (r *reserve) layOut(n int64) error {
 	return err
 }
 
-// unlessBegun calls do unless bundle n has a journal already.
+// unlessBegun calls do unless bundle n has a journal in use, or the log is closed.
 func (r *reserve) unlessBegun(n int64, do func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +102,7 @@ func (r *reserve) unlessBegun(n int64, do func() error) error {
 	return do()
 }
 
-// take begins bundle n and returns its journal if it is laid out.
+// take marks bundle n as begun and returns its preallocated journal, if any.
 func (r *reserve) take(n int64) *os.File {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +119,7 @@ func (r *reserve) take(n int64) *os.File {
 	return ahead.f
 }
 
-// drop deletes a journal that was laid out and never used.
+// drop deletes an unused journal.
 func (r *reserve) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// waitReserve waits until the log has nothing more to do, and journal n is then
-// laid out.
+// waitReserve waits until the log is idle, and checks that journal n is preallocated.
 func waitReserve(t *testing.T, l *Log, n int64) {
 	t.Helper()
 	synctest.Wait()
@@ -23,8 +22,8 @@ func waitReserve(t *testing.T, l *Log, n int64) {
 	}
 }
 
-// Proves CARD-7: a journal that was laid out ahead is used, a crash leaves
-// nothing in it that reads as damage, and what was not begun is removed.
+// Proves CARD-7: a preallocated journal is used, a crash leaves nothing in it that
+// looks like damage, and unused ones are removed.
 func TestJournalsAreLaidOutAhead(t *testing.T) { synctest.Test(t, journalsAreLaidOutAhead) }
 
 func journalsAreLaidOutAhead(t *testing.T) {
@@ -42,7 +41,7 @@ func journalsAreLaidOutAhead(t *testing.T) {
 	abandon(t, l)
 
 	size, repair := reopen(t, opt)
-	if size != tileWidth+2 || strings.Contains(repair, "cut") { // and the repair
+	if size != tileWidth+2 || strings.Contains(repair, "cut") { // and the repair record
 		t.Errorf("%d records, repair %q: want %d and nothing cut", size, repair, tileWidth+2)
 	}
 	if _, err := os.Stat(filepath.Join(opt.Dir, journalPath(2))); err == nil {
@@ -53,7 +52,7 @@ func journalsAreLaidOutAhead(t *testing.T) {
 	}
 }
 
-// Closing removes what was laid out for nothing.
+// Closing removes the unused journal.
 func TestCloseRemovesTheReserve(t *testing.T) { synctest.Test(t, closeRemovesTheReserve) }
 
 func closeRemovesTheReserve(t *testing.T) {
@@ -69,7 +68,7 @@ func closeRemovesTheReserve(t *testing.T) {
 	}
 }
 
-// Zeros in the middle of what was written are damage, not room.
+// Zeros in the middle of written frames are damage, not preallocated space.
 func TestZeroedCommitsAreDamage(t *testing.T) {
 	opt, path, content := crashed(t, 3)
 	starts := frameStarts(t, content)
@@ -80,7 +79,7 @@ func TestZeroedCommitsAreDamage(t *testing.T) {
 	}
 }
 
-// A disk that has no room for the reserve costs nothing but speed.
+// Without disk space for preallocation the log is only slower.
 func TestReserveFails(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	opt.Reserve = 4 << 10

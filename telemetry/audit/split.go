@@ -2,8 +2,7 @@ package audit
 
 import "github.com/memproxy/memproxy"
 
-// maxBody is the longest body that fits a record: entries carry a 16-bit
-// length.
+// maxBody is the longest body of a record: entries have a 16-bit length.
 const maxBody = 1<<16 - 1 - maxWriterMembers - len(`,"part":{"n":9007199254740991,"of":9007199254740991}`)
 
 // encodeAll encodes an event into as few records as possible. That is nearly always
@@ -28,8 +27,8 @@ func encodeAll(buf []byte, ev *memproxy.Event, at place) (body, []body) {
 	return first, rest
 }
 
-// halve splits an event until every part fits. The second half carries only
-// the rest of the longest list; strings are bounded, so this ends.
+// halve splits an event until every part fits. The second half contains only the rest
+// of the longest list; strings are bounded, so this terminates.
 func halve(out []memproxy.Event, ev memproxy.Event) []memproxy.Event {
 	if d := encode(nil, &ev, whole); len(d.buf) <= maxBody {
 		return append(out, ev)

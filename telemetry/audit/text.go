@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxString is the longest JSON string in a record, in encoded bytes
-	// without the quotes. A longer one is cut and its SHA-256 given.
+	// maxString is the longest JSON string in a record, in encoded bytes without
+	// quotes. A longer one is truncated, with its SHA-256.
 	maxString = 1024
 	// keepOfLong is how many bytes of a long string's start are recorded.
 	keepOfLong = 64

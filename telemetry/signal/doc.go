@@ -1,7 +1,7 @@
-// Package signal names every span, attribute and metric, and records the metrics.
-// It uses the OpenTelemetry API only; package telemetry sets up the SDK behind it.
+// Package signal defines the names of all spans, attributes and metrics, and records
+// the metrics. It uses only the OpenTelemetry API; package telemetry sets up the SDK.
 //
-// It promises that its names are complete (docs/telemetry.md has the same list, and
-// a test compares the two), that no value comes from content or a credential, that
-// labels are of bounded number, and that recording neither blocks nor fails.
+// The names are complete (a test compares them with docs/telemetry.md), no value comes
+// from content or a credential, the number of label combinations is bounded, and
+// recording neither blocks nor fails.
 package signal

@@ -18,7 +18,7 @@ const root = "../.."
 // row matches a table row whose first cell is a name in backquotes.
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*$")
 
-// rows returns the table rows of a section of the document, by first cell.
+// rows returns the table rows of a section of the document, by their first cell.
 func rows(t *testing.T, doc, heading string) map[string]string {
 	t.Helper()
 	_, rest, ok := strings.Cut(doc, "\n## "+heading+"\n")
@@ -51,8 +51,7 @@ func spans(t *testing.T) (names []string) {
 	return names
 }
 
-// docs/telemetry.md has every span, and lists what the catalogue lists, word for
-// word.
+// docs/telemetry.md has every span, and the same text as the catalogue.
 func TestCatalogueIsDocumented(t *testing.T) {
 	b := must.Get(os.ReadFile(filepath.Join(root, "docs", "telemetry.md")))(t)
 	want := map[string]map[string]string{"Spans": rows(t, string(b), "Spans"), "Attributes": {}, "Metrics": {}}
@@ -104,7 +103,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 			continue
 		}
 		found++
-		// memproxy.filtered is an attribute and a metric; once in the list is enough for both
+		// memproxy.filtered is both an attribute and a metric; one entry suffices
 		if !slices.Contains(listed, m[2]) {
 			t.Errorf("%s has a constant and is not in the catalogue", m[2])
 		}
@@ -114,8 +113,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 	}
 }
 
-// The names that gate and proxy spell out are the catalogue's: an attribute
-// that is not would silently be left out by the exporter.
+// Names that gate and proxy use are in the catalogue: the exporter would silently drop
+// other attributes.
 func TestSourcesUseTheCatalogue(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range spans(t) {

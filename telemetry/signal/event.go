@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// AppendKey appends the attributes by which log records are searched. The rest is
-// in the record itself.
+// AppendKey appends the attributes for searching log records. The rest is in the record
+// itself.
 func AppendKey(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),
@@ -34,8 +34,8 @@ func appendReasons(to []attribute.KeyValue, ev *memproxy.Event) []attribute.KeyV
 	return append(to, attribute.StringSlice(AttrReasons, codes))
 }
 
-// AppendEvent appends the attributes of a decision, for its span. bulk is the
-// operation's.
+// AppendEvent appends the attributes of a decision for its span. bulk: the operation is
+// a bulk one.
 func AppendEvent(to []attribute.KeyValue, ev *memproxy.Event, bulk bool) []attribute.KeyValue {
 	to = append(to,
 		attribute.String(AttrDecision, ev.Decision),

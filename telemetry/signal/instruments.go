@@ -68,15 +68,15 @@ func (in *Instruments) begin() {
 	in.ledgerErrors.add(ctx, 0)
 }
 
-// Decided counts a decision and its charge. In a sampled trace the decision id
-// goes along, for the exemplar.
+// Decided counts a decision and its charge. In a sampled trace the exemplar has the
+// decision id.
 func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	reason := memproxy.ReasonCode(NoReason)
 	if len(ev.Reasons) > 0 {
 		reason = ev.Reasons[0].Code
 	}
 	if !ev.Verdict.Stops() && slices.ContainsFunc(ev.Reasons, func(r memproxy.Reason) bool { return r.Code == memproxy.PolicyError }) {
-		reason = memproxy.PolicyError // a shadow policy that failed must not look like one that permits
+		reason = memproxy.PolicyError // distinguish a failed shadow policy from one that permits
 	}
 	labels := in.decisions.of(ev.Backend, string(ev.Kind), ev.Verdict.String(), ev.Would.String(), string(reason))
 	if ev.Decision != "" && trace.SpanContextFromContext(ctx).IsSampled() {
@@ -91,7 +91,7 @@ func (in *Instruments) Decided(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// charged counts a charge and how full its lines are.
+// charged counts a charge and records the usage of its lines.
 func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 	result, reason := ResultGranted, memproxy.ReasonCode(NoReason)
 	for i := range ev.Reasons {
@@ -112,32 +112,34 @@ func (in *Instruments) charged(ctx context.Context, ev *memproxy.Event) {
 	}
 }
 
-// Step times one step of an admission or a return.
+// Step records the duration of a step of an admission or a return.
 func (in *Instruments) Step(ctx context.Context, step string, d time.Duration) {
 	in.step.record(ctx, d.Seconds(), step)
 }
 
-// Filtered counts memories left out of an answer.
+// Filtered counts memories left out of a response.
 func (in *Instruments) Filtered(ctx context.Context, backend string, n int) {
 	in.filtered.add(ctx, n, backend)
 }
 
-// Unclaimed counts members and headers of answers that no row claims.
+// Unclaimed counts members and headers of responses that no row of the adapter's table
+// claims.
 func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
 	in.unclaimed.add(ctx, n, backend)
 }
 
-// LedgerFailed counts a ledger call that failed.
+// LedgerFailed counts a failed ledger call.
 func (in *Instruments) LedgerFailed(ctx context.Context) { in.ledgerErrors.add(ctx, 1) }
 
-// Request times a whole request. Verdict is the decision's, or "pass".
+// Request records the duration of a whole request. Verdict is the decision's, or
+// "pass".
 func (in *Instruments) Request(ctx context.Context, backend, kind, verdict string, status int, d time.Duration) {
 	in.request.record(ctx, d.Seconds(), backend, kind, verdict, class(status))
 }
 
-// Observer is Request for one backend, in the form that proxy.Options.Observe
-// takes. The route is not a label: there are many, and spans have it. It exports the
-// zero of the backend's rare event, as begin does for those of the process.
+// Observer is Request for one backend, in the form of proxy.Options.Observe. The route
+// is not a label because there are many; spans have it. It exports a zero for the
+// backend's rare event, as begin does for those of the process.
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
 	in.degraded.add(context.Background(), 0, backend)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {

@@ -8,31 +8,31 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// maxSets bounds the label combinations of one instrument. The vocabularies
-// are closed, so it is only reached by policies that invent reason codes.
+// maxSets bounds the label combinations of an instrument. Only custom reason codes of
+// policies can reach it.
 const maxSets = 1000
 
-// maxLabels is the most labels that a metric has.
+// maxLabels is the largest number of labels of a metric.
 const maxLabels = 5
 
 // sets caches the options of one instrument's label combinations, because building one
 // costs more than recording with it. Beyond the bound all further combinations share
 // one, so that callers cannot grow the metrics without limit.
 type sets struct {
-	names []string // of the labels, in the catalogue's order
+	names []string // labels, in the order of the catalogue
 
 	mu  sync.RWMutex
 	all map[[maxLabels]string]*set
 }
 
-// set is one label combination, ready for either kind of instrument.
+// set is a label combination with its options for both kinds of instruments.
 type set struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 	labels []attribute.KeyValue
 }
 
-// of is the combination of these values, one for each label.
+// of returns the combination of values, one per label.
 func (s *sets) of(values ...string) *set {
 	var k [maxLabels]string
 	copy(k[:], values)
@@ -65,7 +65,7 @@ func (s *sets) of(values ...string) *set {
 	return made
 }
 
-// counter counts by its labels.
+// counter is a counter with cached label combinations.
 type counter struct {
 	metric.Int64Counter
 	sets
@@ -75,7 +75,7 @@ func (c *counter) add(ctx context.Context, n int, values ...string) {
 	c.Add(ctx, int64(n), c.of(values...).add...)
 }
 
-// histogram records by its labels.
+// histogram is a histogram with cached label combinations.
 type histogram struct {
 	metric.Float64Histogram
 	sets

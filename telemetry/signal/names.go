@@ -3,8 +3,8 @@ package signal
 // Scope is the instrumentation scope of all signals.
 const Scope = "github.com/memproxy/memproxy"
 
-// The spans. A request has one server span, named SpanServer and the route id;
-// the others are below it.
+// Names of spans. A request has one server span, named SpanServer and the route id; the
+// others are below it.
 const (
 	SpanServer   = "memproxy "
 	SpanIdentify = "gate.identify"
@@ -42,7 +42,7 @@ const (
 	SpanAsk      = "gate.ask"
 )
 
-// The attributes of spans and log records.
+// Attributes of spans and log records.
 const (
 	AttrDecision        = "memproxy.decision.id"
 	AttrVerdict         = "memproxy.verdict"
@@ -69,14 +69,13 @@ const (
 	AttrRisk            = "memproxy.screen.risk"
 	AttrFindings        = "memproxy.screen.findings"
 
-	// From the OpenTelemetry semantic conventions for HTTP, 1.30.
+	// OpenTelemetry semantic conventions for HTTP, 1.30.
 	AttrHTTPMethod = "http.request.method"
 	AttrHTTPRoute  = "http.route"
 	AttrHTTPStatus = "http.response.status_code"
 )
 
-// The metrics, as OpenTelemetry spells them. Metric.Prometheus is the other
-// spelling.
+// Metrics in OpenTelemetry's spelling; Metric.Prometheus has the other one.
 const (
 	MetricDecisions       = "memproxy.decisions"
 	MetricRequestDuration = "memproxy.request.duration"
@@ -100,7 +99,7 @@ const (
 	MetricInFlightRefused = "memproxy.in_flight.refused"
 )
 
-// The labels of metrics.
+// Labels of metrics.
 const (
 	LabelBackend = "backend"
 	LabelKind    = "kind"
@@ -118,27 +117,27 @@ const (
 	LabelSignal  = "signal"
 	LabelSetting = "setting"
 	LabelName    = "listener"
-	// LabelDecision is on exemplars only, never on a series.
+	// LabelDecision is used on exemplars only.
 	LabelDecision = "decision_id"
 )
 
-// The values of LabelResult.
+// Values of LabelResult.
 const (
 	ResultGranted = "granted" // a charge
-	ResultRefused = "refused" // a charge, or rules that were not taken
-	ResultOK      = "ok"      // rules that were taken, or an export
+	ResultRefused = "refused" // a charge, or new rules
+	ResultOK      = "ok"      // new rules in force, or an export
 	ResultFailed  = "failed"  // an export
-	ResultEvicted = "evicted" // a connection without a request, closed for another
-	ResultOffered = "offered" // to the exporter; neither ok nor failed: waiting, or dropped when the queue was full
+	ResultEvicted = "evicted" // a connection without an accepted caller or idle, closed for another
+	ResultOffered = "offered" // to the exporter; neither ok nor failed: waiting, or dropped because the queue was full
 )
 
-// The values of LabelState.
+// Values of LabelState.
 const (
 	StateQueued   = "queued"   // waits for the disk
 	StateUnsigned = "unsigned" // durable, waits for a signed checkpoint
 )
 
-// Other is the label value after the bound on label combinations was reached.
+// Other is the label value beyond the bound on label combinations.
 const Other = "other"
 
 // NoReason is the LabelReason of a decision without a reason.

@@ -11,21 +11,21 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Sources are asked when metrics are collected. Those that are nil are not.
-// They must not block.
+// Sources are called when metrics are collected. They must not block. Nil ones are
+// skipped.
 type Sources struct {
-	// AuditLag returns how many events wait for the disk, and how many durable
-	// records wait for a signed checkpoint.
+	// AuditLag returns the number of events that wait for the disk, and of durable
+	// records that wait for a signed checkpoint.
 	AuditLag func() (queued, unsigned int64)
 	// Rules returns the version of the rules in force.
 	Rules func() string
-	// Version is the program's.
+	// Version of the program.
 	Version string
-	// Exports returns how much of a signal was handed to the collector.
+	// Exports returns the counts of exports by signal.
 	Exports func() []Exported
 	// Unsafe are the settings that weaken production.
 	Unsafe []string
-	// Sealed returns, by backend, whether all that it held is recorded.
+	// Sealed returns, by backend, whether its initial content was recorded.
 	Sealed func() map[string]bool
 	// Bounds returns the counts of the listeners' bounds.
 	Bounds func() []Bounds
@@ -39,16 +39,16 @@ type Bounds struct {
 	NoRoom           int64 // requests
 }
 
-// Exported is how much of a signal was exported, or could not be.
+// Exported has the export counts of a signal.
 type Exported struct {
 	Signal string // traces, metrics, logs
-	// Offered counts everything to be exported. What is neither OK nor Failed is
+	// Offered counts everything to be exported. The rest after OK and Failed is
 	// waiting, or was dropped because the queue was full.
 	Offered, OK, Failed int64
 }
 
-// observable creates the instrument of a gauge, or of a counter that is kept
-// elsewhere.
+// observable creates the instrument of a gauge, or of a counter whose value comes from
+// a source.
 func (in *Instruments) observable(m Metric) error {
 	var o metric.Observable
 	var err error
@@ -64,7 +64,7 @@ func (in *Instruments) observable(m Metric) error {
 	return err
 }
 
-// Watch has the sources asked from now on, until stop is called.
+// Watch calls the sources at every collection until stop is called.
 func (in *Instruments) Watch(s Sources) (stop func() error, err error) {
 	reg, err := in.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		in.observe(o, s)

@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// ocsfForm is one event of the Open Cybersecurity Schema Framework a line.
+// ocsfForm is the Open Cybersecurity Schema Framework, one event per line.
 const ocsfForm cli.Output = "ocsf"
 
 // printer writes records in a form.
@@ -20,7 +20,7 @@ func (a *app) printer(form cli.Output, dir string) func(*verify.Record) error {
 		return err
 	}
 	switch form {
-	case cli.JSON: // as it is in the log, one a line
+	case cli.JSON: // verbatim, one per line
 		return func(r *verify.Record) error { return write(r.Raw) }
 	case cli.YAML:
 		return func(r *verify.Record) error {

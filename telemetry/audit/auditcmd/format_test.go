@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// One OCSF event a record, in order, naming the log; the other forms stay as
-// they were. Proves CARD-10.
+// One OCSF event per record, in order, with the log's name; the other formats are
+// unaffected. Proves CARD-10.
 func TestFormats(t *testing.T) {
 	dir := newLog(t, 8)
 	code, out, errs := run(t, "query", "--dir", dir, "--output", "ocsf", "--verdict", "deny")

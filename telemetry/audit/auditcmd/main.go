@@ -1,9 +1,8 @@
-// Package auditcmd is the command `memproxy audit`: verify, tail, query and
-// prove. It reads a log's directory and needs neither the running proxy nor
-// its private key.
+// Package auditcmd is the command `memproxy audit`: verify, tail, query and prove. It
+// reads a log's directory and needs neither the running proxy nor its private key.
 //
-// It promises exit codes: 0 for yes, 1 for a log or proof that does not hold
-// (and for breakage), 2 for a command that cannot be understood.
+// Exit codes: 0 for success, 1 for a log or proof that does not hold and for errors, 2
+// for invalid usage.
 package auditcmd
 
 import (
@@ -24,14 +23,14 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// app is one run of the command.
+// app is an invocation of the command.
 type app struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
 }
 
-// Main runs `memproxy audit` with the arguments behind that, until it is done
-// or ctx ends, and returns the exit code.
+// Main runs `memproxy audit` with its arguments, until it is done or ctx ends, and
+// returns the exit code.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Main(ctx, Command, args, nil, stdout, stderr)
 }
@@ -42,13 +41,13 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	return cli.Group("audit", "read and verify the audit log", "memproxy audit verify --dir state/audit", a.verify(), a.tail(), a.query(), a.prove())
 }
 
-// source is which log is read, and by which key.
+// source is the log to read, and its public key.
 type source struct{ dir, key string }
 
-// missing is the error of a directory that has nothing of a log.
+// missing returns an error if the directory contains no log.
 func (l *source) missing() (int, error) {
 	if l.dir == "" {
-		return cli.OK, nil // a proof can be checked without
+		return cli.OK, nil // checking a proof needs no log
 	}
 	if st, err := os.Stat(l.dir); err != nil || !st.IsDir() {
 		return cli.Usage, fmt.Errorf("%s is not a directory; --dir names the directory audit of a state directory", l.dir)
@@ -61,7 +60,7 @@ func (l *source) missing() (int, error) {
 	return cli.Failed, fmt.Errorf("%s holds no audit log; that of a state directory is in its subdirectory audit", l.dir)
 }
 
-// leaf makes a command with the options that every one has.
+// leaf makes a subcommand with the common options.
 func (a *app) leaf(l *source, name, short, example string, run func(context.Context) (int, error)) *cobra.Command {
 	c := cli.Leaf(name, short, "memproxy audit "+name+" --dir state/audit"+example, func(ctx context.Context) int {
 		code, err := l.missing()
@@ -78,7 +77,7 @@ func (a *app) leaf(l *source, name, short, example string, run func(context.Cont
 	return c
 }
 
-// keyText reads the public key file, if one is named.
+// keyText reads the public key file, if given.
 func keyText(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -18,8 +18,8 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// filterFlags adds the flags of a filter. The filter is whole once they are
-// parsed and finish was called.
+// filterFlags adds the flags of a filter. The filter is complete after parsing and
+// finish.
 func (a *app) filterFlags(fs *pflag.FlagSet) (f *query.Filter, finish func() error) {
 	f = &query.Filter{}
 	for _, o := range []struct {
@@ -74,14 +74,14 @@ func (a *app) moment(name, s string) (time.Time, error) {
 	return t, nil
 }
 
-// search is which records are printed, and how.
+// search says which records to print, and how.
 type search struct {
 	where  source
 	filter *query.Filter
 	output *cli.Output
 }
 
-// searching makes a command that prints records.
+// searching makes a subcommand that prints records.
 func (a *app) searching(name, short, example string, run func(context.Context, search, func(*verify.Record) error) error) *cobra.Command {
 	var q search
 	c := a.leaf(&q.where, name, short, example, func(ctx context.Context) (int, error) {

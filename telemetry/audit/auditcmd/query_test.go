@@ -15,9 +15,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// Every dimension of a record can be asked for, alone; names as they were
-// spelled, whatever stands in the record for them. A value that no record can
-// have is an error and not an empty answer.
+// Each dimension of a record can be queried on its own, names in their original
+// spelling even if the record has a hash. A value that no record can have is an error,
+// not an empty result.
 //
 // Proves SYN-6, MFW-9.
 func TestQueryByEveryDimension(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 const origin = "interop.example/log"
 
-// writeLog appends n records and returns them as they were handed out.
+// writeLog appends n records and returns them.
 func writeLog(t *testing.T, dir string, n int) (records [][]byte) {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
@@ -72,8 +72,8 @@ func hashBundle(b []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// Proves CARD-7, EDGE-10: an implementation that knows nothing of this project
-// reads the log, rebuilds its tree and finds every file as it should be.
+// Proves CARD-7, EDGE-10: an independent implementation reads the log, rebuilds its
+// tree and verifies every file.
 func TestTesseraReadsTheLog(t *testing.T) {
 	ctx := context.Background()
 	for _, size := range []int{0, 1, 255, 256, 257, 3 * 256, 70_000} {
@@ -126,7 +126,7 @@ func TestTesseraReadsTheLog(t *testing.T) {
 	}
 }
 
-// The nearest thing that must fail: one bit of one record.
+// The nearest log that must fail: one flipped bit.
 func TestTesseraFindsAChange(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 300)

@@ -69,7 +69,7 @@ func (e *event) who(r *verify.Record) {
 	e.SrcEndpoint = &entity{Name: known(p.ID)}
 }
 
-// touched are the memories and fields that it was about.
+// touched adds the memories and fields concerned.
 func (e *event) touched(r *verify.Record, op *verify.Operation) {
 	add := func(kind string, ids []string) {
 		for _, id := range ids {
@@ -84,7 +84,7 @@ func (e *event) touched(r *verify.Record, op *verify.Operation) {
 	e.Resources = slices.CompactFunc(e.Resources, func(a, b resource) bool { return a == b })
 }
 
-// faults are reasons by which the gate refuses because it cannot rule.
+// fault reports whether the gate refuses for this reason because it cannot decide.
 func fault(code memproxy.ReasonCode) bool {
 	return code == "internal.error" || code == "policy.error" || strings.HasSuffix(string(code), ".unavailable")
 }

@@ -17,9 +17,9 @@ import (
 
 // Options describe the source of the records.
 type Options struct {
-	// Origin is the log's name, as its checkpoints say it; "" when not known.
+	// Origin is the log's name in its checkpoints; "": unknown.
 	Origin string
-	// Version is the program's that exports; "" when not known.
+	// Version is that of the exporting program; "": unknown.
 	Version string
 }
 

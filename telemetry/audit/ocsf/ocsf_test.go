@@ -31,7 +31,7 @@ func decode(t testing.TB, text []byte) *verify.Record {
 	return r
 }
 
-// Each case of testdata is a record and the event that it becomes.
+// Each case of testdata is a record and its event.
 // Proves CARD-10.
 func TestEvents(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
@@ -63,8 +63,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// required checks what OCSF 1.6 requires of each class, and that names and ids
-// agree.
+// required checks the members that OCSF 1.6 requires for each class, and that names and
+// ids agree.
 func required(t testing.TB, b []byte) {
 	t.Helper()
 	var e map[string]any
@@ -100,7 +100,7 @@ func required(t testing.TB, b []byte) {
 	}
 }
 
-// The catalogue's ids are those of docs/reasons.md, and each has a name.
+// The ids are those of docs/reasons.md, and each has a name.
 func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 	doc := must.Get(os.ReadFile("../../../docs/reasons.md"))(t)
 	row := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| *(ASI[0-9]+)? *\\| *(AML\\.T[0-9.]+)? *\\|$")
@@ -126,7 +126,7 @@ func TestThreatsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever a record says, the event is JSON, complete, and the same each time.
+// The event of any record is valid JSON, complete and deterministic.
 func FuzzEvent(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/*.txtar")
 	for _, p := range paths {

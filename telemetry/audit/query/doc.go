@@ -1,5 +1,5 @@
 // Package query searches and follows an audit log's records.
 //
-// It reads the files as they are and checks no signature: package verify does.
-// Records stream in order and memory stays bounded, however long the log is.
+// It does not check signatures; package verify does. Records are streamed in order with
+// bounded memory.
 package query

@@ -12,21 +12,21 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Filter selects records. Zero fields do not select. Names are asked for as
-// they were spelled, or as the record has them.
+// Filter selects records. Zero fields match everything. Names match in their original
+// spelling or as recorded.
 type Filter struct {
 	Principal string    // principal id
-	Agent     string    // principal id, or the agent that the payload names
-	User      string    // the end user that the payload names
-	Tenant    string    // the principal's
+	Agent     string    // principal id, or the agent named in the payload
+	User      string    // the end user named in the payload
+	Tenant    string    // the principal's or the scope's tenant
 	Session   string    // the session's name
 	Backend   string    // the backend's name
-	Memory    string    // id of a memory that is named, written, shown or changed
-	Field     string    // a governed field that is written
+	Memory    string    // id of a memory that was named, written, shown or changed
+	Field     string    // a governed field that was written
 	Source    string    // the tier of the content's source
 	Action    string    // the operation's kind: learn, correct, …
 	Verdict   string    // allow, amend, hold, deny
-	Would     string    // the verdict under full enforcement, if it differs
+	Would     string    // the verdict under full enforcement, if different
 	Type      string    // the event's type: decision, outcome, …
 	Decision  string    // decision id
 	Reason    string    // a reason's code
@@ -40,7 +40,7 @@ type Filter struct {
 // MaxLast bounds the records that a query keeps in memory.
 const MaxLast = 10000
 
-// closed are the fields with a fixed list of values.
+// closed are the fields with a fixed set of values.
 func (f *Filter) closed() []choice {
 	return []choice{
 		{"action", f.Action, memproxy.Kinds[:]},
@@ -103,14 +103,14 @@ func (f *Filter) memory(r *verify.Record, op *verify.Operation) bool {
 		slices.ContainsFunc(r.Versions, func(v verify.Version) bool { return v.Memory == id })
 }
 
-// hints are pieces of text that every selected record has. They spare most
-// records the decoding.
+// hints are byte strings that every selected record contains, so that most others need
+// not be decoded.
 func (f *Filter) hints() (out [][]byte) {
 	for _, s := range []string{
 		memproxy.InertSession(f.Session), memproxy.Inert(f.User), memproxy.InertID(f.Memory),
 		f.Backend, f.Source, f.Action, f.Verdict, f.Would, f.Type, f.Decision, f.Reason, f.Stage,
 	} {
-		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // no character in it is escaped
+		if q := strconv.Quote(s); s != "" && q == `"`+s+`"` { // contains no escaped character
 			out = append(out, []byte(q))
 		}
 	}

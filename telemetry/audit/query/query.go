@@ -14,30 +14,30 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// reader walks the records of a log.
+// reader reads the records of a log.
 type reader struct {
 	dir   verify.Dir
 	f     Filter
 	hints [][]byte
-	// seen is set once a bundle had records; empty is one after it that had none.
+	// seen: a bundle had records; empty: a later bundle that had none.
 	seen  bool
 	empty *int64
 }
 
-// Query gives the selected records to each, in order. It stops at the first
-// error: each's own, ctx's, or that of a record that cannot be read.
+// Query passes the selected records to each, in order. It stops at the first error: of
+// each, of ctx, or of a record that cannot be read.
 func Query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) error {
 	_, err := query(ctx, dir, f, each)
 	return err
 }
 
-// ErrBackend says that no record names the backend of a query: a misspelled name
-// must not look like one without results.
+// ErrBackend means that no record names the backend of a query: a misspelled name must
+// not look like an empty result.
 var ErrBackend = errors.New("no record names the backend")
 
-// Named checks whether records in dir name the backend of f, which has no fixed
-// list of values. The error wraps ErrBackend and lists the backends that are named;
-// a log that names none is no error.
+// Named checks whether records in dir name f.Backend, which has no fixed set of values.
+// The error wraps ErrBackend and lists the backends in the log; a log without any is
+// not an error.
 func Named(ctx context.Context, dir string, f Filter) error {
 	if f.Backend == "" {
 		return nil
@@ -58,7 +58,7 @@ func Named(ctx context.Context, dir string, f Filter) error {
 // maxNamed bounds the names of backends that an error lists.
 const maxNamed = 100
 
-// query returns the index behind the last record that it looked at.
+// query returns the index after the last record it read.
 func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) error) (next uint64, err error) {
 	if f.Last < 0 || f.Last > MaxLast {
 		return 0, fmt.Errorf("query: last is from 0 to %d", MaxLast)
@@ -95,8 +95,8 @@ func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 	return next, nil
 }
 
-// bundle reads the selected records of one bundle from index on, and the index
-// behind its last record.
+// bundle returns the selected records of a bundle from an index on, and the index after
+// its last record.
 func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint64, err error) {
 	raws, err := r.dir.Records(n)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *reader) bundle(n int64, from uint64) (found []*verify.Record, end uint6
 	switch {
 	case len(raws) > 0 && r.empty != nil && *r.empty != n:
 		return nil, 0, fmt.Errorf("records %d to %d: %w", *r.empty*256, *r.empty*256+255, verify.ErrGap)
-	case len(raws) > 0: // the last bundle may have been empty, and is filled
+	case len(raws) > 0: // the last bundle was empty and has been filled
 		r.seen, r.empty = true, nil
 	case r.seen:
 		r.empty = &n
@@ -133,7 +133,7 @@ func hinted(raw []byte, hints [][]byte) bool {
 	return !slices.ContainsFunc(hints, func(h []byte) bool { return !bytes.Contains(raw, h) })
 }
 
-// last reads backwards until it has enough.
+// last reads backwards until it has enough records.
 func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Record) error) (next uint64, err error) {
 	var kept []*verify.Record // latest first
 	for n := to - 1; n >= from && len(kept) < r.f.Last; n-- {
@@ -158,7 +158,7 @@ func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Rec
 	return next, nil
 }
 
-// firstTime is when a bundle's first record was appended.
+// firstTime is the time of append of a bundle's first record.
 func (r *reader) firstTime(n int64) (time.Time, bool) {
 	raws, err := r.dir.Records(n)
 	if err != nil || len(raws) == 0 {
@@ -172,8 +172,8 @@ func (r *reader) firstTime(n int64) (time.Time, bool) {
 	return at, err == nil
 }
 
-// since finds the bundle to start with by halves: times of append never fall. One
-// without a readable record counts as later: the last may be laid out and not begun.
+// since finds the first bundle by binary search: times of append never decrease. A
+// bundle without a readable record counts as later: the last may be preallocated.
 func (r *reader) since(from, to int64) int64 {
 	k := sort.Search(int(to-from), func(k int) bool {
 		at, ok := r.firstTime(from + int64(k))
@@ -194,9 +194,8 @@ func (r *reader) past(n int64) bool {
 // pollEvery is how often Tail looks for new records.
 const pollEvery = 200 * time.Millisecond
 
-// Tail gives the last n selected records to each and, when follow is set, every
-// further one until ctx ends, which is no error. Tick, when not nil, replaces
-// the clock by which it looks for more.
+// Tail passes the last n selected records to each and, with follow, further ones until
+// ctx ends, which is not an error. tick, if not nil, replaces the ticker for polling.
 func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-chan time.Time, each func(*verify.Record) error) error {
 	var next uint64
 	var err error
@@ -232,7 +231,7 @@ func Tail(ctx context.Context, dir string, f Filter, n int, follow bool, tick <-
 	}
 }
 
-// end is the index behind the last record.
+// end is the index after the last record.
 func (r *reader) end() (uint64, error) {
 	from, to, err := r.dir.Bundles()
 	if err != nil || from == to {
@@ -245,7 +244,7 @@ func (r *reader) end() (uint64, error) {
 	return end, err
 }
 
-// more gives the records from index next on.
+// more passes the records from index next on.
 func (r *reader) more(next uint64, each func(*verify.Record) error) (uint64, error) {
 	for {
 		found, end, err := r.bundle(int64(next/256), next)

@@ -22,11 +22,11 @@ import (
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// openLog opens a log whose record i is appended at begin + i seconds, when
-// records come one by one.
+// openLog opens a log whose record i is appended at begin + i seconds, if records are
+// appended one by one.
 func openLog(t testing.TB, dir string) *audit.Log {
 	t.Helper()
-	at := begin.Add(-2 * time.Second) // opening asks for the time once
+	at := begin.Add(-2 * time.Second) // opening the log reads the clock once
 	return must.Get(audit.Open(audit.Options{
 		Dir: dir, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)), Origin: "q", CheckpointEvery: time.Hour,
 		Sync:  func(*os.File) error { return nil },
@@ -59,13 +59,13 @@ func run(t testing.TB, dir string, f query.Filter) (got []int) {
 	return got
 }
 
-// Proves SYN-6: by agent, field, action, verdict, time and last n.
+// Proves SYN-6: queries by agent, field, action, verdict, time and last n.
 func TestQuery(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
 	const size = 700
 	add(t, l, 0, size)
-	// The journal of the next bundle, as a log that runs lays it out ahead.
+	// The preallocated journal of the next bundle, as in a running log.
 	if err := os.WriteFile(filepath.Join(dir, "journal", "000000000003"), make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,8 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// Proves SYN-6: a record is found by its own field and memory, and not because
-// it says the same word elsewhere.
+// Proves SYN-6: a record matches by the right member, not because the word occurs
+// elsewhere.
 func TestQueryAsksTheRightMember(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
@@ -135,7 +135,7 @@ func TestQueryAsksTheRightMember(t *testing.T) {
 	}
 }
 
-// Proves SYN-6: pruned records are simply not there.
+// Proves SYN-6: pruned records are absent, without an error.
 func TestQueryOfPrunedLog(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
@@ -183,7 +183,7 @@ func TestTailFollows(t *testing.T) {
 	tick <- time.Time{}
 	expect(2)
 	tick <- time.Time{}
-	add(t, l, 256, 600) // over two bundles' ends
+	add(t, l, 256, 600) // across the end of two bundles
 	tick <- time.Time{}
 	expect(344)
 	must.Do(t, l.Flush(ctx))
@@ -201,8 +201,8 @@ func TestTailFollows(t *testing.T) {
 	}
 }
 
-// What is missing in the middle, or at an end that the checkpoint names, is an error
-// and no shorter answer; a journal of a number far away is passed over.
+// Records that are missing in the middle, or before the end in the checkpoint, are an
+// error and not a shorter result; a journal with a distant number is ignored.
 func TestGapsAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
@@ -243,7 +243,7 @@ func TestGapsAreErrors(t *testing.T) {
 	}
 }
 
-// A pipe or a device in a file's place would be waited for, or read, without end.
+// A pipe or device in place of a file would block, or be read, for ever.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)

@@ -19,13 +19,13 @@ import (
 // Dir is a log's directory. Its methods verify only what they need.
 type Dir string
 
-// maxFile bounds the size of a file that is read: a bundle or journal of the
-// longest records, with a frame each.
+// maxFile bounds the size of a file: a bundle or journal of the longest records, one
+// frame each.
 const maxFile = width * (1<<16 + 64)
 
 var errTooLarge = errors.New("larger than any file of a log")
 
-// read returns a file; one that is not there is nil without error.
+// read returns a file's content, nil if it does not exist.
 func (d Dir) read(name string) ([]byte, error) {
 	path := filepath.Join(string(d), filepath.FromSlash(name))
 	b, err := durable.Head(path, maxFile+1)
@@ -38,8 +38,8 @@ func (d Dir) read(name string) ([]byte, error) {
 	return b, err
 }
 
-// tile returns a tile or bundle of at least w entries: the full file, the
-// partial one of that width, or any wider one. Nil: there is none.
+// tile returns a tile or bundle with at least w entries: the full file, the partial one
+// of that width, or a wider one. Nil: there is none.
 func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) {
 	name = tileName(level, n)
 	if b, err = d.read(name); b != nil || err != nil {
@@ -62,7 +62,7 @@ func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) 
 	return nil, name, nil
 }
 
-// partials are the widths of a tile's partial files, in order.
+// partials lists the widths of a tile's partial files, in order.
 func (d Dir) partials(name string) []int {
 	list, _ := os.ReadDir(filepath.Join(string(d), filepath.FromSlash(name+".p"))) // most tiles have none
 	var ws []int
@@ -75,7 +75,7 @@ func (d Dir) partials(name string) []int {
 	return ws
 }
 
-// names lists the files of a directory that are named by a number.
+// names lists the files of a directory whose name is a number.
 func (d Dir) names(dir string) ([]int64, error) {
 	list, err := os.ReadDir(filepath.Join(string(d), dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,16 +121,16 @@ func splitJournal(b []byte) (frames []journalFrame, rest []byte) {
 		b = b[end:]
 	}
 	if len(bytes.TrimRight(b, "\x00")) == 0 {
-		return frames, nil // room that was laid out ahead
+		return frames, nil // preallocated
 	}
 	return frames, b
 }
 
-// Records returns the records of bundle n that are there, signed or not: of
-// the bundle, of the journal while the bundle is not full, or of the widest
-// partial bundle. None: it was pruned, or is not yet written.
+// Records returns the available records of bundle n, signed or not: from the bundle,
+// from the journal while the bundle is not full, or from the widest partial bundle.
+// None: pruned, or not written yet.
 func (d Dir) Records(n int64) ([][]byte, error) {
-	for range 2 { // a journal that goes has become a bundle
+	for range 2 { // the journal may become a bundle in between
 		if b, err := d.read(tileName(entryLevel, n)); b != nil || err != nil {
 			records, _ := splitBundle(b)
 			return records, err
@@ -155,18 +155,18 @@ func (d Dir) Records(n int64) ([][]byte, error) {
 
 // Origin is the log's name from its checkpoint, unchecked; "" if there is none.
 func (d Dir) Origin() string {
-	msg, _ := d.read(CheckpointFile) // whoever needs more than the name learns why
+	msg, _ := d.read(CheckpointFile) // other readers report errors
 	name, _, _ := strings.Cut(string(msg), "\n")
 	return name
 }
 
-// ErrGap says that records are missing between others, or before the end that the
-// checkpoint names: what is read would look like all there is.
+// ErrGap means that records are missing between others, or before the end in the
+// checkpoint: the rest would look complete.
 var ErrGap = errors.New("records are missing; memproxy audit verify names them")
 
-// Bundles returns the range of bundles that may hold records: from the first
-// that was not pruned to behind the last. It goes by the checkpoint without
-// checking it, but for its end, which has to be there.
+// Bundles returns the range of bundles that may have records: from the first that was
+// not pruned to after the last. It uses the checkpoint unverified, but requires the
+// bundle that the checkpoint ends in.
 func (d Dir) Bundles() (from, to int64, err error) {
 	msg, err := d.read(CheckpointFile)
 	if err != nil {
@@ -184,16 +184,16 @@ func (d Dir) Bundles() (from, to int64, err error) {
 			return 0, 0, cmp.Or(err, ErrGap)
 		}
 	}
-	js, err := d.names(journalDir) // in order
+	js, err := d.names(journalDir) // sorted
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, j := range js {
-		if j == to { // a file of another number is no journal that was begun
+		if j == to { // journals with other numbers were never used
 			to++
 		}
 	}
-	// Pruning removes bundles from the front, so the first is found by halves.
+	// Pruning removes bundles from the front: find the first by binary search.
 	there := func(i int) bool {
 		_, err := os.Stat(filepath.Join(string(d), filepath.FromSlash(tileName(entryLevel, int64(i)))))
 		return err == nil

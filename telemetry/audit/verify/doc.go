@@ -1,12 +1,10 @@
-// Package verify reads and checks an audit log with nothing but its files and
-// the public key.
+// Package verify reads and checks an audit log with only its files and the public key.
 //
-// It trusts nothing of the writer and shares no code with it: both are written
-// against docs/audit-format.md. What it finds wrong it names by the index of
-// the record and by what happened to it. It can show that records were
-// changed, dropped, moved or forged. That the last records were cut off, and
-// the rest left as it once was, shows only against a checkpoint that was kept
-// elsewhere: see Options.Trusted.
+// It does not trust the writer and shares no code with it: both follow
+// docs/audit-format.md. It reports problems by the index of the record and what
+// happened to it: changed, dropped, moved or forged. A log whose last records were cut
+// off can only be detected with a checkpoint that was kept elsewhere, see
+// Options.Trusted.
 //
-// It reads a log that is being written as well as one at rest.
+// It also reads a log that is being written.
 package verify

@@ -18,7 +18,7 @@ import (
 func (r *run) readJournals() error {
 	defer r.extend()
 	if _, err := os.Stat(filepath.Join(r.opt.Dir, journalDir)); errors.Is(err, fs.ErrNotExist) {
-		return nil // a copy for readers: all that is signed is elsewhere
+		return nil // a copy for readers without the writer's files
 	}
 	ns, err := r.dir.names(journalDir)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *run) reference(level int, n int64) ([]tlog.Hash, error) {
 	case n == edge:
 		return r.base.rows[level], nil
 	}
-	b, err := r.dir.read(tileName(level, n)) // compared with the tree before
+	b, err := r.dir.read(tileName(level, n)) // compared with the tree already
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (r *run) tileFile(name string, level int, n int64, w int) error {
 	}
 	switch {
 	case known == w && len(got) == w && whole:
-	case known < w && len(want) < w && r.moved(): // written since
+	case known < w && len(want) < w && r.moved(): // written in the meantime
 	case len(want) < w:
 		r.rep.strange(name, level, n, known, "holds more than the log accounts for")
 	default:

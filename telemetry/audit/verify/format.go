@@ -20,7 +20,7 @@ const (
 	archiveDir     = "checkpoints"
 	tempSuffix     = ".tmp"
 
-	width  = 256 // records a bundle, hashes a tile
+	width  = 256 // records per bundle, hashes per tile
 	height = 8   // log2 of width
 
 	timeFormat = "2006-01-02T15:04:05.000000000Z"
@@ -29,14 +29,14 @@ const (
 // entryLevel denotes the entry bundles in place of a level of tiles.
 const entryLevel = -1
 
-// tileName is tlog's path of a tile, without the height, which is always the same, and
-// with another word for the bundles.
+// tileName is tlog's path of a tile, without the height, which is constant, and with
+// "entries" for bundles.
 func tileName(level int, n int64) string {
 	path := tlog.Tile{H: height, L: level, N: n, W: width}.Path()
 	return strings.Replace("tile/"+strings.TrimPrefix(path, tlogTiles), "tile/data/", "tile/entries/", 1)
 }
 
-// tlogTiles begins tlog's paths of tiles of this height.
+// tlogTiles is the prefix of tlog's paths of tiles of this height.
 const tlogTiles = "tile/8/"
 
 func journalName(n int64) string { return fmt.Sprintf("%s/%012d", journalDir, n) }
@@ -58,11 +58,11 @@ type Checkpoint struct {
 	Origin string
 	Size   int64
 	Root   tlog.Hash
-	Note   []byte // as it is signed
+	Note   []byte // as signed
 }
 
-// ParseCheckpoint reads a checkpoint and checks its signature by v, and that
-// it is of the log that v's key is named for.
+// ParseCheckpoint reads a checkpoint, verifies its signature with v, and checks that
+// its origin is the name of v's key.
 func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	n, err := note.Open(msg, note.VerifierList(v))
 	if err != nil {
@@ -88,8 +88,8 @@ func ParseCheckpoint(msg []byte, v note.Verifier) (Checkpoint, error) {
 	return c, nil
 }
 
-// parseText reads a checkpoint's text, unverified. Lines behind the third are
-// extensions, which this format does not use and allows.
+// parseText reads a checkpoint's text, unverified. Further lines are extensions, which
+// are allowed and ignored.
 func parseText(text string) (Checkpoint, error) {
 	f := strings.SplitN(text, "\n", 4)
 	if len(f) != 4 || f[0] == "" {
@@ -106,8 +106,8 @@ func parseText(text string) (Checkpoint, error) {
 	return Checkpoint{Origin: f[0], Size: size, Root: root}, nil
 }
 
-// ParseKey reads a public key, "<origin>+<hash>+<base64>", with or without a
-// newline behind it.
+// ParseKey parses a public key, "<origin>+<hash>+<base64>", with or without a trailing
+// newline.
 func ParseKey(key string) (note.Verifier, error) {
 	key = strings.TrimSuffix(key, "\n")
 	v, err := note.NewVerifier(key)

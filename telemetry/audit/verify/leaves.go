@@ -19,7 +19,7 @@ type tileDiff struct {
 
 // chain is the state that the next record must continue.
 type chain struct {
-	prev [2]tlog.Hash // of the record before: computed from it, and from its tile
+	prev [2]tlog.Hash // of the preceding record: computed from it, and from its tile
 	time time.Time
 }
 
@@ -39,7 +39,7 @@ func (r *run) readLeaves(ctx context.Context) error {
 	tile := func(d *tileDiff) { d.byTile = true }
 	r.byEntry.filled, r.byTile.filled = watch(entry), watch(tile)
 	r.reach(0)
-	// The last bundle's partial files go when a writer is at work: first.
+	// A concurrent writer removes the last bundle's partial files: read them first.
 	edge, err := r.readBundle(r.c.Size / width)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *run) readLeaves(ctx context.Context) error {
 	return nil
 }
 
-// reach gives the older checkpoints of a size the trees' roots at that size.
+// reach stores the trees' roots at a size in the older checkpoints of that size.
 func (r *run) reach(size int64) {
 	for ; r.reached < len(r.marks) && r.marks[r.reached].c.Size == size; r.reached++ {
 		m := &r.marks[r.reached]
@@ -87,7 +87,7 @@ func (r *run) reach(size int64) {
 	}
 }
 
-// raw is a bundle and its tile as they are on disk.
+// raw is a bundle and its tile as read from disk.
 type raw struct {
 	records             [][]byte
 	hashes              []tlog.Hash
@@ -111,8 +111,8 @@ func (r *run) readBundle(n int64) (b raw, err error) {
 	return b, err
 }
 
-// leavesOf checks the records of one bundle, each by itself, against the one
-// before and against its hash in the tile.
+// leavesOf checks the records of one bundle, each on its own, against its predecessor
+// and against its hash in the tile.
 func (r *run) leavesOf(n int64, b raw) {
 	w := int(min(width, r.c.Size-n*width))
 	if !b.there {
@@ -197,7 +197,7 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 	return bad
 }
 
-// compareTile compares a tile file with the hashes that a tree has there.
+// compareTile compares a tile file with the hashes of a tree.
 func (r *run) compareTile(level int, n int64, want []tlog.Hash, set func(*tileDiff)) error {
 	b, name, err := r.dir.tile(level, n, len(want))
 	if err != nil {

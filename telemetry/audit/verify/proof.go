@@ -11,13 +11,13 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The kinds of proof.
+// Kinds of proofs.
 const (
 	Inclusion   = "inclusion"
 	Consistency = "consistency"
 )
 
-// ErrProof is wrapped by the errors of proofs that do not hold.
+// ErrProof is wrapped by the errors of invalid proofs.
 var ErrProof = errors.New("the proof does not hold")
 
 // Proof is a self-contained document: with the public key it proves, offline, that
@@ -27,16 +27,16 @@ type Proof struct {
 	V      int    `json:"v"` // 1
 	Kind   string `json:"kind"`
 	Origin string `json:"origin"`
-	// Index, LeafHash (hex) and Record are of an inclusion proof. Record is
-	// the record's bytes as a string; it is left out when it was pruned.
+	// Index, LeafHash (hex) and Record are set in inclusion proofs. Record is the
+	// record's bytes as a string, absent if it was pruned.
 	Index    int64  `json:"index,omitzero"`
 	LeafHash string `json:"leaf_hash,omitzero"`
 	Record   string `json:"record,omitzero"`
-	// Older is the signed checkpoint from which a consistency proof starts.
+	// Older is the signed older checkpoint of a consistency proof.
 	Older string `json:"older,omitzero"`
-	// Checkpoint is the signed checkpoint that the proof leads to.
+	// Checkpoint is the signed checkpoint of the proof.
 	Checkpoint string `json:"checkpoint"`
-	// Hashes are the proof's nodes (RFC 6962), base64, from the leaf up.
+	// Hashes are the nodes of the proof (RFC 6962), base64, from the leaf up.
 	Hashes []tlog.Hash `json:"hashes"`
 }
 
@@ -45,8 +45,7 @@ func (p *Proof) Marshal() ([]byte, error) {
 	return json.Marshal(p, jsontext.WithIndent("  "))
 }
 
-// Prover makes proofs from a log's files. A proof that it returns has been
-// checked.
+// Prover makes proofs from a log's files and checks them before it returns them.
 type Prover struct {
 	dir Dir
 	key string
@@ -57,8 +56,8 @@ type Prover struct {
 // Key is the public key in use.
 func (p *Prover) Key() string { return p.key }
 
-// NewProver opens a log for proofs to its checkpoint. An empty key is the one
-// in the directory.
+// NewProver opens a log for proofs for its checkpoint. If key is empty, the one in the
+// directory is used.
 func NewProver(dir, key string) (*Prover, error) {
 	p := &Prover{dir: Dir(dir), key: key}
 	if key == "" {
@@ -107,7 +106,7 @@ func (p *Prover) Include(index int64) (*Proof, error) {
 	return doc, doc.check(p.v)
 }
 
-// Continue proves that the log continues the state that older signs.
+// Continue proves that the log continues the state of an older checkpoint.
 func (p *Prover) Continue(older []byte) (*Proof, error) {
 	old, err := ParseCheckpoint(older, p.v)
 	if err != nil {
@@ -125,7 +124,7 @@ func (p *Prover) Continue(older []byte) (*Proof, error) {
 	return doc, doc.check(p.v)
 }
 
-// readHashes finds the tree's hashes in the tiles.
+// readHashes reads the tree's hashes from the tiles.
 func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {
@@ -145,8 +144,8 @@ func (p *Prover) readHashes(indexes []int64) ([]tlog.Hash, error) {
 // checkpoints and 64 hashes.
 const maxProof = 1 << 20
 
-// CheckProof checks a proof document with the public key alone. The error of
-// one that does not hold wraps ErrProof.
+// CheckProof checks a proof document with the public key alone. The error of an invalid
+// one wraps ErrProof.
 func CheckProof(doc []byte, key string) (*Proof, error) {
 	v, err := ParseKey(key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Proves EDGE-10: inclusion and consistency proofs stand by themselves.
+// Proves EDGE-10: inclusion and consistency proofs are self-contained.
 func TestProofs(t *testing.T) {
 	dir := t.TempDir()
 	var older [][]byte
@@ -57,7 +57,7 @@ func TestProofs(t *testing.T) {
 			t.Errorf("proof %d holds under another key: %v", i, err)
 		}
 	}
-	// No byte can be changed to prove something else.
+	// No changed byte proves something else.
 	for _, doc := range [][]byte{docs[4], docs[len(docs)-2]} {
 		want, _ := verify.CheckProof(doc, k)
 		for i := range doc {
@@ -69,7 +69,7 @@ func TestProofs(t *testing.T) {
 			}
 		}
 	}
-	// Record 4 is not record 5.
+	// A proof of one record does not prove another.
 	var d map[string]any
 	must.Do(t, json.Unmarshal(docs[2], &d))
 	d["index"] = 254
@@ -78,7 +78,7 @@ func TestProofs(t *testing.T) {
 	if _, err := verify.CheckProof(b, k); !errors.Is(err, verify.ErrProof) {
 		t.Errorf("a record was proved in another's place: %v", err)
 	}
-	// A proof from a damaged log is not given out.
+	// No proof is made from a damaged log.
 	tile := filepath.Join(dir, "tile/0/000")
 	content := read(t, dir, "tile/0/000")
 	content[33] ^= 1
@@ -94,7 +94,7 @@ func same(a, b *verify.Proof) bool {
 	return bytes.Equal(x, y)
 }
 
-// A log that forked cannot prove that it continues what it left.
+// A forked log cannot prove that it continues the original.
 func TestForkHasNoProof(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	writeLog(t, dir, 20)
@@ -153,8 +153,8 @@ func FuzzCheckProof(f *testing.F) {
 	})
 }
 
-// FuzzLogFiles feeds rubbish to every reader of files: it may find fault and
-// must not fall over.
+// FuzzLogFiles passes arbitrary data to all readers of files: they may report problems,
+// but not panic.
 func FuzzLogFiles(f *testing.F) {
 	dir := f.TempDir()
 	writeLog(f, dir, 3)

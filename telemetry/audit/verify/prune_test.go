@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Proves SYN-6, CARD-7: a pruned log verifies, says what is gone, and proves
-// what is left and what is not; the same files gone without a record of it are
-// a theft.
+// Proves SYN-6, CARD-7: a pruned log verifies, reports what was pruned, and proves the
+// remaining records; the same files missing without a record of the pruning are a
+// problem.
 func TestPrunedLog(t *testing.T) {
 	dir := t.TempDir()
 	var last time.Time
@@ -54,7 +54,7 @@ func TestPrunedLog(t *testing.T) {
 			t.Errorf("record %d: %+v (%v)", i, doc, err)
 		}
 	}
-	// One bundle more than was recorded.
+	// Remove one more bundle than was recorded.
 	must.Do(t, os.Remove(filepath.Join(dir, "tile/entries/002")))
 	r = check(t, verify.Options{Dir: dir, Key: k})
 	if p, _ := r.First(); p.Index != 512 || p.Kind != verify.Missing {
@@ -62,7 +62,7 @@ func TestPrunedLog(t *testing.T) {
 	}
 }
 
-// A log that is written while it is read is not called damaged.
+// A log that is written during the verification is not reported as damaged.
 func TestVerifyWhileWritten(t *testing.T) {
 	ring.Slow(t, "reads while another goroutine writes, for a while")
 	dir := t.TempDir()
@@ -91,8 +91,8 @@ func TestVerifyWhileWritten(t *testing.T) {
 	mustBeGood(t, dir)
 }
 
-// The records behind the last checkpoint are reported, and checked as far as
-// they can be without a signature.
+// Records after the last checkpoint are counted, and checked as far as possible without
+// a signature.
 func TestPendingRecords(t *testing.T) {
 	dir := t.TempDir()
 	l := must.Get(audit.Open(options(dir)))(t)

@@ -155,7 +155,7 @@ type Facts struct {
 	Writes            []Write  `json:"writes,omitzero"`
 }
 
-// Write is how many characters went where.
+// Write is the number of characters written to a field.
 type Write struct {
 	Field    string `json:"field,omitzero"`
 	Inferred bool   `json:"inferred,omitzero"`

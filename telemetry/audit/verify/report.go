@@ -26,16 +26,16 @@ const (
 	FileStrange Kind = "file" // a file that does not belong to a log, or has more than it may
 )
 
-// A Problem is one thing that is wrong.
+// A Problem is one fault of a log.
 type Problem struct {
-	// Index is the record, or -1 where no record is meant.
+	// Index is the record's index, or -1.
 	Index  int64  `json:"index"`
 	Kind   Kind   `json:"kind"`
 	File   string `json:"file,omitempty"`
 	Detail string `json:"detail"`
 }
 
-// String is the problem as a line for a person.
+// String formats the problem as one line.
 func (p Problem) String() string {
 	s := string(p.Kind) + ": " + p.Detail
 	if p.Index >= 0 {
@@ -58,11 +58,10 @@ type Report struct {
 	// Pruned is the number of leading records that were removed by a recorded
 	// pruning; their hashes were verified.
 	Pruned int64 `json:"pruned"`
-	// Pending is the number of records behind the checkpoint: chained, and
-	// not signed yet. A log at rest that was closed has none.
+	// Pending is the number of chained records after the checkpoint. A closed log has
+	// none.
 	Pending int64 `json:"pending"`
-	// Checkpoints is how many older checkpoints the log was found consistent
-	// with.
+	// Checkpoints is the number of older checkpoints that are consistent with the log.
 	Checkpoints int `json:"checkpoints"`
 	// OwnKey is set if the public key was taken from the log's directory: the
 	// report then does not prove who wrote the log.
@@ -73,7 +72,7 @@ type Report struct {
 // OK reports whether there are no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// First is the first bad record, or where no record is bad the first problem.
+// First is the first bad record, or the first problem if no record is bad.
 func (r *Report) First() (Problem, bool) {
 	if r.OK() {
 		return Problem{}, false
@@ -85,7 +84,7 @@ func (r *Report) add(index int64, kind Kind, file, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{Index: index, Kind: kind, File: file, Detail: fmt.Sprintf(format, args...)})
 }
 
-// order puts records before files, and the first record first.
+// order sorts problems: records by index, then files.
 func (r *Report) order() {
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
 		return cmp.Compare(uint64(a.Index), uint64(b.Index)) // -1 is the largest
@@ -101,7 +100,7 @@ func (r *Report) strange(name string, level int, n int64, k int, what string) {
 		index, kind = n*width+int64(k), FileStrange
 		for _, p := range r.Problems {
 			if p.Index >= 0 && p.Index/width == n && p.Index < index {
-				return // reported already, with the cause
+				return // already reported with the cause
 			}
 		}
 	}
@@ -123,7 +122,7 @@ func (r *Report) misplaced(i int64, rec *Record, b raw) {
 	r.add(i, Missing, b.recordFile, "record %d stands in its place", rec.Index)
 }
 
-// named reports whether a record was named already.
+// named reports whether a problem of a record was reported.
 func (r *Report) named() bool {
 	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Index >= 0 })
 }

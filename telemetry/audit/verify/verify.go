@@ -24,9 +24,9 @@ type Options struct {
 	// Trusted are checkpoints that were kept elsewhere. Only they can reveal that
 	// the end of a log was cut off.
 	Trusted [][]byte
-	// Settle is how long to wait before a problem counts, to see whether a
-	// writer is at work; the log is then read again. Zero is 300 ms, negative
-	// does not wait.
+	// Settle is how long to wait, after a problem was found, for signs of a concurrent
+	// writer; if there are any, the log is read again. Zero is 300 ms, negative does
+	// not wait.
 	Settle   time.Duration
 	Progress memproxy.Progress // in records
 }
@@ -60,20 +60,20 @@ type run struct {
 	rep  *Report
 	v    note.Verifier
 	c    Checkpoint
-	msg  []byte // the checkpoint as read first
+	msg  []byte // the checkpoint as first read
 	live bool
 
 	marks   []mark // older checkpoints, by size
-	reached int    // how many of them have their roots
-	// byEntry is the tree of the records as they are, byTile of the hashes
-	// that the lowest tiles hold. Whichever has the signed root is the truth.
+	reached int    // number of marks with roots
+	// byEntry is the tree of the records, byTile the tree of the hashes in the lowest
+	// tiles. The one with the signed root is correct.
 	byEntry, byTile *tree
 	base            *tree
 	tiles           []tileDiff
-	gone            []int64 // bundles that are not there
-	keptFrom        int64   // by the last record of a pruning
+	gone            []int64 // missing bundles
+	keptFrom        int64   // of the last record of a pruning
 	chain           chain
-	tail            []tlog.Hash // leaves behind the checkpoint
+	tail            []tlog.Hash // leaves after the checkpoint
 	beyond          map[tileID][]tlog.Hash
 }
 
@@ -98,7 +98,7 @@ func (r *run) all(ctx context.Context) error {
 		return err
 	}
 	if !r.judge() {
-		return nil // further checks would only repeat it
+		return nil // further checks would report the same
 	}
 	if err := r.readJournals(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *run) all(ctx context.Context) error {
 	return r.walk(ctx)
 }
 
-// moving reports whether a writer is at work.
+// moving reports whether the log is being written.
 func (r *run) moving(ctx context.Context) bool {
 	if r.opt.Settle < 0 {
 		return false
@@ -119,7 +119,7 @@ func (r *run) moving(ctx context.Context) bool {
 	return r.moved()
 }
 
-// moved reports whether the checkpoint is another one than at the start.
+// moved reports whether the checkpoint has changed since the start.
 func (r *run) moved() bool {
 	if !r.live {
 		now, err := r.dir.read(CheckpointFile)
@@ -128,8 +128,8 @@ func (r *run) moved() bool {
 	return r.live
 }
 
-// readCheckpoints reads the key, the checkpoint and the older ones. Without the
-// first two nothing can be verified.
+// readCheckpoints reads the key, the checkpoint and older checkpoints. It reports false
+// if nothing can be verified.
 func (r *run) readCheckpoints() (bool, error) {
 	own, err := r.dir.read(KeyFile)
 	if err != nil {
@@ -178,8 +178,8 @@ func (r *run) readCheckpoints() (bool, error) {
 	return true, nil
 }
 
-// mark adds an older checkpoint. One that is newer than the log proves that the log
-// was cut.
+// mark adds an older checkpoint. One with more records than the log proves that the log
+// was cut off.
 func (r *run) mark(msg []byte, file string, size int64) {
 	c, err := ParseCheckpoint(msg, r.v)
 	switch {
@@ -194,8 +194,8 @@ func (r *run) mark(msg []byte, file string, size int64) {
 	}
 }
 
-// judge decides which of the two trees is the signed one and reports the
-// differences from it. False: neither is.
+// judge decides which of the two trees is signed and reports the differences from it.
+// False: neither is.
 func (r *run) judge() bool {
 	switch r.c.Root {
 	case r.byEntry.root():
@@ -216,7 +216,7 @@ func (r *run) judge() bool {
 			r.rep.add(d.index, TileBad, d.file, "%s", d.detail)
 		}
 	}
-	if r.base == r.byEntry { // the records are as signed, so it is the tiles
+	if r.base == r.byEntry { // the records are as signed, so the tiles differ
 		for i := range r.rep.Problems {
 			if p := &r.rep.Problems[i]; p.Kind == Changed {
 				p.Kind, p.File, p.Detail = TileBad, tileName(0, p.Index/width), "the tile's hash of the record is not the record's"

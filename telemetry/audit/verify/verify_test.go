@@ -105,8 +105,8 @@ func write(t testing.TB, dir, name string, b []byte) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 }
 
-// Proves CARD-7, EDGE-10: no byte of any file can be changed unseen, and one
-// of a record is named by the record's index.
+// Proves CARD-7, EDGE-10: every changed byte of any file is detected, and one in a
+// record is reported with the record's index.
 func TestEveryByteCounts(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 2)
@@ -129,7 +129,7 @@ func TestEveryByteCounts(t *testing.T) {
 				continue
 			}
 			flips := []byte{0x01}
-			if len(content) < 300 { // text: loose bits, other letter case
+			if len(content) < 300 { // text: base64 bits, letter case
 				flips = []byte{0x01, 0x02, 0x20}
 			}
 			for _, flip := range flips {
@@ -150,7 +150,7 @@ func TestEveryByteCounts(t *testing.T) {
 	mustBeGood(t, dir)
 }
 
-// recordStarts are the offsets of a bundle's records, length included.
+// recordStarts are the offsets of a bundle's records, at their length prefix.
 func recordStarts(b []byte) (starts []int) {
 	for at := 0; at+2 <= len(b); at += 2 + int(b[at])<<8 + int(b[at+1]) {
 		starts = append(starts, at)
@@ -158,7 +158,7 @@ func recordStarts(b []byte) (starts []int) {
 	return starts
 }
 
-// split and join take a bundle apart and put it together.
+// split splits a bundle into records, and join reverses that.
 func split(b []byte) (recs [][]byte) {
 	starts := append(recordStarts(b), len(b))
 	for i := range len(starts) - 1 {
@@ -167,7 +167,7 @@ func split(b []byte) (recs [][]byte) {
 	return recs
 }
 
-// Proves CARD-7, EDGE-10: what happened to which record is named.
+// Proves CARD-7, EDGE-10: the report names the record and what happened to it.
 func TestRecordsCannotBeRearranged(t *testing.T) {
 	const bundle = "tile/entries/001"
 	for name, c := range map[string]struct {
@@ -209,7 +209,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	writeLog(t, dir, 600)
 	for _, name := range files(t, dir) {
 		if name == "lock" || name == "log.vkey" || strings.HasPrefix(name, "checkpoints/") {
-			continue // no part of what is proved
+			continue // not part of the proof
 		}
 		content := read(t, dir, name)
 		must.Do(t, os.Remove(filepath.Join(dir, name)))
@@ -223,13 +223,12 @@ func TestMissingFilesAreNamed(t *testing.T) {
 		t.Error("a tile of nowhere was not found")
 	}
 	must.Do(t, os.Remove(filepath.Join(dir, "tile/0/999")))
-	// A copy without the writer's own files is whole for a reader.
+	// A copy without the writer's own files is complete for readers.
 	must.Do(t, os.RemoveAll(filepath.Join(dir, "journal")))
 	mustBeGood(t, dir)
 }
 
-// Proves CARD-7: another key's signature counts for nothing, however well the
-// log agrees with itself.
+// Proves CARD-7: a log signed with another key is rejected, even if it is consistent.
 func TestAnotherKey(t *testing.T) {
 	dir := t.TempDir()
 	opt := options(dir)
@@ -251,15 +250,15 @@ func copyDir(t testing.TB, from string) string {
 	return to
 }
 
-// Proves CARD-7, EDGE-10: the end of a log can be cut off without a trace in
-// the log, and never against a checkpoint kept elsewhere.
+// Proves CARD-7, EDGE-10: cutting off the end of a log leaves no trace in it, but a
+// checkpoint kept elsewhere reveals it.
 func TestRollback(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 300)
 	old := copyDir(t, dir)
 	writeLog(t, dir, 300)
 	kept := read(t, dir, "checkpoint")
-	mustBeGood(t, old) // an older state is a good log
+	mustBeGood(t, old) // an older state is a valid log
 	r := check(t, verify.Options{Dir: old, Key: vkey(t, 1), Trusted: [][]byte{kept}})
 	if p, _ := r.First(); p.Kind != verify.RolledBack || p.Index != 300 {
 		t.Errorf("found %v, want a rollback to 300", r.Problems)
@@ -267,15 +266,15 @@ func TestRollback(t *testing.T) {
 	if r := check(t, verify.Options{Dir: dir, Key: vkey(t, 1), Trusted: [][]byte{kept, read(t, old, "checkpoint")}}); !r.OK() {
 		t.Errorf("the newer log continues both: %v", r.Problems)
 	}
-	// A careless thief leaves the archived checkpoint.
+	// An attacker may forget the archived checkpoint.
 	write(t, old, fmt.Sprintf("checkpoints/%020d", 600), kept)
 	if r := check(t, verify.Options{Dir: old, Key: vkey(t, 1)}); r.OK() {
 		t.Error("an archived checkpoint of a longer log was overlooked")
 	}
 }
 
-// Proves CARD-7, EDGE-10: even the holder of the key cannot rewrite what a
-// checkpoint kept elsewhere signs.
+// Proves CARD-7, EDGE-10: even the holder of the key cannot rewrite records that a
+// checkpoint kept elsewhere covers.
 func TestRewrittenByTheKeyHolder(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 300)
@@ -291,8 +290,8 @@ func TestRewrittenByTheKeyHolder(t *testing.T) {
 	}
 }
 
-// A forger without the key who rebuilds all bundles and tiles is found by the
-// signature's root, and placed by the older checkpoints.
+// If bundles and tiles were rebuilt without the key, the signed root does not match,
+// and older checkpoints narrow down the first difference.
 func TestRebuiltWithoutTheKey(t *testing.T) {
 	dir := t.TempDir()
 	writeLog(t, dir, 300)
