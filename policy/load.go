@@ -166,7 +166,7 @@ func parseSettings(path string, text []byte) (settings, error) {
 		if err = dec.Decode(&yaml.Node{}); errors.Is(err, io.EOF) {
 			return set, nil
 		} else if err == nil {
-			err = errors.New("a second document: the file holds one")
+			err = errors.New("a second document: only one is allowed")
 		}
 	}
 	lines := []string{err.Error()}

@@ -115,7 +115,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 		return fault("a policy needs @id(\"…\")")
 	}
 	if _, dup := p.rules[cedar.PolicyID(r.id)]; dup {
-		return fault("policy %s stands twice", r.id)
+		return fault("policy %s is defined twice", r.id)
 	}
 	if slices.Contains(b.Disabled, r.id) {
 		p.rules[cedar.PolicyID("disabled:"+r.id)] = r

@@ -278,7 +278,7 @@ func TestBrokenBundlesSayWhere(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"syntax", "@id(\"a\")\npermit (principal, action, resource)\nwhen { ;", "own.cedar"},
 		{"no id", "\n\npermit (principal, action, resource);", "own.cedar:3: a policy needs @id"},
-		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk stands twice`},
+		{"twice", `@id("surface.bulk") permit (principal, action, resource);`, `policy surface.bulk is defined twice`},
 		{"unknown reason", `@id("a") @reason("because") permit (principal, action, resource);`, `own.cedar:1: policy a: unknown reason "because"`},
 		{"unknown verdict", `@id("a") @verdict("maybe") forbid (principal, action, resource);`, `@verdict is "deny", "hold" or "mark"`},
 		{"unknown annotation", `@id("a") @colour("red") forbid (principal, action, resource);`, `unknown annotation @colour`},
