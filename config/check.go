@@ -61,7 +61,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	}
 	for i, b := range c.Backends {
 		for addr, name := range listens {
-			faultIf(v, leadsTo(b.Upstream, addr), at("backends", i, "upstream"), "upstream is the address of %s, a listener of memproxy's own: requests would go round", name)
+			faultIf(v, leadsTo(b.Upstream, addr), at("backends", i, "upstream"), "upstream is the address of %s, a listener of memproxy itself: requests would loop", name)
 		}
 	}
 	v.identity(c, at)
@@ -72,7 +72,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	v.screening(&c.Screening, at)
 	v.review(&c.Review, at)
 	u := c.Ledger.URL.Reveal()
-	faultIf(v, u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://"), at("ledger", "url"), "url wants postgres://")
+	faultIf(v, u != "" && !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://"), at("ledger", "url"), "url must begin with postgres://")
 	v.governance(&c.Memories, at)
 	v.ttl(&c.Memories, at)
 	if c.Telemetry.OTLP != "" {
@@ -81,7 +81,7 @@ func (v *reader) check(c *Config, at func(...any) int) {
 	if r := c.Budgets.Redis; r != nil {
 		scheme, rest, _ := strings.Cut(r.URL.Reveal(), "://")
 		if !slices.Contains([]string{"redis", "rediss", "unix"}, scheme) || rest == "" {
-			v.fault(at("budgets", "redis", "url"), "url wants redis://, rediss:// or unix://")
+			v.fault(at("budgets", "redis", "url"), "url must begin with redis://, rediss:// or unix://")
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 		faultIf(v, strings.EqualFold(k.SHA256, ofNothing), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
-			v.fault(line, "this key stands twice: it is on line %d too", other)
+			v.fault(line, "this key is listed twice: also on line %d too", other)
 			continue
 		}
 		seen[hash] = line
@@ -167,7 +167,7 @@ func lineOf(n *yaml.Node, path ...any) int {
 
 func (v *reader) screening(s *Screening, at func(...any) int) {
 	for i, sum := range s.Approved {
-		faultIf(v, !isSHA256(sum) || strings.ToLower(sum) != sum, at("screening", "approved", i), "approved wants 64 hex digits in lower case: memproxy approve writes those of a text")
+		faultIf(v, !isSHA256(sum) || strings.ToLower(sum) != sum, at("screening", "approved", i), "approved must be 64 hex digits in lower case; memproxy approve adds those of a text")
 	}
 	if x := s.Similar; x != nil && x.URL != "" {
 		v.url(x.URL, at("screening", "similar", "url"), "url", "use key")
@@ -183,13 +183,13 @@ func (v *reader) review(r *Review, at func(...any) int) {
 		if slices.Contains(who.Roles, "review") {
 			deciding[who.ID] = true
 		}
-		faultIf(v, !isSHA256(who.SHA256), at("review", "reviewers", i, "sha256"), "sha256 wants 64 hex digits")
+		faultIf(v, !isSHA256(who.SHA256), at("review", "reviewers", i, "sha256"), "sha256 must be 64 hex digits")
 		faultIf(v, seen[who.SHA256], at("review", "reviewers", i, "sha256"), "two reviewers have one token")
 		seen[who.SHA256] = true
 	}
 	faultIf(v, r.Need > 1 && len(deciding) < r.Need, at("review", "need"), "need is %d, and %d reviewer(s) have the role review", r.Need, len(deciding))
 	if w := r.Webhook; w != nil {
 		v.url(w.URL, at("review", "webhook", "url"), "url", "use key")
-		faultIf(v, len(w.Key.Reveal()) < 16, at("review", "webhook", "key"), "key wants at least 16 bytes")
+		faultIf(v, len(w.Key.Reveal()) < 16, at("review", "webhook", "key"), "key must have at least 16 bytes")
 	}
 }

@@ -301,7 +301,7 @@ func TestUpstreamIsNotItself(t *testing.T) {
 	} {
 		text := fmt.Sprintf("backends:\n  - {name: a, kind: mem0, listen: %q, upstream: %q}\n", tc.listen, tc.upstream)
 		_, err := config.Parse("x.yaml", []byte(text), env)
-		if fault := err != nil && strings.Contains(err.Error(), "a listener of memproxy's own"); fault != tc.fault {
+		if fault := err != nil && strings.Contains(err.Error(), "a listener of memproxy itself"); fault != tc.fault {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

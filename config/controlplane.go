@@ -108,12 +108,12 @@ func (v *reader) controlPlane(c *ControlPlane, at func(...any) int) {
 		if (s.SPIFFE == "") == (s.CommonName == "") {
 			v.fault(at("sidecars", i), "a sidecar has either spiffe or common_name")
 		} else if s.SPIFFE != "" && !strings.HasPrefix(s.SPIFFE, "spiffe://") {
-			v.fault(at("sidecars", i, "spiffe"), "spiffe wants spiffe://")
+			v.fault(at("sidecars", i, "spiffe"), "spiffe must begin with spiffe://")
 		}
 	}
 	last := 0.0
 	for i, s := range c.Rollout.Stages {
-		faultIf(v, s.Percent <= last, at("rollout", "stages", i), "the stages rise: %v does not", s.Percent)
+		faultIf(v, s.Percent <= last, at("rollout", "stages", i), "the stages must rise: %v does not", s.Percent)
 		last = s.Percent
 	}
 }

@@ -149,7 +149,7 @@ func (v *reader) document(text []byte) *yaml.Node {
 		return nil
 	}
 	if err := dec.Decode(&more); err == nil {
-		v.fault(more.Line, "a second document: the file holds one")
+		v.fault(more.Line, "a second document: only one is allowed")
 		return nil
 	} else if !errors.Is(err, io.EOF) {
 		v.fromYAML(err)

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write memproxy.schema.json and the tabl
 
 type object = map[string]any
 
-// A value that editors cannot know: it stands in the environment or in a file.
+// Forms of values that editors cannot check: references to the environment or a file.
 const (
 	referencePattern = `\$\{[A-Za-z_][A-Za-z0-9_]*\}|^file:/`
 	durationPattern  = `^(0|[0-9]+(\.[0-9]+)?d|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
@@ -282,8 +282,8 @@ func bySchema(t *testing.T, text []byte) error {
 	return checker{schema}.valid(schema, v, "")
 }
 
-// Editors and the reader agree: what is right for one is right for the other,
-// and what can be seen without context is wrong for both.
+// The JSON Schema and the reader agree: what is valid for one is valid for the other,
+// and faults that need no context are found by both.
 func TestSchemaAgreesWithTheReader(t *testing.T) {
 	right, _ := filepath.Glob("testdata/valid/*.yaml")
 	examples, _ := filepath.Glob("../examples/*/*.yaml")
@@ -314,7 +314,7 @@ func TestSchemaAgreesWithTheReader(t *testing.T) {
 	}
 }
 
-// A key that is not known is refused wherever it stands.
+// An unknown key is refused at any level.
 func TestUnknownKeyAnywhere(t *testing.T) {
 	var root yaml.Node
 	must.Do(t, yaml.Unmarshal(valid(t, "every_key"), &root))

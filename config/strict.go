@@ -58,7 +58,7 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 // wants adds a fault unless a node is of a kind.
 func (v *reader) wants(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 	if n.Kind != kind {
-		v.fault(n.Line, "%s wants %s", path, what)
+		v.fault(n.Line, "%s must be %s", path, what)
 	}
 	return n.Kind == kind
 }
@@ -109,11 +109,11 @@ func (v *reader) pairs(n *yaml.Node, visit func(key, value *yaml.Node)) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
-			v.fault(key.Line, "a key is a plain word")
+			v.fault(key.Line, "a key must be a plain word")
 			continue
 		}
 		if line, twice := first[key.Value]; twice {
-			v.fault(key.Line, "key %q stands twice: it is on line %d too", key.Value, line)
+			v.fault(key.Line, "key %q occurs twice: also on line %d too", key.Value, line)
 			continue
 		}
 		first[key.Value] = key.Line
@@ -149,7 +149,7 @@ func (v *reader) duration(n *yaml.Node, f field, path string) {
 	}
 	d, err := parseDuration(n.Value)
 	if err != nil {
-		v.fault(n.Line, "%s wants %s", path, durationForm)
+		v.fault(n.Line, "%s must be %s", path, durationForm)
 		return
 	}
 	if least, err := time.ParseDuration(f.min); err == nil && d < least {
@@ -184,7 +184,7 @@ func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
 		n.Tag, n.Style = "", 0
 	}
 	if !slices.Contains(tags, n.ShortTag()) || n.Decode(reflect.New(t).Interface()) != nil {
-		v.fault(n.Line, "%s wants %s", path, what)
+		v.fault(n.Line, "%s must be %s", path, what)
 		return
 	}
 	var x float64
