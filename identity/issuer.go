@@ -31,14 +31,13 @@ const (
 	maxDocument = 1 << 20
 )
 
-// awayError means that the issuer could not be asked: breakage, not a verdict on the
-// token.
+// awayError means that the issuer is unavailable: an error, not a verdict on the token.
 type awayError struct{ err error }
 
 func (e *awayError) Error() string { return "identity: the issuer did not answer: " + e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
-var errBusy = errors.New("somebody else is asking it")
+var errBusy = errors.New("another request to it is in progress")
 
 // errSignature: no key of the issuer made the signature.
 var errSignature = errors.New("identity: no key of the issuer made this signature")
@@ -50,7 +49,7 @@ type issuer struct {
 	client  *http.Client
 	timeout time.Duration
 	clock   func() time.Time
-	bearer  func() (string, error) // nil: the issuer asks for nothing
+	bearer  func() (string, error) // nil: the issuer requires no token
 
 	asking chan struct{} // holds one token while somebody fetches
 

@@ -12,7 +12,7 @@ type Rule struct {
 	// slashes, or colons, matches any one part, as in
 	// "system:serviceaccount:team-a:*".
 	Name string
-	// Principal is the principal. An empty ID stands for the full name.
+	// Principal is the mapped principal. If its ID is empty, the full name is used.
 	Principal memproxy.Principal
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // errUnbroken: there is nothing to accept.
-var errUnbroken = errors.Join(memproxy.ErrState, errors.New("nothing is broken of that chain that could be accepted"))
+var errUnbroken = errors.Join(memproxy.ErrState, errors.New("that chain has no faults to accept"))
 
 // hashed is the prefix of the name of a tenant of which only anchors are left.
 const hashed = "sha256:"
@@ -26,7 +26,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 		return report, errWorking
 	}
 	defer c.working.Unlock()
-	c.anchors.mu.Lock() // what is wrong now is not named meanwhile
+	c.anchors.mu.Lock() // no fault is reported meanwhile
 	defer c.anchors.mu.Unlock()
 	last, err := c.anchored(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 		return report, err
 	}
 	if lost && !noted {
-		return report, fmt.Errorf("%w: no end of such a chain was ever noted", memproxy.ErrUnknown)
+		return report, fmt.Errorf("%w: such a chain was never anchored", memproxy.ErrUnknown)
 	}
 	for _, f := range faults {
 		if f.Class == memproxy.FaultText {
@@ -52,7 +52,7 @@ func (c *Custodian) Accept(ctx context.Context, q review.AcceptRequest) (review.
 		}
 	}
 	breached := false
-	if !lost { // what was noted of a chain that is gone says no more than its end
+	if !lost { // of a chain that is gone only the end was recorded
 		if breached, err = c.breached(ctx, q.Tenant); err != nil {
 			return report, err
 		}

@@ -122,7 +122,7 @@ func (a *adoption) attempt(ctx context.Context, now time.Time) error {
 		err = fmt.Errorf("%w: memproxy lists what it holds with backends[].credential, which is not set", err)
 	}
 	// The error keeps one text, so that it is logged once.
-	a.failed = fmt.Errorf("backend %s is not sealed yet: what was put there around memproxy cannot be told from what was there before: %w", a.backend.Name, err)
+	a.failed = fmt.Errorf("backend %s is not sealed yet: out-of-band additions cannot be distinguished from its earlier content: %w", a.backend.Name, err)
 	return a.failed
 }
 
@@ -203,7 +203,7 @@ func (a *adoption) seal(ctx context.Context) error {
 	if err := a.c.Ledger.Backends.Seal(ctx, a.backend.Name); err != nil {
 		return err
 	}
-	a.c.Log.Info("the backend is sealed: what appears there from now on and did not come through memproxy is named", "backend", a.backend.Name, "found", at.Found)
+	a.c.Log.Info("the backend is sealed: later out-of-band additions are reported", "backend", a.backend.Name, "found", at.Found)
 	return a.record(ctx, at.Found, fmt.Sprint(at.Found, sealDone))
 }
 

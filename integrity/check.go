@@ -79,7 +79,7 @@ func (q *checks) make(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, k := range due {
 		if err := q.check(ctx, k); err != nil {
-			errs = append(errs, fmt.Errorf("memory %s, which is not what was recorded, was not named; the next read looks again: %w", k.ID, err))
+			errs = append(errs, fmt.Errorf("memory %s, which differs from what was recorded, was not reported; the next read checks it again: %w", k.ID, err))
 		}
 	}
 	if len(errs) == 0 && waiting > 0 {

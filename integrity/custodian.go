@@ -190,7 +190,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 		}
 	}
 	for hash, a := range anchors { // of tenants that are no longer known
-		if a.Position == 0 { // a person accepted that it is gone
+		if a.Position == 0 { // a reviewer accepted that it is gone
 			continue
 		}
 		out = append(out, memproxy.ChainReport{Tenant: hashed + hash, Faults: []memproxy.ChainFault{gone(hashed + hash)}, Head: a.ChainHead})
@@ -276,7 +276,7 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 		return err
 	}
 	c.Log.Error("the chain of versions is broken", "class", string(f.Class), "position", f.Position, "detail", f.Detail)
-	if f.Class == memproxy.FaultText { // of this memory; what came later stands
+	if f.Class == memproxy.FaultText { // of this memory; later versions are not affected
 		_, err := c.Ledger.Backends.Flag(ctx, memproxy.IntegrityFlag{MemoryKey: f.MemoryKey, Tenant: f.Tenant, Code: memproxy.IntegrityChain})
 		return err
 	}

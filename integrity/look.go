@@ -34,7 +34,7 @@ func (f *finding) recorded() memproxy.Ownership {
 type looked struct {
 	items, known, unknown, skipped int
 	found                          map[string]finding // by id
-	sound                          []string           // ids of what is as it was written
+	sound                          []string           // ids of memories as recorded
 }
 
 // look compares the items of a page with what is known of them.

@@ -69,7 +69,7 @@ func (w *storeSweep) run(ctx context.Context, rate float64, count func(int)) (er
 	return err
 }
 
-// walk says what of a backend is read, and how fast.
+// walk says which part of a backend to read, and how fast.
 type walk struct {
 	scopes []memproxy.Scope
 	from   string  // the cursor of the first page
@@ -97,7 +97,7 @@ func (c *Custodian) walk(ctx context.Context, b config.Backend, w walk, f func(p
 			return err
 		}
 		if err := c.checks.make(ctx, c.Clock()); err != nil && !errors.As(err, new(upkeep.Due)) {
-			c.Log.Error("what reads came upon was not named", "error", err)
+			c.Log.Error("suspicious memories that reads found were not reported", "error", err)
 		}
 		at := cursor
 		again := func() ([]hunt.Item, error) {
@@ -126,7 +126,7 @@ func (c *Custodian) Settle(ctx context.Context) error { return wait.Sleep(ctx, c
 // read reads a store's item with the adapter that the gate uses.
 func read(adapter gate.Locator, item hunt.Item) (memproxy.Memory, error) {
 	route, body := memproxy.Route{}, item.Raw
-	if item.Kind == "passage" { // these come in lists only
+	if item.Kind == "passage" { // returned in lists only
 		route.Params, body = map[string]string{"agent_id": item.Owner.Agent}, "["+item.Raw+"]"
 	}
 	m, err := adapter.Located(route, item.ID, memproxy.Reply{Status: 200, Body: []byte(body)})

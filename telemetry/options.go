@@ -82,7 +82,7 @@ func (h Headers) MarshalText() ([]byte, error) { return []byte(h.String()), nil 
 
 func (o *Options) complete() error {
 	if math.IsNaN(o.SampleRatio) || o.SampleRatio > 1 {
-		return errors.New("telemetry: the sample ratio is a share, up to 1")
+		return errors.New("telemetry: the sample ratio must be at most 1")
 	}
 	o.SampleRatio = cmp.Or(o.SampleRatio, 1)
 	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)

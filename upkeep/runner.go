@@ -103,8 +103,8 @@ func (r *runner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// retry schedules a round before the next tick, in the place of one that was scheduled;
-// zero schedules none.
+// retry schedules a round before the next tick, replacing a scheduled one; zero
+// schedules none.
 func (r *runner) retry(in time.Duration) {
 	if r.stop != nil {
 		r.stop()

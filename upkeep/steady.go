@@ -24,7 +24,7 @@ type Steady struct {
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	began time.Time     // of up, by the clock as it is
+	began time.Time     // start of up, by the present clock
 	since time.Duration // of up: from when it has been even
 }
 

@@ -52,7 +52,7 @@ func (k *Keeper) Jobs() []upkeep.Job {
 
 // Times of looking at holds again.
 const (
-	reconsiderOne  = 10 * time.Second // one hold, with what the backend is asked
+	reconsiderOne  = 10 * time.Second // one hold, including requests to the backend
 	reconsiderAll  = 5 * time.Minute  // one round; the next goes on where it was
 	reconsiderPoll = time.Minute      // after a round that did not reach the end, at the latest
 	// reconsiderLate is when a second pass finds writes that the old rules held, whose
@@ -64,7 +64,7 @@ const (
 // reconsiderLate. It stops there, so that two processes of one ledger with different
 // rules do not alternate.
 func (k *Keeper) reconsidering() upkeep.Job {
-	var version string     // that came into force last
+	var version string     // the latest version in force
 	var settled, over bool // whether a round reached the end, and one after late
 	var late time.Time
 	return upkeep.Job{Name: "reconsider", Every: reconsiderPoll, Wake: k.Changed, Once: func(ctx context.Context, now time.Time) error {
@@ -75,7 +75,7 @@ func (k *Keeper) reconsidering() upkeep.Job {
 			return nil
 		}
 		if err := k.reconsider(ctx, version); err != nil {
-			return fmt.Errorf("held writes were not all looked at under the new rules: %w", err)
+			return fmt.Errorf("not all held writes were evaluated under the new rules: %w", err)
 		}
 		if !settled {
 			settled, late = true, now.Add(reconsiderLate)
@@ -106,7 +106,7 @@ func (k *Keeper) reconsider(ctx context.Context, version string) error {
 		k.Log.Info("held writes were settled by a change of the rules", "holds", settled, "rules", version)
 	}
 	if err == nil && left > 0 {
-		err = errors.New("some could not be ruled on")
+		err = errors.New("some could not be evaluated")
 	}
 	return err
 }
@@ -126,13 +126,13 @@ func (k *Keeper) Rule(ctx context.Context, h memproxy.HeldWrite, c memproxy.Hold
 		return stays
 	}
 	if err != nil {
-		k.Log.Warn("a held write could not be ruled on again", "hold", h.ID, "error", err)
+		k.Log.Warn("a held write could not be evaluated again", "hold", h.ID, "error", err)
 		return memproxy.Reevaluation{}
 	}
 	how := k.Config.Review.Reevaluate
 	v.Reject, v.Release = how == "reject" || how == "release", how == "release"
 	if err := k.recordRuling(ctx, h, v); err != nil {
-		k.Log.Error("a held write waits on: what the rules say of it could not be recorded", "hold", h.ID, "error", err)
+		k.Log.Error("a held write keeps waiting: the verdict of the rules could not be recorded", "hold", h.ID, "error", err)
 		return memproxy.Reevaluation{}
 	}
 	return v
@@ -184,14 +184,14 @@ func (k *Keeper) age(ctx context.Context, now time.Time) error {
 	if d := k.Config.Review.Age.Time(); d > 0 {
 		old, err := k.Holds.Age(ctx, now.Add(-d))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("holds were not looked through: %w", err))
+			errs = append(errs, fmt.Errorf("held writes were not checked for their age: %w", err))
 		} else if len(old) > 0 {
 			k.Log.Warn("held writes have waited for too long", "holds", len(old))
 		}
 	}
 	if d := k.Config.Review.Idle.Time(); d > 0 {
 		if _, err := k.Sessions.End(ctx, now.Add(-d)); err != nil {
-			errs = append(errs, fmt.Errorf("sessions were not looked through: %w", err))
+			errs = append(errs, fmt.Errorf("idle sessions were not ended: %w", err))
 		}
 	}
 	return errors.Join(errs...)

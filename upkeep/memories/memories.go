@@ -78,7 +78,7 @@ func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("memories were not all looked after: %w", err)
+		return fmt.Errorf("not all memories were maintained: %w", err)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func shortest(m *config.Memories) time.Duration {
 	return least
 }
 
-// expire marks memories whose time is over.
+// expire marks memories whose time to live has passed.
 func (k *Keeper) expire(ctx context.Context, _ time.Time) error {
 	gone, err := k.Ledger.Upkeep.Expire(ctx)
 	if len(gone) > 0 {
@@ -183,7 +183,7 @@ func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
 			gone.Holds, gone.Sessions, gone.Tombstones, gone.Records))
 	}
 	if err != nil {
-		return fmt.Errorf("what is over was not all removed: %w", err)
+		return fmt.Errorf("not everything past its retention was removed: %w", err)
 	}
 	return nil
 }

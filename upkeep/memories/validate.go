@@ -37,7 +37,7 @@ func (k *Keeper) validate(ctx context.Context) error {
 	}
 	k.looked.Lock()
 	defer k.looked.Unlock()
-	away := map[string]bool{} // backends: what they hold stays due
+	away := map[string]bool{} // unavailable backends, whose memories stay due
 	for _, state := range []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated, memproxy.StateFlagged} {
 		if err := k.validateState(ctx, rules, state, away); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (k *Keeper) validateOne(ctx context.Context, rules *gate.Rules, st *memprox
 		if err != nil {
 			return err
 		}
-		author := records[st.MemoryKey].Owner // whoever wrote it, and where it came from, weigh as they did then
+		author := records[st.MemoryKey].Owner // the author's trust and source count as at the time of writing
 		op := &memproxy.Operation{Kind: memproxy.Recall, Backend: st.Backend, SourceClaim: author.Trust.Screened(author.Source), Items: []memproxy.Item{{Kind: memproxy.ItemContent, Text: text}}}
 		findings, err := rules.Screener.Screen(ctx, memproxy.Screening{Principal: memproxy.Principal{Tenant: st.Tenant, Trust: author.Trust}, Operation: op, Reading: true})
 		if err != nil {
@@ -173,8 +173,8 @@ func orElse(there string, known bool, recorded string) string {
 	return recorded
 }
 
-// said asks a backend for the text of a memory. known is false if the backend cannot be
-// asked or has none.
+// said returns the text of a memory in its backend. known is false if the backend
+// cannot return it.
 func (k *Keeper) said(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
