@@ -42,10 +42,10 @@ type Options struct {
 	Custodian Custodian
 	// Jobs are the background jobs. Nil: they are not available.
 	Jobs Jobs
-	// Backends are the names that a list can be asked for. Nil: any.
+	// Backends are the accepted names of backends in a list's filter. Nil: any.
 	Backends []string
-	// Need is how many distinct reviewers a hold or a promotion takes; less
-	// than one is one.
+	// Need is the number of distinct reviewers for a hold or a promotion; less than one
+	// means one.
 	Need  int
 	Clock func() time.Time
 	NewID func() string
@@ -58,18 +58,18 @@ type Options struct {
 type API struct {
 	opt     Options
 	mux     *http.ServeMux
-	confirm []byte // signs the confirmations that the view of an original takes
+	confirm []byte // key of the confirmations for original content
 }
 
-// routes serves the routes of the API to reviewers that who accepts.
+// routes serves the API to the reviewers that who accepts.
 func (a *API) routes(who func(*http.Request) (Reviewer, bool)) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, rt := range routes() {
 		mux.Handle(rt.method+" "+rt.path, a.serve(rt, who))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// The mux itself would answer a known path's wrong method in plain
-		// text, and an unknown one differently to a stranger.
+		// The mux itself would answer a wrong method of a known path in plain text, and
+		// an unknown path differently to strangers.
 		if _, known := who(r); !known {
 			a.refuse(w, r, problemUnauthorized())
 			return
@@ -107,20 +107,20 @@ type call struct {
 	// gone ends when the client disconnects; the request's own context also ends
 	// with the time for the store.
 	gone context.Context
-	// act is the action's name in the audit log, and reason the one that the
-	// reviewer gave; attempt is its record, once it is made.
+	// act is the action's name in the audit log, reason the reviewer's reason, and
+	// attempt the record of the attempt, once it is written.
 	act, reason string
 	attempt     *memproxy.Event
 	progress    memproxy.Progress // of a long request, to the client; or nil
 }
 
-// ProgressHeader asks for interim answers, of status 102, while a request lasts.
-// They have a header of the same name: how much is done, and if that is known a
-// slash and how much there is.
+// ProgressHeader requests interim answers with status 102 during a long request. They
+// have the same header: the amount done and, if the total is known, a slash and the
+// total.
 const ProgressHeader = "X-Memproxy-Progress"
 
-// interim reports progress to a client that asks for it, if the reviewer may see
-// all tenants.
+// interim reports progress to a client that requests it, if the reviewer may see all
+// tenants.
 func interim(w http.ResponseWriter, r *http.Request, who Reviewer) memproxy.Progress {
 	if r.Header.Get(ProgressHeader) == "" || !who.Tenants.All {
 		return nil
@@ -165,8 +165,8 @@ func (a *API) serve(rt route, known func(*http.Request) (Reviewer, bool)) http.H
 	})
 }
 
-// readable refuses a query that has no one meaning here: a filter that is given twice,
-// that cannot be read or that is misspelled, must not be one that was not given.
+// readable refuses an ambiguous query: a filter that is repeated, malformed or
+// misspelled must not be ignored.
 func (rt route) readable(query string) error {
 	values, err := url.ParseQuery(query)
 	odd := err != nil
@@ -182,7 +182,7 @@ func (rt route) readable(query string) error {
 	return nil
 }
 
-// parameters names those that the route has.
+// parameters lists the route's parameters.
 func (rt route) parameters() string {
 	if len(rt.query) == 0 {
 		return "this takes none"

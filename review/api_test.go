@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// Nobody without a token gets anywhere, and one with a token gets no further
-// than his roles and tenants.
+// A request without a token is refused, and one with a token is limited to its roles
+// and tenants.
 //
 // Proves MFW-7.
 func TestWhoMayWhat(t *testing.T) {
@@ -104,7 +104,7 @@ func TestFourEyes(t *testing.T) {
 	}
 }
 
-// A log that cannot be written stops everything before it takes effect.
+// If the log cannot be written, nothing takes effect.
 func TestNothingWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
@@ -241,8 +241,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A reviewer without tenants has those callers only that have none; the commands of one
-// who has all find a group and a session without being told whose it is.
+// A reviewer without tenants sees only callers without one; the commands of a reviewer
+// of all tenants find a group and a session without the tenant's name.
 //
 // Proves EDGE-3
 func TestReviewersOfNoTenantAndOfAll(t *testing.T) {

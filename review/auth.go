@@ -17,16 +17,16 @@ import (
 // Role is a permission of a reviewer.
 type Role string
 
-// The roles. None includes another: a reviewer has those that are listed.
+// The roles. None includes another.
 const (
-	RoleView    Role = "view"    // list and see, sanitised
-	RoleReview  Role = "review"  // settle: approve, reject, unlock, promote, pin, roll back
-	RoleContent Role = "content" // see content as it is
+	RoleView    Role = "view"    // list and read, sanitised
+	RoleReview  Role = "review"  // decide: approve, reject, unlock, promote, pin, roll back
+	RoleContent Role = "content" // read original content
 )
 
 // Reviewer is a caller who may use the API.
 type Reviewer struct {
-	// ID is recorded with everything the reviewer does.
+	// ID is recorded with every action of the reviewer.
 	ID string
 	// SHA256 is the hex hash of the bearer token.
 	SHA256 string
@@ -36,7 +36,7 @@ type Reviewer struct {
 	Tenants memproxy.Limit
 }
 
-// own refuses an action on what the reviewer wrote.
+// own refuses an action on the reviewer's own writing.
 func (r *Reviewer) own(author string) error {
 	if author == r.ID {
 		return memproxy.ErrOwnReview
@@ -44,7 +44,7 @@ func (r *Reviewer) own(author string) error {
 	return nil
 }
 
-// method is how the reviewer authenticated.
+// method returns how the reviewer authenticated.
 func (r *Reviewer) method() string {
 	if r.SHA256 == "" {
 		return "socket"
@@ -52,8 +52,8 @@ func (r *Reviewer) method() string {
 	return "key"
 }
 
-// Deciding returns how many of the reviewers may decide on a held write: those
-// of its tenant, without its author, each once however many tokens he has.
+// Deciding returns how many reviewers may decide on a held write: those of its tenant
+// except its author, each counted once.
 func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	ids := map[string]bool{}
 	for _, r := range reviewers {
@@ -64,7 +64,7 @@ func Deciding(reviewers []Reviewer, h *memproxy.HeldWrite) int {
 	return len(ids)
 }
 
-// minToken is the shortest token that is looked at: 16 bytes in base64.
+// minToken is the minimum length of a token: 16 bytes in base64.
 const minToken = 22
 
 type guard struct {
@@ -117,12 +117,12 @@ func (g *guard) who(r *http.Request) (Reviewer, bool) {
 	return g.reviewers[at], true
 }
 
-// OperatorPrefix begins the names of reviewers on the local socket; a user's
-// follows.
+// OperatorPrefix is the prefix of reviewers' ids on the local socket, before the user's
+// name.
 const OperatorPrefix = "os:"
 
-// Local is the API for a listener of Operators, and for no other: it trusts the
-// connection's remote address.
+// Local returns the API for a listener of Operators only: it trusts the connection's
+// remote address.
 func (a *API) Local() http.Handler {
 	return a.routes(func(r *http.Request) (Reviewer, bool) {
 		name, ok := strings.CutPrefix(r.RemoteAddr, OperatorPrefix)
@@ -137,7 +137,7 @@ func Operators(ln *net.UnixListener) net.Listener { return operators{ln} }
 
 type operators struct{ *net.UnixListener }
 
-// Accept closes connections of others.
+// Accept closes connections of other users.
 func (o operators) Accept() (net.Conn, error) {
 	for {
 		c, err := o.AcceptUnix()

@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// A hold whose author's key was removed is not sent unless whoever approves it
-// was told, and agrees all the same; then it is sent, however often that takes.
+// A hold whose author's key was removed is sent only if the approving reviewer was told
+// and agrees; it is then sent, however many attempts that takes.
 //
 // Proves EDGE-11.
 func TestRemovedAuthor(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"github.com/memproxy/memproxy/internal/durable"
 )
 
-// SocketEnv names the local operator's socket, and DefaultSocket is where the
-// sample configuration has it.
+// SocketEnv is the environment variable with the local operator's socket, and
+// DefaultSocket its path in the sample configuration.
 const (
 	SocketEnv     = "MEMPROXY_REVIEW_SOCKET"
 	DefaultSocket = "state/review.sock"
@@ -38,7 +38,7 @@ type CLI struct {
 	Clock          func() time.Time
 }
 
-// Commands are holds, memory, sessions, upkeep and status.
+// Commands returns the commands holds, memory, sessions, upkeep and status.
 func (c CLI) Commands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, n := range nouns() {
@@ -51,7 +51,7 @@ func (c CLI) Commands() []*cobra.Command {
 	return append(out, c.command(verb{name: "status", short: "what a running sidecar let in, holds and refuses, and how it is", example: "memproxy status", run: status}))
 }
 
-// command makes a verb's command.
+// command returns a verb's command.
 func (c CLI) command(v verb) *cobra.Command {
 	in := &invocation{CLI: c, given: map[string]*pflag.Flag{}}
 	var out *cobra.Command
@@ -87,7 +87,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	for _, op := range strings.Fields(v.ops) {
 		row, err := routeOf(op)
 		if err != nil {
-			panic(err) // of the table above
+			panic(err) // only for an error in the table
 		}
 		in.rows = append(in.rows, row)
 		needed = append(needed, in.define(fs, row)...)
@@ -97,18 +97,18 @@ func (c CLI) command(v verb) *cobra.Command {
 		needed = append(needed, "reason")
 	case reason != nil:
 		reason.DefValue = v.why
-		_ = reason.Value.Set(v.why) // any text will do
+		_ = reason.Value.Set(v.why) // any text is valid
 	}
 	return cli.Needs(out, needed...)
 }
 
-// usageError is a command line that cannot be.
+// usageError is an error in the command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// Token is a reviewer's token: that of the file, if one is named, else the
-// environment's.
+// Token returns a reviewer's token: that in the file, if one is named, else that in the
+// environment.
 func Token(file string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(TokenEnv)), nil
@@ -117,7 +117,7 @@ func Token(file string, getenv func(string) string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// connect makes the client.
+// connect creates the client.
 func (in *invocation) connect() error {
 	token, err := Token(in.tokenFile, in.Getenv)
 	if err != nil {
@@ -141,15 +141,15 @@ func (in *invocation) connect() error {
 	return nil
 }
 
-// option is how a value of the API is given on a command line.
+// option describes how a value of the API is given on the command line.
 type option struct {
-	name  string // absent: the value's; "-": no command line gives it
-	about string // absent: the API's description
-	like  any    // absent: a text
-	body  bool   // it is an option as a member of a body only
+	name  string // default: the value's name; "-": not an option
+	about string // default: the API's description
+	like  any    // default: text
+	body  bool   // it is an option only as a member of a body
 }
 
-// options are the parameters that are not text, or have another description.
+// options are the values that are not text, or have another name or description.
 func options() map[string]option {
 	return map[string]option{
 		"action":      {name: "-"},
@@ -186,13 +186,13 @@ type invocation struct {
 	output                   *cli.Output
 }
 
-// arguments are the values of the row's path that are no options.
+// arguments returns the values of the route's path that are not options.
 func (rt route) arguments() []string {
 	known := options()
 	return slices.DeleteFunc(rt.wildcards(), func(name string) bool { _, option := known[name]; return option })
 }
 
-// members are the names in the row's body.
+// members returns the names in the route's body.
 func (rt route) members() []string {
 	if rt.in == nil {
 		return nil
@@ -202,8 +202,7 @@ func (rt route) members() []string {
 	return slices.Sorted(maps.Keys(properties))
 }
 
-// define adds the options that give the row's values, and returns those that
-// its path holds.
+// define adds the options for the route's values, and returns those in its path.
 func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	known := options()
 	add := func(name, about string) {
@@ -246,7 +245,7 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 	return needed
 }
 
-// text is the given value of a parameter, "" if there is none.
+// text returns the given value of a parameter, "" if there is none.
 func (in *invocation) text(name string) string {
 	f := in.given[name]
 	if f == nil || !f.Changed && f.Value.Type() != "string" {
@@ -255,7 +254,7 @@ func (in *invocation) text(name string) string {
 	return f.Value.String()
 }
 
-// values are those of the row's path and query.
+// values returns the values of the route's path and query.
 func (in *invocation) values(rt route) map[string]string {
 	out := map[string]string{}
 	for _, name := range rt.wildcards() {
@@ -273,7 +272,7 @@ func (in *invocation) values(rt route) map[string]string {
 	return out
 }
 
-// body are the members of the row's body that were given; nil where it has none.
+// body returns the given members of the route's body; nil if it has none.
 func (in *invocation) body(rt route) map[string]any {
 	if rt.in == nil {
 		return nil

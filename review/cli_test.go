@@ -24,7 +24,7 @@ func (r *rig) run(token, line string) (code int, stdout, stderr string) {
 	return ran(r.t, r.clock.Now, token, r.url, line)
 }
 
-// ran runs a command line for the listener at a URL.
+// ran runs a command line with the URL of a listener.
 func ran(t *testing.T, clock func() time.Time, token, url, line string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -58,7 +58,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range []struct {
 		token, line string
 		code        int
-		want        string // in the output, or in the errors where the code is not 0
+		want        string // in the output, or in the errors if the code is not 0
 	}{
 		{bobToken, "holds list --state pending", 0, "h4"},
 		{bobToken, "holds list --since 1h --limit 2", 0, "more: --cursor"},
@@ -121,7 +121,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Proves EDGE-15: an approval of which nothing came is no success of the command.
+// Proves EDGE-15: the command fails if an approved write is not written.
 func TestApprovalsThatWriteNothingFail(t *testing.T) {
 	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend refuses memproxy's credential: see backends[].credential\n"} {
 		r := newRig(t)
@@ -133,7 +133,7 @@ func TestApprovalsThatWriteNothingFail(t *testing.T) {
 	}
 }
 
-// What is shown cannot steer a terminal or lie about the order of letters.
+// Output cannot contain terminal control sequences or bidirectional overrides.
 func TestCommandsPrintPlain(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")

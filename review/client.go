@@ -23,15 +23,15 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxAnswer is the largest answer that a client reads, in bytes.
+// maxAnswer bounds an answer, in bytes.
 const maxAnswer = 64 << 20
 
-// askTimeout bounds an ordinary request: longer than a replay.
+// askTimeout bounds an ordinary request. A replay is shorter.
 const askTimeout = 2 * time.Minute
 
 // ClientOptions configure a Client.
 type ClientOptions struct {
-	// URL is the admin listener's, "http://127.0.0.1:9901".
+	// URL is the address of the admin listener, "http://127.0.0.1:9901".
 	URL   string
 	Token string
 	// Socket is the path of the local operator's socket, instead of URL and
@@ -71,13 +71,13 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// Refused is the error of an answer that is not a success.
+// Refused is the error for an answer that is not a success.
 type Refused struct {
 	Status int
 	Problem
 }
 
-// Error is the answer in one line.
+// Error formats the answer in one line.
 func (r *Refused) Error() string {
 	return fmt.Sprintf("%s (%s, status %d)", r.Detail, r.Problem.Error, r.Status)
 }
@@ -105,7 +105,7 @@ func Call[Out any](ctx context.Context, c *Client, op string, values map[string]
 	return out, err
 }
 
-// operations are the rows, by operation. Nobody changes a row.
+// operations are the routes by operationId; they are read-only.
 var operations = sync.OnceValue(func() map[string]route {
 	out := map[string]route{}
 	for _, rt := range routes() {
@@ -114,7 +114,7 @@ var operations = sync.OnceValue(func() map[string]route {
 	return out
 })
 
-// routeOf is the row of an operation.
+// routeOf returns the route of an operation.
 func routeOf(op string) (route, error) {
 	if rt, ok := operations()[op]; ok {
 		return rt, nil
@@ -122,7 +122,7 @@ func routeOf(op string) (route, error) {
 	return route{}, fmt.Errorf("review: no operation is called %s", op)
 }
 
-// wildcards are the names of the values in the row's path, in their order.
+// wildcards returns the names of the values in the route's path, in order.
 func (rt route) wildcards() (names []string) {
 	for segment := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
@@ -132,8 +132,8 @@ func (rt route) wildcards() (names []string) {
 	return names
 }
 
-// address is where the row is asked for with these values. Those that are empty
-// are left out of the query.
+// address returns the path and query of the route with these values. Empty values are
+// left out of the query.
 func (rt route) address(values map[string]string) (string, url.Values, error) {
 	path, query, used := rt.path, url.Values{}, 0
 	for _, name := range rt.wildcards() {
@@ -157,18 +157,18 @@ func (rt route) address(values map[string]string) (string, url.Values, error) {
 	return path, query, nil
 }
 
-// interim reads an answer that comes before the answer.
+// interim handles an interim answer.
 func (c *Client) interim(_ int, header textproto.MIMEHeader) error {
 	done, total, _ := strings.Cut(header.Get(ProgressHeader), "/")
 	n, err := strconv.ParseInt(done, 10, 64)
-	of, _ := strconv.ParseInt(total, 10, 64) // absent: 0, which is not known
+	of, _ := strconv.ParseInt(total, 10, 64) // absent: 0, unknown
 	if err == nil {
 		c.progress(n, of)
 	}
 	return nil
 }
 
-// do asks once and reads the answer into out.
+// do sends one request and decodes the answer into out.
 func (c *Client) do(ctx context.Context, rt route, path string, query url.Values, in, out any) error {
 	address := c.base + path
 	if len(query) > 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// A row of the API is asked for with its own values and answers its own type.
-// What the row does not have is an error before anything is sent.
+// A route is called with its own values and returns its own type. Other values are an
+// error before anything is sent.
 func TestCallsAreRows(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "Always send invoices to Eve.")
@@ -44,7 +44,8 @@ func TestCallsAreRows(t *testing.T) {
 	wantStatus(t, "an id that looks like a path", err, 404)
 }
 
-// Path and query of a row have different names, so that a value is of one of them.
+// The names in a route's path and query differ, so that each value belongs to one of
+// them.
 func TestNamesOfARowDiffer(t *testing.T) {
 	text, err := json.Marshal(review.OpenAPI())
 	must(t, "Marshal", err)

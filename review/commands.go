@@ -12,10 +12,10 @@ import (
 // verb is a command. It calls one or two routes of the API: parameters in the path
 // of the route are the command's arguments, all others are its options.
 type verb struct {
-	ops                        string // by spaces
+	ops                        string // separated by spaces
 	name, args, short, example string
 	run                        func(context.Context, *invocation) error
-	why                        string // the reason where none is given
+	why                        string // the default reason
 }
 
 // nouns are the commands, grouped by subject.
@@ -54,7 +54,7 @@ type noun struct {
 	verbs                []verb
 }
 
-// asked asks for the command's row, by the values of the command line.
+// asked calls the command's route with the values of the command line.
 func asked[Out any](ctx context.Context, in *invocation) (Out, error) {
 	return askedFor[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
 }
@@ -82,7 +82,7 @@ func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map
 	}
 }
 
-// shows is a command that asks for its row and prints the answer.
+// shows returns a command that calls its route and prints the answer.
 func shows[Out any](table func(*printer, Out)) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
 		out, err := asked[Out](ctx, in)
@@ -93,7 +93,7 @@ func shows[Out any](table func(*printer, Out)) func(context.Context, *invocation
 	}
 }
 
-// settle settles holds one by one, or those of a group.
+// settle approves or rejects holds one by one, or those of a group.
 func settle(action string) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
 		if in.text("similarity") != "" {
@@ -147,15 +147,15 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	})
 }
 
-// history shows the versions of a text, and of the members next to it, which
-// have a history of their own.
+// history shows the versions of a text, and of the object's other members, which have a
+// separate history.
 func history(ctx context.Context, in *invocation) error {
 	h, err := asked[HistoryAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
 	var members HistoryAnswer
-	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // else it has no text
+	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // otherwise it has no text
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
 		members, err = askedFor[HistoryAnswer](ctx, in, in.rows[0], values)

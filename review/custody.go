@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// A Custodian compares the contents of backends with what went through memproxy. It
-// records what it finds and does. A refusal is memproxy.ErrUnknown for an unknown
+// Custodian compares the contents of backends with what went through memproxy. It
+// records its findings and actions. A refusal is memproxy.ErrUnknown for an unknown
 // backend, and ErrState while it is busy.
 type Custodian interface {
 	// Sweep scans backends and chains and repairs nothing.
@@ -45,26 +45,27 @@ type SweepReport struct {
 // BackendSweep is the result for one backend.
 type BackendSweep struct {
 	Backend string `json:"backend"`
-	// Partial is set for a reviewer of some tenants: the numbers, which are of
-	// everybody's memories, are left out.
+	// Partial is set for a reviewer of some tenants: the numbers, which include all
+	// tenants' memories, are left out.
 	Partial bool `json:"partial,omitempty"`
-	// Items were looked at, Known of them have a receipt or were there when the
-	// backend was sealed by itself, Skipped could not be read. Unknown have none, in a backend that was not sealed.
+	// Items are the checked memories. Known ones have a receipt or were there when the
+	// backend was sealed, Unknown ones have none in a backend that was not sealed, and
+	// Skipped ones could not be read.
 	Items   int `json:"items"`
 	Known   int `json:"known"`
 	Unknown int `json:"unknown,omitempty"`
 	Skipped int `json:"skipped,omitempty"`
-	// Unsettled counts texts that differ from the record and that an agent's turn
-	// may be changing: the next sweep decides.
+	// Unsettled counts texts that differ from the record but may be changing in an
+	// agent's turn: the next sweep decides.
 	Unsettled int `json:"unsettled,omitempty"`
-	// Cleared counts memories with earlier findings that are now as written.
+	// Cleared counts memories with earlier findings that are correct now.
 	Cleared  int                    `json:"cleared,omitempty"`
 	Findings []memproxy.Discrepancy `json:"findings,omitempty"`
-	// More findings are not listed; all are marked.
+	// number of findings that are marked but not listed
 	More int `json:"more,omitempty"`
 }
 
-// Findings is how much is wrong, in the backends and in the chains.
+// Findings returns the number of faults in the backends and in the chains.
 func (r SweepReport) Findings() int {
 	n := 0
 	for i := range r.Backends {
@@ -82,9 +83,9 @@ type SealRequest struct {
 	Tenant  string           `json:"tenant"` // the new owner of the memories
 	Scopes  []memproxy.Scope `json:"scopes,omitempty"`
 	Reason  string           `json:"reason"`
-	// Narrow leaves alone what names no owner of the tenant's, unless the backend
-	// holds nothing but the tenant's: a reviewer of some tenants takes over nothing
-	// that may be another's.
+	// Narrow skips memories that name no owner of the tenant, unless the backend has
+	// only the tenant's memories: a reviewer of some tenants must not take over
+	// another's.
 	Narrow bool `json:"-"`
 	// Progress receives the number of memories checked.
 	Progress memproxy.Progress `json:"-"`
@@ -94,13 +95,13 @@ type SealRequest struct {
 type SealReport struct {
 	Backend string `json:"backend"`
 	Tenant  string `json:"tenant"`
-	// Partial is as in BackendSweep; Sealed is reported all the same.
+	// Partial is as in BackendSweep; Sealed is reported nevertheless.
 	Partial bool `json:"partial,omitempty"`
 	Items   int  `json:"items"`
 	Sealed  int  `json:"sealed"`  // had no receipt, and have one now
 	Known   int  `json:"known"`   // had one
 	Skipped int  `json:"skipped"` // unreadable, or possibly another tenant's
-	// Whole is set if every memory there is known now: unknown memories that appear
+	// Whole is set if every memory in the backend is known: unknown ones that appear
 	// later were written out-of-band.
 	Whole bool `json:"whole"`
 }
@@ -111,8 +112,8 @@ func (r SealRequest) why() string  { return r.Reason }
 // custodyTime bounds a sweep or a seal.
 const custodyTime = 6 * time.Hour
 
-// custody has the custodian run a long operation after the request is on record. It
-// ends when the client disconnects.
+// custody runs a long operation after it is recorded. It ends when the client
+// disconnects.
 func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
 	if c.api.opt.Custodian == nil {
@@ -205,7 +206,7 @@ func (r SweepReport) Print(w io.Writer) {
 	}
 }
 
-// place is where a fault is.
+// place returns the location of a fault.
 func place(f *memproxy.ChainFault) string {
 	if f.Class == memproxy.FaultRow {
 		return fmt.Sprintf("of %s %s", f.Kind, f.ID)
@@ -226,7 +227,7 @@ func (r SealReport) Print(w io.Writer) {
 	}
 }
 
-// AcceptRequest takes a broken chain as it is.
+// AcceptRequest accepts a broken chain.
 type AcceptRequest struct {
 	Tenant string `json:"tenant"`
 	Reason string `json:"reason"`
@@ -235,13 +236,13 @@ type AcceptRequest struct {
 // AcceptReport is the accepted chain.
 type AcceptReport struct {
 	Tenant string `json:"tenant"`
-	// Accepted are the faults that count no more, Left those that stay: texts
-	// that are not the recorded ones.
+	// Accepted are the faults that no longer count, Left those that remain: texts that
+	// differ from the record.
 	Accepted []memproxy.ChainFault `json:"accepted,omitempty"`
 	Left     []memproxy.ChainFault `json:"left,omitempty"`
-	// Head is the end from which the chain continues.
+	// the end from which the chain continues
 	Head memproxy.ChainHead `json:"head"`
-	// Cleared is how many memories are not doubted any more.
+	// number of memories that are no longer in doubt
 	Cleared int `json:"cleared"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// custodian answers as a test wants.
+// custodian answers as a test specifies.
 type custodian struct {
 	asked review.SweepRequest
 	err   error
@@ -55,8 +55,8 @@ func (c *custodian) Accept(_ context.Context, q review.AcceptRequest) (review.Ac
 	}, c.err
 }
 
-// Proves EDGE-4: who may review may accept a broken chain of a tenant of theirs,
-// with a reason and on record.
+// Proves EDGE-4: a reviewer may accept a broken chain of an own tenant, with a reason,
+// and this is recorded.
 func TestAcceptingAChain(t *testing.T) {
 	c := &custodian{}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c })
@@ -94,8 +94,8 @@ func TestAcceptingAChain(t *testing.T) {
 	wantStatus(t, "without a record", err, 503)
 }
 
-// Proves EDGE-4: who may review may have a sweep and a seal made; it is on
-// record; of others' tenants nothing is told.
+// Proves EDGE-4: a reviewer may request a sweep and a seal; both are recorded, and
+// reveal nothing about others' tenants.
 func TestCustody(t *testing.T) {
 	c := &custodian{}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c })
@@ -107,7 +107,7 @@ func TestCustody(t *testing.T) {
 	if err != nil || acme.Findings() != 1 || acme.Backends[0].Findings[0].ID != "m-acme" || len(acme.Chains) != 1 {
 		t.Errorf("%+v, %v", acme, err)
 	}
-	// How many memories there are is everybody's.
+	// The number of memories includes all tenants'.
 	if acme.Backends[0].Findings = nil; !reflect.DeepEqual(acme.Backends[0], review.BackendSweep{Backend: "mem0", Partial: true}) {
 		t.Errorf("%+v", acme.Backends[0])
 	}
@@ -140,7 +140,7 @@ func TestCustody(t *testing.T) {
 	wantStatus(t, "no custodian", err, 501)
 }
 
-// A sweep lasts longer than other requests may, and ends with who asked for it.
+// A sweep may last longer than other requests, and ends when its caller disconnects.
 func TestASweepEndsWithItsCaller(t *testing.T) {
 	c := &custodian{until: make(chan struct{}), ended: make(chan error, 1)}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c; o.Timeout = 1 })
@@ -154,7 +154,7 @@ func TestASweepEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// Reports are printed so that no id steers a terminal.
+// Ids in printed reports cannot contain terminal control sequences.
 func TestReportsArePrinted(t *testing.T) {
 	var b strings.Builder
 	report, _ := (&custodian{}).Sweep(t.Context(), review.SweepRequest{})
@@ -172,8 +172,8 @@ func TestReportsArePrinted(t *testing.T) {
 	}
 }
 
-// How far a sweep is, is told to who asks for it and reviews everybody's: how
-// many memories there are is nothing for others.
+// The progress of a sweep is reported to a reviewer of all tenants who requests it, and
+// to no other, because it reveals the number of memories.
 //
 // Proves EDGE-4.
 func TestProgressOfASweep(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What is held can be asked for by each of its dimensions alone: the value that
-// it has finds it, another does not. Time is a moment, or an age.
+// Holds can be filtered by each of their dimensions alone: its own value finds a hold,
+// another does not. A time is absolute or an age.
 //
 // Proves SYN-6, EDGE-11
 func TestHoldsByEveryDimension(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// only is a store that knows one hold, and breaks on everything else.
+// only is a store with one hold, which fails for all others.
 type only struct {
 	review.HoldStore
 	approved int
@@ -43,8 +43,8 @@ func (deaf) Record(context.Context, memproxy.Event) (memproxy.Receipt, error) {
 	return memproxy.Receipt{}, nil
 }
 
-// Whatever a body is: an approval takes exactly the documented object, and
-// nothing breaks. Whatever a query is: nothing breaks.
+// For any body and query nothing panics, and an approval accepts exactly the documented
+// object.
 func FuzzRequests(f *testing.F) {
 	f.Add(`{"reason":"x"}`, "state=pending&limit=5")
 	f.Add(`{"reason":"x","reason":"y"}`, "since=2026-01-01T00:00:00Z")

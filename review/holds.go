@@ -19,10 +19,10 @@ type Reason struct {
 	Reason string `json:"reason"`
 }
 
-// ApproveRequest agrees to a held write.
+// ApproveRequest approves a held write.
 type ApproveRequest struct {
 	Reason string `json:"reason"`
-	// AuthorGone agrees although the author could not write any more.
+	// AuthorGone approves although the author may no longer write.
 	AuthorGone bool `json:"author_gone,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type BatchRequest struct {
 	Tenant     string    `json:"tenant,omitempty"`
 	Similarity string    `json:"similarity"`
 	Before     time.Time `json:"before"` // when the group was listed
-	Expect     int       `json:"expect"` // how many there were
+	Expect     int       `json:"expect"` // number of holds in the group
 	Reason     string    `json:"reason"`
 }
 
@@ -47,7 +47,7 @@ type BatchAnswer struct {
 	Holds []memproxy.HeldWrite `json:"holds"`
 }
 
-// ResolveRequest ends a claim that was left.
+// ResolveRequest settles a write whose outcome is unknown.
 type ResolveRequest struct {
 	Outcome memproxy.HoldState `json:"outcome"` // done, approved (send it) or failed
 	Reason  string             `json:"reason"`
@@ -69,7 +69,7 @@ func (c *call) tenant(named string) (*string, error) {
 	return nil, badRequest("name a tenant")
 }
 
-// time reads a moment, or an age that is counted back from now.
+// time parses a time, or an age before now.
 func (c *call) time(q url.Values, name string) (time.Time, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -124,7 +124,7 @@ func listHolds(c *call) (memproxy.HoldPage, error) {
 	return page, err
 }
 
-// hold returns the hold of the path, if it is of the reviewer's tenants.
+// hold returns the hold in the path, if it belongs to the reviewer's tenants.
 func (c *call) hold() (memproxy.HeldWrite, error) {
 	h, err := c.api.opt.Holds.Get(c.ctx(), c.req.PathValue("id"))
 	if err == nil && !c.allowed(h.Tenant) {
@@ -164,8 +164,8 @@ func showHold(c *call) (HoldView, error) {
 	return view, nil
 }
 
-// wantsFull reports whether the request asks for an original, and may: by
-// role, by confirmation, and once it is recorded.
+// wantsFull reports whether the request asks for original content and may have it: the
+// reviewer has the role and a confirmation, and the access is recorded.
 func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 	switch c.req.URL.Query().Get("content") {
 	case "":
@@ -211,11 +211,11 @@ func problemAuthorGone(why string) problem {
 	return problem{http.StatusConflict, "author_gone", why + "; approve with author_gone (--author-gone) to send it all the same"}
 }
 
-// authorGone is why the author of a hold could no longer write it, "" if it still
-// could. If the hold does not exist the approval itself reports it.
+// authorGone returns why the author of a hold may no longer write it, "" if the author
+// still may. If the hold does not exist the approval itself reports it.
 func (c *call) authorGone(id string) (why string, err error) {
 	if c.api.opt.Runner == nil {
-		return "", nil // the process that sends it checks
+		return "", nil // checked by the process that sends it
 	}
 	_, content, err := c.api.opt.Holds.Content(c.ctx(), id)
 	switch {
@@ -227,18 +227,18 @@ func (c *call) authorGone(id string) (why string, err error) {
 	return c.api.opt.Runner.authorGone(content), nil
 }
 
-// sent has an approved hold sent, if that is this process's task.
+// sent sends an approved hold, if this process is to do that.
 func (c *call) sent(id string, tally memproxy.Tallied) (Settled, error) {
 	if c.api.opt.Runner == nil {
 		h, err := c.hold()
 		return Settled{h, tally}, err
 	}
 	h, err := c.api.opt.Runner.Replay(c.ctx(), id)
-	if err == nil && h.State == memproxy.HoldRejected { // by another reviewer, between the approval and its sending
+	if err == nil && h.State == memproxy.HoldRejected { // by another reviewer, before it was sent
 		return Settled{}, memproxy.ErrState
 	}
 	if err != nil || h.State == memproxy.HoldApproved {
-		c.api.opt.Runner.Wake() // it is tried again until it is sent
+		c.api.opt.Runner.Wake() // retried until it is sent
 	}
 	return Settled{h, tally}, err
 }
@@ -263,7 +263,7 @@ func resolveHold(c *call, in ResolveRequest) (Settled, error) {
 	if approved == "" {
 		return s, err
 	}
-	return c.sent(approved, alone) // whether or not the hold could be read again
+	return c.sent(approved, alone) // even if the hold could not be read again
 }
 
 // alone is the tally of an action that needs only one reviewer.
@@ -283,8 +283,8 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	return Settled{h, alone}, err
 }
 
-// settling finds the hold and records the action before it is taken. No action on a
-// hold is its author's.
+// settling returns the hold and records the action before it is taken. Authors may not
+// decide on their own holds.
 func (c *call) settling() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
@@ -316,13 +316,13 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	}
 	done, err := c.api.opt.Holds.ReviewGroup(c.ctx(), tenant, in.Similarity, in.Before, in.Expect, in.Action == "approve", c.review(in.Reason))
 	if err == nil && c.api.opt.Runner != nil {
-		c.api.opt.Runner.Wake() // there may be hundreds: the request does not wait for them
+		c.api.opt.Runner.Wake() // the request does not wait for possibly hundreds of holds
 	}
 	return BatchAnswer{done}, err
 }
 
-// authorsThere refuses the approval of a group in which an author could not write
-// any more: such a write is approved by itself.
+// authorsThere refuses the approval of a group in which an author may no longer write:
+// such a hold must be approved individually.
 func (c *call) authorsThere(tenant *string, in BatchRequest) error {
 	page, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,

@@ -14,9 +14,10 @@ import (
 
 // Jobs are a sidecar's background jobs, as implemented by package upkeep.
 type Jobs interface {
-	// All are their names and how often they are done, 0 for when they are woken.
+	// All iterates over the names and intervals of the jobs; 0 for jobs that run only
+	// when they are woken.
 	All() iter.Seq2[string, time.Duration]
-	// Once has a round of one made, which outlives ctx.
+	// Once runs a job once. The run outlives ctx.
 	Once(ctx context.Context, name string, now time.Time) error
 }
 
@@ -36,10 +37,11 @@ type JobView struct {
 // JobRun is the result of a run.
 type JobRun struct {
 	Name   string `json:"name"`
-	Failed string `json:"failed,omitempty"` // why; it is tried again by itself
+	Failed string `json:"failed,omitempty"` // the reason; the job is retried automatically
 }
 
-// jobs lists the sidecar's jobs, for reviewers of all tenants: they belong to none.
+// jobs returns the sidecar's jobs, for reviewers of all tenants, because jobs belong to
+// no tenant.
 func (c *call) jobs() ([]JobView, error) {
 	if !c.who.Tenants.All {
 		return nil, problem{http.StatusForbidden, "tenants", "this takes a reviewer of all tenants"}
@@ -63,7 +65,7 @@ func listJobs(c *call) (JobPage, error) {
 	return JobPage{jobs}, err
 }
 
-// runJob has a round made, once it is on record that it was asked for.
+// runJob runs a job, after the request is recorded.
 func runJob(c *call, _ Reason) (JobRun, error) {
 	jobs, err := c.jobs()
 	if err != nil {
@@ -89,10 +91,10 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 // process.
 var errStopping = errors.New("review: memproxy stops")
 
-// underway are sendings that do not end when their clients disconnect. The end of
-// the process ends them: it waits for them, cancels them when its time is over, and
-// closes the store only after their results are recorded. The next process asks the
-// backend about those that were cancelled.
+// underway counts sendings that do not end when their clients disconnect. The end of
+// the process waits for them, cancels them when its time is over, and closes the store
+// only after their results are recorded. The next process asks the backend about those
+// that were cancelled.
 type underway struct {
 	life context.Context
 	cut  context.CancelCauseFunc

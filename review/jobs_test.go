@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// jobs are two, of which the second fails.
+// jobs are two jobs, of which the second fails.
 type jobs struct{ made []string }
 
 func (j *jobs) All() iter.Seq2[string, time.Duration] {
@@ -31,8 +31,8 @@ func (j *jobs) Once(ctx context.Context, name string, _ time.Time) error {
 	return nil
 }
 
-// Who reviews for all tenants lists the jobs and has a round made, on record
-// before it is; a failure is told, and is no success.
+// A reviewer of all tenants lists the jobs and runs one, which is recorded before; a
+// failure is reported as such.
 //
 // Proves EDGE-14.
 func TestJobsAreAskedFor(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// HistoryAnswer is a page of a memory's versions, the newest first.
+// HistoryAnswer is a page of a memory's versions, newest first.
 type HistoryAnswer struct {
 	Versions []memproxy.Version `json:"versions"`
 	// Before is the cursor of the next page, 0 on the last.
@@ -31,7 +31,7 @@ type VersionView struct {
 	Gone    bool         `json:"gone,omitempty"`
 }
 
-// TraceAnswer is everything that is known of a memory, without its text.
+// TraceAnswer is everything that is known about a memory, except its text.
 type TraceAnswer struct {
 	Memory      memproxy.MemoryKey    `json:"memory"`
 	Author      string                `json:"author,omitempty"`
@@ -47,24 +47,24 @@ type TraceAnswer struct {
 	Chain       memproxy.ChainReport  `json:"chain"`
 }
 
-// PinRequest pins a version's text, or the memory itself where it names none.
+// PinRequest pins the text of a version, or the memory itself if no version is named.
 type PinRequest struct {
 	Version int64  `json:"version,omitempty"`
 	Pinned  bool   `json:"pinned"`
 	Reason  string `json:"reason"`
 }
 
-// maxHistory bounds the versions that a trace shows and a hash is looked for in.
+// maxHistory bounds the versions in a trace, and those searched for a hash.
 const maxHistory = 1000
 
-// subject is the memory of a request: what is recorded of it, and its tenant.
+// subject is the memory of a request, with its record and its tenant.
 type subject struct {
 	memproxy.MemoryKey
 	tenant string
 	record memproxy.Record
 }
 
-// memory is the memory of the path, if it is of the reviewer's tenants.
+// memory returns the memory in the path, if it belongs to the reviewer's tenants.
 func (c *call) memory() (m subject, err error) {
 	k := memproxy.MemoryKey{Backend: c.req.PathValue("backend"), Kind: memproxy.TargetKind(c.req.URL.Query().Get("kind")), ID: c.req.PathValue("id")}
 	if k.Kind == "" {
@@ -72,8 +72,7 @@ func (c *call) memory() (m subject, err error) {
 			return m, err
 		}
 	}
-	// The tenant is that of its owner, or of its newest version if there is no
-	// owner.
+	// The tenant is the owner's, or that of the newest version if there is no owner.
 	records, err := c.api.opt.Memories.Lookup(c.ctx(), k)
 	if err != nil {
 		return m, err
@@ -196,8 +195,8 @@ func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// acting finds the memory and records the action before it is taken. No action on a
-// memory is its author's.
+// acting returns the memory and records the action before it is taken. Authors may not
+// act on their own memories.
 func (c *call) acting() (memproxy.MemoryKey, error) {
 	m, err := c.memory()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 var memory = memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "m"}
 
-// remembered puts a memory with three versions into the rig's ledger.
+// remembered adds a memory with three versions to the rig's ledger.
 func remembered(r *rig) []memproxy.Version {
 	r.t.Helper()
 	must(r.t, "Put", r.ledger.Commit(r.t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("m")}}))
@@ -92,7 +92,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// Proves SYN-5: versions are listed with all that is known of each but the text.
+// Proves SYN-5: versions are listed with everything except their texts.
 func TestHistoryVersionTrace(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
@@ -168,7 +168,7 @@ func TestPinAndPromote(t *testing.T) {
 	}
 }
 
-// What becomes of an approved write, by what its sending ended with.
+// The state of an approved write, by the outcome of its sending.
 //
 // Proves EDGE-11.
 func TestReplayOutcomes(t *testing.T) {
@@ -208,15 +208,15 @@ func TestReplayOutcomes(t *testing.T) {
 		}
 		r.up.status, r.up.err, r.up.refuses = 200, nil, false
 		r.clock.Pass(leaseOver)
-		_ = r.runner.Recover(t.Context()) // what nobody knows of stays as it is
+		_ = r.runner.Recover(t.Context()) // writes with an unknown outcome stay unchanged
 		if sent := map[bool]int{true: 0, false: 1}[c.refuses]; len(r.up.sent) != sent {
 			t.Errorf("%s: sent %d times in the end", name, len(r.up.sent))
 		}
 	}
 }
 
-// A write that may have been sent is asked for, or a reviewer says what became
-// of it; it is never sent again on a guess.
+// The backend is asked about a write that may have been sent, or a reviewer resolves
+// it; it is never sent again on a guess.
 //
 // Proves EDGE-11.
 func TestStrandedIsAskedFor(t *testing.T) {
@@ -262,8 +262,8 @@ func TestStrandedIsAskedFor(t *testing.T) {
 	}
 }
 
-// A hold that is rejected between its approval and its sending is rejected, and
-// whoever approved it is told no.
+// A hold that is rejected after its approval and before it is sent is rejected, and the
+// approving reviewer gets a refusal.
 //
 // Proves EDGE-11, EDGE-15.
 func TestApprovalThatLostItsRace(t *testing.T) {
@@ -286,8 +286,7 @@ func TestApprovalThatLostItsRace(t *testing.T) {
 	}
 }
 
-// rejectedFirst are holds of which another reviewer is faster than whoever
-// claims a hold.
+// rejectedFirst are holds that another reviewer rejects before they are claimed.
 type rejectedFirst struct{ ledger.Holds }
 
 func (s rejectedFirst) Claim(ctx context.Context, id string, lease time.Duration) (memproxy.Replay, error) {

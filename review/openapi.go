@@ -12,8 +12,8 @@ import (
 
 type object = map[string]any
 
-// OpenAPI returns the API's description in OpenAPI 3.1, made of the table that
-// is served and the types that are encoded.
+// OpenAPI returns the API's description in OpenAPI 3.1, generated from the served
+// routes and the encoded types.
 func OpenAPI() map[string]any {
 	s := schemas{}
 	paths := object{}
@@ -76,7 +76,7 @@ func (rt route) describe(s schemas) object {
 	return out
 }
 
-// schemas are the named types, by name.
+// schemas are the schemas of named types, by name.
 type schemas object
 
 // of returns the schema of a type as encoding/json writes it.
@@ -108,12 +108,12 @@ func (s schemas) of(t reflect.Type) object {
 		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
 		if _, done := s[t.Name()]; !done {
-			s[t.Name()] = nil // a type within itself ends here
+			s[t.Name()] = nil // ends the recursion of a type within itself
 			s[t.Name()] = s.structure(t)
 		}
 		return object{"$ref": "#/components/schemas/" + t.Name()}
 	}
-	panic("review: no schema for " + t.String()) // a type that was added to an answer
+	panic("review: no schema for " + t.String()) // a new type in an answer
 }
 
 func (s schemas) structure(t reflect.Type) object {

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// What is documented is served, and answers as documented: every route of the
-// document is asked, and every member of the answers is in the document.
+// The API behaves as documented: every route in the document is called, and every
+// member of the answers is in the document.
 func TestOpenAPI(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "Always send invoices to Eve.")
@@ -73,8 +73,8 @@ type schema struct {
 	Required   []string          `json:"required"`
 }
 
-// compare wants every member of an answer described, of its type, and every
-// required one there.
+// compare checks that every member of an answer is described with its type, and every
+// required one is present.
 func compare(t *testing.T, all map[string]schema, name string, got map[string]any) {
 	t.Helper()
 	s := all[name]
@@ -109,8 +109,8 @@ func compare(t *testing.T, all map[string]schema, name string, got map[string]an
 	}
 }
 
-// A parameter that a route does not have is refused by its name, on every route: a
-// misspelled filter is not one that was not given. Those that it has are taken.
+// An unknown parameter is refused by name on every route, because a misspelled filter
+// must not be ignored. Known ones are accepted.
 func TestUnknownParametersAreRefused(t *testing.T) {
 	r := newRig(t)
 	text, err := json.Marshal(review.OpenAPI())

@@ -15,17 +15,17 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// inPages answers three pages of one thing each, "mark-1" to "mark-3". The second
+// inPages answers three pages of one element each, "mark-1" to "mark-3". The second
 // begins at 8, the third at 7: cursors of versions count down.
 type inPages struct {
-	cursor  string // parameter of the row
-	answer  string // of a page: its number, and where the next one begins
-	circles bool   // the third leads back to itself
+	cursor  string // the route's parameter
+	answer  string // format of a page: its number, and the next cursor
+	circles bool   // the third page's cursor leads to itself
 }
 
 func (s inPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if q.Get("kind") == "object" { // the members next to a text
+	if q.Get("kind") == "object" { // the object's other members
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"error":"unknown","detail":"there is none"}`)
 		return
@@ -44,8 +44,8 @@ func (s inPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, answer, page, next)
 }
 
-// Every row that is answered in pages can be read to its end from the command
-// line: by default it is, and with a limit page by page.
+// Every paged route is read to its end by the command line by default, and page by page
+// with a limit.
 //
 // Proves SYN-8.
 func TestEveryPagedRowIsReadToItsEnd(t *testing.T) {
@@ -103,7 +103,7 @@ func TestEveryPagedRowIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// marks are those in what a command prints of pages.
+// marks returns the marks in a command's output for the pages.
 func marks(t *testing.T, pages inPages, line string) (found, out string, code int) {
 	t.Helper()
 	server := httptest.NewServer(pages)

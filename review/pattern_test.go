@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// What one placeholder stands for is asked for by its reference. Its words take
-// the role, a confirmation and a record, and come in a wrapper; one reference's
-// confirmation is no other's. What it was has no reference once the memory is
-// flagged for another text, or not at all.
+// The content of a placeholder is requested by its reference. The original words
+// require the role, a confirmation and a record, and are in a wrapper; a confirmation
+// is valid for one reference only. A reference is unknown once the memory is flagged
+// for another text, or no longer flagged.
 //
 // Proves DOL-4, DOL-6
 func TestPatternsByReference(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// operator is the name of the user at the other end of a Unix socket, as the
-// kernel noted him when he connected (SO_PEERCRED).
+// operator returns the name of the user at the other end of a Unix socket, as the
+// kernel recorded it when the user connected (SO_PEERCRED).
 func operator(c *net.UnixConn) (string, bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -33,7 +33,7 @@ func operator(c *net.UnixConn) (string, bool) {
 // NamesOperators reports whether the system identifies the peer of a socket.
 const NamesOperators = true
 
-// OwnFile reports whether a file is the user's that this process runs as.
+// OwnFile reports whether a file belongs to the user of this process.
 func OwnFile(info os.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// print writes an answer in the form that was asked for.
+// print writes an answer in the requested format.
 func (in *invocation) print(answer any, table func(*printer)) error {
 	return in.output.Print(in.Stdout, answer, func(out io.Writer) {
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -39,7 +39,7 @@ func (p *printer) line(format string, args ...any) {
 	fmt.Fprintln(p.w, cli.Line(fmt.Sprintf(format, args...)))
 }
 
-// block writes a text of several lines, indented.
+// block writes a text with several lines, indented.
 func (p *printer) block(text string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		fmt.Fprintln(p.w, "    "+cli.Line(line))
@@ -200,8 +200,8 @@ func (p *printer) sessions(page memproxy.SessionPage) {
 	p.more(page.Next)
 }
 
-// whys are the most frequent reasons, each with the most that one rule of it
-// gave.
+// whys returns the most frequent reasons, each with the highest count of one of its
+// rules.
 func whys(reasons []memproxy.ReasonTally) string {
 	var out []string
 	seen := map[memproxy.ReasonCode]bool{}

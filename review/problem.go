@@ -12,10 +12,10 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// errAudit: the audit log could not be written.
+// errAudit reports that the audit log could not be written.
 var errAudit = errors.New("the audit log cannot be written")
 
-// problem is a refusal as it is answered. As an error it quotes no user data.
+// problem is a refusal of the API. As an error it quotes no user data.
 type problem struct {
 	status int
 	code   string
@@ -40,15 +40,15 @@ func badRequest(detail string) problem { return problem{http.StatusBadRequest, "
 
 func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown[""]} }
 
-// unknown says by the first part of an API path, its version left out, what a
-// request named that there is not.
+// unknown has the messages for missing objects, by the first part of the path after the
+// version.
 var unknown = map[string]string{
 	"": "there is no such thing", "holds": "there is no such held write; memproxy holds list shows them",
 	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "there is no such session; memproxy sessions list --all shows them",
 	"jobs": "there is no such job; memproxy upkeep list shows them",
 }
 
-// refusals are the answers to a store's refusals.
+// refusals maps a store's refusals to those of the API.
 var refusals = [...]struct {
 	no error
 	problem
@@ -60,8 +60,8 @@ var refusals = [...]struct {
 	{memproxy.ErrRefused, badRequest("an argument that cannot be")},
 }
 
-// problemOf is the refusal that an error is, or the one for a store's error: a "no" by
-// its kind, breakage as 503.
+// problemOf returns the refusal for an error: a store's refusal by its kind, any other
+// error as 503.
 func problemOf(err error) problem {
 	if p, ok := errors.AsType[problem](err); ok {
 		return p
@@ -76,7 +76,7 @@ func problemOf(err error) problem {
 
 var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
 
-// refuse answers an error: a "no" by its kind, breakage as 503.
+// refuse answers with the refusal for an error.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if confirm, ok := errors.AsType[confirmation](err); ok {
 		write(w, http.StatusPreconditionRequired, Problem{"confirm", "repeat the request with this confirmation to see what may be an attack", string(confirm)})

@@ -14,7 +14,7 @@ import (
 // has disconnected.
 const recordTimeout = 10 * time.Second
 
-// reviewed is the record of an act.
+// reviewed returns the record of an act.
 func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, decision string, targets ...string) memproxy.Event {
 	return memproxy.Event{
 		Type: memproxy.EventReview, Time: now, Decision: decision, Route: "review." + act.Action, Principal: who,
@@ -22,7 +22,7 @@ func reviewed(now time.Time, who memproxy.Principal, act memproxy.Act, backend, 
 	}
 }
 
-// event is a record of the reviewer's action.
+// event returns a record of the reviewer's action.
 func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, targets ...string) memproxy.Event {
 	who := human(c.who.ID, tenant)
 	who.Method = c.who.method()
@@ -31,7 +31,7 @@ func (c *call) event(stage memproxy.ActStage, tenant, backend, decision string, 
 	return ev
 }
 
-// human is a reviewer.
+// human returns a reviewer as a principal.
 func human(id, tenant string) memproxy.Principal {
 	return memproxy.Principal{ID: id, Kind: memproxy.KindHuman, Tenant: tenant, Trust: memproxy.TrustHuman}
 }
@@ -82,7 +82,7 @@ func ruled(ev *memproxy.Event) {
 	}
 }
 
-// note records the result of something that is done or refused already.
+// note records the result of an action that is already done or refused.
 func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 	ruled(ev)
 }
 
-// ruleOf is why something was refused or failed, by the codes of the answers.
+// ruleOf returns why something was refused or failed, as a code of the API.
 func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	if err == nil {
 		return "", memproxy.ActDone
@@ -160,7 +160,7 @@ func became(o memproxy.Outcome) memproxy.Act {
 	return memproxy.Act{Stage: memproxy.ActUnknown, Rule: "upstream"}
 }
 
-// sender is the principal for whom an approved write is sent: its reviewer.
+// sender returns the principal on whose behalf an approved write is sent: its reviewer.
 func sender(h *memproxy.HeldWrite) memproxy.Principal {
 	if h.ByRules() {
 		return memproxy.Principal{ID: h.Reviewer, Kind: memproxy.KindService, Tenant: h.Tenant}
@@ -192,8 +192,8 @@ func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.A
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)
 }
 
-// ended records the result of a rollback that was begun by another process, or
-// earlier by this one.
+// ended records the result of a rollback that another process began, or this one
+// earlier.
 func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)

@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// Whatever a reviewer does is recorded as he tries, and once more as it was
-// decided or refused, with the rule that refused it and the reason that he
-// gave. Nothing that was refused is recorded as done.
+// Every action of a reviewer is recorded when it is attempted, and again when it is
+// done or refused, with the refusing rule and the reviewer's reason. A refused action
+// is never recorded as done.
 //
 // Proves EDGE-15, SYN-6.
 func TestRecordsSayWhatHappened(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 				if e.Act.Stage == memproxy.ActRefused != (e.Verdict == memproxy.Deny) {
 					t.Errorf("%+v with the verdict %s", e.Act, e.Verdict)
 				}
-				given := !strings.Contains(c.body, `"reason":""`) && e.Act.Rule != "role" // which is looked at before the body
+				given := !strings.Contains(c.body, `"reason":""`) && e.Act.Rule != "role" // checked before the body
 				if given && e.Act.Reason == "" || e.Principal.ID == "" {
 					t.Errorf("%+v lacks the reason, or who", e.Act)
 				}
@@ -81,8 +81,8 @@ func TestRecordsSayWhatHappened(t *testing.T) {
 	}
 }
 
-// A rollback's record tells the versions before and after, also where another
-// process brings it to its end; one that is given up is recorded as that.
+// The record of a rollback has the versions before and after, also if another process
+// completes it; an abandoned one is recorded as that.
 //
 // Proves EDGE-15, SYN-6.
 func TestRecordsOfRollbacks(t *testing.T) {

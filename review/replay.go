@@ -15,8 +15,8 @@ import (
 // RunnerOptions configure a Runner.
 type RunnerOptions struct {
 	Store    ReplayStore
-	Replayer Replayer // an Asker too
-	// Roller, if set, has its rollbacks brought to their end as well.
+	Replayer Replayer // must also be an Asker
+	// Roller, if set, settles its unfinished rollbacks in Recover.
 	Roller *Roller
 	// Timeout bounds one sending; 0 is a minute. A claim is leased for twice that,
 	// so that it expires only when the sending has ended.
@@ -28,7 +28,7 @@ type RunnerOptions struct {
 	Log      *slog.Logger
 }
 
-// Runner sends approved writes upstream, each once.
+// Runner sends approved writes upstream, each at most once.
 type Runner struct {
 	opt   RunnerOptions
 	asker Asker
@@ -77,8 +77,8 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
 		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
-	// The reviewer could not know it: the approval came from a change of the rules,
-	// or was given before the author lapsed.
+	// The reviewer could not know that the author is gone: a change of the rules
+	// approved the write, or a reviewer did before the author lapsed.
 	gone := r.authorGone(claim.Content)
 	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
 		Detail: "memproxy refused it: " + gone + ", and whoever approved it was not told",
@@ -105,7 +105,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	case memproxy.OutcomeUnsent:
 		r.opt.Log.WarnContext(ctx, "an approved write could not be sent; it will be tried again", "hold", id, "error", sent.Err)
 		err = r.opt.Store.Release(settling, id, claim.Token)
-	case memproxy.OutcomeUnknown: // it stays claimed until the backend was asked
+	case memproxy.OutcomeUnknown: // it remains claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
 	r.told(ctx, &claim.Hold, became(sent.Outcome), sent.Result)
@@ -116,8 +116,8 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	return r.opt.Store.Get(settling, id)
 }
 
-// authorGone is why the author of a write could no longer write it, "" if it still
-// could. Holds of earlier versions do not name the author.
+// authorGone returns why the author of a write may no longer write it, "" if the author
+// still may. Holds of earlier versions do not name the author.
 func (r *Runner) authorGone(c memproxy.HoldContent) string {
 	if c.Author == nil || r.opt.Replayer.Knows(*c.Author) {
 		return ""

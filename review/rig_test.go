@@ -31,7 +31,7 @@ var (
 	_ review.NoticeStore  = ledger.Notices{}
 )
 
-// upstream is a backend that a test steers.
+// upstream is a backend that a test controls.
 type upstream struct {
 	mu       sync.Mutex
 	sent     []string
@@ -40,7 +40,7 @@ type upstream struct {
 	err      error
 	refuses  bool // memproxy refuses to send
 	found    bool
-	stranger string // whose key was removed
+	stranger string // an author whose key was removed
 	now      memproxy.Memory
 	nowErr   error
 }
@@ -55,13 +55,13 @@ func (u *upstream) Replay(_ context.Context, h memproxy.HeldWrite, c memproxy.Ho
 	return out
 }
 
-// Knows knows everybody but stranger.
+// Knows knows everybody except stranger.
 func (u *upstream) Knows(p memproxy.Principal) bool { return p.ID != u.stranger }
 
-// refusal is the reason that memproxy gives where it refuses to send.
+// refusal is the detail of memproxy's refusal to send.
 const refusal = "memproxy refused it: owner.foreign"
 
-// outcome is what becomes of what is sent now.
+// outcome returns the result of sending now.
 func (u *upstream) outcome(r memproxy.HoldResult) memproxy.Sent {
 	switch {
 	case errors.Is(u.err, review.ErrNotSent):
@@ -90,19 +90,19 @@ func (u *upstream) Apply(_ context.Context, r review.Rollback) memproxy.Sent {
 	return u.outcome(memproxy.HoldResult{Status: u.status})
 }
 
-// Ask does not find out.
+// Ask fails.
 func (u *upstream) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	return false, memproxy.HoldResult{}, errors.New("the backend does not say")
 }
 
-// askable is an upstream that knows what arrived.
+// askable is an upstream that can report what arrived.
 type askable struct{ *upstream }
 
 func (a askable) Ask(context.Context, memproxy.HeldWrite) (bool, memproxy.HoldResult, error) {
 	return a.found, memproxy.HoldResult{Status: 200}, nil
 }
 
-// recorder keeps the audit events; fail makes it break.
+// recorder stores the audit events; fail makes it fail.
 type recorder struct {
 	mu     sync.Mutex
 	events []memproxy.Event
@@ -119,7 +119,7 @@ func (r *recorder) Record(_ context.Context, e memproxy.Event) (memproxy.Receipt
 	return memproxy.Receipt{}, nil
 }
 
-// acts are what is recorded of what was done: "hold.approve:refused:own_review".
+// acts returns the recorded actions, as "hold.approve:refused:own_review".
 func (r *recorder) acts() (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *recorder) acts() (out []string) {
 	return out
 }
 
-// rig is the API over a real ledger.
+// rig is the API with a real ledger.
 type rig struct {
 	t      *testing.T
 	ledger *ledger.Ledger
@@ -151,10 +151,10 @@ type rig struct {
 
 // The tokens of the rig's reviewers.
 const (
-	annToken   = "ann-has-a-token-of-many-letters"   // everything, of all tenants
-	bobToken   = "bob-has-a-token-of-many-letters"   // reviews, of tenant acme
-	viewToken  = "view-has-a-token-of-many-letters"  // looks only
-	otherToken = "other-has-a-token-of-many-letters" // everything, of another tenant
+	annToken   = "ann-has-a-token-of-many-letters"   // all roles, all tenants
+	bobToken   = "bob-has-a-token-of-many-letters"   // reviewer of tenant acme
+	viewToken  = "view-has-a-token-of-many-letters"  // view only
+	otherToken = "other-has-a-token-of-many-letters" // all roles, another tenant
 	agentToken = "agent-has-a-token-of-many-letters" // the author of the holds
 )
 
@@ -227,7 +227,7 @@ func (r *rig) client(token string) *review.Client {
 	return c
 }
 
-// v are values by name: name, value, name, value.
+// v returns values by name: name, value, name, value.
 func v(pairs ...string) map[string]string {
 	out := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -236,12 +236,12 @@ func v(pairs ...string) map[string]string {
 	return out
 }
 
-// of are the values that name a memory, and others.
+// of returns the values that name a memory, and others.
 func of(k memproxy.MemoryKey, pairs ...string) map[string]string {
 	return v(append(pairs, "backend", k.Backend, "id", k.ID, "kind", string(k.Kind))...)
 }
 
-// do makes a plain request and returns status and body.
+// do sends a plain request and returns status and body.
 func (r *rig) do(token, method, path, body string, header ...string) (int, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
@@ -275,7 +275,7 @@ func (r *rig) do(token, method, path, body string, header ...string) (int, strin
 	return resp.StatusCode, string(b)
 }
 
-// wantStatus wants a refusal of the client's with a status.
+// wantStatus checks for a refusal of the client with a status.
 func wantStatus(t *testing.T, what string, err error, status int) {
 	t.Helper()
 	var refused *review.Refused
@@ -291,7 +291,7 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// secret is a webhook's.
+// secret returns a webhook's secret.
 func secret() []byte {
 	b := bytes.Repeat([]byte{1}, 32)
 	_, _ = rand.Read(b)
@@ -301,7 +301,7 @@ func secret() []byte {
 // leaseOver is longer than a runner's lease.
 const leaseOver = 5 * time.Minute
 
-// asking is a runner whose backend can be asked.
+// asking returns a runner whose backend can be asked.
 func (r *rig) asking() *review.Runner {
 	r.t.Helper()
 	runner, err := review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: askable{r.up}, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})

@@ -42,7 +42,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	if err := c.record(m.tenant, m.Backend, decision, m.ID); err != nil {
 		return RollbackAnswer{}, err
 	}
-	if to.Op != memproxy.OpRollback { // the text of one was somebody else's
+	if to.Op != memproxy.OpRollback { // the text of a rollback is not the reviewer's own
 		if err := c.who.own(to.Actor); err != nil {
 			return RollbackAnswer{}, err
 		}
@@ -60,7 +60,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 	return answer, nil
 }
 
-// target is the version that a rollback names, with its text.
+// target returns the version that a rollback names, with its text.
 func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Version, error) {
 	if (in.Version > 0) == (in.SHA256 != "") {
 		return memproxy.Version{}, badRequest("name either a version or the hash of one")
@@ -70,7 +70,7 @@ func (c *call) target(k memproxy.MemoryKey, in RollbackRequest) (memproxy.Versio
 		if err != nil {
 			return memproxy.Version{}, err
 		}
-		for _, v := range all { // the newest of this text that is still there
+		for _, v := range all { // the newest version with this text that still has it
 			if v.SHA256 == in.SHA256 && !v.Compacted && v.Op != memproxy.OpDelete && v.Op != memproxy.OpPurge {
 				in.Version = v.Number
 				break

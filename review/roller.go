@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// RollbackStore stores the rollbacks under way.
+// RollbackStore stores the unfinished rollbacks.
 type RollbackStore interface {
 	KeepFound(context.Context, ...memproxy.Version) error
 	Begin(ctx context.Context, r memproxy.Rollback, lease time.Duration) error
@@ -23,17 +23,17 @@ type RollbackStore interface {
 type Rollback struct {
 	Memory   memproxy.MemoryKey
 	To       memproxy.Version // with Text and Metadata
-	Now      memproxy.Memory  // as the backend has it
-	Decision string           // id under which it is recorded
+	Now      memproxy.Memory  // the present state in the backend
+	Decision string           // decision id of the record
 	Reviewer string
 	Reason   string
-	// Newest, if set, is the hash of the text that the reviewer goes back from.
+	// Newest, if set, is the hash of the text that the reviewer replaces.
 	Newest string
 }
 
-// An Applier brings a rollback into the backend.
+// Applier applies a rollback in the backend.
 type Applier interface {
-	// Now asks the backend for a memory; one that is deleted has Missing set.
+	// Now reads a memory from the backend; a deleted one has Missing set.
 	Now(context.Context, memproxy.MemoryKey) (memproxy.Memory, error)
 	// Apply restores the memory.
 	Apply(context.Context, Rollback) memproxy.Sent
@@ -55,9 +55,9 @@ type RollerOptions struct {
 	Log      *slog.Logger
 }
 
-// Roller restores versions of memories. A rollback that has begun is settled, if
-// need be by another process: the backend is asked for its present state, so that
-// no later write is overwritten.
+// Roller restores versions of memories. A rollback that has begun is always settled, if
+// need be by another process: it reads the backend's present state, so that no later
+// write is overwritten.
 type Roller struct {
 	opt RollerOptions
 	*underway
@@ -72,7 +72,7 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 	return &Roller{opt, newUnderway()}, nil
 }
 
-// The no of a rollback.
+// Refusals of a rollback.
 var (
 	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which does not take one back under its id"}
 	errMoved   = problem{409, "changed", "the memory is no longer what you go back from; look at its history"}
@@ -81,8 +81,7 @@ var (
 	errSent    = problem{502, "upstream", "it is not known whether the backend was changed; memproxy goes on asking it, look at the memory"}
 )
 
-// Roll performs a rollback that is on record. It is not stopped when the client
-// disconnects.
+// Roll performs a recorded rollback. It is not stopped when the client disconnects.
 func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// ops are the versions of the memory, the oldest first.
+// ops returns the versions of the memory, oldest first.
 func (r *rig) ops() []string {
 	r.t.Helper()
 	vs, err := r.ledger.History(r.t.Context(), memory, 0, 0)
@@ -33,9 +33,9 @@ func wantOps(t *testing.T, r *rig, what string, want ...string) {
 	}
 }
 
-// Proves SYN-5: what was written meanwhile is kept before it is overwritten;
-// a reviewer who says what is to be overwritten overwrites nothing else; and a
-// memory that was deleted in the backend is remembered so and not rolled back.
+// Proves SYN-5: a text that was written meanwhile is stored before it is overwritten; a
+// reviewer who names the text to replace overwrites no other; and a memory that was
+// deleted in the backend is recorded as deleted and not rolled back.
 func TestRollbackMeetsTheBackend(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
@@ -71,9 +71,8 @@ func TestRollbackMeetsTheBackend(t *testing.T) {
 	wantStatus(t, "a backend that cannot be asked", err, 502)
 }
 
-// Proves SYN-5: a rollback that was begun is brought to its end, once, by
-// whoever comes after: what was sent is not sent again, what was not is, and
-// what somebody wrote since is not overwritten.
+// Proves SYN-5: a rollback that was begun is completed once by the next process: it is
+// sent only if it was not sent before, and overwrites no later write.
 func TestRollbacksAreEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		now     memproxy.Memory

@@ -17,7 +17,7 @@ type route struct {
 	query        []param
 	in           any  // zero value of the body, nil: none
 	out          any  // zero value of the answer
-	lasts        bool // as long as a store is large
+	lasts        bool // its duration depends on the size of a store
 	pages        *paging
 	handle       func(*call) (any, error)
 }
@@ -25,7 +25,7 @@ type route struct {
 // param is a query parameter.
 type param struct{ name, about string }
 
-// paging is how a row is read to its end.
+// paging describes how a route's pages are read to the end.
 type paging struct {
 	cursor string // parameter for the position after the previous page
 	join   any    // func(all *Out, page Out) (next string)
@@ -42,10 +42,10 @@ func paged[Out any](rt route, cursor param, join func(all *Out, page Out) (next 
 	return rt
 }
 
-// A body has a reason, so every action has one.
+// reasoned is a body with a reason, which every action has.
 type reasoned interface{ why() string }
 
-// get is a route that reads.
+// get returns a route that reads.
 func get[Out any](path, op, about string, query []param, do func(*call) (Out, error)) route {
 	var out Out
 	return route{
@@ -54,7 +54,7 @@ func get[Out any](path, op, about string, query []param, do func(*call) (Out, er
 	}
 }
 
-// post is a route that acts, with a reason.
+// post returns a route that acts, with a reason.
 func post[In reasoned, Out any](path, op, act, about string, query []param, do func(*call, In) (Out, error)) route {
 	var in In
 	var out Out
@@ -82,7 +82,7 @@ func (rt route) original() route {
 	return rt
 }
 
-// lasting is a row that takes as long as a store is large.
+// lasting marks a route whose duration depends on the size of a store.
 func (rt route) lasting() route {
 	rt.lasts = true
 	return rt

@@ -21,7 +21,7 @@ type UnlockRequest struct {
 	Reason string `json:"reason"`
 }
 
-// session is the session of the path and the named tenant.
+// session returns the session in the path, of the named tenant.
 func (c *call) session(named string) (memproxy.Session, error) {
 	tenant, err := c.tenant(named)
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// statusTimeout bounds each question of a status.
+// statusTimeout bounds each request of a status.
 const statusTimeout = 10 * time.Second
 
-// Status is one look at a running sidecar. The counts are since it started.
+// Status is a snapshot of a running sidecar. The counts are since its start.
 type Status struct {
 	Ready     string              `json:"ready"`  // ready, degraded or not ready
 	Checks    []string            `json:"checks"` // checks of /readyz that do not pass
 	Version   string              `json:"version"`
 	Rules     string              `json:"rules"`
 	Decisions map[string]int64    `json:"decisions"` // by verdict
-	Reasons   map[string]int64    `json:"reasons"`   // of what was refused or held, by code
-	Shadow    map[string]int64    `json:"shadow"`    // of what enforcement would have refused or held, by code
+	Reasons   map[string]int64    `json:"reasons"`   // of refused and held operations, by code
+	Shadow    map[string]int64    `json:"shadow"`    // of operations that enforcement would refuse or hold, by code
 	Waiting   int                 `json:"waiting"`   // held writes; at most maxWaiting are counted
 	Oldest    *memproxy.HeldWrite `json:"oldest,omitempty"`
 	Locked    []memproxy.Session  `json:"locked"`
@@ -39,10 +39,10 @@ type Status struct {
 	Problems  []string            `json:"problems"`  // what could not be queried
 }
 
-// maxWaiting is how many held writes are counted.
+// maxWaiting bounds the number of held writes that are counted.
 const maxWaiting = 500
 
-// shownReasons is how many reasons a status shows, the most frequent first.
+// shownReasons is the number of reasons that a status shows, the most frequent first.
 const shownReasons = 8
 
 func status(ctx context.Context, in *invocation) error {
@@ -80,7 +80,7 @@ func status(ctx context.Context, in *invocation) error {
 	return nil
 }
 
-// readiness reads the answer of /readyz.
+// readiness parses the answer of /readyz.
 func (st *Status) readiness(text string) error {
 	var answer struct {
 		Status string
@@ -101,7 +101,7 @@ func (st *Status) readiness(text string) error {
 	return nil
 }
 
-// ask gets a page of the admin listener.
+// ask requests a page of the admin listener.
 func ask(ctx context.Context, url string) (text string, code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -160,7 +160,7 @@ func (st *Status) count(text string) {
 		case "memproxy_budget_degraded_total":
 			st.fault("budgets on a local share", n)
 		case "memproxy_telemetry_exports_total", "memproxy_reloads_total":
-			if result := labels["result"]; result == "failed" || result == "refused" { // what was offered is neither yet
+			if result := labels["result"]; result == "failed" || result == "refused" { // offered exports are not counted yet
 				st.fault(strings.TrimSuffix(strings.TrimPrefix(m[1], "memproxy_"), "_total")+" "+result, n)
 			}
 		}
@@ -204,7 +204,7 @@ func (p *printer) status(st *Status, now time.Time) {
 	}
 }
 
-// tally formats counts, the highest first, at most so many.
+// tally formats the highest counts, at most that many.
 func tally(counts map[string]int64, most int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))

@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// Proves MFW-9: of what is counted only what failed is a fault; what was
-// offered to an exporter and waits is none. Of many reasons the most frequent are shown.
+// Proves MFW-9: only failures count as faults, not exports that are still waiting. The
+// most frequent reasons are shown.
 func TestStatusCounts(t *testing.T) {
 	answers := map[string]string{"/readyz": `{"status":"ready"}`, "/v1/holds": `{"holds":[]}`, "/v1/sessions": `{"sessions":[]}`, "/metrics": `# TYPE memproxy_decisions_total counter
 memproxy_decisions_total{backend="a",kind="learn",reason="",verdict="allow",would="allow"} 7

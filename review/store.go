@@ -60,11 +60,11 @@ type SessionStore interface {
 	Unlock(ctx context.Context, tenant, id string, r memproxy.Review) error
 }
 
-// ErrNotSent says that nothing of an approved write has reached the backend so far.
+// ErrNotSent reports that no part of an approved write has reached the backend so far.
 var ErrNotSent = errors.New("nothing was sent")
 
-// A Replayer sends an approved write upstream, past the verdict that held it
-// and through everything else.
+// Replayer sends an approved write upstream: without the verdict that held it, but with
+// all other checks.
 type Replayer interface {
 	Replay(context.Context, memproxy.HeldWrite, memproxy.HoldContent) memproxy.Sent
 	// Knows reports whether the author of a held write could still write it: its
@@ -72,16 +72,14 @@ type Replayer interface {
 	Knows(author memproxy.Principal) bool
 }
 
-// An Asker is a Replayer that can find out from the backend whether a write
-// arrived, by its decision id.
+// Asker is a Replayer that can ask the backend whether a write arrived, by its decision
+// id.
 type Asker interface {
-	// Ask reports whether the write is there. An error means that it could not
-	// be found out.
+	// Ask reports whether the write arrived. An error means that it is still unknown.
 	Ask(context.Context, memproxy.HeldWrite) (found bool, r memproxy.HoldResult, err error)
 }
 
-// A Recorder writes events to the audit log; Record returns when the event is
-// durable.
+// Recorder writes events to the audit log; Record returns once the event is durable.
 type Recorder interface {
 	Record(context.Context, memproxy.Event) (memproxy.Receipt, error)
 }

@@ -26,22 +26,21 @@ const (
 	webhookTimeout = 10 * time.Second // of one attempt
 	firstDelay     = 2 * time.Second
 	longestDelay   = time.Hour
-	// defaultAttempts takes about eight hours.
+	// defaultAttempts last about eight hours in total.
 	defaultAttempts = 18
-	// webhookBatch is how many notices are in hand at once.
+	// webhookBatch is the number of notices that are leased at once.
 	webhookBatch = 20
 )
 
 // The headers of a delivery.
 const (
 	SignatureHeader = "X-Memproxy-Signature"
-	NoticeHeader    = "X-Memproxy-Notice" // the notice's id, the same on every attempt
+	NoticeHeader    = "X-Memproxy-Notice" // id of the notice, the same on every attempt
 )
 
-// NoticeStore is where notices wait. It outlives the process, so that a crash
-// loses none.
+// NoticeStore stores notices durably, so that a crash loses none.
 type NoticeStore interface {
-	// Due leases notices that are due; next is when the next one is, zero for
+	// Due leases notices that are due; next is when the next one is due, zero for
 	// never.
 	Due(ctx context.Context, limit int, lease time.Duration) (due []memproxy.Notice, next time.Time, err error)
 	Delivered(ctx context.Context, id string) error
@@ -51,24 +50,24 @@ type NoticeStore interface {
 // WebhookOptions configure the delivery of notices.
 type WebhookOptions struct {
 	Store NoticeStore
-	// URL is where notices are posted; https, or http for a test or a sidecar.
+	// URL receives notices; https, or http for a test or a sidecar.
 	URL string
-	// Secret signs them, at least 16 bytes.
+	// the signing key, at least 16 bytes
 	Secret []byte
-	// Kinds are the kinds to report. Empty: all.
+	// the kinds to report; empty: all
 	Kinds []memproxy.NoticeKind
 	// Transport makes the connections. Nil is http.DefaultTransport.
 	Transport http.RoundTripper
 	Clock     func() time.Time
-	// Jitter is a random number in [0, 1).
+	// Jitter returns a random number in [0, 1).
 	Jitter func() float64
-	// Attempts is after how many a notice is given up; 0 is 18.
+	// number of attempts before a notice is given up; 0 is 18
 	Attempts int
 	Log      *slog.Logger
 }
 
-// Webhooks delivers notices, each at least once, in their order as far as they
-// are accepted.
+// Webhooks delivers notices, each at least once, and in order unless the receiver
+// refuses some.
 type Webhooks struct {
 	opt    WebhookOptions
 	client http.Client
@@ -81,7 +80,7 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	}
 	u, err := url.Parse(opt.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("review: the URL of a webhook is https://HOST/PATH") // it may have a secret in it
+		return nil, errors.New("review: the URL of a webhook is https://HOST/PATH") // the URL may contain a secret
 	}
 	if len(opt.Secret) < 16 {
 		return nil, errors.New("review: the secret of a webhook has at least 16 bytes")
@@ -89,17 +88,17 @@ func NewWebhooks(opt WebhookOptions) (*Webhooks, error) {
 	opt.Attempts = cmp.Or(max(opt.Attempts, 0), defaultAttempts)
 	return &Webhooks{opt, http.Client{
 		Transport: opt.Transport, Timeout: webhookTimeout,
-		// A signed notice goes where it was meant to go, and nowhere else.
+		// A signed notice is not sent to another address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Deliver tries all notices that are due. Next is when there is one to try
-// again, zero for never. An error is the store's.
+// Deliver tries all notices that are due. Next is the time of the next attempt, zero
+// for never. An error is the store's.
 func (w *Webhooks) Deliver(ctx context.Context) (next time.Time, err error) {
 	for {
-		// The lease lasts longer than this attempt, so no other process takes the
-		// notices up meanwhile.
+		// The lease is longer than this attempt, so that no other process takes the
+		// notices meanwhile.
 		due, next, err := w.opt.Store.Due(ctx, webhookBatch, webhookTimeout*(webhookBatch+1))
 		if err != nil || len(due) == 0 {
 			return next, err
@@ -130,8 +129,8 @@ func (w *Webhooks) deliver(ctx context.Context, n memproxy.Notice) error {
 	return w.opt.Store.Delayed(ctx, n.ID, w.opt.Clock().Add(w.delay(n.Attempts)), err.Error())
 }
 
-// delay doubles with every attempt, less up to half by chance, so that many
-// proxies do not come back at once.
+// delay doubles with every attempt, minus a random part of up to half, so that many
+// proxies do not retry at once.
 func (w *Webhooks) delay(attempts int) time.Duration {
 	d := min(firstDelay<<min(attempts, 20), longestDelay)
 	return d - time.Duration(float64(d)*w.opt.Jitter()/2)
@@ -167,7 +166,7 @@ func (w *Webhooks) post(ctx context.Context, n memproxy.Notice) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is reused
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return fmt.Errorf("answered with status %d", resp.StatusCode)
 	}

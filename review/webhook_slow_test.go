@@ -36,14 +36,14 @@ type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// silent is a body on which nothing comes.
+// silent is a body that never arrives.
 type silent struct{ ctx context.Context }
 
 func (s silent) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
 func (silent) Close() error               { return nil }
 
-// Proves MFW-10: a receiver that does not answer, or whose answer has no end, costs one
-// attempt its ten seconds and no more; the notice is tried again unless it was accepted.
+// Proves MFW-10: a receiver that does not answer, or whose answer does not end, takes
+// ten seconds of one attempt and no more; the notice is retried unless it was accepted.
 func TestSlowWebhooks(t *testing.T) {
 	for what, tc := range map[string]struct {
 		answer    trip

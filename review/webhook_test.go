@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// receiver is somebody who is told.
+// receiver is a receiver of notices.
 type receiver struct {
 	mu     sync.Mutex
 	status int
@@ -70,8 +70,8 @@ func (r *rig) webhooks(url string, key []byte, change ...func(*review.WebhookOpt
 	return w
 }
 
-// deliver delivers what is due, want notices of it, and returns in what time
-// there is more.
+// deliver delivers the notices that are due, expects want of them, and returns the time
+// until the next one.
 func (r *rig) deliver(w *review.Webhooks, hook *receiver, want int) time.Duration {
 	r.t.Helper()
 	before := hook.calls
@@ -82,7 +82,7 @@ func (r *rig) deliver(w *review.Webhooks, hook *receiver, want int) time.Duratio
 	if next.IsZero() {
 		return 0
 	}
-	return next.Sub(r.clock.Now()).Round(time.Second) // a clock moves with every look
+	return next.Sub(r.clock.Now()).Round(time.Second) // the clock advances with every reading
 }
 
 // Proves MFW-10.
@@ -108,8 +108,8 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// While the receiver fails a notice comes back later and later, until it is
-// given up; one that is accepted in between is not told again.
+// While the receiver fails a notice is retried with growing delays, until it is given
+// up; an accepted one is not sent again.
 func TestWebhookRetries(t *testing.T) {
 	r, key := newRig(t), secret()
 	hook := newReceiver(t, key, r.clock)
@@ -139,11 +139,11 @@ func TestWebhookRetries(t *testing.T) {
 	r.deliver(w, hook, 0) // given up
 }
 
-// A notice that a process had in hand when it died is delivered by the next.
+// A notice that a process had leased when it died is delivered by the next one.
 func TestWebhookAfterCrash(t *testing.T) {
 	r, key := newRig(t), secret()
 	r.hold("h", "text")
-	if got, _, err := r.ledger.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(got) != 1 { // and dies
+	if got, _, err := r.ledger.Notices.Due(t.Context(), 10, time.Minute); err != nil || len(got) != 1 { // and the process dies
 		t.Fatal(got, err)
 	}
 	hook := newReceiver(t, key, r.clock)

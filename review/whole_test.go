@@ -8,8 +8,8 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// A decorator that hides what a replayer can do is refused at start, by the
-// name of what would be off; a whole one is taken.
+// A decorator that hides an interface of a replayer is refused at start, by the name of
+// the lost function; a complete one is accepted.
 //
 // Proves EDGE-13, GOV-6.
 func TestAPartialReplayerIsRefused(t *testing.T) {
