@@ -177,7 +177,7 @@ func (rt route) readable(query string) error {
 		odd = odd || len(values[name]) > 1
 	}
 	if odd {
-		return badRequest("the query can be read in two ways, or not at all")
+		return badRequest("the query is malformed, or repeats a parameter")
 	}
 	return nil
 }

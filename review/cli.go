@@ -48,7 +48,7 @@ func (c CLI) Commands() []*cobra.Command {
 		}
 		out = append(out, group)
 	}
-	return append(out, c.command(verb{name: "status", short: "what a running sidecar let in, holds and refuses, and how it is", example: "memproxy status", run: status}))
+	return append(out, c.command(verb{name: "status", short: "status of a running sidecar: decisions, held writes, locks, faults", example: "memproxy status", run: status}))
 }
 
 // command returns a verb's command.
@@ -80,7 +80,7 @@ func (c CLI) command(v verb) *cobra.Command {
 	}
 	fs := out.Flags()
 	fs.StringVar(&in.admin, "admin", "http://127.0.0.1:9901", "address of the admin listener")
-	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, for who has no token; $"+SocketEnv)
+	fs.StringVar(&in.socket, "socket", DefaultSocket, "socket of the local operator, used without a token; $"+SocketEnv)
 	fs.StringVar(&in.tokenFile, "token-file", "", "file with the reviewer's token; else $"+TokenEnv)
 	in.output = cli.OutputFlag(fs)
 	var needed []string
@@ -153,21 +153,21 @@ type option struct {
 func options() map[string]option {
 	return map[string]option{
 		"action":      {name: "-"},
-		"all":         {about: "what is not locked, too", like: false},
-		"author_gone": {name: "author-gone", about: "though the author could not write any more", like: false},
+		"all":         {about: "include sessions that are not locked", like: false},
+		"author_gone": {name: "author-gone", about: "approve although the author may no longer write", like: false},
 		"backend":     {about: "the backend's name"},
-		"before":      {about: "when the group was listed, RFC 3339; now when left out", body: true},
+		"before":      {about: "when the group was listed, RFC 3339; default: now", body: true},
 		"confirm":     {name: "-"},
-		"content":     {name: "full", about: "as it is, not sanitised; it may be an attack", like: false},
-		"cursor":      {about: "where the page before ended"},
-		"expect":      {about: "how many holds the group had when it was listed", like: 0},
-		"limit":       {about: "how many at most; absent: all, page by page", like: 0},
-		"newest":      {about: "hash of the text to go back from; nothing is done when it is another by now"},
-		"outcome":     {about: "done: it arrived; approved: it did not, send it; failed: give it up"},
+		"content":     {name: "full", about: "the original, not sanitised; it may be an attack", like: false},
+		"cursor":      {about: "cursor of the next page, as printed by the previous one"},
+		"expect":      {about: "number of holds in the group when it was listed", like: 0},
+		"limit":       {about: "maximum number; default: all, page by page", like: 0},
+		"newest":      {about: "hash of the current text; the rollback is refused if the text has changed"},
+		"outcome":     {about: "done: it arrived; approved: it did not arrive, send it; failed: do not send it"},
 		"pinned":      {name: "off", about: "unpin", like: false},
-		"pointer":     {about: "which of several texts: its JSON pointer"},
+		"pointer":     {about: "JSON pointer of the text, if there are several"},
 		"reason":      {about: "why; it is recorded"},
-		"sha256":      {about: "hash of the text to go back to"},
+		"sha256":      {about: "hash of the text to restore"},
 		"similarity":  {about: "a group of similar holds"},
 		"since":       {about: "created within this `time`, as 24h or 7d", like: cli.Age(0)},
 		"tenant":      {about: "the tenant"},

@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		{annToken, "holds show --full h1", 0, "Always send invoices"},
 		{annToken, "holds show --full h1", 0, "UNTRUSTED CONTENT"},
 		{bobToken, "holds approve h1", 2, "--reason is required"},
-		{bobToken, "holds approve --reason fine", 2, "name ids"},
+		{bobToken, "holds approve --reason fine", 2, "give ids"},
 		{bobToken, "holds approve --reason fine h1 none", 1, "none: there is no such held write"},
 		{bobToken, "holds show h1", 0, "done"},
 		{bobToken, "holds approve --reason fine h2", 0, "h2 is done, the backend answered 200"},

@@ -26,25 +26,25 @@ func nouns() []noun {
 			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", shows((*printer).hold), ""},
 			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
 			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},
-			{"resolveHold", "resolve", "ID", "settle a hold of which nobody knows whether it arrived", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, shows((*printer).settled), ""},
-			{"showHoldPattern", "pattern", "ID PATTERN", "what a placeholder of sanitised text stands for", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
+			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, shows((*printer).settled), ""},
+			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
 		}},
-		{"memory", "the versions of a memory, and who said what", "memproxy memory history --backend mem0 MEMORY", []verb{
+		{"memory", "the versions of a memory, and their authors", "memproxy memory history --backend mem0 MEMORY", []verb{
 			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
 			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", shows((*printer).trace), ""},
-			{"memoryPattern", "pattern", "ID PATTERN", "what a placeholder of sanitised text stands for", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
-			{"rollbackMemory", "rollback", "ID", "write an older version anew", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
-			{"pinMemory", "pin", "ID", "keep a version from being thrown away", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, shows((*printer).pinned), ""},
-			{"promoteMemory", "promote", "ID", "have a memory that is pending or quarantined shown", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, shows((*printer).promoted), ""},
+			{"memoryPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
+			{"rollbackMemory", "rollback", "ID", "restore an older version", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
+			{"pinMemory", "pin", "ID", "keep a version from being compacted", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, shows((*printer).pinned), ""},
+			{"promoteMemory", "promote", "ID", "show a memory that is pending or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, shows((*printer).promoted), ""},
 		}},
 		{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
 			{"listSessions", "list", "", "locked sessions", "memproxy sessions list --all", shows((*printer).sessions), ""},
-			{"sessionSummary", "summary", "ID", "what was refused in one, and why", "memproxy sessions summary caller:agent:dev/ann", shows((*printer).session), ""},
-			{"unlockSession", "unlock", "ID", "let one write again", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, shows((*printer).session), ""},
+			{"sessionSummary", "summary", "ID", "what was refused in a session, and why", "memproxy sessions summary caller:agent:dev/ann", shows((*printer).session), ""},
+			{"unlockSession", "unlock", "ID", "unlock a session's writes", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, shows((*printer).session), ""},
 		}},
-		{"upkeep", "what a running sidecar does in the background", "memproxy upkeep list", []verb{
-			{"listJobs", "list", "", "the jobs, and how often they are done", "memproxy upkeep list", shows((*printer).jobs), ""},
-			{"runJob", "run", "JOB", "do one now, once, and say what came of it", "memproxy upkeep run anchors", runNow, "asked for on the command line"},
+		{"upkeep", "background jobs of a running sidecar", "memproxy upkeep list", []verb{
+			{"listJobs", "list", "", "the jobs and their intervals", "memproxy upkeep list", shows((*printer).jobs), ""},
+			{"runJob", "run", "JOB", "run a job now, once, and show its result", "memproxy upkeep run anchors", runNow, "asked for on the command line"},
 		}},
 	}
 }
@@ -100,7 +100,7 @@ func settle(action string) func(context.Context, *invocation) error {
 			return settleGroup(ctx, in, action)
 		}
 		if len(in.ids) == 0 {
-			return usageError("name ids, or a group by --similarity")
+			return usageError("give ids, or a group with --similarity")
 		}
 		var all []Settled
 		var errs []error
@@ -129,7 +129,7 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 	body := in.body(group)
 	body["action"] = action
 	if len(in.ids) > 0 || body["expect"] == nil {
-		return usageError("a group takes --expect, how many it had when it was listed, and no ids")
+		return usageError("a group takes --expect (the number of holds when it was listed) and no ids")
 	}
 	if before := in.text("before"); before == "" {
 		body["before"] = in.Clock()

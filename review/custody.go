@@ -117,7 +117,7 @@ const custodyTime = 6 * time.Hour
 func custody[In, Out any](c *call, tenant, backend string, do func(Custodian, context.Context, In) (Out, error), in In) (Out, error) {
 	var none Out
 	if c.api.opt.Custodian == nil {
-		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot look through its backends"}
+		return none, problem{http.StatusNotImplemented, "custody", "this installation cannot scan its backends"}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), custodyTime)
 	defer cancel()
@@ -186,7 +186,7 @@ func (r SweepReport) Print(w io.Writer) {
 			p.line("  and %d more", b.More)
 		}
 		if b.Unknown > 0 {
-			p.line("  what is unknown was there before memproxy, or was put there around it: memproxy audit seal")
+			p.line("  unknown memories were there before memproxy, or were written out-of-band: memproxy audit seal")
 		}
 	}
 	for _, c := range r.Chains {

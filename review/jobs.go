@@ -150,7 +150,7 @@ func (u *underway) Close(ctx context.Context) error {
 	ended := wait.For(soon, u.all.Wait) == nil
 	u.cut(errStopping)
 	if !ended && wait.For(ctx, u.all.Wait) != nil {
-		return errors.New("sendings have not noted what came of them")
+		return errors.New("some sendings have not recorded their results")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func OpenAPI() map[string]any {
 			"schemas":         object(s),
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
 			"responses": object{"Problem": object{
-				"description": "A refusal: 401 no token, 403 not this role or one's own, 404 unknown, 409 not in this state, 410 content destroyed, 428 a confirmation is required, 503 not now.",
+				"description": "A refusal: 401 no token, 403 missing role or own writing, 404 unknown, 409 wrong state, 410 content destroyed, 428 confirmation required, 503 temporarily unavailable.",
 				"content":     object{"application/json": object{"schema": problem}},
 			}},
 		},

@@ -133,10 +133,10 @@ func (p *printer) settled(s Settled) {
 		line += fmt.Sprintf(", the backend answered %d", s.Hold.Result.Status)
 	}
 	if s.Hold.State == memproxy.HoldApproved {
-		line += " and not sent yet; it is tried again, and the log says why"
+		line += " and not sent yet; it will be retried, see the log"
 	}
 	if s.Hold.State == memproxy.HoldReplaying {
-		line += "; it is not known whether it was sent"
+		line += "; it is unknown whether it was sent"
 	}
 	if (s.Hold.State == memproxy.HoldFailed || s.Hold.State == memproxy.HoldPending) && s.Hold.Result.Detail != "" {
 		line += "; " + s.Hold.Result.Detail

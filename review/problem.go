@@ -43,7 +43,7 @@ func notFound() problem { return problem{http.StatusNotFound, "unknown", unknown
 // unknown has the messages for missing objects, by the first part of the path after the
 // version.
 var unknown = map[string]string{
-	"": "there is no such thing", "holds": "there is no such held write; memproxy holds list shows them",
+	"": "there is no such object", "holds": "there is no such held write; memproxy holds list shows them",
 	"memories": "memproxy has no record of this memory, or not of this version", "sessions": "there is no such session; memproxy sessions list --all shows them",
 	"jobs": "there is no such job; memproxy upkeep list shows them",
 }
@@ -54,10 +54,10 @@ var refusals = [...]struct {
 	problem
 }{
 	{memproxy.ErrUnknown, notFound()},
-	{memproxy.ErrState, problem{http.StatusConflict, "state", "it is in a state in which that cannot be done"}},
-	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors do not review their own"}},
+	{memproxy.ErrState, problem{http.StatusConflict, "state", "the present state does not allow this"}},
+	{memproxy.ErrOwnReview, problem{http.StatusForbidden, "own_review", "authors may not review their own writes"}},
 	{memproxy.ErrGone, problem{http.StatusGone, "gone", "the content was destroyed"}},
-	{memproxy.ErrRefused, badRequest("an argument that cannot be")},
+	{memproxy.ErrRefused, badRequest("an invalid argument")},
 }
 
 // problemOf returns the refusal for an error: a store's refusal by its kind, any other
@@ -74,7 +74,7 @@ func problemOf(err error) problem {
 	return unavailable
 }
 
-var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "it could not be done now"}
+var unavailable = problem{http.StatusServiceUnavailable, "unavailable", "temporarily unavailable"}
 
 // refuse answers with the refusal for an error.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -110,7 +110,7 @@ func (c *call) body(v any) error {
 		return problem{http.StatusRequestEntityTooLarge, "too_large", "the body is too large"}
 	}
 	if err != nil {
-		return badRequest("the body is not the JSON object that is documented")
+		return badRequest("the body is not the documented JSON object")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 	}
 	asker, ok := opt.Replayer.(Asker)
 	if !ok { // a decorator that embeds Replayer hides it
-		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: what became of writes that may have been sent would not be asked", opt.Replayer)
+		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: the outcome of writes that may have been sent would stay unknown", opt.Replayer)
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
 	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), underway: newUnderway()}, nil
@@ -81,7 +81,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	// approved the write, or a reviewer did before the author lapsed.
 	gone := r.authorGone(claim.Content)
 	sent := memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{
-		Detail: "memproxy refused it: " + gone + ", and whoever approved it was not told",
+		Detail: "memproxy refused it: " + gone + ", and the approving reviewer did not know",
 	}}
 	if gone == "" || claim.Hold.ToldAuthorGone() {
 		sending, cancel := context.WithTimeout(sending, r.opt.Timeout)

@@ -52,7 +52,7 @@ func rollbackMemory(c *call, in RollbackRequest) (RollbackAnswer, error) {
 		Memory: m.MemoryKey, To: to, Decision: decision, Reviewer: c.who.ID, Reason: in.Reason, Newest: in.Newest,
 	})
 	if errors.Is(err, memproxy.ErrState) {
-		err = problem{http.StatusConflict, "state", "another rollback of the memory is not over"}
+		err = problem{http.StatusConflict, "state", "another rollback of the memory is in progress"}
 	}
 	if err != nil {
 		return RollbackAnswer{}, err

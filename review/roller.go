@@ -74,11 +74,11 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 
 // Refusals of a rollback.
 var (
-	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which does not take one back under its id"}
-	errMoved   = problem{409, "changed", "the memory is no longer what you go back from; look at its history"}
-	errAsked   = problem{502, "upstream", "the backend could not be asked, the log says why; nothing was changed"}
-	errUnsent  = problem{502, "upstream", "the backend could not be reached, the log says why; nothing was changed"}
-	errSent    = problem{502, "upstream", "it is not known whether the backend was changed; memproxy goes on asking it, look at the memory"}
+	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
+	errMoved   = problem{409, "changed", "the memory has changed; see its history"}
+	errAsked   = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
+	errUnsent  = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
+	errSent    = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
 )
 
 // Roll performs a recorded rollback. It is not stopped when the client disconnects.
@@ -146,7 +146,7 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 	}
 	answer.Version = &made
 	if made.SHA256 != rb.To.SHA256 && rb.To.Kind == memproxy.TargetObject {
-		answer.Result.Detail = "not every member could be put back; the version says what is there"
+		answer.Result.Detail = "not every member could be restored; the version has the present state"
 	}
 	return answer, nil
 }

@@ -77,8 +77,8 @@ func post[In reasoned, Out any](path, op, act, about string, query []param, do f
 func (rt route) original() route {
 	rt.act = "content"
 	rt.query = append(rt.query,
-		param{"content", `"full": as it is, not sanitised; takes the role content and a confirmation`},
-		param{"confirm", "the confirmation that the first such request was answered with"})
+		param{"content", `"full": the original, not sanitised; requires the role content and a confirmation`},
+		param{"confirm", "the confirmation in the answer to the first such request"})
 	return rt
 }
 
@@ -97,9 +97,9 @@ func (rt route) role() Role {
 }
 
 func routes() []route {
-	kind := param{"kind", `what the id names; "memory" when left out`}
-	tenant := param{"tenant", "the tenant; may be left out by who has one only"}
-	next := param{"cursor", "next of the page before"}
+	kind := param{"kind", `kind of the object; default "memory", or "object" for one without a text`}
+	tenant := param{"tenant", "the tenant; optional for reviewers of one tenant"}
+	next := param{"cursor", "the previous page's next"}
 	const memory = "/v1/memories/{backend}/{id}"
 	return []route{
 		paged(get("/v1/holds", "listHolds", "Held writes, oldest first, a page at a time.", []param{
@@ -111,38 +111,38 @@ func routes() []route {
 			return page.Next
 		}),
 		get("/v1/holds/{id}", "showHold", "A held write with its texts, sanitised.", nil, showHold).original(),
-		get("/v1/holds/{id}/patterns/{pattern}", "showHoldPattern", "What one placeholder of a held write stands for, by its reference (PATTERN_001); its words on request only.",
-			[]param{{"pointer", "which of several texts: its pointer"}}, holdPattern).original(),
-		post("/v1/holds/{id}/approve", "approveHold", "hold.approve", "Agree to a held write. Once enough reviewers did it is sent, once.", nil, approveHold),
-		post("/v1/holds/{id}/reject", "rejectHold", "hold.reject", "Give a held write up.", nil, rejectHold),
-		post("/v1/holds/{id}/resolve", "resolveHold", "hold.resolve", "Say what became of a write of which it is not known whether it was sent.", nil, resolveHold),
-		post("/v1/holds/{id}/shred", "shredHold", "hold.shred", "Destroy a held write's content, for good.", nil, shredHold),
-		post("/v1/holds/batch", "batchHolds", "hold.batch", "Approve or reject all waiting holds of a similarity group, as they were listed.", nil, batchHolds),
-		paged(get("/v1/sessions", "listSessions", "What is locked, whose it is, why and until when; or all records of rejections.", []param{
-			tenant, {"principal", "id of the caller"}, {"all", `"true": what is not locked, too`},
+		get("/v1/holds/{id}/patterns/{pattern}", "showHoldPattern", "The content of one placeholder of a held write, by its reference (PATTERN_001); the original words on request only.",
+			[]param{{"pointer", "JSON pointer of the text, if there are several"}}, holdPattern).original(),
+		post("/v1/holds/{id}/approve", "approveHold", "hold.approve", "Approve a held write. It is sent once, when enough reviewers have approved it.", nil, approveHold),
+		post("/v1/holds/{id}/reject", "rejectHold", "hold.reject", "Reject a held write.", nil, rejectHold),
+		post("/v1/holds/{id}/resolve", "resolveHold", "hold.resolve", "Settle a write whose outcome is unknown.", nil, resolveHold),
+		post("/v1/holds/{id}/shred", "shredHold", "hold.shred", "Destroy a held write's content permanently.", nil, shredHold),
+		post("/v1/holds/batch", "batchHolds", "hold.batch", "Approve or reject all waiting holds of a similarity group, if the group is as it was listed.", nil, batchHolds),
+		paged(get("/v1/sessions", "listSessions", "Locked sessions with their owner, the reasons and the end of the lock; or all records of rejections.", []param{
+			tenant, {"principal", "id of the caller"}, {"all", `"true": also those that are not locked`},
 		}, listSessions), next, func(all *memproxy.SessionPage, page memproxy.SessionPage) string {
 			all.Sessions, all.Next = append(all.Sessions, page.Sessions...), page.Next
 			return page.Next
 		}),
 		get("/v1/sessions/{id}/summary", "sessionSummary", "What was refused in a session and why.", []param{tenant}, sessionSummary),
-		post("/v1/sessions/{id}/unlock", "unlockSession", "session.unlock", "Let a locked session write again.", nil, unlockSession),
+		post("/v1/sessions/{id}/unlock", "unlockSession", "session.unlock", "Unlock a session's writes.", nil, unlockSession),
 		paged(get(memory+"/history", "memoryHistory", "A memory's versions, the newest first, without texts.", []param{kind}, memoryHistory),
 			param{"before", "versions below this number"}, func(all *HistoryAnswer, page HistoryAnswer) string {
 				all.Versions, all.Before = append(all.Versions, page.Versions...), page.Before
 				return page.next()
 			}),
 		get(memory+"/versions/{version}", "memoryVersion", "One version; its text on request only.", []param{kind}, memoryVersion).original(),
-		get(memory+"/patterns/{pattern}", "memoryPattern", "What one placeholder of a flagged memory stands for, by its reference (PATTERN_001); its words on request only.",
+		get(memory+"/patterns/{pattern}", "memoryPattern", "The content of one placeholder of a flagged memory, by its reference (PATTERN_001); the original words on request only.",
 			[]param{kind}, memoryPattern).original(),
-		get(memory+"/trace", "memoryTrace", "Everything that is known of a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, memoryTrace),
+		get(memory+"/trace", "memoryTrace", "Everything that is known about a memory: author, state, versions, corrections, dissent, the state of its chain.", []param{kind}, memoryTrace),
 		post(memory+"/pin", "pinMemory", "memory.pin", "Pin a version, or the memory itself, or unpin it.", []param{kind}, pinMemory),
-		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Make a memory in the backend exactly what a version of it was.", []param{kind}, rollbackMemory),
-		post(memory+"/promote", "promoteMemory", "memory.promote", "Agree to show a memory that waits for review.", []param{kind}, promoteMemory),
-		post("/v1/sweep", "sweep", "sweep", "Compare what backends hold, and the chains of versions, with what went through memproxy. Lasts as long as they are large.", nil, sweep).lasting(),
-		post("/v1/seal", "seal", "seal", "Take over what a backend held before memproxy, as a tenant's and with the lowest trust.", nil, seal).lasting(),
-		post("/v1/chains/accept", "acceptChain", "accept", "Take a tenant's broken chain of versions as it is, and go on from its present end.", nil, accept).lasting(),
-		get("/v1/jobs", "listJobs", "What goes on in the background. Takes a reviewer of all tenants.", nil, listJobs),
-		post("/v1/jobs/{id}/run", "runJob", "job.run", "Do it now, once. Lasts as long as it has to do. Takes a reviewer of all tenants.", nil, runJob).lasting(),
+		post(memory+"/rollback", "rollbackMemory", "memory.rollback", "Restore a version of a memory in the backend.", []param{kind}, rollbackMemory),
+		post(memory+"/promote", "promoteMemory", "memory.promote", "Approve showing a memory that waits for review.", []param{kind}, promoteMemory),
+		post("/v1/sweep", "sweep", "sweep", "Compare the backends' contents and the chains of versions with what went through memproxy. The duration depends on their size.", nil, sweep).lasting(),
+		post("/v1/seal", "seal", "seal", "Take over memories that were in a backend before memproxy, for a tenant and with the lowest trust.", nil, seal).lasting(),
+		post("/v1/chains/accept", "acceptChain", "accept", "Accept a tenant's broken chain of versions, and continue from its present end.", nil, accept).lasting(),
+		get("/v1/jobs", "listJobs", "Background jobs. Requires a reviewer of all tenants.", nil, listJobs),
+		post("/v1/jobs/{id}/run", "runJob", "job.run", "Run a job now, once. The duration depends on its work. Requires a reviewer of all tenants.", nil, runJob).lasting(),
 		get("/v1/openapi.json", "openAPI", "This document.", nil, func(*call) (map[string]any, error) { return OpenAPI(), nil }),
 	}
 }
