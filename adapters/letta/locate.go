@@ -217,9 +217,9 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 	return m, nil
 }
 
-// Merges implements the gate's locator: the current object is needed because the server
-// replaces metadata as a whole, no longer enforces the limits of blocks, and returns
-// the label of a block that is named by its id only with the block.
+// Merges implements the gate's locator. The current object is needed because the server
+// replaces metadata as a whole and no longer enforces the limits of blocks, and because
+// a request that names a block by its id does not contain the block's label.
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)

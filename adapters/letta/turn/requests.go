@@ -31,7 +31,7 @@ func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 		asked := memproxy.ToolCall{ID: c.id, Tool: c.name, Arguments: []byte(c.arguments)}
 		op, err := operation(c.name, t.agent, c.arguments, blocks)
 		switch {
-		case t.tools.free[c.name]: // needs no ruling by content
+		case t.tools.free[c.name]: // only declined, in recovery
 		case err != nil:
 			asked.Flaw = flawOf(err)
 		case t.tools.memory[c.name].search:
