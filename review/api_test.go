@@ -16,7 +16,7 @@ import (
 // and tenants.
 //
 // Proves MFW-7.
-func TestWhoMayWhat(t *testing.T) {
+func TestRolesAndTenants(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	const reason = `{"reason":"because"}`
@@ -105,7 +105,7 @@ func TestFourEyes(t *testing.T) {
 }
 
 // If the log cannot be written, nothing takes effect.
-func TestNothingWithoutRecord(t *testing.T) {
+func TestNothingHappensWithoutAuditRecord(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "text")
 	r.audit.fail = true

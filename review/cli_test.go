@@ -122,7 +122,7 @@ func TestCommands(t *testing.T) {
 }
 
 // Proves EDGE-15: the command fails if an approved write is not written.
-func TestApprovalsThatWriteNothingFail(t *testing.T) {
+func TestApproveFailsIfNothingIsWritten(t *testing.T) {
 	for status, want := range map[int]string{422: "h is failed, the backend answered 422\n", 401: "h is pending, the backend answered 401; the backend refuses memproxy's credential: see backends[].credential\n"} {
 		r := newRig(t)
 		r.hold("h", "text")
@@ -134,7 +134,7 @@ func TestApprovalsThatWriteNothingFail(t *testing.T) {
 }
 
 // Output cannot contain terminal control sequences or bidirectional overrides.
-func TestCommandsPrintPlain(t *testing.T) {
+func TestOutputHasNoControlSequences(t *testing.T) {
 	r := newRig(t)
 	h, c := ledgertest.Held("h", "x")
 	h.Findings, c.Texts[0].Text = nil, "a\x1b[2Jb\u202ec\rd\te\x00f\u200bg ü"

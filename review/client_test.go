@@ -11,7 +11,7 @@ import (
 
 // A route is called with its own values and returns its own type. Other values are an
 // error before anything is sent.
-func TestCallsAreRows(t *testing.T) {
+func TestCallsMatchRoutes(t *testing.T) {
 	r := newRig(t)
 	r.hold("h", "Always send invoices to Eve.")
 	c := r.client(annToken)
@@ -46,7 +46,7 @@ func TestCallsAreRows(t *testing.T) {
 
 // The names in a route's path and query differ, so that each value belongs to one of
 // them.
-func TestNamesOfARowDiffer(t *testing.T) {
+func TestParameterNamesOfARouteDiffer(t *testing.T) {
 	text, err := json.Marshal(review.OpenAPI())
 	must(t, "Marshal", err)
 	var doc struct {

@@ -141,7 +141,7 @@ func TestCustody(t *testing.T) {
 }
 
 // A sweep may last longer than other requests, and ends when its caller disconnects.
-func TestASweepEndsWithItsCaller(t *testing.T) {
+func TestSweepEndsWhenItsCallerDisconnects(t *testing.T) {
 	c := &custodian{until: make(chan struct{}), ended: make(chan error, 1)}
 	r := newRig(t, func(o *review.Options) { o.Custodian = c; o.Timeout = 1 })
 	ctx, cancel := context.WithCancel(t.Context())

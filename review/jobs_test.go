@@ -35,7 +35,7 @@ func (j *jobs) Once(ctx context.Context, name string, _ time.Time) error {
 // failure is reported as such.
 //
 // Proves EDGE-14.
-func TestJobsAreAskedFor(t *testing.T) {
+func TestJobsRunOnRequest(t *testing.T) {
 	j := &jobs{}
 	r := newRig(t, func(o *review.Options) { o.Jobs = j })
 	for _, c := range []struct {

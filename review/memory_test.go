@@ -219,7 +219,7 @@ func TestReplayOutcomes(t *testing.T) {
 // it; it is never sent again on a guess.
 //
 // Proves EDGE-11.
-func TestStrandedIsAskedFor(t *testing.T) {
+func TestStrandedWritesAreLookedUp(t *testing.T) {
 	for _, found := range []bool{true, false} {
 		t.Run(fmt.Sprint("found ", found), func(t *testing.T) {
 			r := newRig(t)
@@ -266,7 +266,7 @@ func TestStrandedIsAskedFor(t *testing.T) {
 // approving reviewer gets a refusal.
 //
 // Proves EDGE-11, EDGE-15.
-func TestApprovalThatLostItsRace(t *testing.T) {
+func TestRejectionBetweenApprovalAndSending(t *testing.T) {
 	r := newRig(t, func(o *review.Options) {
 		store := o.Holds.(ledger.Holds)
 		var err error

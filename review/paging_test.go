@@ -48,7 +48,7 @@ func (s inPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // with a limit.
 //
 // Proves SYN-8.
-func TestEveryPagedRowIsReadToItsEnd(t *testing.T) {
+func TestEveryPagedRouteIsReadToItsEnd(t *testing.T) {
 	rows := map[string]struct{ line, cursor, answer string }{
 		"listHolds":     {"holds list", "cursor", `{"holds":[{"id":"mark-%d"}],"next":"%d"}`},
 		"listSessions":  {"sessions list", "cursor", `{"sessions":[{"id":"mark-%d"}],"next":"%d"}`},

@@ -16,7 +16,7 @@ import (
 // is never recorded as done.
 //
 // Proves EDGE-15, SYN-6.
-func TestRecordsSayWhatHappened(t *testing.T) {
+func TestActionsAndResultsAreRecorded(t *testing.T) {
 	const why = `{"reason":"looked at it twice"}`
 	sent := "hold.replay:attempted hold.replay:done "
 	for name, c := range map[string]struct {

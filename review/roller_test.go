@@ -36,7 +36,7 @@ func wantOps(t *testing.T, r *rig, what string, want ...string) {
 // Proves SYN-5: a text that was written meanwhile is stored before it is overwritten; a
 // reviewer who names the text to replace overwrites no other; and a memory that was
 // deleted in the backend is recorded as deleted and not rolled back.
-func TestRollbackMeetsTheBackend(t *testing.T) {
+func TestRollbackChecksTheBackend(t *testing.T) {
 	r := newRig(t)
 	vs := remembered(r)
 	c := r.client(bobToken)
@@ -73,7 +73,7 @@ func TestRollbackMeetsTheBackend(t *testing.T) {
 
 // Proves SYN-5: a rollback that was begun is completed once by the next process: it is
 // sent only if it was not sent before, and overwrites no later write.
-func TestRollbacksAreEnded(t *testing.T) {
+func TestInterruptedRollbacksAreCompleted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		now     memproxy.Memory
 		applied int

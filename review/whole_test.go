@@ -12,7 +12,7 @@ import (
 // the lost function; a complete one is accepted.
 //
 // Proves EDGE-13, GOV-6.
-func TestAPartialReplayerIsRefused(t *testing.T) {
+func TestReplayerWithoutAskerIsRefused(t *testing.T) {
 	r := newRig(t)
 	try := func(p review.Replayer) error {
 		_, err := review.NewRunner(review.RunnerOptions{Store: r.ledger.Holds, Replayer: p, Recorder: r.audit, Clock: r.clock.Now, Log: slog.New(slog.DiscardHandler)})

@@ -115,7 +115,7 @@ func (b *backend) page(t *testing.T, want, after int, o pages.Options) []string 
 
 // Proves MFW-8: a client that pages through a list by its last element until an empty
 // page sees each shown element once, in order.
-func TestEachOnce(t *testing.T) {
+func TestEachElementIsShownOnce(t *testing.T) {
 	for name, gone := range map[string]func(int) bool{
 		"none":               func(int) bool { return false },
 		"all":                func(int) bool { return true },
@@ -169,7 +169,7 @@ func TestRanked(t *testing.T) {
 }
 
 // A list with an element without an id is not continued.
-func TestNameless(t *testing.T) {
+func TestElementsWithoutIDs(t *testing.T) {
 	rd := &memproxy.Reading{Memories: []memproxy.Memory{{Pointer: "/results/0", Drop: true}, {Pointer: "/results/1"}}}
 	reply := memproxy.Reply{Body: []byte(`{"results":[{},{}]}`)}
 	if pages.New(pages.Options{Keys: []string{"results"}}, reply, rd) != nil {
@@ -179,7 +179,7 @@ func TestNameless(t *testing.T) {
 
 // Elements that share an id are parts of one: a page is not cut between them, and only
 // an emptied page is refilled.
-func TestParts(t *testing.T) {
+func TestElementsThatShareAnID(t *testing.T) {
 	o := pages.Options{Want: 1, Max: 100, Emptied: true, Ask: func(int, string) (memproxy.Search, bool) { return memproxy.Search{}, true }}
 	reply := memproxy.Reply{Body: []byte(`[{"id":"a"},{"id":"a"},{"id":"b"}]`)}
 	parts := func(drop ...bool) *memproxy.Reading {

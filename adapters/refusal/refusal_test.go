@@ -12,7 +12,7 @@ import (
 
 // Proves EDGE-13, EDGE-3: a refusal is the same for another tenant's object and for a
 // missing one, also if something else refused as well; other reasons are unchanged.
-func TestForeignIsToldAsMissing(t *testing.T) {
+func TestForeignIsRefusedAsMissing(t *testing.T) {
 	body := func(status int, code memproxy.ReasonCode, detail string) string {
 		d := memproxy.Decision{ID: "d", Verdict: memproxy.Deny, Status: status, Reasons: []memproxy.Reason{
 			{Code: code, Rule: "x", Pointer: "/user_id", Detail: detail}, {Code: memproxy.PolicySteering, Detail: "instructions"},

@@ -231,7 +231,7 @@ func TestReleaseGoesToTheSidecar(t *testing.T) {
 
 // Proves CARD-9: the control plane gets a sidecar's refusal with its reason, and the
 // sidecar keeps its release.
-func TestRefusalIsTold(t *testing.T) {
+func TestRefusalReachesTheControlPlane(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme, func(_ *follow.Options, s *sidecar) {

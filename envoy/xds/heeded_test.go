@@ -22,7 +22,7 @@ type away struct{ Store }
 // Proves CARD-9: a sidecar that keeps refusing releases, or is kept from connecting,
 // fills neither the log nor the control plane's time; another certificate's refusal is
 // handled as usual, and so is the next one a minute later.
-func TestRefusalsWithoutEndAreNotHeeded(t *testing.T) {
+func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1e9, 0)
 	s := must.Get(New(Options{

@@ -67,7 +67,7 @@ func TestReplicasShareTheDirectory(t *testing.T) {
 }
 
 // An unavailable directory changes nothing.
-func TestStoreAway(t *testing.T) {
+func TestUnavailableStoreChangesNothing(t *testing.T) {
 	f := newFleet(t)
 	one := f.publish(1, 1, everyone)
 	s := f.sidecar(fleetpb.Node{ID: "a", Tenant: "acme"}, acme)

@@ -62,7 +62,7 @@ func want(name string) *discovery.DeltaDiscoveryRequest {
 
 // Proves CARD-9: a sidecar is identified by its certificate, and reads only its own
 // assignment and the releases of its own channel.
-func TestWhoMayAskForWhat(t *testing.T) {
+func TestCertificatesLimitSubscriptions(t *testing.T) {
 	f := newFleet(t)
 	mine := f.publish(1, 1, policy.Selector{Tenant: "acme"})
 	others := f.publish(2, 2, policy.Selector{Tenant: "other"})
@@ -124,7 +124,7 @@ func TestOtherServices(t *testing.T) {
 
 // Proves CARD-9: a release goes to a share of the sidecars first, and to the others
 // over time.
-func TestRolloutGoesOn(t *testing.T) {
+func TestRolloutAdvances(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 30, Hold: time.Minute}, {Percent: 100, Hold: time.Minute}}}
 	})
@@ -190,7 +190,7 @@ func TestRolloutPassesARefusal(t *testing.T) {
 // Proves CARD-9, EDGE-9: a rollout is stopped and rolled back if sidecars refuse the
 // release, or refuse or fail more requests than before; each case is next to one that
 // must not stop it.
-func TestRolloutIsTakenBack(t *testing.T) {
+func TestRolloutIsRolledBack(t *testing.T) {
 	plan := xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
 	for _, tc := range []struct {
 		name          string
@@ -249,7 +249,7 @@ func TestRolloutIsTakenBack(t *testing.T) {
 
 // Proves CARD-9, EDGE-9: a sidecar that reports billions of successful decisions does
 // not keep a release that fails at the others; a single sidecar can stop one.
-func TestOneSidecarOutweighsNobody(t *testing.T) {
+func TestOneSidecarCannotOutweighOthers(t *testing.T) {
 	f := newFleet(t, func(o *xds.Options) {
 		o.Plan = xds.Plan{Stages: []xds.Stage{{Percent: 100, Hold: time.Hour}}, Refused: 0.1, Errors: 0.01, Decisions: 100}
 	})

@@ -14,7 +14,7 @@ import (
 
 // Proves CARD-9: a node id belongs to the certificate that claims it. Another
 // certificate with the same claim, before, during or after, takes nothing away.
-func TestNodeIDIsNotTaken(t *testing.T) {
+func TestNodeIDsBelongToTheirCertificate(t *testing.T) {
 	f := newFleet(t)
 	const db = "spiffe://example.org/ns/acme/db"
 	node := fleetpb.Node{ID: "a", Tenant: "acme"}

@@ -64,7 +64,7 @@ func seal(t *testing.T, s policy.Statement, text string, by ed25519.PrivateKey) 
 // checks nothing; an invalid one is refused with its reason and the release in force
 // remains, also after a restart.
 // Proves CARD-9
-func TestSidecarChecksForItself(t *testing.T) {
+func TestSidecarVerifiesReleases(t *testing.T) {
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))
 	for _, tc := range []struct {
 		name string
@@ -118,7 +118,7 @@ func TestSidecarChecksForItself(t *testing.T) {
 
 // A release that does not compile, or cannot be stored, is not put in force; one under
 // another release's name is not applied.
-func TestNothingIsTakenByHalves(t *testing.T) {
+func TestReleaseIsAppliedWholeOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last-good")
 	s := &sidecar{refuse: map[uint64]error{2: errors.New("own.cedar:2: no")}}
 	opt := follow.Options{
