@@ -22,28 +22,28 @@ type verb struct {
 func nouns() []noun {
 	return []noun{
 		{"holds", "held writes, and decisions of reviewers on them", "memproxy holds list --state pending", []verb{
-			{"listHolds", "list", "", "held writes", "memproxy holds list --state pending --since 24h", shows((*printer).holds), ""},
-			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", shows((*printer).hold), ""},
+			{"listHolds", "list", "", "held writes", "memproxy holds list --state pending --since 24h", showAnswer((*printer).holds), ""},
+			{"showHold", "show", "ID", "one hold, with what was found in it", "memproxy holds show 0f2a", showAnswer((*printer).hold), ""},
 			{"approveHold batchHolds", "approve", "ID...", "approve held writes, which sends them", `memproxy holds approve 0f2a --reason "asked Ann"`, settle("approve"), ""},
 			{"rejectHold batchHolds", "reject", "ID...", "reject held writes", `memproxy holds reject --similarity 9c41 --expect 12 --reason "the same attack"`, settle("reject"), ""},
-			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, shows((*printer).settled), ""},
-			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern 0f2a PATTERN_001 --full", shows((*printer).pattern), ""},
+			{"resolveHold", "resolve", "ID", "settle a hold whose outcome is unknown", `memproxy holds resolve 0f2a --outcome done --reason "it is in the backend"`, showAnswer((*printer).settled), ""},
+			{"showHoldPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy holds pattern 0f2a PATTERN_001 --full", showAnswer((*printer).pattern), ""},
 		}},
 		{"memory", "the versions of a memory, and their authors", "memproxy memory history --backend mem0 MEMORY", []verb{
 			{"memoryHistory", "history", "ID", "its versions", "memproxy memory history --backend mem0 MEMORY", history, ""},
-			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", shows((*printer).trace), ""},
-			{"memoryPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", shows((*printer).pattern), ""},
+			{"memoryTrace", "trace", "ID", "who wrote, changed and confirmed it", "memproxy memory trace --backend mem0 MEMORY", showAnswer((*printer).trace), ""},
+			{"memoryPattern", "pattern", "ID PATTERN", "the content of a placeholder in sanitised text", "memproxy memory pattern --backend mem0 MEMORY PATTERN_001", showAnswer((*printer).pattern), ""},
 			{"rollbackMemory", "rollback", "ID", "restore an older version", `memproxy memory rollback --backend mem0 --version 3 --reason "poisoned since" MEMORY`, rollBack, ""},
-			{"pinMemory", "pin", "ID", "keep a version from being compacted", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, shows((*printer).pinned), ""},
-			{"promoteMemory", "promote", "ID", "show a memory that is pending or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, shows((*printer).promoted), ""},
+			{"pinMemory", "pin", "ID", "keep a version from being compacted", `memproxy memory pin --backend mem0 --version 3 --reason "the last good one" MEMORY`, showAnswer((*printer).pinned), ""},
+			{"promoteMemory", "promote", "ID", "show a memory that is pending or quarantined", `memproxy memory promote --backend mem0 --reason "read it" MEMORY`, showAnswer((*printer).promoted), ""},
 		}},
 		{"sessions", "what was refused in a session, and why", "memproxy sessions list", []verb{
-			{"listSessions", "list", "", "locked sessions", "memproxy sessions list --all", shows((*printer).sessions), ""},
-			{"sessionSummary", "summary", "ID", "what was refused in a session, and why", "memproxy sessions summary caller:agent:dev/ann", shows((*printer).session), ""},
-			{"unlockSession", "unlock", "ID", "unlock a session's writes", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, shows((*printer).session), ""},
+			{"listSessions", "list", "", "locked sessions", "memproxy sessions list --all", showAnswer((*printer).sessions), ""},
+			{"sessionSummary", "summary", "ID", "what was refused in a session, and why", "memproxy sessions summary caller:agent:dev/ann", showAnswer((*printer).session), ""},
+			{"unlockSession", "unlock", "ID", "unlock a session's writes", `memproxy sessions unlock --reason "mended" caller:agent:dev/ann`, showAnswer((*printer).session), ""},
 		}},
 		{"upkeep", "background jobs of a running sidecar", "memproxy upkeep list", []verb{
-			{"listJobs", "list", "", "the jobs and their intervals", "memproxy upkeep list", shows((*printer).jobs), ""},
+			{"listJobs", "list", "", "the jobs and their intervals", "memproxy upkeep list", showAnswer((*printer).jobs), ""},
 			{"runJob", "run", "JOB", "run a job now, once, and show its result", "memproxy upkeep run anchors", runNow, "asked for on the command line"},
 		}},
 	}
@@ -54,14 +54,14 @@ type noun struct {
 	verbs                []verb
 }
 
-// asked calls the command's route with the values of the command line.
-func asked[Out any](ctx context.Context, in *invocation) (Out, error) {
-	return askedFor[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
+// callCommand calls the command's route with the values of the command line.
+func callCommand[Out any](ctx context.Context, in *invocation) (Out, error) {
+	return callRoute[Out](ctx, in, in.rows[0], in.values(in.rows[0]))
 }
 
-// askedFor calls a route. A paged answer is read to its end, unless the command
+// callRoute calls a route. A paged answer is read to its end, unless the command
 // line limits it.
-func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (all Out, err error) {
+func callRoute[Out any](ctx context.Context, in *invocation, rt route, values map[string]string) (all Out, err error) {
 	if rt.pages == nil || values[limitParam] != "" {
 		return Call[Out](ctx, in.client, rt.op, values, in.body(rt))
 	}
@@ -82,10 +82,10 @@ func askedFor[Out any](ctx context.Context, in *invocation, rt route, values map
 	}
 }
 
-// shows returns a command that calls its route and prints the answer.
-func shows[Out any](table func(*printer, Out)) func(context.Context, *invocation) error {
+// showAnswer returns a command that calls its route and prints the answer.
+func showAnswer[Out any](table func(*printer, Out)) func(context.Context, *invocation) error {
 	return func(ctx context.Context, in *invocation) error {
-		out, err := asked[Out](ctx, in)
+		out, err := callCommand[Out](ctx, in)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func settle(action string) func(context.Context, *invocation) error {
 		var all []Settled
 		var errs []error
 		for _, id := range in.ids {
-			s, err := askedFor[Settled](ctx, in, in.rows[0], map[string]string{"id": id})
+			s, err := callRoute[Settled](ctx, in, in.rows[0], map[string]string{"id": id})
 			if err != nil {
 				errs = append(errs, errors.New(id+": "+err.Error()))
 				continue
@@ -150,7 +150,7 @@ func settleGroup(ctx context.Context, in *invocation, action string) error {
 // history shows the versions of a text, and of the object's other members, which have a
 // separate history.
 func history(ctx context.Context, in *invocation) error {
-	h, err := asked[HistoryAnswer](ctx, in)
+	h, err := callCommand[HistoryAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func history(ctx context.Context, in *invocation) error {
 	if in.text("kind") == "" && in.text("before") == "" && !(len(h.Versions) > 0 && h.Versions[0].Kind == memproxy.TargetObject) { // otherwise it has no text
 		values := in.values(in.rows[0])
 		values["kind"] = string(memproxy.TargetObject)
-		members, err = askedFor[HistoryAnswer](ctx, in, in.rows[0], values)
+		members, err = callRoute[HistoryAnswer](ctx, in, in.rows[0], values)
 		if none, ok := errors.AsType[*Refused](err); err != nil && !(ok && none.Status == http.StatusNotFound) {
 			return err
 		}
@@ -176,7 +176,7 @@ func history(ctx context.Context, in *invocation) error {
 }
 
 func rollBack(ctx context.Context, in *invocation) error {
-	r, err := asked[RollbackAnswer](ctx, in)
+	r, err := callCommand[RollbackAnswer](ctx, in)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func rollBack(ctx context.Context, in *invocation) error {
 }
 
 func runNow(ctx context.Context, in *invocation) error {
-	out, err := asked[JobRun](ctx, in)
+	out, err := callCommand[JobRun](ctx, in)
 	if err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (c *call) wantsFull(subject string, record func() error) (bool, error) {
 }
 
 func approveHold(c *call, in ApproveRequest) (Settled, error) {
-	h, err := c.settling()
+	h, err := c.holdForAction()
 	if err != nil {
 		return Settled{}, err
 	}
@@ -272,7 +272,7 @@ var alone = memproxy.Tallied{Settled: true, Have: 1, Need: 1}
 // settleHold takes an action that needs only one reviewer, and answers with the new
 // state of the hold.
 func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
-	h, err := c.settling()
+	h, err := c.holdForAction()
 	if err == nil {
 		err = do(&h)
 	}
@@ -283,9 +283,9 @@ func settleHold(c *call, do func(*memproxy.HeldWrite) error) (Settled, error) {
 	return Settled{h, alone}, err
 }
 
-// settling returns the hold and records the action before it is taken. Authors may not
-// decide on their own holds.
-func (c *call) settling() (memproxy.HeldWrite, error) {
+// holdForAction returns the hold and records the action before it is taken. Authors may
+// not decide on their own holds.
+func (c *call) holdForAction() (memproxy.HeldWrite, error) {
 	h, err := c.hold()
 	if err != nil {
 		return h, err
@@ -310,7 +310,7 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 		return BatchAnswer{}, err
 	}
 	if in.Action == "approve" {
-		if err := c.authorsThere(tenant, in); err != nil {
+		if err := c.checkAuthors(tenant, in); err != nil {
 			return BatchAnswer{}, err
 		}
 	}
@@ -321,9 +321,9 @@ func batchHolds(c *call, in BatchRequest) (BatchAnswer, error) {
 	return BatchAnswer{done}, err
 }
 
-// authorsThere refuses the approval of a group in which an author may no longer write:
+// checkAuthors refuses the approval of a group in which an author may no longer write:
 // such a hold must be approved individually.
-func (c *call) authorsThere(tenant *string, in BatchRequest) error {
+func (c *call) checkAuthors(tenant *string, in BatchRequest) error {
 	page, err := c.api.opt.Holds.List(c.ctx(), memproxy.HoldFilter{
 		State: memproxy.HoldPending, Tenant: tenant, Similarity: in.Similarity, Before: in.Before, Limit: 500,
 	})

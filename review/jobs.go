@@ -91,11 +91,11 @@ func runJob(c *call, _ Reason) (JobRun, error) {
 // process.
 var errStopping = errors.New("review: memproxy stops")
 
-// underway counts sendings that do not end when their clients disconnect. The end of
+// sendings counts those that do not end when their clients disconnect. The end of
 // the process waits for them, cancels them when its time is over, and closes the store
 // only after their results are recorded. The next process asks the backend about those
 // that were cancelled.
-type underway struct {
+type sendings struct {
 	life context.Context
 	cut  context.CancelCauseFunc
 
@@ -104,8 +104,8 @@ type underway struct {
 	all     sync.WaitGroup
 }
 
-func newUnderway() *underway {
-	u := &underway{}
+func newSendings() *sendings {
+	u := &sendings{}
 	u.life, u.cut = context.WithCancelCause(context.Background())
 	return u
 }
@@ -113,7 +113,7 @@ func newUnderway() *underway {
 // begin returns a context for one sending, which ends after most or when
 // sendings are cut off, and the function that ends the sending. It reports
 // false once the end has begun.
-func (u *underway) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
+func (u *sendings) begin(ctx context.Context, most time.Duration) (context.Context, func(), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closing {
@@ -126,7 +126,7 @@ func (u *underway) begin(ctx context.Context, most time.Duration) (context.Conte
 }
 
 // Cut cancels everything that is being sent. Close must still be called.
-func (u *underway) Cut() {
+func (u *sendings) Cut() {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()
@@ -138,7 +138,7 @@ const cutOff = time.Second
 
 // Close waits for sendings until a second before ctx ends, cancels those that
 // remain, and waits until their results are recorded. Nothing is sent afterwards.
-func (u *underway) Close(ctx context.Context) error {
+func (u *sendings) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true
 	u.mu.Unlock()

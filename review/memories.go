@@ -175,7 +175,7 @@ func memoryTrace(c *call) (TraceAnswer, error) {
 }
 
 func pinMemory(c *call, in PinRequest) (PinRequest, error) {
-	k, err := c.acting()
+	k, err := c.memoryForAction()
 	if err != nil {
 		return PinRequest{}, err
 	}
@@ -188,16 +188,16 @@ func pinMemory(c *call, in PinRequest) (PinRequest, error) {
 }
 
 func promoteMemory(c *call, in Reason) (out memproxy.Tallied, err error) {
-	k, err := c.acting()
+	k, err := c.memoryForAction()
 	if err != nil {
 		return out, err
 	}
 	return c.api.opt.Memories.Promote(c.ctx(), k, c.review(in.Reason))
 }
 
-// acting returns the memory and records the action before it is taken. Authors may not
-// act on their own memories.
-func (c *call) acting() (memproxy.MemoryKey, error) {
+// memoryForAction returns the memory and records the action before it is taken. Authors
+// may not act on their own memories.
+func (c *call) memoryForAction() (memproxy.MemoryKey, error) {
 	m, err := c.memory()
 	if err != nil {
 		return m.MemoryKey, err

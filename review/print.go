@@ -195,14 +195,14 @@ func (p *printer) session(s SessionSummary) {
 func (p *printer) sessions(page memproxy.SessionPage) {
 	p.row("ID", "WHAT", "TENANT", "PRINCIPAL", "USER", "REJECTIONS", "LAST", "LOCKED UNTIL", "WHY")
 	for _, s := range page.Sessions {
-		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), whys(s.Reasons))
+		p.row(s.ID, s.Kind, s.Tenant, s.Principal, s.User, fmt.Sprint(s.Strikes, " of ", s.Limit), at(s.Struck), at(s.Until), topReasons(s.Reasons))
 	}
 	p.more(page.Next)
 }
 
-// whys returns the most frequent reasons, each with the highest count of one of its
-// rules.
-func whys(reasons []memproxy.ReasonTally) string {
+// topReasons returns the most frequent reasons, each with the highest count of one of
+// its rules.
+func topReasons(reasons []memproxy.ReasonTally) string {
 	var out []string
 	seen := map[memproxy.ReasonCode]bool{}
 	for _, r := range reasons {

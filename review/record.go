@@ -68,15 +68,15 @@ func (c *call) decided(answer any, err error) {
 	}
 	ev.Time = c.api.opt.Clock()
 	ev.Act = &memproxy.Act{Action: c.act, Stage: stage, Rule: rule, Reason: c.reason}
-	ruled(&ev)
+	setVerdict(&ev)
 	if err == nil {
-		tell(&ev, answer)
+		addDetails(&ev, answer)
 	}
 	note(c.ctx(), c.api.opt.Recorder, c.api.opt.Log, ev)
 }
 
-// ruled sets the verdict in the record of a refusal.
-func ruled(ev *memproxy.Event) {
+// setVerdict sets the verdict in the record of a refusal.
+func setVerdict(ev *memproxy.Event) {
 	if ev.Act.Stage == memproxy.ActRefused {
 		ev.Verdict, ev.Would = memproxy.Deny, memproxy.Deny
 	}
@@ -91,8 +91,8 @@ func note(ctx context.Context, to Recorder, log *slog.Logger, ev memproxy.Event)
 	}
 }
 
-// tell adds the details of an answer to the record.
-func tell(ev *memproxy.Event, answer any) {
+// addDetails adds the details of an answer to the record.
+func addDetails(ev *memproxy.Event, answer any) {
 	switch got := answer.(type) {
 	case Settled:
 		ev.Act.Have, ev.Act.Need = got.Have, got.Need
@@ -123,9 +123,9 @@ func rolledBack(ev *memproxy.Event, got RollbackAnswer) {
 		}
 		return
 	}
-	act := became(got.outcome)
+	act := actOf(got.outcome)
 	ev.Act.Stage, ev.Act.Rule = act.Stage, act.Rule
-	ruled(ev)
+	setVerdict(ev)
 }
 
 // ruleOf returns why something was refused or failed, as a code of the API.
@@ -134,9 +134,9 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 		return "", memproxy.ActDone
 	}
 	switch p := problemOf(err); {
-	case errors.Is(err, errSent):
+	case errors.Is(err, errMaybeSent):
 		return "upstream", memproxy.ActUnknown
-	case p == errMoved:
+	case p == errChanged:
 		return "stale", memproxy.ActRefused
 	case p.status >= http.StatusInternalServerError:
 		return p.code, memproxy.ActFailed
@@ -145,8 +145,8 @@ func ruleOf(err error) (rule string, stage memproxy.ActStage) {
 	}
 }
 
-// became converts an outcome for the record.
-func became(o memproxy.Outcome) memproxy.Act {
+// actOf converts an outcome for the record.
+func actOf(o memproxy.Outcome) memproxy.Act {
 	known := map[memproxy.Outcome]memproxy.Act{
 		memproxy.OutcomeDone:     {Stage: memproxy.ActDone},
 		memproxy.OutcomeRefused:  {Stage: memproxy.ActRefused, Rule: "memproxy"},
@@ -171,7 +171,7 @@ func sender(h *memproxy.HeldWrite) memproxy.Principal {
 func (r *Runner) event(h *memproxy.HeldWrite, act memproxy.Act) memproxy.Event {
 	act.Action, act.Reason = "hold.replay", h.Note
 	ev := reviewed(r.opt.Clock(), sender(h), act, h.Backend, h.ID, h.ID)
-	ruled(&ev)
+	setVerdict(&ev)
 	return ev
 }
 
@@ -185,19 +185,19 @@ func (r *Runner) attempt(ctx context.Context, h *memproxy.HeldWrite) error {
 	return nil
 }
 
-// told records the result of sending a hold.
-func (r *Runner) told(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
+// recordResult records the result of sending a hold.
+func (r *Runner) recordResult(ctx context.Context, h *memproxy.HeldWrite, act memproxy.Act, result memproxy.HoldResult) {
 	ev := r.event(h, act)
 	ev.Status, ev.Memories = result.Status, result.Memories
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)
 }
 
-// ended records the result of a rollback that another process began, or this one
+// recordResult records the result of a rollback that another process began, or this one
 // earlier.
-func (r *Roller) ended(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
+func (r *Roller) recordResult(ctx context.Context, b *memproxy.Rollback, stage memproxy.ActStage, rule string, made *memproxy.Version) {
 	act := memproxy.Act{Action: "memory.rollback", Stage: stage, Rule: rule, Reason: b.Reason}
 	ev := reviewed(r.opt.Clock(), human(b.Reviewer, b.Tenant), act, b.Backend, b.Decision, b.ID)
-	if ruled(&ev); made != nil {
+	if setVerdict(&ev); made != nil {
 		rolledBack(&ev, RollbackAnswer{Version: made})
 	}
 	note(ctx, r.opt.Recorder, r.opt.Log, ev)

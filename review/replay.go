@@ -33,7 +33,7 @@ type Runner struct {
 	opt   RunnerOptions
 	asker Asker
 	wake  chan struct{}
-	*underway
+	*sendings
 }
 
 // NewRunner returns a runner.
@@ -46,7 +46,7 @@ func NewRunner(opt RunnerOptions) (*Runner, error) {
 		return nil, fmt.Errorf("review: the replayer (%T) lacks Asker: the outcome of writes that may have been sent would stay unknown", opt.Replayer)
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
-	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), underway: newUnderway()}, nil
+	return &Runner{opt: opt, asker: asker, wake: make(chan struct{}, 1), sendings: newSendings()}, nil
 }
 
 // settleTimeout bounds the record of a sending's result.
@@ -68,7 +68,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 		return r.opt.Store.Get(ctx, id)
 	}
 	if errors.Is(err, memproxy.ErrForged) {
-		r.told(ctx, &claim.Hold, memproxy.Act{Stage: memproxy.ActRefused, Rule: "forged"}, memproxy.HoldResult{})
+		r.recordResult(ctx, &claim.Hold, memproxy.Act{Stage: memproxy.ActRefused, Rule: "forged"}, memproxy.HoldResult{})
 	}
 	if err != nil {
 		return memproxy.HeldWrite{}, err
@@ -108,7 +108,7 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	case memproxy.OutcomeUnknown: // it remains claimed until the backend was asked
 		r.opt.Log.ErrorContext(ctx, "it is not known whether the backend took an approved write", "hold", id, "status", sent.Result.Status, "error", sent.Err)
 	}
-	r.told(ctx, &claim.Hold, became(sent.Outcome), sent.Result)
+	r.recordResult(ctx, &claim.Hold, actOf(sent.Outcome), sent.Result)
 	if err != nil {
 		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
 	}
@@ -192,6 +192,6 @@ func (r *Runner) resolve(ctx context.Context, h memproxy.HeldWrite) error {
 	if err := r.opt.Store.Resolve(ctx, h.ID, to, result); err != nil {
 		return err
 	}
-	r.told(ctx, &h, came, result)
+	r.recordResult(ctx, &h, came, result)
 	return nil
 }

@@ -60,7 +60,7 @@ type RollerOptions struct {
 // write is overwritten.
 type Roller struct {
 	opt RollerOptions
-	*underway
+	*sendings
 }
 
 // NewRoller returns a roller.
@@ -69,23 +69,23 @@ func NewRoller(opt RollerOptions) (*Roller, error) {
 		return nil, errors.New("review: a roller needs stores, an applier, a recorder, a clock and a log")
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
-	return &Roller{opt, newUnderway()}, nil
+	return &Roller{opt, newSendings()}, nil
 }
 
 // Refusals of a rollback.
 var (
-	errDeleted = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
-	errMoved   = problem{409, "changed", "the memory has changed; see its history"}
-	errAsked   = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
-	errUnsent  = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
-	errSent    = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
+	errDeleted   = problem{409, "deleted", "the memory was deleted in the backend, which cannot restore one under its id"}
+	errChanged   = problem{409, "changed", "the memory has changed; see its history"}
+	errNoAnswer  = problem{502, "upstream", "the backend did not answer; nothing was changed, see the log"}
+	errUnsent    = problem{502, "upstream", "the backend could not be reached; nothing was changed, see the log"}
+	errMaybeSent = problem{502, "upstream", "it is unknown whether the backend was changed; memproxy keeps asking it, see the memory's history"}
 )
 
 // Roll performs a recorded rollback. It is not stopped when the client disconnects.
 func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout)
 	if !ok {
-		return RollbackAnswer{}, errAsked
+		return RollbackAnswer{}, errNoAnswer
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Timeout)
@@ -93,7 +93,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	var err error
 	if rb.Now, err = r.opt.Applier.Now(sending, rb.Memory); err != nil {
 		r.opt.Log.ErrorContext(ctx, "the state of a memory cannot be fetched", "decision", rb.Decision, "error", err)
-		return RollbackAnswer{}, errAsked
+		return RollbackAnswer{}, errNoAnswer
 	}
 	if rb.Now.Missing {
 		return RollbackAnswer{}, errors.Join(r.deleted(ctx, rb.Memory), errDeleted)
@@ -106,7 +106,7 @@ func (r *Roller) Roll(ctx context.Context, rb Rollback) (RollbackAnswer, error) 
 	}
 	before := memproxy.TextSHA256(rb.Now.Text)
 	if rb.Newest != "" && rb.Newest != before {
-		return RollbackAnswer{}, errMoved
+		return RollbackAnswer{}, errChanged
 	}
 	err = r.opt.Rollbacks.Begin(ctx, memproxy.Rollback{
 		MemoryKey: rb.Memory, Tenant: rb.To.Tenant, Decision: rb.Decision, Reviewer: rb.Reviewer, Reason: rb.Reason, Number: rb.To.Number, Before: before,
@@ -136,7 +136,7 @@ func (r *Roller) apply(ctx, sending context.Context, rb Rollback, before string)
 	case memproxy.OutcomeUnknown: // it remains begun: Recover asks the backend for its state
 		r.opt.Log.ErrorContext(ctx, "it is not known whether a rollback was taken", "decision", rb.Decision, "status", sent.Result.Status, "error", sent.Err)
 		if sent.Err != nil {
-			return RollbackAnswer{}, errSent
+			return RollbackAnswer{}, errMaybeSent
 		}
 		return answer, nil
 	}
@@ -233,16 +233,16 @@ func (r *Roller) resume(ctx context.Context, b memproxy.Rollback) error {
 	case hash == to.SHA256:
 		var made memproxy.Version
 		if made, err = r.settle(ctx, rb, b.Before); err == nil {
-			r.ended(ctx, &b, memproxy.ActDone, "", &made)
+			r.recordResult(ctx, &b, memproxy.ActDone, "", &made)
 		}
 	case hash == b.Before:
 		var answer RollbackAnswer
 		answer, err = r.apply(ctx, sending, rb, b.Before)
-		act := became(answer.outcome)
+		act := actOf(answer.outcome)
 		if err != nil {
 			act.Rule, act.Stage = ruleOf(err)
 		}
-		r.ended(ctx, &b, act.Stage, act.Rule, answer.Version)
+		r.recordResult(ctx, &b, act.Stage, act.Rule, answer.Version)
 	default:
 		err = r.abandon(ctx, b, "something else was written since")
 	}
@@ -253,7 +253,7 @@ func (r *Roller) abandon(ctx context.Context, b memproxy.Rollback, why string) e
 	r.opt.Log.WarnContext(ctx, "a rollback that was begun is given up", "decision", b.Decision, "memory", b.ID, "reason", why)
 	_, err := r.opt.Rollbacks.End(ctx, b.Decision, nil)
 	if err == nil {
-		r.ended(ctx, &b, memproxy.ActFailed, "stale", nil)
+		r.recordResult(ctx, &b, memproxy.ActFailed, "stale", nil)
 	}
 	return err
 }

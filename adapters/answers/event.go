@@ -36,7 +36,7 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 		if known(event) {
 			return whole
 		}
-		return memproxy.Pruned{Body: stand(others, nil), Unclaimed: 1}
+		return memproxy.Pruned{Body: formatEvent(others, nil), Unclaimed: 1}
 	case len(data) == 1 && string(joined) == "[DONE]":
 		return whole
 	case s == nil:
@@ -49,7 +49,7 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	if p.Unclaimed == 0 && known(event) {
 		return whole
 	}
-	p.Body = stand(others, p.Body)
+	p.Body = formatEvent(others, p.Body)
 	return p
 }
 
@@ -108,8 +108,8 @@ func lines(event []byte) func(func([]byte) bool) {
 	}
 }
 
-// stand returns an event with these lines and data.
-func stand(others, data []byte) []byte {
+// formatEvent returns an event with these lines and data.
+func formatEvent(others, data []byte) []byte {
 	if len(others) == 0 && data == nil {
 		return nil
 	}

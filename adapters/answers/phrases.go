@@ -211,25 +211,25 @@ func (p phrases) flaws(said string) string {
 	return strings.Join(out, "; ")
 }
 
-// says reports whether a spec admits a string, in its JSON form.
-func (s *spec) says(raw []byte) bool {
+// admitsJSON reports whether a spec admits a string, in its JSON form.
+func (s *spec) admitsJSON(raw []byte) bool {
 	switch {
 	case s.scalar:
 		return true
 	case s.phrases == nil || bytes.IndexByte(raw, '\\') >= 0:
 		return false
 	}
-	return s.known(string(raw))
+	return s.admits(string(raw))
 }
 
-// known reports whether a spec of errors admits a text: a phrase, or a plain name
+// admits reports whether a spec of errors admits a text: a phrase, or a plain name
 // if it may be one.
-func (s *spec) known(said string) bool {
+func (s *spec) admits(said string) bool {
 	return s.phrases != nil && (s.phrases.has(said) || !s.text && token(said))
 }
 
-// instead is the replacement for a text that is not admitted.
-func (s *spec) instead(said string) string {
+// replacement returns the text to show instead of one that is not admitted.
+func (s *spec) replacement(said string) string {
 	if flaws := s.phrases.flaws(said); flaws != "" {
 		return flaws
 	}

@@ -81,9 +81,9 @@ type pruning struct {
 	names []string
 }
 
-// left records a removed member. Its name is reported only if it is plain, because a
+// removed records a removed member. Its name is reported only if it is plain, because a
 // writer may have chosen it.
-func (p *pruning) left(at, name string) {
+func (p *pruning) removed(at, name string) {
 	p.n++
 	if name = at + "/" + short(name); len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
 		p.names = append(p.names, name)
@@ -115,7 +115,7 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 		gone := make([]bool, len(v.Elems))
 		for i, e := range v.Elems {
 			if gone[i] = !p.value(e, s.list, at+"/-"); gone[i] {
-				p.left(at, "-")
+				p.removed(at, "-")
 			}
 		}
 		p.e.Array(v, func(i int) bool { return gone[i] })
@@ -130,14 +130,14 @@ func (p *pruning) value(v *jsondoc.Value, s *spec, at string) bool {
 // phrase is replaced.
 func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
 	said := v.Text()
-	if s.known(said) || !s.text {
-		return s.known(said)
+	if s.admits(said) || !s.text {
+		return s.admits(said)
 	}
-	instead := s.instead(said)
+	instead := s.replacement(said)
 	if raw, err := jsontext.AppendQuote(nil, instead); err == nil && instead != said {
 		p.e.Replace(v, raw)
 		where, name, _ := cutLast(at)
-		p.left(where, name)
+		p.removed(where, name)
 	}
 	return true
 }
@@ -159,7 +159,7 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 		}
 	}
 	for i := range v.Members {
-		if m := o.members[v.Members[i].Name]; m != nil && m.names && !m.spec.holds(v.Members[i].Value) {
+		if m := o.members[v.Members[i].Name]; m != nil && m.names && !m.spec.hasForm(v.Members[i].Value) {
 			return false // it names an object or an owner in an unknown form
 		}
 	}
@@ -172,8 +172,8 @@ func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {
 	return true
 }
 
-// holds reports whether a value has a form of its spec, whatever it contains.
-func (s *spec) holds(v *jsondoc.Value) bool {
+// hasForm reports whether a value has a form of its spec, whatever it contains.
+func (s *spec) hasForm(v *jsondoc.Value) bool {
 	switch {
 	case s.any, v.Kind == jsondoc.Null:
 		return true
@@ -192,7 +192,7 @@ func (p *pruning) members(v *jsondoc.Value, at string, of func(string) *spec) {
 		s := of(m.Name)
 		if s == nil || !p.value(m.Value, s, at+"/"+short(m.Name)) {
 			gone = append(gone, m.Name)
-			p.left(at, m.Name)
+			p.removed(at, m.Name)
 		}
 	}
 	p.e.Object(v, func(name string) bool { return slices.Contains(gone, name) }, nil)

@@ -61,7 +61,7 @@ func (c *scan) value(s *spec, depth int) bool {
 		return c.list(list, depth)
 	case '"':
 		said, ok := c.String()
-		return ok && (s == nil || s.says(said))
+		return ok && (s == nil || s.admitsJSON(said))
 	case 'n':
 		return c.Literal("null")
 	case 't':

@@ -26,9 +26,9 @@ func attributionOf(name string) memproxy.AttributionKind {
 	return ""
 }
 
-// weighs reports whether a member claims by its name how credible its content is. A
-// number is clamped, and another value is a status.
-func weighs(name string) bool {
+// claimsCredibility reports whether a member claims by its name how credible its
+// content is. A number is clamped, and another value is a status.
+func claimsCredibility(name string) bool {
 	switch jsondoc.Squash(name) {
 	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
 		return true
@@ -60,12 +60,12 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	}
 	kind := attributionOf(m.Name)
 	switch name := jsondoc.Squash(m.Name); {
-	case weighs(m.Name) && m.Value.Kind == jsondoc.Number:
+	case claimsCredibility(m.Name) && m.Value.Kind == jsondoc.Number:
 		op.Hints = append(op.Hints, Hint(doc, m.Value, ptr))
 		return
-	case weighs(m.Name):
+	case claimsCredibility(m.Name):
 		kind = memproxy.AttributesStatus
-	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(words(m.Value), vouches):
+	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(words(m.Value), claimsTrust):
 		kind = memproxy.AttributesStatus
 	}
 	if kind == "" {
@@ -106,9 +106,9 @@ func words(v *jsondoc.Value) []string {
 	return out
 }
 
-// vouches reports whether a source claims to be trusted. Other sources only name where
-// content comes from.
-func vouches(source string) bool {
+// claimsTrust reports whether a source claims to be trusted. Other sources only name
+// where content comes from.
+func claimsTrust(source string) bool {
 	switch memproxy.Key(source) {
 	case "trusted", "verified", "validated", "system", "memproxy", "admin", "administrator", "operator", "developer", "human-confirmed",
 		"human_confirmed", "log-anchored", "content-hashed", "tool-observed":

@@ -50,7 +50,7 @@ type Refusal struct {
 func New(d memproxy.Decision, w Words, now func() time.Time) *Refusal {
 	r := &Refusal{
 		Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}},
-		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: told(d.Reasons)},
+		Body: Body{Code: CodeDenied, Decision: d.ID, Reasons: visible(d.Reasons)},
 	}
 	r.Status = cmp.Or(r.Status, 403)
 	switch {
@@ -89,9 +89,9 @@ func Says(d memproxy.Decision, code memproxy.ReasonCode) bool {
 	return slices.ContainsFunc(d.Reasons, func(r memproxy.Reason) bool { return r.Code == code })
 }
 
-// told returns the reasons as the caller may know them: a reason about somebody else's
-// object is replaced by the one about a missing object.
-func told(reasons []memproxy.Reason) []memproxy.Reason {
+// visible returns the reasons as the caller may know them: a reason about somebody
+// else's object is replaced by the one about a missing object.
+func visible(reasons []memproxy.Reason) []memproxy.Reason {
 	out := slices.Clone(reasons)
 	for i := range out {
 		if r := &out[i]; r.Code == memproxy.OwnerForeign || r.Code == memproxy.OwnerUnknown {
@@ -102,7 +102,7 @@ func told(reasons []memproxy.Reason) []memproxy.Reason {
 }
 
 func sentence(d memproxy.Decision, otherwise string) string {
-	for _, r := range told(d.Reasons) {
+	for _, r := range visible(d.Reasons) {
 		if r.Detail != "" {
 			return r.Detail
 		}

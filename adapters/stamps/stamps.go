@@ -116,7 +116,7 @@ func Members(s *memproxy.Stamp, over bool) [][]byte {
 	if s.Mark != "" || over {
 		m.str("mark", s.Mark)
 	}
-	m.late(s, over)
+	m.optional(s, over)
 	if s.Metadata != "" || over {
 		m.str("meta", s.Metadata)
 	}
@@ -124,8 +124,8 @@ func Members(s *memproxy.Stamp, over bool) [][]byte {
 	return m.list()
 }
 
-// late writes the optional members.
-func (m *members) late(s *memproxy.Stamp, over bool) {
+// optional writes the optional members.
+func (m *members) optional(s *memproxy.Stamp, over bool) {
 	received := ""
 	if !s.Received.IsZero() {
 		received = s.Received.UTC().Format(time.RFC3339)

@@ -29,12 +29,12 @@ func (s *Server) advance() bool {
 			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
 			s.warn(o.base, o.next)
 		}
-		if why := s.wrong(o); why != "" {
+		if why := s.stopReason(o); why != "" {
 			s.opt.Log.Error("a rollout is stopped and taken back", "release", o.next.Number, "to", o.base.Number, "reason", why)
 			moved = s.mark(Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}) || moved
 			continue
 		}
-		if s.settled(o, p) {
+		if s.stageDone(o, p) {
 			m := s.stage(o, p.stage+1)
 			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
 			moved = s.mark(m) || moved
@@ -62,8 +62,8 @@ func (s *Server) mark(m Mark) bool {
 	return true
 }
 
-// wrong returns the reason to stop a rollout, or "".
-func (s *Server) wrong(o offer) string {
+// stopReason returns the reason to stop a rollout, or "".
+func (s *Server) stopReason(o offer) string {
 	name, refused, first := o.next.Name(), 0, ""
 	for _, n := range s.nodes {
 		if n.rejected.Release == name {
@@ -78,13 +78,13 @@ func (s *Server) wrong(o offer) string {
 	return s.opt.Plan.worst(s.tallies[name], s.tallies[o.base.Name()], s.before[o.next.Number])
 }
 
-// settled reports whether a stage has been observed for long enough: its sidecars
+// stageDone reports whether a stage has been observed for long enough: its sidecars
 // run the release, and the hold time is over. The sidecars of the stage may all be
 // another replica's, so the time passes without any too; a replica without any
 // sidecar of the channel leaves the rollout to the others. Each sidecar has
 // reported since it connected, so that a restarted server does not advance without
 // data.
-func (s *Server) settled(o offer, p progress) bool {
+func (s *Server) stageDone(o offer, p progress) bool {
 	name, members := o.next.Name(), 0
 	for _, n := range s.nodes {
 		channel, offered := s.offered(n)
@@ -93,9 +93,9 @@ func (s *Server) settled(o offer, p progress) bool {
 		}
 		members++
 		// The sidecar will get an offered release, which may not be assigned yet. The
-		// number of refusals is within the plan's limit, otherwise wrong would have
-		// returned a reason.
-		if offered != nil && offered.Name() == name && n.rejected.Release != name && (n.running != name || !n.heard) {
+		// number of refusals is within the plan's limit, otherwise stopReason would
+		// have returned a reason.
+		if offered != nil && offered.Name() == name && n.rejected.Release != name && (n.running != name || !n.hasReported) {
 			return false
 		}
 	}

@@ -53,10 +53,10 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 		}
 		return refreshes
 	}
-	if n := refuse("liar", 1000); n != maxHeeded {
+	if n := refuse("liar", 1000); n != maxRefusals {
 		t.Errorf("%d refreshes", n)
 	}
-	logged("refused a release", maxHeeded)
+	logged("refused a release", maxRefusals)
 	refuse("honest", 1)
 	logged("refused a release", 1)
 	now = now.Add(time.Minute)
@@ -69,9 +69,9 @@ func TestRepeatedRefusalsAreRateLimited(t *testing.T) {
 			t.Fatal("it is admitted")
 		}
 	}
-	logged("is not admitted", maxHeeded)
+	logged("is not admitted", maxRefusals)
 	now = now.Add(time.Minute)
-	if s.forget(); len(s.heeded) != 0 {
-		t.Errorf("kept: %v", s.heeded)
+	if s.forget(); len(s.refusals) != 0 {
+		t.Errorf("kept: %v", s.refusals)
 	}
 }

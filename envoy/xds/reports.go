@@ -81,7 +81,7 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	if n == nil {
 		return
 	}
-	n.heard = true
+	n.hasReported = true
 	for _, c := range stats {
 		name := c.GetClusterName()
 		if s.byName[name] == nil {
@@ -94,9 +94,9 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 		}
 		t.Refused, t.Errors = min(t.Refused, t.Decisions), min(t.Errors, t.Decisions)
 		if all {
-			t = n.news(name, t)
+			t = n.unreported(name, t)
 		} else {
-			n.told[name] = n.told[name].add(t)
+			n.counts[name] = n.counts[name].add(t)
 		}
 		if s.tallies[name] == nil {
 			s.tallies[name] = tallies{}
@@ -108,11 +108,11 @@ func (s *Server) reported(key sidecarKey, stats []*endpoint.ClusterStats, all bo
 	}
 }
 
-// news returns the counts of a sidecar's process that were not reported before. Lower
-// counts than before mean a new process.
-func (n *node) news(release string, all Tally) Tally {
-	was := n.told[release]
-	n.told[release] = all
+// unreported returns the counts of a sidecar's process that were not reported before.
+// Lower counts than before mean a new process.
+func (n *node) unreported(release string, all Tally) Tally {
+	was := n.counts[release]
+	n.counts[release] = all
 	if all.Decisions < was.Decisions || all.Refused < was.Refused || all.Errors < was.Errors {
 		return all
 	}

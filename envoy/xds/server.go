@@ -59,7 +59,7 @@ type Server struct {
 	mu       sync.Mutex
 	nodes    map[sidecarKey]*node
 	claimed  map[identity]int // number of nodes by certificate
-	heeded   map[identity]heeded
+	refusals map[identity]refusalCount
 	streams  map[int64]*stream
 	byName   map[string]*policy.Release
 	ordered  []*policy.Release
@@ -70,7 +70,7 @@ type Server struct {
 	warnings map[string][]string // by release name
 	warning  sync.WaitGroup      // of the goroutines that run Warn
 	faults   []string
-	away     error // why the store could not be read, or nil
+	storeErr error // why the store could not be read, or nil
 }
 
 // New returns a server. It offers nothing before the first Refresh.
@@ -92,7 +92,7 @@ func New(opt Options) (*Server, error) {
 		assignments: cache.NewLinearCache(fleetpb.AssignmentType),
 		releases:    cache.NewLinearCache(fleetpb.ReleaseType),
 		wake:        make(chan struct{}, 1),
-		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, heeded: map[identity]heeded{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
+		nodes:       map[sidecarKey]*node{}, claimed: map[identity]int{}, refusals: map[identity]refusalCount{}, streams: map[int64]*stream{}, byName: map[string]*policy.Release{},
 		tallies: map[string]tallies{}, before: map[uint64]tallies{}, warnings: map[string][]string{},
 	}, nil
 }
@@ -191,7 +191,7 @@ func (s *Server) Refresh() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.away = err; err != nil {
+	if s.storeErr = err; err != nil {
 		return err
 	}
 	s.take(releases, faults)
@@ -231,7 +231,7 @@ func (s *Server) take(releases []*policy.Release, faults []error) {
 			delete(s.tallies, name)
 			delete(s.warnings, name)
 			for _, n := range s.nodes {
-				delete(n.told, name)
+				delete(n.counts, name)
 			}
 		}
 	}

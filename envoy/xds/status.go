@@ -65,8 +65,8 @@ func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Status{Fleet: s.opt.Fleet, Releases: []ReleaseStatus{}, Faults: slices.Clone(s.faults)}
-	if s.away != nil {
-		out.Away = s.away.Error()
+	if s.storeErr != nil {
+		out.Away = s.storeErr.Error()
 	}
 	at := map[string]int{}
 	for _, r := range s.ordered {

@@ -19,15 +19,15 @@ import (
 // node is a sidecar, connected or recently connected.
 type node struct {
 	fleetpb.Node
-	who      identity
-	stream   int64     // 0: not connected
-	seen     time.Time // when it connected or disconnected
-	assigned string    // name of the assigned release
-	running  string    // name of the release that it reports as running
-	rejected Rejection
-	tally    Tally            // under the running release
-	heard    bool             // it reported since it connected
-	told     map[string]Tally // counts that its process reported so far, by release
+	who         identity
+	stream      int64     // 0: not connected
+	seen        time.Time // when it connected or disconnected
+	assigned    string    // name of the assigned release
+	running     string    // name of the release that it reports as running
+	rejected    Rejection
+	tally       Tally            // under the running release
+	hasReported bool             // it reported since it connected
+	counts      map[string]Tally // counts that its process reported so far, by release
 }
 
 // Rejection is a sidecar's refusal to take a release.
@@ -100,7 +100,7 @@ func (s callbacks) OnStreamDeltaRequest(id int64, req *discovery.DeltaDiscoveryR
 	}
 	if st.node == nil {
 		if err := s.admit(id, st, req.GetNode()); err != nil {
-			if s.heeds(st.who) {
+			if s.withinRefusalLimit(st.who) {
 				s.opt.Log.Warn("a sidecar is not admitted", "certificate", st.who.String(), "error", err)
 			}
 			return err
@@ -144,13 +144,13 @@ func (s *Server) admit(id int64, st *stream, c *core.Node) error {
 		if !s.room(st.who) {
 			return status.Error(codes.ResourceExhausted, "too many node ids of one certificate")
 		}
-		n = &node{Node: said, who: st.who, told: map[string]Tally{}}
+		n = &node{Node: said, who: st.who, counts: map[string]Tally{}}
 		s.nodes[key] = n
 		s.claimed[key.who]++
 	}
 	// If a sidecar has two streams, the older one is broken.
 	n.Node, n.who, n.stream, n.seen = said, st.who, id, s.opt.Clock()
-	n.running, n.heard, st.node = said.Running, false, n
+	n.running, n.hasReported, st.node = said.Running, false, n
 	n.assigned = s.releaseFor(n)
 	return s.assignments.UpdateResource(key.resource(), &fleetpb.Assignment{Release: n.assigned})
 }
@@ -220,7 +220,7 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 	n := st.node
 	if fault := req.GetErrorDetail(); fault != nil {
 		n.rejected = Rejection{name, bounded(fault.GetMessage()), s.opt.Clock()}
-		if s.heeds(n.who) {
+		if s.withinRefusalLimit(n.who) {
 			s.opt.Log.Warn("a sidecar refused a release", "sidecar", n.ID, "release", name, "reason", n.rejected.Reason)
 			wait.Wake(s.wake) // Run refreshes soon
 		}
@@ -232,26 +232,26 @@ func (s *Server) acknowledged(st *stream, req *discovery.DeltaDiscoveryRequest) 
 	}
 }
 
-// maxHeeded is how many refusals of one certificate, or of its sidecars, are logged and
-// handled at once in a minute. Further ones are handled at the next refresh.
-const maxHeeded = 16
+// maxRefusals is how many refusals of one certificate, or of its sidecars, are logged
+// and handled at once in a minute. Further ones are handled at the next refresh.
+const maxRefusals = 16
 
-// heeded counts the refusals of a certificate within a minute.
-type heeded struct {
+// refusalCount counts the refusals of a certificate within a minute.
+type refusalCount struct {
 	since time.Time
 	n     int
 }
 
-// heeds reports whether one more refusal of a certificate is logged and handled at
-// once. The caller holds the lock.
-func (s *Server) heeds(who identity) bool {
-	h, now := s.heeded[who], s.opt.Clock()
+// withinRefusalLimit reports whether one more refusal of a certificate is logged and
+// handled at once. The caller holds the lock.
+func (s *Server) withinRefusalLimit(who identity) bool {
+	h, now := s.refusals[who], s.opt.Clock()
 	if now.Sub(h.since).Abs() >= time.Minute {
-		h = heeded{since: now}
+		h = refusalCount{since: now}
 	}
 	h.n++
-	s.heeded[who] = h
-	return h.n <= maxHeeded
+	s.refusals[who] = h
+	return h.n <= maxRefusals
 }
 
 // maxReason bounds the recorded reason of a sidecar, in characters.
@@ -285,7 +285,7 @@ func (s callbacks) OnStreamDeltaResponse(id int64, _ *discovery.DeltaDiscoveryRe
 
 // forget removes sidecars that disconnected long ago. The caller holds the lock.
 func (s *Server) forget() {
-	maps.DeleteFunc(s.heeded, func(_ identity, h heeded) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
+	maps.DeleteFunc(s.refusals, func(_ identity, h refusalCount) bool { return s.opt.Clock().Sub(h.since).Abs() >= time.Minute })
 	var gone []string
 	for _, n := range s.nodes {
 		if n.stream == 0 && s.opt.Clock().Sub(n.seen) > Forget {
