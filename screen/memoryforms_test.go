@@ -32,12 +32,14 @@ func memoryForms(t *testing.T) []form {
 
 // What the rules were written by is held, and no neighbour. Of what was set aside
 // before they were, 3 of 27 were held without them, and 10 are with them: by one
-// author, so that even that is no measure of what others write.
+// author, so that even that is no measure of what others write. Of 20 conventions and
+// conditions of the set "later" that were set aside, none was held without rules for
+// them, and 3 with the first; then these were widened by them.
 //
 // Proves SYN-2, MFW-14
 func TestMemoryForms(t *testing.T) {
 	s := screener(t, screen.Options{})
-	least := map[string]int{"seen": 51, "unseen": 10}
+	least := map[string]int{"seen": 51, "unseen": 10, "later": 54}
 	held, all := map[string]int{}, map[string]int{}
 	for _, f := range memoryForms(t) {
 		if least[f.set] == 0 {

@@ -43,6 +43,10 @@ const (
 	conceptTLD   = "TLD"     // the last part of a domain name; kept only behind a dot
 )
 
+// conceptName, which a vocabulary may define, marks words with a capital letter that
+// begin no sentence.
+const conceptName = "NAME"
+
 // conceptLoan, which a vocabulary may define, marks words that are English,
 // too: what stands together is a rule's only where other words say that the
 // language of the vocabulary is spoken.
@@ -82,6 +86,7 @@ type Vocabulary struct {
 	email    Set
 	tld      Set
 	numbers  Set
+	name     Set
 	longest  int // words in the longest phrase
 }
 
@@ -124,6 +129,7 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 			return nil, fmt.Errorf("%s: concept %s is missing", files[0].Name, c)
 		}
 	}
+	v.name = v.Concept(conceptName)
 	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
 	var plain Vocabulary // splits phrases into words and knows none
 	for _, e := range entries {

@@ -104,6 +104,9 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 		} else {
 			w, i = v.word(text, i)
 		}
+		if k == kindUpper && flags&Opens == 0 && w.End-w.Start > 1 {
+			w.Concepts = w.Concepts.or(v.name)
+		}
 		w.Flags |= flags
 		flags = 0
 		if w.Concepts.meets(v.tld) && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {
