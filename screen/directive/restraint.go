@@ -16,14 +16,16 @@ type restraints struct {
 	noun Set    // behind these words an act is a thing
 	till Set    // behind these words stands who is to be asked, or told
 	told Set    // and by these concepts
-	none Set    // these words say nothing else: what forbids, and particles
+	mark Set    // these words forbid
+	none Set    // and say nothing else, as particles do
 }
 
 // restrain takes the rules of score 0 out of the others.
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
 	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
-	r.none = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST", "PARTICLE")
+	r.mark = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST")
+	r.none = r.mark.or(v.Concept("PARTICLE"))
 	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
 		if rule.Score == 0 {
 			var not Set
@@ -34,7 +36,7 @@ func (r *Rules) restrain(v *Vocabulary) {
 		}
 		return rule.Score == 0
 	})
-	r.any = r.any.or(r.none).or(r.join).or(r.till).less(v.Concept("PARTICLE"))
+	r.any = r.any.or(r.mark).or(r.join).or(r.till)
 	r.acts = r.acts.less(r.none).less(v.each("SECRET", "REVEAL", "SHOW", "TELL"))
 }
 
@@ -64,9 +66,11 @@ type Span struct{ Start, End int }
 func (r *Rules) Restraints(dst []Span, words []Word, text string) []Span {
 	var hits []Hit
 	for from, to := 0, 0; from < len(words); from = to {
-		for to = from + 1; to < len(words) && words[to].Flags&Opens == 0; to++ {
+		marked := false
+		for to = from; to < len(words) && (to == from || words[to].Flags&Opens == 0); to++ {
+			marked = marked || words[to].Concepts.meets(r.mark)
 		}
-		if to-from > block {
+		if !marked || to-from > block {
 			continue
 		}
 		hits = r.inBlock(hits[:0], r.list, words[from:to], 0)
