@@ -97,7 +97,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if start := time.Now(); o.up == nil {
 		o.up = func() time.Duration { return time.Since(start) }
 	}
-	s.steady = upkeep.NewSteady(s.clock, o.up, s.log)
+	s.steady = upkeep.NewSteady(s.clock, o.up, s.ledger.Upkeep.Ran, s.log)
 	s.jobs = upkeep.New(upkeep.Options{Begin: s.group.Go, Ticker: o.Ticker, Clock: s.clock, Log: s.log})
 	defer func() {
 		if err != nil {

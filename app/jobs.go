@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,8 +53,14 @@ func (s *App) startJobs() {
 		s.noticed.Send()
 		s.jobs.Start(upkeep.Job{Name: "webhooks", Every: noticePoll, Wake: s.noticed, Once: delivering(s.webhooks)})
 	}
-	if keep := s.cfg.Audit.Retention.Time(); keep > 0 {
-		s.jobs.Start(upkeep.Job{Name: "records", Every: pruneEvery, Once: pruning(s.audit, s.steady, keep)})
+	s.jobs.Start(upkeep.Job{Name: "clock", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error { return s.steady.Note(ctx) }})
+	s.group.Own(stageNotes, s.steady.Note)
+	if keep, room := s.cfg.Audit.Retention.Time(), s.cfg.Audit.Room; keep > 0 || room > 0 {
+		every := pruneEvery
+		if room > 0 {
+			every = time.Minute
+		}
+		s.jobs.Start(upkeep.Job{Name: "records", Every: every, Wake: upkeep.AtOnce(), Once: pruning(s.audit, s.steady, keep, room)})
 	}
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
@@ -69,14 +76,26 @@ func (s *App) startJobs() {
 	s.keepBaseline()
 }
 
-// pruning removes records of the audit log that are older than it keeps them.
-func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration) func(context.Context, time.Time) error {
+// pruning removes records of the audit log that are older than it keeps them, and the
+// oldest ones that it has no room for.
+func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, room int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
-		if wait := steady.Wait(keep); wait > 0 {
-			return upkeep.Due{In: wait}
+		var before time.Time
+		var wait error
+		if keep > 0 {
+			came, err := steady.Came(ctx, now, keep)
+			if err != nil {
+				return err
+			}
+			if !came.IsZero() {
+				before = came.Add(-keep)
+			}
+			if in := steady.Wait(keep); in > 0 {
+				wait = upkeep.Due{In: in}
+			}
 		}
-		_, err := log.Prune(ctx, now.Add(-keep))
-		return err
+		_, err := log.Prune(ctx, before, room)
+		return cmp.Or(err, wait)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestAStopCutsJobsOff(t *testing.T) {
 		asked[name] = over
 		go func() { over <- car.jobs.Once(context.Background(), name, time.Now()) }()
 	}
-	slow := []string{"ageing", "replays", "retention", "seal:mem0", "sweeps", "upkeep", "webhooks"}
+	slow := []string{"ageing", "clock", "replays", "retention", "seal:mem0", "sweeps", "upkeep", "webhooks"}
 	ring.Until(t, "rounds of all that are slow", func() bool { return rounds() >= len(slow) })
 	for name, over := range asked {
 		if !slices.Contains(slow, name) {

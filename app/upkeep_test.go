@@ -247,3 +247,47 @@ func TestShortTimesNeedNoHour(t *testing.T) {
 		}
 	}
 }
+
+// Processes that live for less than an hour do what is due as well, later: by a time
+// before all of them ran for an hour. A clock that is ahead in one of them destroys
+// nothing.
+//
+// Proves SYN-9, TRL-9
+func TestProcessesOfMinutesDoTheirUpkeep(t *testing.T) {
+	t.Parallel()
+	const day, run = 24 * time.Hour, 30 * time.Minute
+	clock, up := ledgertest.NewClock(), new(atomic.Int64)
+	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
+		strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "level: error", "level: warn", "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, archive: 10d, ttl: {learnings: 1h}}")
+	tea, short := r.written("Ann likes green tea.", ""), r.written("The build is slow.", `,"metadata":{"field":"learnings"}`)
+	ring.Until(t, "its end", func() bool { return !r.stands(short).Expires.IsZero() })
+	process := func(after time.Duration) (shown, gone bool) {
+		clock.Pass(run)
+		up.Add(int64(run))
+		r.stop()
+		clock.Pass(after)
+		up.Store(0)
+		r.run()
+		for _, job := range [...]string{"upkeep", "upkeep", "retention", "records"} {
+			r.once(job, clock.Now())
+		}
+		resp := must.Get(http.Get(r.up + "/memories?user_id=ann"))(t)
+		defer resp.Body.Close()
+		return r.with(another).do("GET", "/memories/"+tea, "").status == 200, !strings.Contains(string(must.Get(io.ReadAll(resp.Body))(t)), "slow")
+	}
+	for i, tc := range []struct {
+		after       time.Duration
+		shown, gone bool
+	}{
+		{8 * day, false, false}, // nothing has run for an hour
+		{day, false, false},     // an hour before, it was not quiet for 7 days
+		{day, false, false},
+		{0, true, false}, // an hour before, it was
+		{365 * day, true, false},
+		{-365 * day, true, false},
+	} {
+		if shown, gone := process(tc.after); shown != tc.shown || gone != tc.gone {
+			t.Errorf("process %d: shown %v, gone %v", i, shown, gone)
+		}
+	}
+}

@@ -19,6 +19,7 @@ const (
 	refVersion  = "version/"
 	refDissent  = "dissent/"
 	refSimilar  = "similar"
+	refPace     = "pace"
 )
 
 // ref is the unambiguous name of a content: its prefix, then each part after its length.
@@ -41,15 +42,19 @@ func (t *transaction) encrypt(ref, tenant string, plain []byte) {
 		ref, tenant, e.Key, e.Wrapped, e.Body)
 }
 
+const envelopeOf = `SELECT vault, wrapped, body FROM content WHERE ref = ?`
+
+func scanEnvelope(s scanner) (e keys.Envelope, err error) {
+	err = s.Scan(&e.Key, &e.Wrapped, &e.Body)
+	return e, err
+}
+
 // decrypt reads a content. ErrShredded when it is gone.
 func (s *store) decrypt(ctx context.Context, ref, tenant string) ([]byte, error) {
 	if s.opt.Vault == nil {
 		return nil, ErrNoVault
 	}
-	sealed, there, err := first(queryRows(ctx, s, "read a content", func(s scanner) (e keys.Envelope, err error) {
-		err = s.Scan(&e.Key, &e.Wrapped, &e.Body)
-		return e, err
-	}, `SELECT vault, wrapped, body FROM content WHERE ref = ?`, ref))
+	sealed, there, err := first(queryRows(ctx, s, "read a content", scanEnvelope, envelopeOf, ref))
 	switch {
 	case err != nil:
 		return nil, err

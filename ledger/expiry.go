@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -15,12 +16,12 @@ const expireStep = 500
 // Upkeep expires and purges memories, and deletes items past their retention.
 type Upkeep struct{ *store }
 
-// Expire marks memories whose time is over as expired and returns them, at most
+// Expire marks memories whose time is over by then as expired and returns them, at most
 // expireStep; call it until it returns none. Pinned memories never expire, and
 // quarantined ones stay quarantined.
-func (u Upkeep) Expire(ctx context.Context) ([]memproxy.Status, error) {
+func (u Upkeep) Expire(ctx context.Context, at time.Time) ([]memproxy.Status, error) {
 	return result(ctx, u.store, job{}, func(t *transaction) ([]memproxy.Status, error) {
-		now := micros(t.store.opt.Clock())
+		now := micros(at)
 		var gone []memproxy.Status
 		for _, r := range t.lock(expireStep, overdue, now) {
 			if r.edited {
@@ -206,13 +207,11 @@ type Removed struct {
 	Holds, Sessions, Tombstones, Records int
 }
 
-// Maintain removes what is past its retention. It is called periodically, may be
+// Maintain removes what is past its retention by now. It is called periodically, may be
 // interrupted and repeated, and does the remaining parts if one fails. Expiry and ends
 // are done by Expire, Purgeable, DeletedBefore, Sessions.End and Holds.Age.
-func (u Upkeep) Maintain(ctx context.Context, r Retention) (Removed, error) {
-	before := func(d, def time.Duration) time.Time {
-		return u.opt.Clock().Add(-cmp.Or(max(0, d), def))
-	}
+func (u Upkeep) Maintain(ctx context.Context, now time.Time, r Retention) (Removed, error) {
+	before := func(d, def time.Duration) time.Time { return now.Add(-cmp.Or(max(0, d), def)) }
 	var gone Removed
 	var holds, sessions, tombstones error
 	gone.Holds, holds = Holds(u).Prune(ctx, before(r.Holds, DefaultKeepHolds))
@@ -342,4 +341,55 @@ func endHistories(ctx context.Context, s *store, backend string, scope memproxy.
 			return err
 		}
 	}
+}
+
+// pace is how evenly the ledger's clock ran while processes used the ledger.
+type pace struct {
+	Came time.Time     // has certainly come
+	Mark time.Time     // what the clock showed when Ran was zero
+	Last time.Time     // what it showed last
+	Ran  time.Duration // how long processes have run since Mark
+}
+
+// Ran adds how long a process has run since it last told, and returns a time that has
+// certainly come, zero if none is known: what the ledger's clock showed before processes
+// ran for an hour in which it was not set back. A clock that was ahead would have been
+// corrected by then, and a time that came stays one that came.
+func (u Upkeep) Ran(ctx context.Context, more time.Duration) (time.Time, error) {
+	vault := u.opt.Vault
+	if vault == nil {
+		return time.Time{}, nil
+	}
+	now, err := leases(ctx, u.store)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return changed(ctx, u.store, func(t *transaction) (time.Time, error) {
+		var p pace
+		if e, there := row(t, scanEnvelope, envelopeOf, refPace); there {
+			if plain, err := vault.Open(refPace, "", e); err == nil { // else it was edited, or is under a key that is gone: it begins again
+				_ = json.Unmarshal(plain, &p)
+			}
+		}
+		if now.Before(p.Last.Add(-time.Minute)) || p.Mark.IsZero() {
+			p.Mark, p.Last, p.Ran = now, now, 0
+		}
+		p.Ran += max(0, min(more, now.Sub(p.Last))) // several processes run at once
+		p.Last = later(p.Last, now)
+		if p.Ran >= time.Hour {
+			p.Came, p.Mark, p.Ran = later(p.Came, p.Mark), now, 0
+		}
+		e, err := vault.Seal(refPace, "", []byte(inJSON(p)))
+		t.err = cmp.Or(t.err, err)
+		t.run(`INSERT INTO content (ref, tenant, vault, wrapped, body) VALUES (?, '', ?, ?, ?)
+			ON CONFLICT (ref) DO UPDATE SET vault = excluded.vault, wrapped = excluded.wrapped, body = excluded.body`, refPace, e.Key, e.Wrapped, e.Body)
+		return p.Came, nil
+	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

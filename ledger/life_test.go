@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
@@ -21,5 +22,64 @@ func TestLife(t *testing.T) {
 				return one, one
 			})
 		})
+	}
+}
+
+// What the clock showed before processes ran for an hour has come, whatever it showed
+// between them; a time that a clock was ahead by has not.
+//
+// Proves SYN-9
+func TestShortProcessesTellTheTime(t *testing.T) {
+	t.Parallel()
+	const week, run = 7 * 24 * time.Hour, 5 * time.Minute
+	clock, vault := ledgertest.NewClock(), ledgertest.Vault(t)
+	start, path := clock.Now(), filepath.Join(t.TempDir(), "ledger.db")
+	processes := func(n int, between time.Duration) (came time.Duration) {
+		t.Helper()
+		for range n {
+			clock.Pass(between)
+			l := open(t, ledger.Options{Path: path, Clock: clock.Now, Vault: vault})
+			for _, ran := range [...]time.Duration{0, run} {
+				clock.Pass(ran)
+				at, err := l.Upkeep.Ran(t.Context(), ran)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if came = -1; !at.IsZero() {
+					came = at.Sub(start).Round(time.Minute)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return came
+	}
+	for _, tc := range []struct {
+		what    string
+		n       int
+		between time.Duration
+		want    time.Duration
+	}{
+		{"55 minutes in processes of a week", 11, week, -1},
+		{"an hour", 1, week, week}, // the first process began then
+		{"another", 12, week, 12*week + 12*run},
+		{"ahead by a year", 1, 52 * week, 12*week + 12*run},
+		{"and back", 1, -52 * week, 12*week + 12*run},
+		{"55 minutes since", 10, 0, 12*week + 12*run},
+		{"an hour since", 1, 0, 24*week + 25*run},
+	} {
+		if got := processes(tc.n, tc.between); got != tc.want {
+			t.Errorf("%s: %v has come, want %v", tc.what, got, tc.want)
+		}
+	}
+	several := open(t, ledger.Options{Path: path, Clock: clock.Now, Vault: vault})
+	for range 11 {
+		clock.Pass(run)
+		for range 3 {
+			if at, err := several.Upkeep.Ran(t.Context(), run); err != nil || !at.Before(clock.Now().Add(-50*time.Minute)) {
+				t.Errorf("three at once: %v, %v", at.Sub(start), err)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package upkeep
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -17,21 +18,26 @@ const (
 // Steady says whether a clock can be trusted for what cannot be undone: deleting,
 // destroying or showing something because a time has passed. It can once it has run for
 // that time, or an hour if that is shorter, without a step, counted from the start of the
-// process.
+// process. Until then what the ledger knows of earlier processes counts.
 type Steady struct {
 	clock func() time.Time
 	up    func() time.Duration
+	ran   func(context.Context, time.Duration) (time.Time, error)
 	log   *slog.Logger
 
 	mu    sync.Mutex
 	began time.Time     // start of up, by the present clock
 	since time.Duration // of up: from when it has been even
+
+	noting sync.Mutex
+	noted  time.Duration // of up: what the ledger has
 }
 
 // NewSteady watches a clock. up returns how long the process has been running, which
-// setting the clock does not change.
-func NewSteady(clock func() time.Time, up func() time.Duration, log *slog.Logger) *Steady {
-	s := &Steady{clock: clock, up: up, log: log}
+// setting the clock does not change. ran adds to how long processes ran, and returns a
+// time that has certainly come (ledger.Upkeep.Ran).
+func NewSteady(clock func() time.Time, up func() time.Duration, ran func(context.Context, time.Duration) (time.Time, error), log *slog.Logger) *Steady {
+	s := &Steady{clock: clock, up: up, ran: ran, log: log}
 	s.began = s.beginning(up())
 	return s
 }
@@ -52,4 +58,31 @@ func (s *Steady) Wait(passed time.Duration) time.Duration {
 	}
 	s.began = began
 	return max(0, s.since+min(passed, steadyFor)-up)
+}
+
+// Came is the time by which it is decided what of that age is over: the clock's now if it
+// can be trusted, else one that has certainly come, zero if none is known.
+func (s *Steady) Came(ctx context.Context, now time.Time, age time.Duration) (time.Time, error) {
+	if s.Wait(age) == 0 {
+		return now, nil
+	}
+	return s.note(ctx)
+}
+
+// Note tells the ledger how long this process has run, for processes that live too short
+// to trust the clock by themselves.
+func (s *Steady) Note(ctx context.Context) error {
+	_, err := s.note(ctx)
+	return err
+}
+
+func (s *Steady) note(ctx context.Context) (time.Time, error) {
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	up := s.up()
+	came, err := s.ran(ctx, up-s.noted)
+	if err == nil {
+		s.noted = up
+	}
+	return came, err
 }

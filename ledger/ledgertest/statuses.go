@@ -143,7 +143,7 @@ func expiry(t *testing.T, l Life) {
 		must(t, "SetState", err)
 	}
 	must(t, "Pin", l.Pin(ctx, mem("pinned"), true))
-	if gone, err := l.Upkeep.Expire(ctx); err != nil || len(gone) != 0 {
+	if gone, err := l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 0 {
 		t.Errorf("before their time: %v, %v", gone, err)
 	}
 	later := memproxy.Renewal{MemoryKey: mem("goes"), Expires: soon.Add(time.Hour), Sooner: true}
@@ -159,7 +159,7 @@ func expiry(t *testing.T, l Life) {
 	if list, err := l.Other.ListStatuses(ctx, memproxy.StatusFilter{Overdue: true}); err != nil || len(list) != 1 || list[0].ID != "goes" {
 		t.Errorf("overdue: %v, %v", list, err)
 	}
-	gone, err := l.Upkeep.Expire(ctx)
+	gone, err := l.Upkeep.Expire(ctx, l.Clock.Now())
 	if err != nil || len(gone) != 1 || gone[0].ID != "goes" {
 		t.Fatalf("expired: %v, %v", gone, err)
 	}
@@ -176,7 +176,7 @@ func expiry(t *testing.T, l Life) {
 		t.Errorf("seen to hold again, it is %s", st.State)
 	}
 	l.Clock.Pass(2 * time.Hour)
-	if gone, err = l.Upkeep.Expire(ctx); err != nil || len(gone) != 2 { // goes, confirmed
+	if gone, err = l.Upkeep.Expire(ctx, l.Clock.Now()); err != nil || len(gone) != 2 { // goes, confirmed
 		t.Errorf("expired again: %v, %v", gone, err)
 	}
 	l.Clock.Pass(181 * 24 * time.Hour)
@@ -339,7 +339,7 @@ func promoted(t *testing.T, l Life) {
 func maintained(t *testing.T, l Life) {
 	maintain := func() {
 		t.Helper()
-		_, err := l.Upkeep.Maintain(t.Context(), ledger.Retention{})
+		_, err := l.Upkeep.Maintain(t.Context(), l.Clock.Now(), ledger.Retention{})
 		must(t, "Maintain", err)
 	}
 	ctx := t.Context()

@@ -11,18 +11,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Prune removes records that were appended before a time, in whole bundles of 256
-// and never the last one, and returns their number. Their hashes remain: proofs and
+// Prune removes records that were appended before a time, and the oldest ones while
+// bundles have more bytes than room (0: any number), in whole bundles of 256 and never
+// the last one, and returns their number. Their hashes remain: proofs and
 // checkpoints of the whole log can still be made and checked. The removal is
 // recorded first, so that the verifier can distinguish it from a theft.
-func (l *Log) Prune(ctx context.Context, before time.Time) (uint64, error) {
-	from, to, err := l.publisher.prunable(before)
+func (l *Log) Prune(ctx context.Context, before time.Time, room int64) (uint64, error) {
+	from, to, err := l.publisher.prunable(before, room)
 	if err != nil || from == to {
 		return 0, err
 	}
 	ev := memproxy.Event{
 		Type: memproxy.EventPrune, Time: l.opt.Clock(),
-		Detail: fmt.Sprintf("records %d to %d removed by age", from*tileWidth, to*tileWidth-1),
+		Detail: fmt.Sprintf("records %d to %d removed by age, or for room", from*tileWidth, to*tileWidth-1),
 	}
 	at := whole
 	at.keptFrom = to * tileWidth
@@ -54,9 +55,10 @@ func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) 
 	return uint64(to-from) * tileWidth, nil
 }
 
-// prunable finds the bundles whose records are all older than before. The last full
-// bundle remains: the chain continues from it when the log is opened.
-func (p *publisher) prunable(before time.Time) (from, to int64, err error) {
+// prunable finds the bundles whose records are all older than before, and those that
+// newer ones leave no room for. The last full bundle remains: the chain continues from it
+// when the log is opened.
+func (p *publisher) prunable(before time.Time, room int64) (from, to int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.edge.size/tileWidth - 1
@@ -86,6 +88,15 @@ func (p *publisher) prunable(before time.Time) (from, to int64, err error) {
 		}
 		if !at.Before(before) {
 			break
+		}
+	}
+	for n := last; room > 0 && n >= to; n-- {
+		info, err := os.Stat(p.disk.path(bundlePath(n, 0)))
+		if err != nil {
+			return 0, 0, fmt.Errorf("audit: %w", err)
+		}
+		if room -= info.Size(); room <= 0 {
+			to = min(n+1, last)
 		}
 	}
 	return from, max(from, to), nil

@@ -214,14 +214,15 @@ func TestPrune(t *testing.T) {
 	must.Do(t, l.Flush(context.Background()))
 	for _, c := range []struct {
 		before time.Time
+		room   int64
 		want   uint64
 	}{
-		{at.Add(-100 * time.Hour), 0},
-		{at.Add(-60 * time.Hour), 512}, // the first two days
-		{at.Add(-60 * time.Hour), 0},
-		{at.Add(time.Hour), 256}, // the last full bundle stays
+		{at.Add(-100 * time.Hour), 1 << 40, 0},
+		{at.Add(-60 * time.Hour), 0, 512}, // the first two days
+		{at.Add(-60 * time.Hour), 0, 0},
+		{at.Add(time.Hour), 0, 256}, // the last full bundle stays
 	} {
-		if n, err := l.Prune(context.Background(), c.before); err != nil || n != c.want {
+		if n, err := l.Prune(context.Background(), c.before, c.room); err != nil || n != c.want {
 			t.Errorf("before %v: pruned %d (%v), want %d", c.before, n, err, c.want)
 		}
 	}
@@ -234,6 +235,31 @@ func TestPrune(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(opt.Dir, tilePath(0, 0, 0))); err != nil {
 		t.Error("the hashes of pruned records are gone")
+	}
+}
+
+// The oldest bundles go while there are more bytes than there is room for.
+//
+// Proves SYN-6
+func TestPruneForRoom(t *testing.T) {
+	opt := testOptions(t.TempDir())
+	l := open(t, opt)
+	record(t, l, 4*256)
+	must.Do(t, l.Flush(context.Background()))
+	bundle := must.Get(os.Stat(filepath.Join(opt.Dir, bundlePath(3, 0))))(t).Size()
+	for _, c := range []struct {
+		room int64
+		want uint64
+	}{
+		{0, 0}, {5 * bundle, 0}, {2*bundle + bundle/2, 512}, {2*bundle + bundle/2, 0}, {1, 256},
+	} {
+		if n, err := l.Prune(context.Background(), time.Time{}, c.room); err != nil || n != c.want {
+			t.Errorf("room for %d bytes: pruned %d (%v), want %d", c.room, n, err, c.want)
+		}
+	}
+	closeLog(t, l)
+	if size, repair := reopen(t, opt); size != 4*256+2 || repair != "" {
+		t.Errorf("reopened with %d records, %q", size, repair)
 	}
 }
 

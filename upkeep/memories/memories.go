@@ -57,15 +57,20 @@ const maintainEvery = 24 * time.Hour
 // Jobs are a keeper's background jobs. With memories.validate: 0 the first runs only on
 // request.
 func (k *Keeper) Jobs() []upkeep.Job {
+	every := k.Config.Memories.Validate.Time()
+	var start upkeep.Signal
+	if every > 0 {
+		start = upkeep.AtOnce() // not every process lives as long
+	}
 	return []upkeep.Job{
-		{Name: "upkeep", Every: k.Config.Memories.Validate.Time(), Once: k.upkeep},
+		{Name: "upkeep", Every: every, Wake: start, Once: k.upkeep},
 		{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: k.maintain},
 	}
 }
 
 // upkeep expires memories, promotes pending ones that nobody corrected for long enough,
-// and judges those that the present rules have not seen. What time decides waits until
-// the clock can be trusted with that time; reads follow the clock in any case.
+// and judges those that the present rules have not seen. What time decides goes by a
+// time that has certainly come; reads follow the clock in any case.
 func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 	m := &k.Config.Memories
 	errs := []error{k.validate(ctx)}
@@ -73,9 +78,14 @@ func (k *Keeper) upkeep(ctx context.Context, now time.Time) error {
 		after time.Duration // 0: never
 		do    func(context.Context, time.Time) error
 	}{{shortest(m), k.expire}, {m.Quiet.Time(), k.promote}, {m.Archive.Time(), k.purge}, {m.Deleted.Time(), k.shred}} {
-		if part.after > 0 && k.Steady.Wait(part.after) == 0 {
-			errs = append(errs, part.do(ctx, now))
+		if part.after <= 0 {
+			continue
 		}
+		came, err := k.Steady.Came(ctx, now, part.after)
+		if err == nil && !came.IsZero() {
+			err = part.do(ctx, came)
+		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("not all memories were maintained: %w", err)
@@ -96,8 +106,8 @@ func shortest(m *config.Memories) time.Duration {
 }
 
 // expire marks memories whose time to live has passed.
-func (k *Keeper) expire(ctx context.Context, _ time.Time) error {
-	gone, err := k.Ledger.Upkeep.Expire(ctx)
+func (k *Keeper) expire(ctx context.Context, now time.Time) error {
+	gone, err := k.Ledger.Upkeep.Expire(ctx, now)
 	if len(gone) > 0 {
 		k.Log.Info("memories expired", "memories", len(gone))
 	}
@@ -169,21 +179,25 @@ func (k *Keeper) shred(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain deletes items past their retention.
-func (k *Keeper) maintain(ctx context.Context, _ time.Time) error {
-	if wait := k.Steady.Wait(time.Hour); wait > 0 { // no retention is shorter
-		return upkeep.Due{In: wait}
+// maintain deletes items past their retention, and again once the clock can be trusted.
+func (k *Keeper) maintain(ctx context.Context, now time.Time) error {
+	const least = time.Hour // no retention is shorter
+	var gone ledger.Removed
+	came, err := k.Steady.Came(ctx, now, least)
+	if keep := k.Config.Ledger.Keep; err == nil && !came.IsZero() {
+		gone, err = k.Ledger.Upkeep.Maintain(ctx, came, ledger.Retention{
+			Holds: keep.Holds.Time(), Sessions: keep.Sessions.Time(), Tombstones: keep.Deleted.Time(), Records: keep.Records.Time(),
+		})
 	}
-	keep := k.Config.Ledger.Keep
-	gone, err := k.Ledger.Upkeep.Maintain(ctx, ledger.Retention{
-		Holds: keep.Holds.Time(), Sessions: keep.Sessions.Time(), Tombstones: keep.Deleted.Time(), Records: keep.Records.Time(),
-	})
 	if gone != (ledger.Removed{}) {
 		k.Note(memproxy.EventPurge, fmt.Sprintf("past their retention: %d held writes with their contents, %d sessions, %d tombstones of deleted memories and %d records of versions were removed",
 			gone.Holds, gone.Sessions, gone.Tombstones, gone.Records))
 	}
 	if err != nil {
 		return fmt.Errorf("not everything past its retention was removed: %w", err)
+	}
+	if wait := k.Steady.Wait(least); wait > 0 {
+		return upkeep.Due{In: wait}
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func TestQueryOfPrunedLog(t *testing.T) {
 	l := openLog(t, dir)
 	add(t, l, 0, 800)
 	must.Do(t, l.Flush(context.Background()))
-	if n, err := l.Prune(context.Background(), begin.Add(300*time.Second)); err != nil || n != 256 {
+	if n, err := l.Prune(context.Background(), begin.Add(300*time.Second), 0); err != nil || n != 256 {
 		t.Fatalf("pruned %d (%v), want one bundle", n, err)
 	}
 	if got := run(t, dir, query.Filter{}); len(got) != 801-256 || got[0] != 256 {

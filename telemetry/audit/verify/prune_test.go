@@ -35,7 +35,7 @@ func TestPrunedLog(t *testing.T) {
 			early = read(t, dir, "checkpoint")
 		}
 	}
-	if n, err := l.Prune(context.Background(), middle); err != nil || n != 512 {
+	if n, err := l.Prune(context.Background(), middle, 0); err != nil || n != 512 {
 		t.Fatalf("pruned %d (%v), want 512", n, err)
 	}
 	must.Do(t, l.Close(context.Background()))
