@@ -26,6 +26,10 @@ func Serve(ctx context.Context, cfg *config.Config, opt Options, envoy *Envoy) e
 		}
 		cfg.BehindEnvoy(envoy.anybody())
 	}
+	// A SIGHUP ends nothing, also while the sidecar starts and stops.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	defer signal.Stop(heard)
 	// The sidecar outlives ctx by the drain: requests in flight must finish.
 	s, err := New(context.WithoutCancel(ctx), cfg, opt)
 	if err != nil {
@@ -91,7 +95,7 @@ func sayReachable(ctx context.Context, b config.Backend, log *slog.Logger) {
 	_ = c.Close() // nothing was sent
 }
 
-// hangup logs a SIGHUP, which would otherwise end the process.
+// hangup logs each SIGHUP.
 func hangup(ctx context.Context, log *slog.Logger) {
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
