@@ -17,7 +17,6 @@ import (
 // scratch is what one examination needs and the next may use again.
 type scratch struct {
 	words     []directive.Word
-	spoken    []directive.Word // as other languages have them
 	harmless  []directive.Span
 	hits      []directive.Hit
 	features  []classify.Feature
@@ -59,8 +58,10 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 			out = s.lexicon(out, v)
 		}
 		if !s.off[LayerDirective] {
-			out = found(out, v, s.pack.directives, sc.words, sc)
-			out = found(out, v, s.pack.tongues.rules, sc.spoken, sc)
+			out = found(out, v, s.pack.directives, sc)
+			if !v.Rough { // which has words of other languages by chance
+				out = found(out, v, s.pack.tongues, sc)
+			}
 		}
 		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)

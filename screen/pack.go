@@ -52,12 +52,12 @@ type Pack struct {
 	version    string
 	digest     string
 	lexicon    *lexicon.Lexicon
-	vocabulary *directive.Vocabulary
+	vocabulary *directive.Vocabulary // of all languages
 	directives *directive.Rules
-	tongues    tongues         // languages other than English
-	model      *classify.Model // of windows
-	whole      *classify.Model // of whole texts
-	weights    map[string]int  // the numbers of pack.txt
+	tongues    *directive.Rules // of languages other than English
+	model      *classify.Model  // of windows
+	whole      *classify.Model  // of whole texts
+	weights    map[string]int   // the numbers of pack.txt
 	hold, deny int
 	families   map[string]string // by rule
 }
@@ -291,13 +291,8 @@ func Files() fs.FS {
 
 const maxTongues = 200 // bounds the files of words that a pack has
 
-// tongues are the directives of languages other than English: the words of all
+// readTongues reads the directives of languages other than English: the words of all
 // of them say the same concepts, and one set of rules is for all.
-type tongues struct {
-	vocabulary *directive.Vocabulary
-	rules      *directive.Rules
-}
-
 func (p *Pack) readTongues(files map[string]string) error {
 	var spoken []directive.Source
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -309,24 +304,22 @@ func (p *Pack) readTongues(files map[string]string) error {
 		return fmt.Errorf("%s: no language has words", dirTongues)
 	}
 	var err error
-	if p.tongues.vocabulary, err = directive.ParseVocabulary(spoken...); err != nil {
+	if p.vocabulary, err = p.vocabulary.With(spoken...); err != nil {
 		return err
 	}
-	if p.tongues.rules, err = directive.ParseRules(fileTongues, files[fileTongues], p.tongues.vocabulary); err != nil {
+	if p.tongues, err = directive.ParseRules(fileTongues, files[fileTongues], p.vocabulary); err != nil {
 		return err
 	}
-	return p.include(fileTongues, p.tongues.rules)
+	return p.include(fileTongues, p.tongues)
 }
 
-// read reads the words of a text, in English and in other languages, without the
-// sentences that restrain whoever reads them: they are made of the words of an attack,
-// and forbid it.
+// read reads the words of a text without the sentences that restrain its reader: they
+// are made of the words of an attack, and forbid it.
 func (p *Pack) read(v *normal.View, sc *scratch) {
-	sc.words, sc.spoken = p.vocabulary.Read(sc.words[:0], v.Text), sc.spoken[:0]
+	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
 	sc.harmless = p.directives.Restraints(sc.harmless[:0], sc.words, v.Text)
 	if !v.Rough { // which has words of other languages by chance
-		sc.spoken = p.tongues.vocabulary.Read(sc.spoken, v.Text)
-		sc.harmless = p.tongues.rules.Restraints(sc.harmless, sc.spoken, v.Text)
+		sc.harmless = p.tongues.Restraints(sc.harmless, sc.words, v.Text)
 	}
 	if len(sc.harmless) == 0 {
 		return
@@ -337,12 +330,10 @@ func (p *Pack) read(v *normal.View, sc *scratch) {
 	}
 	v.Text = string(rest)
 	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
-	if len(sc.spoken) > 0 {
-		sc.spoken = p.tongues.vocabulary.Read(sc.spoken[:0], v.Text)
-	}
 }
 
-func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, words []directive.Word, sc *scratch) []memproxy.Finding {
+func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {
+	words := sc.words
 	sc.hits = rules.Find(sc.hits[:0], words)
 	for _, h := range sc.hits {
 		out = append(out, finding(v, &rules.List[h.Rule].Rule, int(words[h.Start].Start), int(words[h.End-1].End)))

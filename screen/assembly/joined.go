@@ -1,5 +1,7 @@
 package assembly
 
+import "slices"
+
 // Kind says why texts were joined.
 type Kind string
 
@@ -27,6 +29,11 @@ type Joined struct {
 	Kind     Kind
 	Text     string
 	Segments []Segment
+}
+
+// Same reports whether o joins the same stretches to the same text.
+func (j Joined) Same(o Joined) bool {
+	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
 }
 
 // Crosses reports whether the span of a finding in j.Text touches two

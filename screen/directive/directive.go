@@ -19,7 +19,7 @@ import (
 
 // Set is a set of concepts: one bit each, of which the classifier of the pack knows
 // the first 64.
-type Set [2]uint64
+type Set [3]uint64
 
 const maxConcepts = 64 * len(Set{}) // how many concepts a vocabulary may have
 
@@ -28,11 +28,11 @@ func bit(i int) (s Set) {
 	return s
 }
 
-func (s Set) or(o Set) Set     { return Set{s[0] | o[0], s[1] | o[1]} }
-func (s Set) and(o Set) Set    { return Set{s[0] & o[0], s[1] & o[1]} }
-func (s Set) less(o Set) Set   { return Set{s[0] &^ o[0], s[1] &^ o[1]} }
-func (s Set) meets(o Set) bool { return s[0]&o[0]|s[1]&o[1] != 0 }
-func (s Set) empty() bool      { return s[0]|s[1] == 0 }
+func (s Set) or(o Set) Set     { return Set{s[0] | o[0], s[1] | o[1], s[2] | o[2]} }
+func (s Set) and(o Set) Set    { return Set{s[0] & o[0], s[1] & o[1], s[2] & o[2]} }
+func (s Set) less(o Set) Set   { return Set{s[0] &^ o[0], s[1] &^ o[1], s[2] &^ o[2]} }
+func (s Set) meets(o Set) bool { return s[0]&o[0]|s[1]&o[1]|s[2]&o[2] != 0 }
+func (s Set) empty() bool      { return s[0]|s[1]|s[2] == 0 }
 
 // Concepts that Read itself sets; a vocabulary must define them (they may have
 // no words).
@@ -77,7 +77,8 @@ const (
 // Vocabulary maps words and phrases to concepts. It is immutable.
 type Vocabulary struct {
 	names    []string
-	index    map[string]int
+	index    map[string]int // the concepts of these files
+	own      Set            // and all of them
 	exact    terms.Table[meaning]
 	prefixes terms.Table[meaning]
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
@@ -116,7 +117,15 @@ type entry struct {
 // word that begins so. # begins a comment. What several files say of a concept
 // is taken together. Errors name file and line.
 func ParseVocabulary(files ...Source) (*Vocabulary, error) {
-	v := &Vocabulary{index: map[string]int{}}
+	return new(Vocabulary).With(files...)
+}
+
+// With adds other files, whose concepts are others even where they have the same names:
+// what it returns finds the words of both, and knows the names of these.
+func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
+	w := *v
+	v = &w
+	v.index, v.own = map[string]int{}, Set{}
 	var entries []entry
 	for _, f := range files {
 		var err error
@@ -129,8 +138,9 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 			return nil, fmt.Errorf("%s: concept %s is missing", files[0].Name, c)
 		}
 	}
-	v.name = v.Concept(conceptName)
-	v.url, v.email, v.tld, v.numbers = v.Concept(conceptURL), v.Concept(conceptEmail), v.Concept(conceptTLD), v.Concept(conceptNum)
+	for name, set := range map[string]*Set{conceptURL: &v.url, conceptEmail: &v.email, conceptTLD: &v.tld, conceptNum: &v.numbers, conceptName: &v.name} {
+		*set = set.or(v.Concept(name))
+	}
 	var plain Vocabulary // splits phrases into words and knows none
 	for _, e := range entries {
 		if err := v.put(&plain, e.phrase, bit(e.concept)); err != nil {
@@ -162,7 +172,7 @@ func (v *Vocabulary) parse(entries []entry, f Source) ([]entry, error) {
 					return nil, fmt.Errorf("%s:%d: more than %d concepts", f.Name, n, maxConcepts)
 				}
 				current = len(v.names)
-				v.index[name] = current
+				v.index[name], v.own = current, v.own.or(bit(current))
 				v.names = append(v.names, name)
 			}
 			line = rest

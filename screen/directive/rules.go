@@ -38,6 +38,7 @@ type Rules struct {
 	List []Rule
 	restraints
 	loan Set // the concept LOAN of their vocabulary
+	own  Set // the concepts that it knows by name
 	any  Set // concepts of what is the same in every language
 }
 
@@ -49,7 +50,7 @@ type Rules struct {
 // least are of the vocabulary and not LOAN; with ~, one sentence may end in between.
 // A rule of score 0 is no directive, and says which sentences are restraints.
 func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
-	r := &Rules{loan: v.Concept(conceptLoan), any: v.url.or(v.email).or(v.tld).or(v.numbers)}
+	r := &Rules{loan: v.Concept(conceptLoan), own: v.own, any: v.url.or(v.email).or(v.tld).or(v.numbers)}
 	err := rulefile.Parse(file, src, func(head rulefile.Rule) { r.List = append(r.List, Rule{Rule: head}) }, func(pattern string) error {
 		pattern, _, _ = strings.Cut(pattern, "#")
 		f := strings.Fields(pattern)
@@ -182,7 +183,7 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 	var opens, own uint64
 	dense := 0
 	for i := range words {
-		bit, of := uint64(1)<<i, words[i].Concepts
+		bit, of := uint64(1)<<i, words[i].Concepts.and(r.own)
 		if words[i].Flags&Opens != 0 {
 			opens |= bit
 		}

@@ -37,7 +37,11 @@ func keysOf(s memproxy.Screening) []assembly.Key {
 func (p *Panel) assembled(s memproxy.Screening, findings []memproxy.Finding) []memproxy.Finding {
 	var all []assembly.Joined
 	for _, key := range keysOf(s) {
-		all = append(all, p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock())...)
+		for _, j := range p.opt.Assembly.Assemble(key, s.Decision, texts(s.Operation), p.opt.Clock()) {
+			if !slices.ContainsFunc(all, j.Same) { // a session's writes to one memory are in both
+				all = append(all, j)
+			}
+		}
 	}
 	for _, j := range all {
 		if j.Kind == assembly.Credential && p.opt.Secrets {
