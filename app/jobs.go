@@ -55,12 +55,12 @@ func (s *App) startJobs() {
 	}
 	s.jobs.Start(upkeep.Job{Name: "clock", Every: time.Minute, Once: func(ctx context.Context, _ time.Time) error { return s.steady.Note(ctx) }})
 	s.group.Own(stageNotes, s.steady.Note)
-	if keep, room := s.cfg.Audit.Retention.Time(), s.cfg.Audit.Room; keep > 0 || room > 0 {
+	if keep, maxBytes := s.cfg.Audit.Retention.Time(), s.cfg.Audit.MaxBytes; keep > 0 || maxBytes > 0 {
 		every := pruneEvery
-		if room > 0 {
+		if maxBytes > 0 {
 			every = time.Minute
 		}
-		s.jobs.Start(upkeep.Job{Name: "records", Every: every, Wake: upkeep.AtOnce(), Once: pruning(s.audit, s.steady, keep, room)})
+		s.jobs.Start(upkeep.Job{Name: "records", Every: every, Wake: upkeep.AtOnce(), Once: pruning(s.audit, s.steady, keep, maxBytes)})
 	}
 	s.jobs.Start(upkeep.Job{Name: "rejections", Every: summariseEvery, Once: func(ctx context.Context, _ time.Time) error { s.gate.SummariseRejections(ctx); return nil }})
 	s.group.Own(stageNotes, func(ctx context.Context) error { s.gate.SummariseRejections(ctx); return nil })
@@ -76,9 +76,9 @@ func (s *App) startJobs() {
 	s.keepBaseline()
 }
 
-// pruning removes records of the audit log that are older than it keeps them, and the
-// oldest ones that it has no room for.
-func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, room int64) func(context.Context, time.Time) error {
+// pruning removes records of the audit log that are older than keep, and the oldest ones
+// while the log has more than maxBytes. Zero means no limit.
+func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, maxBytes int64) func(context.Context, time.Time) error {
 	return func(ctx context.Context, now time.Time) error {
 		var before time.Time
 		var wait error
@@ -94,7 +94,7 @@ func pruning(log *audit.Log, steady *upkeep.Steady, keep time.Duration, room int
 				wait = upkeep.Due{In: in}
 			}
 		}
-		_, err := log.Prune(ctx, before, room)
+		_, err := log.Prune(ctx, before, maxBytes)
 		return cmp.Or(err, wait)
 	}
 }

@@ -259,7 +259,7 @@ type Redis struct {
 // Audit configures the signed log.
 type Audit struct {
 	Retention Duration `yaml:"retention,omitempty" doc:"how long records are kept; 0: for ever" default:"90d" loose:"down0"`
-	Room      int64    `yaml:"room,omitempty" doc:"largest total size of the records, in bytes; the oldest are removed first, once a minute; absent: unlimited" min:"1048576" loose:"down0"`
+	MaxBytes  int64    `yaml:"max_bytes,omitempty" doc:"largest total size of the records, in bytes; the oldest are removed first, once a minute; absent: unlimited" min:"1048576" loose:"down0"`
 	Origin    string   `yaml:"origin,omitempty" doc:"name of the log in its checkpoints; unique to the installation" default:"memproxy/ and the key's fingerprint" loose:"-"`
 	KeyFile   string   `yaml:"key_file,omitempty" doc:"the log's key (Ed25519, PKCS #8 PEM), as keygen makes it; must exist. Logs that share a key need different origins" default:"made in the state directory" loose:"-"`
 }

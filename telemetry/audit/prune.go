@@ -11,19 +11,19 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Prune removes records that were appended before a time, and the oldest ones while
-// bundles have more bytes than room (0: any number), in whole bundles of 256 and never
-// the last one, and returns their number. Their hashes remain: proofs and
+// Prune removes records that were appended before a time, and the oldest ones while all
+// bundles together have more than maxBytes (0: no limit), in whole bundles of 256 and
+// never the last one, and returns their number. Their hashes remain: proofs and
 // checkpoints of the whole log can still be made and checked. The removal is
 // recorded first, so that the verifier can distinguish it from a theft.
-func (l *Log) Prune(ctx context.Context, before time.Time, room int64) (uint64, error) {
-	from, to, err := l.publisher.prunable(before, room)
+func (l *Log) Prune(ctx context.Context, before time.Time, maxBytes int64) (uint64, error) {
+	from, to, err := l.publisher.prunable(before, maxBytes)
 	if err != nil || from == to {
 		return 0, err
 	}
 	ev := memproxy.Event{
 		Type: memproxy.EventPrune, Time: l.opt.Clock(),
-		Detail: fmt.Sprintf("records %d to %d removed by age, or for room", from*tileWidth, to*tileWidth-1),
+		Detail: fmt.Sprintf("records %d to %d removed by age or size", from*tileWidth, to*tileWidth-1),
 	}
 	at := whole
 	at.keptFrom = to * tileWidth
@@ -55,10 +55,10 @@ func (p *publisher) remove(ctx context.Context, from, to int64) (uint64, error) 
 	return uint64(to-from) * tileWidth, nil
 }
 
-// prunable finds the bundles whose records are all older than before, and those that
-// newer ones leave no room for. The last full bundle remains: the chain continues from it
-// when the log is opened.
-func (p *publisher) prunable(before time.Time, room int64) (from, to int64, err error) {
+// prunable finds the bundles whose records are all older than before, and the oldest
+// ones beyond maxBytes. The last full bundle remains: the chain continues from it when
+// the log is opened.
+func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.edge.size/tileWidth - 1
@@ -90,12 +90,12 @@ func (p *publisher) prunable(before time.Time, room int64) (from, to int64, err 
 			break
 		}
 	}
-	for n := last; room > 0 && n >= to; n-- {
+	for n := last; maxBytes > 0 && n >= to; n-- {
 		info, err := os.Stat(p.disk.path(bundlePath(n, 0)))
 		if err != nil {
 			return 0, 0, fmt.Errorf("audit: %w", err)
 		}
-		if room -= info.Size(); room <= 0 {
+		if maxBytes -= info.Size(); maxBytes <= 0 {
 			to = min(n+1, last)
 		}
 	}

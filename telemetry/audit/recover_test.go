@@ -238,23 +238,23 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// The oldest bundles go while there are more bytes than there is room for.
+// The oldest bundles are removed while all together have more bytes than the limit.
 //
 // Proves SYN-6
-func TestPruneForRoom(t *testing.T) {
+func TestPruneBySize(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	l := open(t, opt)
 	record(t, l, 4*256)
 	must.Do(t, l.Flush(context.Background()))
 	bundle := must.Get(os.Stat(filepath.Join(opt.Dir, bundlePath(3, 0))))(t).Size()
 	for _, c := range []struct {
-		room int64
-		want uint64
+		maxBytes int64
+		want     uint64
 	}{
 		{0, 0}, {5 * bundle, 0}, {2*bundle + bundle/2, 512}, {2*bundle + bundle/2, 0}, {1, 256},
 	} {
-		if n, err := l.Prune(context.Background(), time.Time{}, c.room); err != nil || n != c.want {
-			t.Errorf("room for %d bytes: pruned %d (%v), want %d", c.room, n, err, c.want)
+		if n, err := l.Prune(context.Background(), time.Time{}, c.maxBytes); err != nil || n != c.want {
+			t.Errorf("at most %d bytes: pruned %d (%v), want %d", c.maxBytes, n, err, c.want)
 		}
 	}
 	closeLog(t, l)

@@ -146,7 +146,7 @@ func (a *app) report(rep *verify.Report) {
 	}
 	fmt.Fprintf(a.stdout, "OK   %d records of %s, root %s\n", rep.Size, rep.Origin, rep.Root)
 	if rep.Pruned > 0 {
-		fmt.Fprintf(a.stdout, "     records 0 to %d were removed by age, as the log records; their hashes hold\n", rep.Pruned-1)
+		fmt.Fprintf(a.stdout, "     records 0 to %d were removed by age or size, as the log records; their hashes hold\n", rep.Pruned-1)
 	}
 	if rep.Pending > 0 {
 		fmt.Fprintf(a.stdout, "     %d more records are chained and not signed yet\n", rep.Pending)
