@@ -44,13 +44,13 @@ var (
 // its end. Its agents are locked until then, so that changes of their memory are the
 // run's, as far as this process can tell.
 type Watched struct {
-	r      *Runs
-	a      *gate.Admission
-	watch  memproxy.Watch
-	caller http.Header
-	held   Held
-	ruled  map[string]*gate.Admission // by Change.Key
-	taken  time.Time                  // when this process resumed the run
+	r       *Runs
+	a       *gate.Admission
+	watch   memproxy.Watch
+	caller  http.Header
+	held    Held
+	ruled   map[string]*gate.Admission // by Change.Key
+	resumed time.Time                  // when this process resumed the run
 }
 
 // Watch locks the agents of an admitted run that cannot be gated call by call and

@@ -116,12 +116,12 @@ func (r *Runs) resettle(compensator gate.Compensator, e *journalEntry, c *Watche
 		c = &Watched{r: r, held: Held{Locks: r.opt.Locks}, a: r.opt.Gate.Agents().Assume(call, e.Principal, e.Decision), ruled: map[string]*gate.Admission{}}
 	}
 	now := r.opt.Clock()
-	if c.taken.IsZero() {
-		c.taken = now
+	if c.resumed.IsZero() {
+		c.resumed = now
 	}
 	// Give up only after trying: the process may have been down for days, or its clock
 	// set.
-	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.taken) > minUnsettled {
+	if now.Sub(e.Begun) > maxUnsettled && now.Sub(c.resumed) > minUnsettled {
 		r.opt.Gate.Agents().Unsettled(r.life, c.a, true, errUnsettled)
 		r.unsettled.drop(e.Decision)
 		return nil, r.journal.remove(e.Decision)

@@ -12,30 +12,30 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// told is a fake turn with fixed runs, names and sequence number.
-type told struct {
+// fakeTurn is a fake turn with fixed runs, names and sequence number.
+type fakeTurn struct {
 	memproxy.Turn
 	runs, names []string
 	seq         int64
 }
 
-func (t *told) Runs() []string     { return t.runs }
-func (t *told) Names() []string    { return t.names }
-func (t *told) Seq() (int64, bool) { return t.seq, true }
+func (t *fakeTurn) Runs() []string     { return t.runs }
+func (t *fakeTurn) Names() []string    { return t.names }
+func (t *fakeTurn) Seq() (int64, bool) { return t.seq, true }
 
 // Kept turns are bounded in number, bytes and time; a forgotten one is requested from
 // the backend.
 func TestTurnsAreForgotten(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	c := &Streams{Clock: func() time.Time { return now }}
-	first := &told{runs: []string{"run-first"}, names: []string{"in a"}}
+	first := &fakeTurn{runs: []string{"run-first"}, names: []string{"in a"}}
 	ch := c.Begin(first)
 	ch.Note(first, 1, [][]byte{[]byte("data: 1\n\n")})
 	if c.Find("run-first") != ch || c.Find("in a") != ch || c.Find("run-other", "in a") != ch {
 		t.Fatal("a turn is not found by its names")
 	}
 	for i := range maxStreams {
-		other := &told{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
+		other := &fakeTurn{runs: []string{fmt.Sprint("run-", i)}, names: []string{"in b"}}
 		c.Begin(other).Note(other, 1, nil)
 	}
 	if c.Find("run-first") != nil || ch.Readable() || len(c.order) != maxStreams {
@@ -52,7 +52,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 
 	var chs []*Stream
 	for i := range 8 {
-		one := &told{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
+		one := &fakeTurn{runs: []string{fmt.Sprint("big-", i)}, names: []string{fmt.Sprint("in ", i)}}
 		ch := c.Begin(one)
 		ch.Note(one, 1, [][]byte{big})
 		chs = append(chs, ch)
@@ -60,7 +60,7 @@ func TestTurnsAreForgotten(t *testing.T) {
 	if c.size > maxLogs || chs[0].Readable() || !chs[7].Readable() {
 		t.Errorf("%d bytes are kept", c.size)
 	}
-	one := &told{names: []string{"in x"}}
+	one := &fakeTurn{names: []string{"in x"}}
 	ch = c.Begin(one)
 	for range 5 {
 		ch.Note(one, 1, [][]byte{big})
@@ -80,7 +80,7 @@ var big = bytes.Repeat([]byte("x"), maxLogs/4)
 func TestReadersHearOfLostStreams(t *testing.T) {
 	for name, other := range map[string]bool{"it grows too large": false, "others need the room": true} {
 		c := &Streams{Clock: func() time.Time { return time.Unix(1e9, 0) }}
-		one, two := &told{names: []string{"in a"}}, &told{names: []string{"in b"}}
+		one, two := &fakeTurn{names: []string{"in a"}}, &fakeTurn{names: []string{"in b"}}
 		ch := c.Begin(one)
 		ch.Note(one, 1, [][]byte{big})
 		_, more, end := ch.From(1)
@@ -114,7 +114,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 // A turn whose backend keeps no stream is found by its runs alone.
 func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
 	c := &Streams{Clock: time.Now}
-	one := &told{runs: []string{"run-1", "run-2"}}
+	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
 	ch := c.Begin(one)
 	ch.Note(one, 0, [][]byte{[]byte("data: 1\n\n")})
 	if c.size != 0 || ch.Readable() || c.Find("run-2") != ch {
@@ -129,7 +129,7 @@ func TestStreamsReadAgainEndAsTheirTurn(t *testing.T) {
 		want   error
 	}{"the turn came to its end": {true, io.EOF}, "it broke off": {false, ErrBroke}} {
 		c := &Streams{Clock: time.Now}
-		one := &told{runs: []string{"run-1"}, names: []string{"in a"}}
+		one := &fakeTurn{runs: []string{"run-1"}, names: []string{"in a"}}
 		ch := c.Begin(one)
 		ch.Note(one, 1, [][]byte{[]byte("data: 1\n\n")})
 		if tc.finish {

@@ -53,8 +53,8 @@ type Degrading struct {
 	probe bool // a call is probing the shared store
 	owed  []owed
 
-	closed   bool
-	payments sync.WaitGroup
+	closed  bool
+	replays sync.WaitGroup
 }
 
 type owed struct {
@@ -63,8 +63,8 @@ type owed struct {
 	failed  int // failed replays
 }
 
-// maxTold is how often the replay of a charge is tried.
-const maxTold = 3
+// maxReplays is how often the replay of a charge is tried.
+const maxReplays = 3
 
 // NewDegrading returns the store.
 func NewDegrading(opt DegradingOptions) (*Degrading, error) {
@@ -180,18 +180,18 @@ func (d *Degrading) tried(probe bool, err error) {
 		d.opt.Changed(err)
 	}
 	if len(debts) > 0 {
-		d.paying(debts)
+		d.startReplay(debts)
 	}
 }
 
-// paying replays debts in the background, unless the store is closed.
-func (d *Degrading) paying(debts []owed) {
+// startReplay replays debts in the background, unless the store is closed.
+func (d *Degrading) startReplay(debts []owed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return
 	}
-	d.payments.Go(func() { d.pay(debts) })
+	d.replays.Go(func() { d.replayAll(debts) })
 }
 
 // Close waits for the replay in progress; other debts are dropped. The stores stay
@@ -200,13 +200,13 @@ func (d *Degrading) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	return wait.For(ctx, d.payments.Wait)
+	return wait.For(ctx, d.replays.Wait)
 }
 
-// pay replays charges and releases to the shared store. Charges bypass limits because
-// they were granted. If the store fails again, the rest waits for its next recovery;
-// ids make the replay idempotent.
-func (d *Degrading) pay(debts []owed) {
+// replayAll replays charges and releases to the shared store. Charges bypass limits
+// because they were granted. If the store fails again, the rest waits for its next
+// recovery; ids make the replay idempotent.
+func (d *Degrading) replayAll(debts []owed) {
 	for i, o := range debts {
 		d.mu.Lock()
 		closed := d.closed
@@ -214,12 +214,12 @@ func (d *Degrading) pay(debts []owed) {
 		if closed {
 			return
 		}
-		err := d.tell(o)
+		err := d.replay(o)
 		if err == nil {
 			continue
 		}
 		rest := debts[i:]
-		if rest[0].failed++; rest[0].failed >= maxTold {
+		if rest[0].failed++; rest[0].failed >= maxReplays {
 			rest = rest[1:]
 		}
 		d.mu.Lock()
@@ -231,8 +231,8 @@ func (d *Degrading) pay(debts []owed) {
 	}
 }
 
-// tell makes one charge or release in the shared store.
-func (d *Degrading) tell(o owed) error {
+// replay makes one charge or release in the shared store.
+func (d *Degrading) replay(o owed) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Deadline)
 	defer cancel()
 	if o.release {

@@ -95,7 +95,7 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 			continue
 		}
 		// A hash made from an unset variable would admit callers with an empty token.
-		faultIf(v, strings.EqualFold(k.SHA256, ofNothing), line, "identity.keys[%d].sha256 is the hash of nothing", i)
+		faultIf(v, strings.EqualFold(k.SHA256, emptySHA256), line, "identity.keys[%d].sha256 is the hash of nothing", i)
 		hash := strings.ToLower(k.SHA256)
 		if other, twice := seen[hash]; twice {
 			v.fault(line, "this key is listed twice: also on line %d too", other)
@@ -110,8 +110,8 @@ func (v *reader) identity(c *Config, at func(...any) int) {
 	}
 }
 
-// ofNothing is the SHA-256 of empty input.
-const ofNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+// emptySHA256 is the SHA-256 of empty input.
+const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // leadsTo reports whether a URL points to a listener on this machine. It does not
 // resolve names or list the machine's other addresses.

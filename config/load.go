@@ -130,7 +130,7 @@ func (v *reader) document(text []byte) *yaml.Node {
 		v.fault(1, "the file is over %d bytes", maxConfig)
 		return nil
 	}
-	if at, what := oddity(text); at >= 0 {
+	if at, what := invalidByte(text); at >= 0 {
 		v.fault(1+bytes.Count(text[:at], []byte("\n")), "%s", what)
 		return nil
 	}
@@ -158,8 +158,8 @@ func (v *reader) document(text []byte) *yaml.Node {
 	return body
 }
 
-// oddity finds the first byte that is not valid in a text file.
-func oddity(text []byte) (at int, what string) {
+// invalidByte finds the first byte that is not valid in a text file.
+func invalidByte(text []byte) (at int, what string) {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
 		switch {

@@ -96,8 +96,8 @@ func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
 	if field == ttlDefault || strings.HasPrefix(field, ttlSource) || strings.HasPrefix(field, ttlField) {
 		keys = keys[:1] // fields with such a name need the prefix
 	}
-	of, said := m.said(keys...)
-	from, also := m.said(ttlSource + string(s))
+	of, said := m.firstTTL(keys...)
+	from, also := m.firstTTL(ttlSource + string(s))
 	switch {
 	case !said && !also:
 		return m.TTL[ttlDefault].Time()
@@ -107,8 +107,8 @@ func (m *Memories) Lifetime(field string, s memproxy.Source) time.Duration {
 	return max(of, from)
 }
 
-// said returns the entry of the first key that is present.
-func (m *Memories) said(keys ...string) (time.Duration, bool) {
+// firstTTL returns the entry of the first key that is present.
+func (m *Memories) firstTTL(keys ...string) (time.Duration, bool) {
 	for _, key := range keys {
 		if d, said := m.TTL[key]; said {
 			return d.Time(), true

@@ -40,14 +40,14 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 		if n.Kind == yaml.SequenceNode {
 			v.list(n, field{typ: reflect.TypeFor[string]()}, path)
 		} else {
-			v.wants(n, yaml.ScalarNode, path, "a name or a list of names")
+			v.expect(n, yaml.ScalarNode, path, "a name or a list of names")
 		}
 	case t.Kind() == reflect.Struct:
 		v.mapping(n, t, path)
 	case t.Kind() == reflect.Map:
 		v.entries(n, f, path)
 	case t.Kind() == reflect.Slice:
-		if v.wants(n, yaml.SequenceNode, path, "a list") {
+		if v.expect(n, yaml.SequenceNode, path, "a list") {
 			v.list(n, field{typ: t.Elem(), enum: f.enum}, path)
 		}
 	default:
@@ -55,8 +55,8 @@ func (v *reader) strict(n *yaml.Node, f field, path string) {
 	}
 }
 
-// wants adds a fault unless a node is of a kind.
-func (v *reader) wants(n *yaml.Node, kind yaml.Kind, path, what string) bool {
+// expect adds a fault unless a node is of a kind.
+func (v *reader) expect(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 	if n.Kind != kind {
 		v.fault(n.Line, "%s must be %s", path, what)
 	}
@@ -65,7 +65,7 @@ func (v *reader) wants(n *yaml.Node, kind yaml.Kind, path, what string) bool {
 
 // mapping checks the keys of a struct.
 func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
-	if !v.wants(n, yaml.MappingNode, named(path), "keys and values") {
+	if !v.expect(n, yaml.MappingNode, named(path), "keys and values") {
 		return
 	}
 	fields, known := fieldsOf(t), []string{}
@@ -91,7 +91,7 @@ func (v *reader) mapping(n *yaml.Node, t reflect.Type, path string) {
 
 // entries checks a map, whose keys may be restricted.
 func (v *reader) entries(n *yaml.Node, f field, path string) {
-	if !v.wants(n, yaml.MappingNode, path, "keys and values") {
+	if !v.expect(n, yaml.MappingNode, path, "keys and values") {
 		return
 	}
 	v.pairs(n, func(key, value *yaml.Node) {
@@ -144,7 +144,7 @@ func (v *reader) list(n *yaml.Node, elem field, path string) {
 }
 
 func (v *reader) duration(n *yaml.Node, f field, path string) {
-	if !v.wants(n, yaml.ScalarNode, path, durationForm) {
+	if !v.expect(n, yaml.ScalarNode, path, durationForm) {
 		return
 	}
 	d, err := parseDuration(n.Value)
@@ -169,7 +169,7 @@ func (v *reader) value(n *yaml.Node, t reflect.Type, f field, path string) {
 	case reflect.Float64:
 		what, tags = "a number", []string{"!!int", "!!float"}
 	}
-	if !v.wants(n, yaml.ScalarNode, path, what) {
+	if !v.expect(n, yaml.ScalarNode, path, what) {
 		return
 	}
 	if tags == nil {

@@ -27,9 +27,9 @@ func (c *Config) unsafe(s *Setting) string {
 	}
 	switch s.Name {
 	case "backends.passthrough":
-		return anything(entriesOf(s.Value))
+		return matchesEveryPath(entriesOf(s.Value))
 	case "identity.require": // also if a default principal implies it
-		return c.open()
+		return c.servesUnidentified()
 	}
 	switch {
 	case s.Line == 0: // production's default
@@ -43,11 +43,11 @@ func (c *Config) unsafe(s *Setting) string {
 		// explicit value does not.
 		return "visible shows what was written around memproxy, to whatever tenants there come to be"
 	}
-	usual, there := c.usual(s)
-	if !s.direction.looser(usual, there, s.Value, true) {
+	productionValue, there := c.productionValue(s)
+	if !s.direction.looser(productionValue, there, s.Value, true) {
 		return ""
 	}
-	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), quoted(usual))
+	return fmt.Sprintf("%s is looser than %s, which production has", quoted(s.Value), quoted(productionValue))
 }
 
 func quoted(value string) string { return cmp.Or(value, "none") }
@@ -64,10 +64,10 @@ func (c *Config) permissive() string {
 	return ""
 }
 
-// open says what is wrong with serving callers without a credential, or with one that
-// proves nothing, or "". On loopback, callers without one are processes of the same
-// pod.
-func (c *Config) open() string {
+// servesUnidentified says what is wrong with serving callers without a credential, or
+// with one that proves nothing, or "". On loopback, callers without one are processes
+// of the same pod.
+func (c *Config) servesUnidentified() string {
 	if c.anyEnvoy && c.Identity.SPIFFE != nil {
 		return "callers' certificates are what Envoy says, and whatever reaches the processor's port can say it is Envoy: give it a socket (--listen unix:PATH) or client certificates (--client-ca)"
 	}
@@ -95,8 +95,8 @@ func reached(c *Config) string {
 	return ""
 }
 
-// anything finds a pattern that matches every path.
-func anything(patterns []string) string {
+// matchesEveryPath finds a pattern that matches every path.
+func matchesEveryPath(patterns []string) string {
 	for _, p := range patterns {
 		_, path, _ := strings.Cut(p, " ")
 		if strings.Trim(path, "/*") == "" {
@@ -106,8 +106,8 @@ func anything(patterns []string) string {
 	return ""
 }
 
-// usual is production's value for a key if the file did not have it.
-func (c *Config) usual(s *Setting) (value string, there bool) {
+// productionValue is production's value for a key if the file did not have it.
+func (c *Config) productionValue(s *Setting) (value string, there bool) {
 	root := clone(c.file.root)
 	cut(root, s.at)
 	other := &Config{}

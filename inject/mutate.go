@@ -39,7 +39,7 @@ func (i *Injector) mutate(p *pod) answer {
 		return i.skip(p)
 	}
 	t := i.template
-	if why := cmp.Or(i.unfit(p), t.collision(p)); why != "" {
+	if why := cmp.Or(i.unsuitable(p), t.collision(p)); why != "" {
 		return refused("%s", why)
 	}
 	b := &builder{}

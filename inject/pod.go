@@ -101,8 +101,8 @@ func (p *pod) containers() iter.Seq2[string, *container] {
 	}
 }
 
-// unfit says why a pod cannot have a sidecar, or "".
-func (i *Injector) unfit(p *pod) string {
+// unsuitable says why a pod cannot have a sidecar, or "".
+func (i *Injector) unsuitable(p *pod) string {
 	s := &p.Spec
 	switch {
 	case s.HostNetwork:

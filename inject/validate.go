@@ -21,7 +21,7 @@ func (i *Injector) validate(p *pod, object raw) answer {
 	if !injected {
 		return answer{result: "ok"}
 	}
-	if why := i.unfit(p); why != "" {
+	if why := i.unsuitable(p); why != "" {
 		return refused("%s", why)
 	}
 	var whole struct {

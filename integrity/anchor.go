@@ -55,7 +55,7 @@ func (c *Custodian) Anchor(ctx context.Context) error {
 			return err
 		}
 		if fault != nil {
-			if err := c.broke(ctx, *fault); err != nil {
+			if err := c.reportBreach(ctx, *fault); err != nil {
 				return err
 			}
 		}

@@ -70,7 +70,7 @@ func (c *Custodian) Differs(ctx context.Context, row memproxy.Ownership) error {
 	if err != nil || c.Check(row) || !c.Traits(b, row.ID).Listed {
 		return err
 	}
-	return c.name(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
+	return c.reportFinding(ctx, differs(memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}, row.Scope.Tenant))
 }
 
 // make runs the checks that are due. It returns upkeep.Due while others wait.
@@ -122,14 +122,14 @@ func (q *checks) check(ctx context.Context, k check) error {
 	rec := records[k.MemoryKey]
 	switch row, known := rec.Owner, rec.Owned(); {
 	case !known && k.recorded == "":
-		return c.name(ctx, &memproxy.Discrepancy{
+		return c.reportFinding(ctx, &memproxy.Discrepancy{
 			MemoryKey: k.MemoryKey, Tenant: k.tenant, Class: memproxy.FaultInsert, Code: memproxy.IntegrityUnknown,
 			Detail: "it did not come through memproxy",
 		})
 	case !known || row.Deleted || row.SHA256 != k.recorded:
 		return nil
 	}
-	return c.name(ctx, differs(k.MemoryKey, k.tenant))
+	return c.reportFinding(ctx, differs(k.MemoryKey, k.tenant))
 }
 
 // differs is the finding that a text is not the recorded one.

@@ -85,12 +85,12 @@ type Custodian struct {
 	Pace Pace // set before use
 
 	working sync.Mutex
-	// naming is held while a finding is looked up, recorded and flagged, because a
+	// reporting is held while a finding is looked up, recorded and flagged, because a
 	// sweep and the validation may find the same memory at the same time.
-	naming  sync.Mutex
-	anchors anchors
-	checks  checks
-	adopted adopted
+	reporting sync.Mutex
+	anchors   anchors
+	checks    checks
+	adopted   adopted
 }
 
 // New returns a custodian, which does nothing by itself; see Jobs.
@@ -214,7 +214,7 @@ func (c *Custodian) chains(ctx context.Context, texts bool, count func(int)) ([]
 			if f.Accepted {
 				continue
 			}
-			if err := c.broke(ctx, f); err != nil {
+			if err := c.reportBreach(ctx, f); err != nil {
 				return nil, err
 			}
 		}
@@ -261,10 +261,10 @@ func (c *Custodian) verifying(found upkeep.Signal) upkeep.Job {
 	}}
 }
 
-// broke reports a fault of a chain once, and flags the memories behind it. Nothing is
-// repaired.
-func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
-	if known, err := c.told(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
+// reportBreach reports a fault of a chain once, and flags the memories behind it.
+// Nothing is repaired.
+func (c *Custodian) reportBreach(ctx context.Context, f memproxy.ChainFault) error {
+	if known, err := c.reported(ctx, f); known || err != nil || f.Class == memproxy.FaultRow { // see edited
 		return err
 	}
 	ev := c.event(memproxy.EventChainBreak, f.Tenant, f.Backend, string(f.Class)+": "+f.Detail)
@@ -284,8 +284,8 @@ func (c *Custodian) broke(ctx context.Context, f memproxy.ChainFault) error {
 	return err
 }
 
-// told reports whether a fault was reported before.
-func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, error) {
+// reported reports whether a fault was reported before.
+func (c *Custodian) reported(ctx context.Context, f memproxy.ChainFault) (bool, error) {
 	if f.Class == memproxy.FaultText {
 		records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
 		return records[f.MemoryKey].Status.Unverified == memproxy.IntegrityChain, err
@@ -294,10 +294,10 @@ func (c *Custodian) told(ctx context.Context, f memproxy.ChainFault) (bool, erro
 	return slices.ContainsFunc(known, func(b memproxy.Breach) bool { return b.Position == f.Position && b.Class == f.Class }), err
 }
 
-// name reports a finding and flags its memory, unless that was done before.
-func (c *Custodian) name(ctx context.Context, f *memproxy.Discrepancy) error {
-	c.naming.Lock()
-	defer c.naming.Unlock()
+// reportFinding reports a finding and flags its memory, unless that was done before.
+func (c *Custodian) reportFinding(ctx context.Context, f *memproxy.Discrepancy) error {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
 	records, err := c.Ledger.Lookup(ctx, f.MemoryKey)
 	if err != nil {
 		return err

@@ -243,7 +243,7 @@ func (w *storeSweep) finish(ctx context.Context) error {
 		}
 	}
 	for i := range w.report.Findings {
-		if err := w.c.name(ctx, &w.report.Findings[i]); err != nil {
+		if err := w.c.reportFinding(ctx, &w.report.Findings[i]); err != nil {
 			return err
 		}
 	}

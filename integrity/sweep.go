@@ -214,7 +214,7 @@ func (w *storeSweep) settle(ctx context.Context, seen looked, underway func() bo
 func (w *storeSweep) find(ctx context.Context, f finding) error {
 	if len(w.report.Findings) >= maxListed {
 		w.report.More++
-		return w.c.name(ctx, &f.Discrepancy)
+		return w.c.reportFinding(ctx, &f.Discrepancy)
 	}
 	if f.Code == memproxy.IntegrityMismatch && f.wants != "" {
 		w.strays = append(w.strays, stray{len(w.report.Findings), f.has, f.wants})

@@ -149,7 +149,7 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 	if err != nil || p == nil || st.Kind != memproxy.TargetMemory {
 		return recorded, err
 	}
-	there, known, err := k.said(ctx, p, st.MemoryKey)
+	there, known, err := k.backendText(ctx, p, st.MemoryKey)
 	if err != nil || !known || recorded == "" || there == recorded {
 		return orElse(there, known, recorded), err
 	}
@@ -160,7 +160,7 @@ func (k *Keeper) present(ctx context.Context, st *memproxy.Status) (string, erro
 	if recorded, err = k.newest(ctx, st.MemoryKey); err != nil {
 		return "", err
 	}
-	if there, known, err = k.said(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
+	if there, known, err = k.backendText(ctx, p, st.MemoryKey); err != nil || !known || there == recorded {
 		return orElse(there, known, recorded), err
 	}
 	return there, k.Integrity.Differs(ctx, memproxy.Ownership{Backend: st.Backend, Kind: st.Kind, ID: st.ID, Scope: memproxy.Scope{Tenant: st.Tenant}, SHA256: memproxy.TextSHA256(recorded)})
@@ -173,9 +173,9 @@ func orElse(there string, known bool, recorded string) string {
 	return recorded
 }
 
-// said returns the text of a memory in its backend. known is false if the backend
+// backendText returns the text of a memory in its backend. known is false if the backend
 // cannot return it.
-func (k *Keeper) said(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
+func (k *Keeper) backendText(ctx context.Context, p *proxy.Own, key memproxy.MemoryKey) (text string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	m, err := p.Look(ctx, key)
