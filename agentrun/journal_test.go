@@ -84,7 +84,7 @@ func TestJournalIsBounded(t *testing.T) {
 }
 
 // A run is settled by one goroutine at a time and retried with backoff.
-func TestUnsettledRunsWaitTheirTurn(t *testing.T) {
+func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 	u, now := &unsettled{}, time.Unix(0, 0)
 	c := &Watched{a: &gate.Admission{Decision: memproxy.Decision{ID: "d"}}}
 	take := func(want bool) *Watched {

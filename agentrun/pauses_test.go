@@ -33,7 +33,7 @@ func opened(t *testing.T, r *Runs, key string) (done func(whole bool)) {
 // Proves EDGE-1: a turn is examined an interval after it was interrupted, but neither
 // while it is in progress nor after it ended. The next process examines it at once and
 // knows its start. A later turn of the same key replaces it.
-func TestTurnsThatBrokeOffAreDue(t *testing.T) {
+func TestInterruptedTurnsAreDue(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	dir := t.TempDir()
 	r := runsIn(dir, &now)

@@ -112,7 +112,7 @@ func TestReadersHearOfLostStreams(t *testing.T) {
 }
 
 // A turn whose backend keeps no stream is found by its runs alone.
-func TestStreamsThatNobodyAsksForAreNotKept(t *testing.T) {
+func TestUnnamedStreamsAreNotKept(t *testing.T) {
 	c := &Streams{Clock: time.Now}
 	one := &fakeTurn{runs: []string{"run-1", "run-2"}}
 	ch := c.Begin(one)

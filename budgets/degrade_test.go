@@ -191,9 +191,9 @@ func TestAwayAtTheStartAndBack(t *testing.T) {
 // A store that hangs costs each caller at most Degrading's own deadline: a caller with
 // a longer one waits no longer, and one that disconnects does not mark the store as
 // failed.
-func TestDeadlineIsTheGuards(t *testing.T) { synctest.Test(t, deadlineIsTheGuards) }
+func TestDegradingHasItsOwnDeadline(t *testing.T) { synctest.Test(t, degradingHasItsOwnDeadline) }
 
-func deadlineIsTheGuards(t *testing.T) {
+func degradingHasItsOwnDeadline(t *testing.T) {
 	r := newRig(t, func(ctx context.Context) error {
 		at, ok := ctx.Deadline()
 		if want := time.Now().Add(20 * time.Millisecond); !ok || !at.Equal(want) {
@@ -364,7 +364,7 @@ func TestShareOfALimit(t *testing.T) {
 
 // An invalid charge does not mark the store as failed; a failing local store is an
 // error, because nothing counts then.
-func TestBreakageOfTheGuard(t *testing.T) {
+func TestErrorsOfDegrading(t *testing.T) {
 	r := newRig(t, nil)
 	if _, err := r.d.Charge(t.Context(), memproxy.Charge{}); err == nil || r.d.Degraded() {
 		t.Errorf("a bad charge: %v, degraded %v", err, r.d.Degraded())

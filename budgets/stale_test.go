@@ -8,7 +8,7 @@ import (
 
 // Proves CARD-4: the result of a call from before the outage does not end it: debts
 // would be sent to a store that is down, and lost.
-func TestAnswersFromBeforeAreNoReturn(t *testing.T) {
+func TestEarlierResultsDoNotEndAnOutage(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(context.Context) error {
 		close(entered)

@@ -13,7 +13,7 @@ import (
 // Proves TRL-9, MFW-2: in production, writes of anonymous and new callers await review;
 // callers with a configured id, and those of higher tiers, are not new. Content from a
 // hostile source always waits.
-func TestWhoWaits(t *testing.T) {
+func TestWhoseWritesAwaitReview(t *testing.T) {
 	const conf = `profile: production
 backends: [{name: m, kind: mem0, listen: "127.0.0.1:1", upstream: "http://127.0.0.1:2"}]
 identity:

@@ -130,7 +130,7 @@ func TestKeys(t *testing.T) {
 
 // Proves TRL-1: without a default, absent credentials and unknown keys are refused,
 // with different reasons.
-func TestNobodyByDefault(t *testing.T) {
+func TestNoDefaultPrincipal(t *testing.T) {
 	id, err := identity.New(identity.Options{Keys: []identity.Key{{SHA256: hash("key-a"), Principal: who("a")}}})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 // A malformed review is an error, so that the failure policy decides; a review of
 // another kind is refused.
-func TestReviewsThatAreNot(t *testing.T) {
+func TestMalformedReviews(t *testing.T) {
 	i := testInjector(t)
 	for _, body := range []string{
 		``, `{}`, `[]`, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,

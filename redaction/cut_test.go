@@ -20,7 +20,7 @@ func at(text string, words ...string) (all []memproxy.Finding) {
 
 // Proves GOV-5, DOL-4: a finding is removed with its whole sentence or line, however
 // its span lies in it, and nothing else is removed.
-func TestWhatGoesWithAFinding(t *testing.T) {
+func TestFindingsAreWidened(t *testing.T) {
 	for _, c := range []struct {
 		text       string
 		words      []string

@@ -174,7 +174,7 @@ func TestSampling(t *testing.T) {
 // A collector that hangs, refuses or is unavailable does not affect requests. Failures
 // are counted, logged once a minute in memproxy's own words, and do not delay the
 // shutdown.
-func TestTroubleAtTheCollector(t *testing.T) {
+func TestFailingCollector(t *testing.T) {
 	for _, name := range []string{"hangs", "refuses", "gone", "takes a part"} {
 		t.Run(name, func(t *testing.T) {
 			hang := make(chan struct{})

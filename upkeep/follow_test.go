@@ -86,7 +86,7 @@ func TestAnEditUnderWayIsNotAnError(t *testing.T) {
 
 // A directory that the process itself writes to is not watched, whatever its path: each
 // write would cause a reread. Ticks find edits.
-func TestOnesOwnWritesAreNoEdits(t *testing.T) {
+func TestOwnWritesAreNotWatched(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Proves TRL-5, EDGE-5, TRL-10: who may change whose memories. Each refusal is next to
 // the nearest change that is allowed.
-func TestWhoseWordCounts(t *testing.T) {
+func TestAuthorityOverMemories(t *testing.T) {
 	p := compile(t, nil)
 	reviewer := []string{"memproxy-reviewer"}
 	for _, tc := range []struct {

@@ -34,7 +34,7 @@ func TestFaultsAreStableAndLocated(t *testing.T) {
 // A schema that does not accept every question fails to load; one that accepts more
 // loads.
 // Proves CARD-3
-func TestSchemasOfOnesOwn(t *testing.T) {
+func TestCustomSchemas(t *testing.T) {
 	builtin := string(policy.Builtin().Schema.Text)
 	for _, tc := range []struct{ name, from, to, want string }{
 		{"an attribute less", "  risk: Long,", "", "a question about learn by agent cannot be asked: "},

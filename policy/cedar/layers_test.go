@@ -150,7 +150,7 @@ func TestSizesAcrossOrigins(t *testing.T) {
 
 // Proves GOV-2, EDGE-13: each member of an object is evaluated on its own; rules of
 // fields and layers apply to content only.
-func TestMembersAreAskedAbout(t *testing.T) {
+func TestMembersAreEvaluatedSeparately(t *testing.T) {
 	p := compile(t, func(b *policy.Bundle) {
 		b.Policies = append(b.Policies, policy.Source{Name: "own.cedar", Text: []byte(`@id("own.system")
 @reason("field.forbidden")

@@ -170,20 +170,20 @@ func kept(t *testing.T, seed uint64, questions int) (answers int) {
 
 // Proves EDGE-1, GOV-3: a cached decision equals the engine's, for generated policies
 // and questions.
-func TestKeptAnswersAreTheEngines(t *testing.T) {
+func TestCachedDecisionsAreTheEngines(t *testing.T) {
 	for seed := range uint64(60) {
 		kept(t, seed, 150)
 	}
 }
 
-func FuzzKeptAnswers(f *testing.F) {
+func FuzzCachedDecisions(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { kept(t, seed, 200) })
 }
 
 // Proves EDGE-1: attributes that no policy reads are not part of the cache key: another
 // user's write of another length hits the cache.
-func TestWhatNoPolicyReadsIsNotAsked(t *testing.T) {
+func TestUnreadAttributesAreNotInTheCacheKey(t *testing.T) {
 	p := must.Get(Compile(policy.Builtin()))(t)
 	for i := range 150 {
 		q := memproxy.Question{

@@ -24,9 +24,9 @@ func waitReserve(t *testing.T, l *Log, n int64) {
 
 // Proves CARD-7: a preallocated journal is used, a crash leaves nothing in it that
 // looks like damage, and unused ones are removed.
-func TestJournalsAreLaidOutAhead(t *testing.T) { synctest.Test(t, journalsAreLaidOutAhead) }
+func TestJournalsArePreallocated(t *testing.T) { synctest.Test(t, journalsArePreallocated) }
 
-func journalsAreLaidOutAhead(t *testing.T) {
+func journalsArePreallocated(t *testing.T) {
 	opt := testOptions(t.TempDir())
 	opt.Reserve = 300 << 10
 	l := open(t, opt)
