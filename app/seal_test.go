@@ -204,7 +204,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if code, out, errs := invoke(t, "ledger", "sweep", "--config", conf); strings.Contains(out, "faults") || !strings.Contains(out, "unbroken") {
 			t.Errorf("%d writes, accepted: exit %d %s %s", writes, code, out, errs)
 		}
-		if code, _, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "again"); code != cli.Failed || !strings.Contains(errs, "nothing is broken of that chain") {
+		if code, _, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme", "--reason", "again"); code != cli.Failed || !strings.Contains(errs, "that chain has no faults") {
 			t.Errorf("exit %d %s", code, errs)
 		}
 	}
