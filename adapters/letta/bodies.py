@@ -1,7 +1,7 @@
-"""Prints bodies.txt: which members the bodies of the Letta V1 server's
-requests have, from the server's own OpenAPI document. A line names an operation,
-or with an @ a kind of object that stands inside bodies, and its members; those
-that can hold text come first, the others after a bar.
+"""Prints bodies.txt: the members of the request bodies of the Letta V1 server,
+from the server's OpenAPI document. A line names an operation, or with an @ a kind
+of object inside bodies, and its members; those that can hold text come first, the
+others after a bar.
 
 Run it with a Python in which letta==0.16.8 is installed:
 

@@ -1,12 +1,13 @@
-"""Prints the phrases of errors.txt: what the errors of the Letta V1 server say,
-out of the server's own source.
+"""Prints errors.txt: the phrases of the errors of the Letta V1 server, taken from
+the server's source.
 
 Run it with a Python in which letta==0.16.8 is installed:
 
     python adapters/letta/errors.py > adapters/letta/errors.txt
 
-A text counts if it is written in the source whole, or with something in it. What is
-neither a number nor an id is {any}, which is not shown: it can be anybody's.
+A text is printed if the source holds it as a constant or as a format string. A
+placeholder for anything but a number or an id becomes {any}, which is not shown to
+callers, because it can hold the data of other users.
 """
 
 import ast
@@ -15,14 +16,14 @@ import pathlib
 import re
 import sys
 
-# Members and arguments in which errors say something.
+# Members and arguments that hold the text of an error.
 SAYS = {"detail", "message", "error", "default_error_message", "error_message", "msg", "explanation"}
 NUMBER = re.compile(r"^(len\(.*\)|.*(count|limit|_size|tokens|_length|num_\w+|_estimate|context_window|retries|seconds|timeout|max_\w+|min_\w+))$")
 NAME = re.compile(r"^(\w+\.)*(\w*_id|id|identifier|cls\.__name__|status|role|resource_type|parameter_name|primitive|operation|before|after|handle|func\.__name__)$")
 
 
 def text(node):
-    """What an expression says, with its holes, or None."""
+    """The text of an expression, with its placeholders, or None."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value if not re.search(r"\{(n|names?|phrase|any)\}", node.value) else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -69,7 +70,7 @@ def main():
     root = pathlib.Path(importlib.util.find_spec("letta").submodule_search_locations[0])
     phrases = set()
     for path in root.rglob("*.py"):
-        # What runs elsewhere, and texts for models and developers.
+        # Code that does not run in the server, and texts for models and developers.
         if any(part in {"cli", "prompts", "functions", "data_sources", "local_llm", "humans", "personas"} for part in path.parts):
             continue
         for node in said(ast.parse(path.read_text())):
@@ -77,7 +78,7 @@ def main():
                 phrase = text(each)
                 if phrase and "\n" not in phrase and 8 <= len(phrase) <= 400 and len(re.findall(r"[A-Za-z]{2,}", phrase)) >= 2 and phrase == phrase.strip():
                     phrases.add(phrase)
-    print("# What the errors of the Letta V1 server say. errors.py writes this file.")
+    print("# Phrases of the errors of the Letta V1 server. Written by errors.py.")
     for phrase in sorted(phrases):
         print("phrase", phrase)
 
