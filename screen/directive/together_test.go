@@ -26,6 +26,27 @@ func together(t *testing.T, src string) (*Vocabulary, *Rules) {
 	return v, r
 }
 
+// Files that are read with others have concepts of their own, whatever their names:
+// rules for the ones do not hold in the words of the others.
+func TestVocabulariesAreApart(t *testing.T) {
+	english := vocabulary(t)
+	all := must.Get(english.With(Source{"foreign.txt", foreign}))(t)
+	const src = "one high 700 overrides\n  RULES\n"
+	for text, want := range map[string][2]int{
+		"your rules, instructions":         {2, 0}, // LOAN alone is not the language
+		"vergiss die anweisungen":          {0, 1},
+		"instructions, vergiss die regeln": {1, 1},
+	} {
+		words := all.Read(nil, text)
+		for i, v := range []*Vocabulary{english, all} {
+			rules := must.Get(ParseRules("rules.txt", src, v))(t)
+			if got := len(rules.Find(nil, words)); got != want[i] {
+				t.Errorf("%q: %d places by the rules %d, want %d", text, got, i, want[i])
+			}
+		}
+	}
+}
+
 // Proves MFW-3, SYN-2: concepts that stand together make a directive in whatever
 // order the language has them, each by a word of its own, in one sentence, and
 // where the language is spoken.
