@@ -33,7 +33,7 @@ func TestVocabulariesAreApart(t *testing.T) {
 	all := must.Get(english.With(Source{"foreign.txt", foreign}))(t)
 	const src = "one high 700 overrides\n  RULES\n"
 	for text, want := range map[string][2]int{
-		"your rules, instructions":         {2, 0}, // LOAN alone is not the language
+		"your rules, instructions":         {1, 0}, // LOAN alone is not the language
 		"vergiss die anweisungen":          {0, 1},
 		"instructions, vergiss die regeln": {1, 1},
 	} {
