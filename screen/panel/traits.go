@@ -43,12 +43,19 @@ func compileTraits() (patterns [len(traits)]*regexp.Regexp, last terms.Table[uin
 	return patterns, last
 }
 
-// mayMatch returns a bit for each pattern that may match a text. Patterns fold two
-// letters beyond ASCII to ASCII ones; any may match a text with these.
-func mayMatch(text string) (may uint8) {
+const (
+	spaces        = "\t\n\f\r " // what \s stands for
+	maxTraitWords = 16          // more than any match has
+)
+
+// mayMatch returns a bit for each pattern that may match a text, and the stretch in
+// which its matches lie. Patterns fold two letters beyond ASCII to ASCII ones; any may
+// match a text with these.
+func mayMatch(text string) (may uint8, from, to int) {
 	if strings.Contains(text, "\u017f") || strings.Contains(text, "\u212a") {
-		return 1<<len(traits) - 1
+		return 1<<len(traits) - 1, 0, len(text)
 	}
+	from = len(text)
 	hash := terms.Start
 	for i := range len(text) + 1 {
 		c := byte(' ')
@@ -60,12 +67,16 @@ func mayMatch(text string) (may uint8) {
 			continue
 		}
 		if hash != terms.Start {
-			ends, _ := lastWords.Get(hash)
-			may |= ends
+			if ends, ok := lastWords.Get(hash); ok {
+				may, from, to = may|ends, min(from, i), min(i+1, len(text))
+			}
 		}
 		hash = terms.Start
 	}
-	return may
+	for range maxTraitWords {
+		from = strings.LastIndexAny(strings.TrimRight(text[:from], spaces), spaces) + 1
+	}
+	return may, from, max(from, to)
 }
 
 func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []memproxy.Finding {
@@ -73,13 +84,13 @@ func (p *Panel) persons(op *memproxy.Operation, findings []memproxy.Finding) []m
 		if !judged(&op.Items[i]) {
 			continue
 		}
-		may := mayMatch(op.Items[i].Text)
+		may, from, to := mayMatch(op.Items[i].Text)
 		for k, re := range patterns {
 			if may&(1<<k) == 0 {
 				continue
 			}
-			for _, at := range re.FindAllStringIndex(op.Items[i].Text, maxTraits) {
-				findings = append(findings, memproxy.Finding{Rule: RuleTrait, Severity: "low", Item: i, Start: at[0], End: at[1]})
+			for _, at := range re.FindAllStringIndex(op.Items[i].Text[from:to], maxTraits) {
+				findings = append(findings, memproxy.Finding{Rule: RuleTrait, Severity: "low", Item: i, Start: from + at[0], End: from + at[1]})
 			}
 		}
 	}
