@@ -150,7 +150,7 @@ var unknownKey = regexp.MustCompile(`field (\S+) not found in type \w+\.(\w+)`)
 // keysOf lists the allowed keys by the type that the library names.
 var keysOf = map[string]string{
 	"settings":    "budgets, builtin, confidence, disable and shadow",
-	"budgetTable": "default, anonymous, overrides, tenants, namespaces and rapid_per_minute",
+	"budgetTable": "default, anonymous, overrides, tenants, namespaces, together and rapid_per_minute",
 	"WriteLimit":  "writes_per_hour and writes_total", "confidenceTable": "principal, source and unclaimed",
 }
 
