@@ -292,6 +292,9 @@ func Answered(r HoldResult) Sent {
 // Unsent is the outcome of a request that did not leave.
 func Unsent(err error) Sent { return Sent{Outcome: OutcomeUnsent, Err: err} }
 
+// ErrAway says that there was no connection to a backend.
+var ErrAway = errors.New("no connection to the backend")
+
 // SentOrNot is the outcome of a request of which an error leaves open whether it
 // was taken.
 func SentOrNot(err error) Sent { return Sent{Err: err} }

@@ -235,12 +235,13 @@ type Reworder interface {
 // A Seeker is a Locator that can search for a write by its stamp.
 type Seeker interface {
 	Locator
-	// Seek returns the request that lists what a write may have made, false if
-	// nothing of it would have a stamp.
-	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation) (memproxy.Request, bool)
+	// Seek returns the request for a page, from 1 on, of a list of what a write may have
+	// made, false if nothing of it would have a stamp.
+	Seek(route memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool)
 
-	// Sought reads the answer: the ids of the memories that carry the decision.
-	Sought(reply memproxy.Reply, decision string) ([]string, error)
+	// Sought reads the answer: the ids of the memories that carry the decision, how many
+	// the whole list has, and whether there is another page.
+	Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error)
 }
 
 // A Restorer is an Adapter that can restore a previous version of a memory. If a

@@ -3,6 +3,8 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/memproxy/memproxy"
@@ -36,5 +38,54 @@ func TestReplay(t *testing.T) {
 	r.budget.limit = 1
 	if a, err := r.gate.Reviewed().Replay(context.Background(), c.Backend, held, memproxy.HoldContent{Body: []byte("body")}); err != nil || a.Reply == nil || a.Decision.Status != 429 {
 		t.Errorf("over the budget: %+v %v", a, err)
+	}
+}
+
+// listed is an adapter whose backend lists what writes made in pages of one.
+type listed struct {
+	fakeReader
+	decisions []string // of what is listed
+	grows     bool     // by one after each page
+}
+
+func (l *listed) Seek(_ memproxy.Route, _ memproxy.Request, _ *memproxy.Operation, page int) (memproxy.Request, bool) {
+	return memproxy.Request{Method: "GET", EscapedPath: "/list", Query: strconv.Itoa(page)}, true
+}
+
+func (l *listed) Fetch(_ context.Context, q memproxy.Request) (memproxy.Reply, error) {
+	return memproxy.Reply{Status: 200, Body: []byte(q.Query)}, nil
+}
+
+func (l *listed) Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
+	page, err := strconv.Atoi(string(reply.Body))
+	if of = len(l.decisions); l.decisions[page-1] == decision {
+		ids = []string{"m"}
+	}
+	if l.grows {
+		l.decisions = append(l.decisions, "another")
+	}
+	return ids, of, page < of, err
+}
+
+// Proves MFW-7: a write is looked for on every page; a list that changes meanwhile, or
+// does not end, says nothing.
+func TestSeekReadsEveryPage(t *testing.T) {
+	r, _, _ := holdRig(t, nil)
+	r.fake.op, r.fake.knows = learn("x"), true
+	held := memproxy.HeldWrite{ID: "d0", Backend: "mem", Route: "fake.route", Method: "POST", EscapedPath: "/call"}
+	for name, tc := range map[string]struct {
+		decisions           []string
+		grows, known, there bool
+	}{
+		"on the last page":      {[]string{"a", "b", "d0"}, false, true, true},
+		"on none":               {[]string{"a", "b", "c"}, false, true, false},
+		"one came meanwhile":    {[]string{"a", "b", "c"}, true, false, false},
+		"more pages than these": {slices.Repeat([]string{"a"}, 51), false, false, false},
+	} {
+		l := &listed{fakeReader: fakeReader{fakeAdapter: *r.fake}, decisions: tc.decisions, grows: tc.grows}
+		ids, known, err := r.gate.Reviewed().Seek(t.Context(), gate.Backend{Name: "mem", Adapter: l, Fetch: l}, held, memproxy.HoldContent{Body: []byte("body")})
+		if known != tc.known || (err == nil) != tc.known || (len(ids) == 1) != tc.there {
+			t.Errorf("%s: %v, %v, %v", name, ids, known, err)
+		}
 	}
 }

@@ -131,21 +131,37 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	if err != nil {
 		return nil, false, err
 	}
-	q, ok := seeker.Seek(route, req, op)
-	if !ok {
-		return nil, false, nil
+	all := 0
+	for page := 1; page <= maxSought; page++ {
+		q, ok := seeker.Seek(route, req, op, page)
+		if !ok {
+			return nil, false, nil
+		}
+		reply, err := g.fetch(ctx, b, q)
+		if err != nil || !ok2xx(reply.Status) {
+			return nil, false, err
+		}
+		ids, of, more, err := seeker.Sought(reply, h.ID)
+		if err != nil || len(ids) > 0 {
+			return ids, err == nil, err
+		}
+		if page > 1 && of != all {
+			return nil, false, errors.New("the list changed while it was read")
+		}
+		if all = of; !more {
+			return ids, true, nil
+		}
 	}
+	return nil, false, errors.New("the list is too long")
+}
+
+// maxSought is how many pages are read in search of a write.
+const maxSought = 50
+
+func (g Reviewed) fetch(ctx context.Context, b Backend, q memproxy.Request) (memproxy.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
 	defer cancel()
-	reply, err := b.Fetch.Fetch(ctx, q)
-	if err != nil {
-		return nil, false, err
-	}
-	if !ok2xx(reply.Status) {
-		return nil, false, nil
-	}
-	ids, err = seeker.Sought(reply, h.ID)
-	return ids, err == nil, err
+	return b.Fetch.Fetch(ctx, q)
 }
 
 // RestoredStamp is the provenance of a restored memory: the text and the confidence

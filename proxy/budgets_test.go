@@ -111,12 +111,13 @@ func TestSideAnswersAreBounded(t *testing.T) {
 	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
 }
 
-// Proves EDGE-14: replays after a review count in the budget; without room they are not
-// sent, and report it.
+// Proves EDGE-11, EDGE-14: replays after a review count in the budget; without room, or a
+// connection to the backend, they are not sent, and report it.
 func TestReplaysAreBounded(t *testing.T) {
 	t.Parallel()
 	budget, free := filled(t)
-	r := newRig(t, func(r *rig) { r.opt.InFlight = budget })
+	transport := proxy.NewTransport(nil)
+	r := newRig(t, func(r *rig) { r.opt.InFlight, r.opt.Transport = budget, transport })
 	p := must.Get(proxy.New(r.opt))(t)
 	held := memproxy.HeldWrite{ID: "h1", Backend: "toy", Route: "toy.add", Method: "POST", EscapedPath: "/memory", Principal: "agent:dev", Kind: memproxy.Learn}
 	content := memproxy.HoldContent{Body: []byte(strings.Repeat("x", 600<<10)), Author: &memproxy.Principal{ID: "agent:dev", Kind: memproxy.KindAgent, Trust: memproxy.TrustAuthenticated, ActsAs: memproxy.Limit{All: true}}}
@@ -127,6 +128,11 @@ func TestReplaysAreBounded(t *testing.T) {
 	free()
 	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeDone || got.Result.Status != 200 || r.count() != before+1 {
 		t.Errorf("with room: %+v", got)
+	}
+	r.upstream.Close()
+	transport.CloseIdleConnections()
+	if got := p.Own().Replay(context.Background(), held, content); got.Outcome != memproxy.OutcomeUnsent || !errors.Is(got.Err, memproxy.ErrAway) {
+		t.Errorf("without a backend: %+v", got)
 	}
 	ring.Until(t, "what is held given back", func() bool { return budget.Held() == 0 })
 }

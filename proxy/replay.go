@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -68,11 +69,20 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	}
 	if err != nil {
 		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
-		return memproxy.SentOrNot(err)
+		return sentOrNot(err)
 	}
 	o.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
 	o.follower.Follow(a)
 	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
+}
+
+// sentOrNot is the outcome of a request that failed: without a connection nothing was
+// sent, else it is open whether it was taken.
+func sentOrNot(err error) memproxy.Sent {
+	if errors.As(unsent(err), new(unsentError)) {
+		return memproxy.Unsent(fmt.Errorf("%w: %w", memproxy.ErrAway, err))
+	}
+	return memproxy.SentOrNot(err)
 }
 
 // refused is the outcome of a request that the gate refuses. A refusal because of a

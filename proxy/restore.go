@@ -62,7 +62,7 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	case errors.Is(err, ErrNoRestore):
 		return memproxy.Unsent(err)
 	case err != nil:
-		return memproxy.SentOrNot(err)
+		return sentOrNot(err)
 	}
 	result := memproxy.HoldResult{Status: reply.Status}
 	if done(reply.Status) {

@@ -215,6 +215,29 @@ func TestReplayOutcomes(t *testing.T) {
 	}
 }
 
+// A backend that is away is tried with one of the approved writes a round, and all are
+// sent once it is back.
+//
+// Proves EDGE-11.
+func TestBackendIsAway(t *testing.T) {
+	r := newRig(t)
+	r.up.err = memproxy.ErrAway
+	for _, id := range []string{"h1", "h2", "h3"} {
+		r.hold(id, "text of "+id)
+		if _, err := review.Call[review.Settled](t.Context(), r.client(bobToken), "approveHold", v("id", id), review.ApproveRequest{Reason: "fine"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(r.audit.events)
+	if err := r.runner.Recover(t.Context()); !errors.Is(err, review.ErrNotSent) || len(r.audit.events) != before+2 {
+		t.Errorf("%v, %d records", err, len(r.audit.events)-before)
+	}
+	r.up.err = nil
+	if err := r.runner.Recover(t.Context()); err != nil || len(r.up.sent) != 3 {
+		t.Errorf("back: %v, sent %v", err, r.up.sent)
+	}
+}
+
 // The backend is asked about a write that may have been sent, or a reviewer resolves
 // it; it is never sent again on a guess.
 //

@@ -57,25 +57,32 @@ const settleTimeout = 10 * time.Second
 // unchanged. If it is unknown whether it was sent, the hold is returned as
 // replaying.
 func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, error) {
+	h, _, err := r.replay(ctx, id)
+	return h, err
+}
+
+// replay is Replay, and returns also whether there was no connection to the backend.
+func (r *Runner) replay(ctx context.Context, id string) (_ memproxy.HeldWrite, away bool, _ error) {
 	sending, done, ok := r.begin(ctx, r.opt.Timeout+settleTimeout)
 	if !ok {
-		return memproxy.HeldWrite{}, errStopping
+		return memproxy.HeldWrite{}, false, errStopping
 	}
 	defer done()
 	ctx = context.WithoutCancel(ctx)
 	claim, err := r.opt.Store.Claim(ctx, id, 2*r.opt.Timeout)
 	if errors.Is(err, memproxy.ErrState) {
-		return r.opt.Store.Get(ctx, id)
+		h, err := r.opt.Store.Get(ctx, id)
+		return h, false, err
 	}
 	if errors.Is(err, memproxy.ErrForged) {
 		r.recordResult(ctx, &claim.Hold, memproxy.Act{Stage: memproxy.ActRefused, Rule: "forged"}, memproxy.HoldResult{})
 	}
 	if err != nil {
-		return memproxy.HeldWrite{}, err
+		return memproxy.HeldWrite{}, false, err
 	}
 	r.opt.Steps.At(memproxy.StepReplayClaimed)
 	if err := r.attempt(ctx, &claim.Hold); err != nil {
-		return memproxy.HeldWrite{}, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
+		return memproxy.HeldWrite{}, false, errors.Join(err, r.opt.Store.Release(ctx, id, claim.Token))
 	}
 	// The reviewer could not know that the author is gone: a change of the rules
 	// approved the write, or a reviewer did before the author lapsed.
@@ -110,10 +117,11 @@ func (r *Runner) Replay(ctx context.Context, id string) (memproxy.HeldWrite, err
 	}
 	r.recordResult(ctx, &claim.Hold, actOf(sent.Outcome), sent.Result)
 	if err != nil {
-		return memproxy.HeldWrite{}, fmt.Errorf("settle a replay: %w", err)
+		return memproxy.HeldWrite{}, false, fmt.Errorf("settle a replay: %w", err)
 	}
 	r.opt.Steps.At(memproxy.StepReplaySettled)
-	return r.opt.Store.Get(settling, id)
+	h, err := r.opt.Store.Get(settling, id)
+	return h, errors.Is(sent.Err, memproxy.ErrAway), err
 }
 
 // authorGone returns why the author of a write may no longer write it, "" if the author
@@ -146,7 +154,7 @@ func (r *Runner) Recover(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("hold %s may have been sent and could not be asked for; it waits for a reviewer to resolve it, or for the next attempt: %w", h.ID, err))
 		}
 	}
-	filter := memproxy.HoldFilter{State: memproxy.HoldApproved}
+	filter, away := memproxy.HoldFilter{State: memproxy.HoldApproved}, map[string]bool{}
 	for {
 		page, err := r.opt.Store.List(ctx, filter)
 		if err != nil {
@@ -156,7 +164,12 @@ func (r *Runner) Recover(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			switch sent, err := r.Replay(ctx, h.ID); {
+			if away[h.Backend] {
+				continue // each attempt is recorded, and nothing can be sent there now
+			}
+			sent, gone, err := r.replay(ctx, h.ID)
+			away[h.Backend] = gone
+			switch {
 			case errors.Is(err, errStopping):
 				return nil
 			case err != nil:

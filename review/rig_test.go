@@ -64,7 +64,7 @@ const refusal = "memproxy refused it: owner.foreign"
 // outcome returns the result of sending now.
 func (u *upstream) outcome(r memproxy.HoldResult) memproxy.Sent {
 	switch {
-	case errors.Is(u.err, review.ErrNotSent):
+	case errors.Is(u.err, review.ErrNotSent), errors.Is(u.err, memproxy.ErrAway):
 		return memproxy.Unsent(u.err)
 	case u.err != nil:
 		return memproxy.SentOrNot(u.err)

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
 // Locate implements the gate's locator.
@@ -67,49 +69,53 @@ func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	return r != nil && r.kind == memproxy.Correct && (r.shape == batch || r.shape == update) && r.id != "mem0.v1.feedback"
 }
 
-// seekable is the number of memories that every list can hold: a list of that length
-// may be incomplete.
-const seekable = 100
+// seekable is the number of memories that every unpaged list can hold, and wideList the
+// number of one that was asked for so many. A list of that length may be incomplete.
+const seekable, wideList = 100, 1000
 
 var errFull = errors.New("mem0: there are more memories than one list holds")
 
 // Seek implements the gate's Seeker: an addition's stamp is in the metadata of
 // every memory made from it, in the scope that it names.
-func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation) (memproxy.Request, bool) {
-	path := "/v1/memories/"
+func (a *Adapter) Seek(rt memproxy.Route, req memproxy.Request, op *memproxy.Operation, page int) (memproxy.Request, bool) {
+	path, q := "/v1/memories/", url.Values{"page": {strconv.Itoa(page)}, "page_size": {strconv.Itoa(maxPage)}}
 	switch rt.ID {
 	case "mem0.v3.add", "mem0.v1.add":
 	case "mem0.server.add":
-		path = "/memories"
+		path, q = "/memories", url.Values{"top_k": {strconv.Itoa(wideList)}}
 	default:
 		return memproxy.Request{}, false
 	}
-	q := url.Values{}
+	own := len(q)
 	for key, value := range map[string]string{"user_id": op.Scope.User, "agent_id": op.Scope.Agent, "app_id": op.Scope.App, "run_id": op.Scope.Run} {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
-	if len(q) == 0 {
+	if len(q) == own {
 		return memproxy.Request{}, false
 	}
 	return memproxy.Request{Method: "GET", EscapedPath: path, Query: q.Encode(), Header: req.Header, Base: req.Base}, true
 }
 
 // Sought implements the gate's seeker.
-func (a *Adapter) Sought(reply memproxy.Reply, decision string) ([]string, error) {
+func (a *Adapter) Sought(reply memproxy.Reply, decision string) (ids []string, of int, more bool, err error) {
 	rd, err := a.Read(memproxy.Route{Kind: memproxy.Recall}, memproxy.Request{}, reply)
 	if err != nil {
-		return nil, err
+		return nil, 0, false, err
 	}
-	ids := []string{}
+	ids = []string{}
 	for i := range rd.Memories {
 		if m := &rd.Memories[i]; m.Stamp != nil && m.Stamp.ID == decision {
 			ids = append(ids, m.ID)
 		}
 	}
-	if len(ids) == 0 && len(rd.Memories) >= seekable {
-		return nil, errFull
+	if doc, err := jsondoc.Parse(reply.Body, 0); err == nil && doc.Root.Kind == jsondoc.Object && doc.Root.Get("next") != nil {
+		of, err = strconv.Atoi(string(doc.Raw(doc.Root.Get("count"))))
+		return ids, of, doc.Root.Get("next").Kind == jsondoc.String, err
 	}
-	return ids, nil
+	if n := len(rd.Memories); len(ids) == 0 && (n == seekable || n >= wideList) {
+		return nil, 0, false, errFull
+	}
+	return ids, 0, false, nil
 }
