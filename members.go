@@ -31,6 +31,9 @@ type MemberChange struct {
 	// list's name. An object in a list is one that is named where it has all
 	// members of that: backends add some of their own.
 	Add, Remove map[string][]byte
+	// View is set if the lists are what is looked at, like open files, so that
+	// nobody's memory is taken away with an element.
+	View bool
 	// Unordered are lists without an order: the backend may return them in another
 	// one each time. Lists of texts are stored sorted.
 	Unordered []string

@@ -60,6 +60,9 @@ func TestAuthorityInLetta(t *testing.T) {
 		"by a replacement of its agent's": {change: call("memory_replace", `{"label":"human","old_string":"green tea","new_string":"coffee"}`), after: spy, dissents: true},
 		"by a rewriting of its agent's":   {change: call("memory_rethink", `{"label":"human","new_memory":"`+spy+`"}`), after: spy, dissents: true},
 		"by a deletion of its agent's":    {change: call("memory", `{"command":"delete","path":"/memories/human"}`), after: ""},
+		"by its detachment": {change: func(l *lettaRig, block, who string) got {
+			return l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+block, "", as(who)...)
+		}, after: ""},
 		"by a tool that is run from outside": {change: func(l *lettaRig, _, who string) got {
 			return l.do("POST", "/v1/agents/"+l.agent+"/tools/memory_rethink/run", `{"args":{"label":"human","new_memory":"`+spy+`"}}`, as(who)...)
 		}, after: spy, dissents: true},

@@ -93,7 +93,7 @@ func TestApprovalsAreForTheObject(t *testing.T) {
 				var another struct{ ID string }
 				must.Do(t, json.Unmarshal([]byte(l.do("POST", "/v1/blocks/", `{"label":"human","value":"`+want+`"}`, as("human")...).body), &another))
 				for _, at := range []string{"detach/" + block, "attach/" + another.ID} {
-					if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, ""); a.status != 200 {
+					if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/"+at, "", as("human")...); a.status != 200 {
 						t.Fatalf("%s: %d %s", at, a.status, a.body)
 					}
 				}

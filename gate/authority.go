@@ -30,7 +30,12 @@ func (w *word) key() memproxy.MemoryKey {
 // the stamp), who corrected them since, and how well their source is known. If the
 // ledger is unavailable the change is refused.
 func loadAuthors(ctx context.Context, r *run, targets []string) {
-	if r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget || r.verdict.Worst.Stops() && r.enforced() {
+	switch {
+	case r.verdict.Worst.Stops() && r.enforced():
+		return
+	case r.op.Kind == memproxy.Attach:
+		targets = taken(r)
+	case r.op.Kind != memproxy.Correct && r.op.Kind != memproxy.Forget:
 		return
 	}
 	brings, rewritten := brings(r.call, r.op), content.Replaced(r.op)
@@ -53,6 +58,21 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 			})
 		}
 	}
+}
+
+// taken are the targets that a request takes away from an object, as a block from an
+// agent that reads it: what their authors wrote no longer counts there. The objects
+// that a caller made are its own to take from.
+func taken(r *run) []string {
+	var out []string
+	for i := range r.op.Changes {
+		c := &r.op.Changes[i]
+		if len(c.Remove) == 0 || c.View || wordOf(r, c.Object).Own {
+			continue
+		}
+		out = append(out, slices.DeleteFunc(slices.Clone(r.op.Targets), func(id string) bool { return id == c.Object })...)
+	}
+	return out
 }
 
 // wordOf combines the ledger's row of a target with the stamp on the memory.
@@ -236,7 +256,7 @@ func correction(a *Admission, w *word, reason string) memproxy.Correction {
 // kept as retracted, so that its author cannot write it again with more confidence,
 // unless it has the highest confidence that the author can give.
 func settleChange(ctx context.Context, g *Gate, a *Admission) {
-	if !a.enforced() {
+	if !a.enforced() || a.op.Kind == memproxy.Attach { // what is taken away from an agent is still there
 		return
 	}
 	var e memproxy.Entry

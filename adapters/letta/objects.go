@@ -213,6 +213,7 @@ func (d *decoding) attaches() error {
 		list = "shared_block_ids"
 	}
 	one := map[string][]byte{list: quoted(element)}
+	c.View = list == "file_ids"
 	switch verb := d.row.verb(); {
 	case verb == "approval":
 		if err := approves(&c, d.req.Query, d.doc, element); err != nil {
