@@ -243,6 +243,9 @@ func (l *Ledger) Promote(ctx context.Context, k memproxy.MemoryKey, by memproxy.
 		if r.edited {
 			return tally, fmt.Errorf("%w: %s", ErrState, editedRow)
 		}
+		if r.Owner.Deleted {
+			return tally, fmt.Errorf("%w: the memory is deleted", ErrState)
+		}
 		switch st.State {
 		case memproxy.StatePending, memproxy.StateUntrusted, memproxy.StateFlagged, memproxy.StateQuarantined:
 		default:

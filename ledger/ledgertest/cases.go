@@ -183,6 +183,8 @@ func tombstones(t *testing.T, s *ledger.Ledger) {
 	owners(t, s, "gone", "kept")
 	gone.Deleted = true
 	put(t, s, gone)
+	_, err := s.Promote(t.Context(), mem(gone.ID), memproxy.Review{Reviewer: "human:bob"})
+	wantErr(t, "promotion of a deleted one", err, ledger.ErrState)
 	same(t, owners(t, s, "gone")["gone"], gone)
 	if n, err := s.Upkeep.Prune(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 		t.Fatalf("an early Prune: %d, %v", n, err)
