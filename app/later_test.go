@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,21 @@ func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
 				standsAsAtOnce(t, body, tells)
 			})
 		}
+	}
+}
+
+// Proves SYN-9: what nobody read before its time was over is shown to nobody, by the
+// first reader's request neither.
+func TestWhatWasNeverReadEndsInTime(t *testing.T) {
+	t.Parallel()
+	r, clock := deaf(t), ledgertest.NewClock()
+	r.clock = clock.Now
+	startRig(r, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {default: 720h}}`)
+	r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)).want(t, 200).has(t, "event_id")
+	clock.Pass(721 * time.Hour)
+	for range 2 {
+		r.do("POST", "/v3/memories/search/", `{"query":"bees","filters":{"user_id":"ann"}}`).want(t, 200).lacks(t, "bees.")
+		r.do("GET", "/memories?user_id=ann", "").want(t, 200).lacks(t, "bees")
 	}
 }
 
@@ -158,4 +174,53 @@ func deaf(t *testing.T) *rig {
 		})
 	}
 	return r
+}
+
+// Proves EDGE-4, GOV-7: a change or deletion that the backend made and did not confirm is
+// in the ledger: what was deleted is read by nobody, and a sweep accuses nobody.
+func TestChangesWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ method, path, body string }{
+		"deletion, no answer": {"DELETE", "/memories/", ""}, "deletion, 500": {"DELETE", "/memories/", ""},
+		"deletion in batch, no answer": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
+		"change, no answer":            {"PUT", "/memories/", `{"text":"Ann likes coffee."}`}, "change, 500": {"PUT", "/v1/memories/ID/", `{"text":"Ann likes coffee."}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
+			id := r.written("Ann likes green tea.", "")
+			r.versioned(id)
+			whole := r.back.Handler
+			r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.Method == http.MethodGet {
+					whole.ServeHTTP(w, q)
+					return
+				}
+				whole.ServeHTTP(httptest.NewRecorder(), q)
+				if strings.HasSuffix(name, "no answer") {
+					panic(http.ErrAbortHandler)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+			path := tc.path
+			if path == "/memories/" {
+				path += id
+			}
+			if a := r.do(tc.method, strings.Replace(path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)); a.status/100 == 2 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			r.back.Handler = whole
+			must.Do(t, r.car.ledger.Sync(t.Context()))
+			r.clean(name)
+			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
+			if list := r.do("GET", "/memories?user_id=ann", ""); list.header.Get("X-Memproxy-Unverified") != "" {
+				t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
+			}
+			if tc.method == "DELETE" {
+				a.lacks(t, "green tea")
+			} else if h := r.history(id); len(h) != 2 {
+				t.Errorf("versions %q", h)
+			}
+		})
+	}
 }

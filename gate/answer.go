@@ -52,6 +52,8 @@ type answer struct {
 // notFiltered is why an answer that cannot be read is withheld.
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
+const noAnswer = "the backend did not answer"
+
 // Return takes the backend's answer to an admitted call, filters it for the caller,
 // records what was written, and records the outcome. It runs for every admission
 // that was forwarded, even if the caller has disconnected, and returns the answer
@@ -86,7 +88,9 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 // the refusal to pass on. End is how an answer that had begun ended, or that the
 // caller hung up.
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
-	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, "the backend did not answer")
+	ret := &answer{Admission: a, g: g, ended: end}
+	ret.arrived(ctx)
+	return g.unanswered(ctx, ret, memproxy.UpstreamUnavailable, noAnswer)
 }
 
 // Unsent is Abandon of an admitted call of which it is certain that nothing reached the
@@ -95,13 +99,15 @@ func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd)
 	if a.enforced() {
 		g.accounts.release(ctx, a)
 	}
-	return g.Abandon(ctx, a, end)
+	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, noAnswer)
 }
 
 // Unread records the outcome of an admitted call whose answer cannot be read, and
 // returns the refusal to pass on, with the reason why.
 func (g *Gate) Unread(ctx context.Context, a *Admission, why string) memproxy.Reply {
-	return g.unanswered(ctx, &answer{Admission: a, g: g}, memproxy.UpstreamMalformed, why)
+	ret := &answer{Admission: a, g: g}
+	ret.arrived(ctx)
+	return g.unanswered(ctx, ret, memproxy.UpstreamMalformed, why)
 }
 
 func (g *Gate) unanswered(ctx context.Context, ret *answer, code memproxy.ReasonCode, why string) memproxy.Reply {

@@ -31,9 +31,9 @@ func (ret *effects) remember(ctx context.Context) {
 	}
 	if ret.status >= 400 && ret.status < 500 {
 		ret.g.accounts.release(ctx, ret.Admission) // the backend refused: nothing was written
-		return
 	}
 	if !ok2xx(ret.status) {
+		ret.arrived(ctx)
 		return
 	}
 	for _, row := range ret.late.Owners {

@@ -65,6 +65,47 @@ func (ret *effects) overtaken(memories int) []memproxy.StateChange {
 // record, and by the claimed source of the content.
 type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) bool
 
+// arrived asks the backend for the targets of a change that it did not confirm, and
+// records the change of those that are as it leaves them: else what was deleted could
+// still be read where the backend keeps it, and a sweep would take the change for one
+// that bypassed memproxy.
+func (ret *answer) arrived(ctx context.Context) {
+	if ret.op == nil || !ret.enforced() || ret.op.Sweeps || len(ret.op.Targets) > maxImages ||
+		ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
+		return
+	}
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.call.Backend.Fetch == nil {
+		return
+	}
+	found, errs := askEach(context.WithoutCancel(ctx), ret.g, ret.call, loc, ret.op.Targets)
+	a, op := *ret.Admission, *ret.op
+	op.Targets = nil
+	for i, id := range ret.op.Targets {
+		m := &found[i]
+		if errs[i] == nil && (m.Missing && op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == a.Decision.ID && ret.signed(m)) {
+			op.Targets = append(op.Targets, id)
+		}
+	}
+	if len(op.Targets) == 0 {
+		return
+	}
+	op.Items = slices.DeleteFunc(slices.Clone(op.Items), func(it memproxy.Item) bool {
+		return it.Target != "" && !slices.Contains(op.Targets, it.Target)
+	})
+	a.op = &op
+	done := &effects{answer: &answer{Admission: &a, g: ret.g, status: 200}}
+	uncache(done)
+	settleChange(ctx, ret.g, &a)
+	if op.Kind == memproxy.Correct {
+		done.corrected()
+	} else {
+		done.forgotten(ctx)
+	}
+	done.enter(ctx, memproxy.Entry{Owners: owned(done)})
+	ret.shown = done.shown
+}
+
 // waits reports whether the caller's write waits for review.
 func (a *Admission) waits() bool {
 	return a.rules.Pending != nil && a.rules.Pending(a.Principal, a.op.SourceClaim, a.track, a.begun)

@@ -30,14 +30,14 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	for i := range ret.items {
 		if it := &ret.items[i]; !ret.answers && !ret.settled && !it.Drop && it.row == nil && it.Memory.TargetKind() == memproxy.TargetMemory && it.Stamp != nil && it.ID != "" {
-			bindOne(ctx, ret, it.Memory)
+			bindOne(ctx, ret, it)
 		}
 	}
 	return false, nil
 }
 
-func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
-	s := *m.Stamp
+func bindOne(ctx context.Context, ret *answer, it *item) {
+	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
 	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, m) {
 		return
@@ -50,7 +50,11 @@ func bindOne(ctx context.Context, ret *answer, m *memproxy.Memory) {
 	row.Scope.Tenant = s.Tenant
 	ret.late.Owners = append(ret.late.Owners, row)
 	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
-	ret.late.States = append(ret.late.States, ending(ret, m, &s)...)
+	ends := ending(ret, m, &s)
+	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
+		it.unsaid = "the memory's time was over before anybody read it"
+	}
+	ret.late.States = append(ret.late.States, ends...)
 }
 
 // receipts answers requests for receipts of writes that were set aside.
