@@ -51,7 +51,7 @@ func Asks(method string, a *gate.Admission) string {
 // grows (see ReadGrown). Some servers compress although identity was requested: the
 // answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	encoding := resp.Header.Get("Content-Encoding")
+	encoding := encodingOf(resp.Header)
 	if !compressed(encoding) {
 		if resp.ContentLength > limit {
 			return nil, false, ErrTooLarge
@@ -70,13 +70,17 @@ func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (bo
 	return decode(resp.Body, encoding, limit, reserve)
 }
 
+// encodingOf is an answer's Content-Encoding. Several headers are one list (RFC 9110,
+// section 5.3), as clients read them.
+func encodingOf(h http.Header) string { return strings.Join(h["Content-Encoding"], ",") }
+
 func compressed(encoding string) bool {
 	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
 // Plain decompresses an answer that was already read.
-func Plain(answer []byte, encoding string, limit int64) (body []byte, decoded bool, err error) {
-	switch {
+func Plain(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
+	switch encoding := encodingOf(h); {
 	case compressed(encoding):
 		return decode(bytes.NewReader(answer), encoding, limit, nil)
 	case int64(len(answer)) > limit:

@@ -17,7 +17,7 @@ func EventStream(h http.Header) bool {
 
 // Inflate decompresses a stream, if its encoding is known.
 func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
-	return inflate(src, strings.Join(h["Content-Encoding"], ","))
+	return inflate(src, encodingOf(h))
 }
 
 // Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the blank

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
+	"github.com/memproxy/memproxy/face/facetest"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/internal/must"
 )
@@ -124,7 +125,7 @@ func TestReadAnswer(t *testing.T) {
 		t.Errorf("an encoding that was not asked for: %v", err)
 	}
 	plain := []byte("abc")
-	if got, _, err := face.Plain(plain, "", 3); err != nil || &got[0] != &plain[0] {
+	if got, _, err := face.Plain(plain, nil, 3); err != nil || &got[0] != &plain[0] {
 		t.Error("a plain answer is copied")
 	}
 }
@@ -158,6 +159,15 @@ func TestSideRequests(t *testing.T) {
 		if got.Header.Get(name) != want {
 			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
 		}
+	}
+	up.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Etag", `"x"`)
+		_, _ = io.WriteString(w, facetest.Zipped("answer"))
+	})
+	reply, err = side.Whole(t.Context(), memproxy.Request{Method: "GET", Path: "/v1"}, 100)
+	if err != nil || string(reply.Body) != "answer" || reply.Header.Get("Content-Encoding") != "" || reply.Header.Get("Etag") != "" {
+		t.Errorf("one that was compressed: %v, %v", reply, err)
 	}
 	for _, o := range []face.SideOptions{{}, {Upstream: base}, {Upstream: &url.URL{Scheme: "ftp", Host: "h"}, Transport: http.DefaultTransport}} {
 		if _, err := face.NewSide(o); err == nil {

@@ -129,9 +129,12 @@ func (s *Side) send(ctx context.Context, out *http.Request, limit int64) (mempro
 		return memproxy.Reply{}, err
 	}
 	defer resp.Body.Close()
-	answer, _, err := ReadAnswer(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
+	answer, decoded, err := ReadAnswer(resp, limit, func(n int64) error { return lease.Grow(ctx, n) })
 	if err != nil {
 		return memproxy.Reply{}, err
+	}
+	if decoded {
+		DropEntityHeaders(resp.Header)
 	}
 	return memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: answer}, nil
 }

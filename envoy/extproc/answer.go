@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -115,7 +114,7 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if an.reserve(int64(len(body))) != nil {
 		return x.abandon(busy), nil
 	}
-	plain, decoded, err := face.Plain(body, strings.Join(an.reply.Header["Content-Encoding"], ","), x.b.MaxAnswer)
+	plain, decoded, err := face.Plain(body, http.Header(an.reply.Header), x.b.MaxAnswer)
 	if err != nil {
 		return x.unread(err), nil
 	}

@@ -3,7 +3,6 @@ package extproc
 import (
 	"bytes"
 	"net/http"
-	"strings"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -88,7 +87,7 @@ func (o *public) publish(b *procv3.HttpBody) *response {
 	x := o.x
 	x.over = b.GetEndOfStream() // else trailers follow
 	body := b.GetBody()
-	plain, decoded, err := face.Plain(body, strings.Join(x.answer.reply.Header["Content-Encoding"], ","), face.MaxPublic)
+	plain, decoded, err := face.Plain(body, http.Header(x.answer.reply.Header), face.MaxPublic)
 	reply := memproxy.Reply{Status: x.status, Header: x.answer.reply.Header, Body: plain}
 	if err == nil {
 		reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Course.Route, reply)

@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -40,7 +41,7 @@ func (s *eventStream) begin(end bool) *response {
 // client's.
 func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 	x := s.an.x
-	plain, _, err := face.Plain(b.GetBody(), s.an.reply.Header.Get("Content-Encoding"), x.b.MaxAnswer)
+	plain, _, err := face.Plain(b.GetBody(), http.Header(s.an.reply.Header), x.b.MaxAnswer)
 	var events [][]byte
 	if err == nil {
 		events, err = s.events.Feed(plain)

@@ -87,6 +87,7 @@ func Forms(t *testing.T, start Face, broken int, said string) {
 		"compressed":                  {"GET", "/memory", "application/json", "gzip", Zipped("m1 ann\nm2 bob\n"), 200, "m1 ann\n"},
 		"encoded":                     {"GET", "/memory", "application/json", "br", "m1 ann\nm2 bob\n", 502, `"upstream.malformed"`},
 		"encoded twice":               {"GET", "/memory", "application/json", "gzip, gzip", Zipped(Zipped("m2 bob\n")), 502, `"upstream.malformed"`},
+		"encoded, in a second header": {"GET", "/memory", "application/json", "identity\ngzip", Zipped("m2 bob\n"), 502, `"upstream.malformed"`},
 		"a redirect":                  {"GET", "/memory", "text/plain", "", "canary", 307, ""},
 		"an error":                    {"GET", "/memory", "text/plain", "", "canary", 503, ""},
 		"a part":                      {"GET", "/memory", "application/json", "", "m1 ann\nm2 bob\n", 206, "m1 ann\n"},
@@ -110,7 +111,7 @@ func Forms(t *testing.T, start Face, broken int, said string) {
 					w.Header().Set("Content-Type", c.media)
 				}
 				if c.encoding != "" {
-					w.Header().Set("Content-Encoding", c.encoding)
+					w.Header()["Content-Encoding"] = strings.Split(c.encoding, "\n")
 				}
 				if c.status == 206 || c.status == 307 || c.status == 503 {
 					w.WriteHeader(c.status)
