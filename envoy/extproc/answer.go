@@ -166,8 +166,7 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 		}
 	}
 	x.over = true
-	_, trailers := headers(t.GetTrailers())
-	return onResponseTrailers(trailers), nil
+	return onResponseTrailers(t), nil
 }
 
 // returned passes an answer through the gate. A refusal replaces it.

@@ -2,11 +2,17 @@ package extproc_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/memproxy/memproxy/envoy/extproc"
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/face/facetest"
 )
 
@@ -40,6 +46,35 @@ func TestHeadIsAskedForOrRefused(t *testing.T) {
 		resp, _ := r.do("HEAD", "/memory", "")
 		if resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Etag") != "" || resp.ContentLength == 700 {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		}
+	}
+}
+
+// Proves EDGE-13, CARD-9: trailers of requests, and the headers Trailer and Expect, are
+// removed through Envoy as well, also on routes whose bodies stream.
+func TestTrailersOfRequestsEndHere(t *testing.T) {
+	value := func(name, v string) *corev3.HeaderValue { return &corev3.HeaderValue{Key: name, RawValue: []byte(v)} }
+	late := &procv3.HttpTrailers{Trailers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{value("x-api-key", "another")}}}
+	p := processor(t, &facetest.Parts{}, extproc.Backend{Backend: face.Backend{Name: "b", Adapter: facetest.Toy{}}})
+	for path, more := range map[string][]*procv3.ProcessingRequest{"/memory": {body("tea")}, "/ping": nil, "/health": nil} {
+		first := start(path, false)
+		h := first.GetRequestHeaders().GetHeaders()
+		h.Headers = append(h.Headers, value("content-type", "application/octet-stream"), value("trailer", "x-api-key"), value("expect", "x"))
+		in := append(append([]*procv3.ProcessingRequest{first}, more...), &procv3.ProcessingRequest{Request: &procv3.ProcessingRequest_RequestTrailers{RequestTrailers: late}})
+		s := &script{ctx: metadata.NewIncomingContext(t.Context(), metadata.MD{}), in: in}
+		if err := p.Process(s); err != nil || len(s.out) != len(in) {
+			t.Fatalf("%s: %d answers, %v", path, len(s.out), err)
+		}
+		removed := append(s.out[0].GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(),
+			s.out[len(more)].GetRequestBody().GetResponse().GetHeaderMutation().GetRemoveHeaders()...)
+		if !slices.Contains(removed, "trailer") || !slices.Contains(removed, "expect") {
+			t.Errorf("%s: removed are %q", path, removed)
+		}
+		if s.out[0].GetModeOverride().GetRequestTrailerMode() != modev3.ProcessingMode_SEND {
+			t.Errorf("%s: trailers are not asked for", path)
+		}
+		if got := s.out[len(in)-1].GetRequestTrailers().GetHeaderMutation().GetRemoveHeaders(); !slices.Equal(got, []string{"x-api-key"}) {
+			t.Errorf("%s: of the trailers are removed %q", path, got)
 		}
 	}
 }

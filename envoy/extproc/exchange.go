@@ -63,7 +63,7 @@ func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*re
 	case *procv3.ProcessingRequest_RequestBody:
 		return x.requestBody(m.RequestBody)
 	case *procv3.ProcessingRequest_RequestTrailers:
-		return x.requestTrailers()
+		return x.requestTrailers(m.RequestTrailers)
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		return x.answer.headers(m.ResponseHeaders, attributes(msg))
 	case *procv3.ProcessingRequest_ResponseBody:
@@ -155,7 +155,7 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 	body := b.GetBody()
 	var flaw *memproxy.Malformed
 	if int64(len(body)) > x.b.MaxBody {
-		flaw = face.TooLarge(x.b.MaxBody)
+		flaw, body = face.TooLarge(x.b.MaxBody), nil // recorded without a hash, as at the HTTP face
 	} else {
 		x.entry.Read(body)
 	}
@@ -183,12 +183,13 @@ func (x *exchange) room(body []byte) error {
 	return x.entry.Lease.Work(x.ctx, face.BodyCost*int64(len(body)))
 }
 
-// requestTrailers ends a request. One without a body is refused.
-func (x *exchange) requestTrailers() (*response, error) {
-	if !x.whole {
+// requestTrailers ends a request and removes its trailers, because no rule has seen
+// them. A request without a body is refused.
+func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
+	if x.span == nil {
 		return nil, errProtocol
 	}
-	if x.admission == nil {
+	if x.whole && x.admission == nil {
 		// Headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
@@ -198,7 +199,7 @@ func (x *exchange) requestTrailers() (*response, error) {
 			return refusal, nil
 		}
 	}
-	return onRequestTrailers(), nil
+	return onRequestTrailers(t), nil
 }
 
 // admit passes the request through the gate. It returns a refusal, or the changes of

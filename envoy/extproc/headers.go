@@ -98,7 +98,7 @@ func (u *mutation) done() *procv3.HeaderMutation {
 func (u *mutation) strip(names []string) {
 	for _, name := range names {
 		switch name {
-		case "Connection", "Transfer-Encoding", "Trailer", "Expect":
+		case "Connection", "Transfer-Encoding":
 		default:
 			u.remove(name)
 		}

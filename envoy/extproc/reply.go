@@ -53,26 +53,31 @@ func onResponseBody(m *mutation, body []byte, replace bool) *response {
 	}}
 }
 
-func onRequestTrailers() *response {
-	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: &procv3.TrailersResponse{}}}
+func onRequestTrailers(t *procv3.HttpTrailers) *response {
+	return &response{Response: &procv3.ProcessingResponse_RequestTrailers{RequestTrailers: untrailed(t)}}
 }
 
-// onResponseTrailers removes the trailers of an answer, because none has a claim.
-func onResponseTrailers(trailers memproxy.Header) *response {
+func onResponseTrailers(t *procv3.HttpTrailers) *response {
+	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: untrailed(t)}}
+}
+
+// untrailed removes the trailers of a request or an answer, because none has a claim.
+func untrailed(t *procv3.HttpTrailers) *procv3.TrailersResponse {
 	var m mutation
+	_, trailers := headers(t.GetTrailers())
 	for name := range trailers {
 		m.remove(name)
 	}
-	return &response{Response: &procv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &procv3.TrailersResponse{HeaderMutation: m.done()}}}
+	return &procv3.TrailersResponse{HeaderMutation: m.done()}
 }
 
-// answerIn requests the answer's headers and trailers, and its body in a mode: NONE,
+// answerIn requests all trailers, the answer's headers, and its body in a mode: NONE,
 // BUFFERED, or STREAMED as it arrives. The request's body is not requested.
 func answerIn(mode modev3.ProcessingMode_BodySendMode) *modev3.ProcessingMode {
 	return &modev3.ProcessingMode{
 		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
 		RequestBodyMode: modev3.ProcessingMode_NONE, ResponseBodyMode: mode,
-		RequestTrailerMode: modev3.ProcessingMode_SKIP, ResponseTrailerMode: modev3.ProcessingMode_SEND,
+		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SEND,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -172,6 +173,10 @@ func (r Request) bytes() []byte {
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: mem.example\r\nConnection: close\r\n", method, target)
 	for _, h := range r.Headers {
 		b.WriteString(h + "\r\n")
+	}
+	if slices.Contains(r.Headers, "Transfer-Encoding: chunked") {
+		fmt.Fprintf(&b, "\r\n%x\r\n%s\r\n0\r\n\r\n", len(r.Body), r.Body)
+		return b.Bytes()
 	}
 	if r.Body != "" || method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch {
 		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(r.Body))
