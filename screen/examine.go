@@ -132,7 +132,7 @@ func (s *Screener) classifier(out []memproxy.Finding, v *normal.View, sc *scratc
 	best := s.worst(v, sc, lift)
 	spans := []classify.Span{best}
 	if s.pack.probability(float64(best.Margin)) >= s.pack.hold { // then every such place is told
-		all := places(s.pack.model.Over(sc.features, len(sc.words), lift, s.pack.zero()), sc)
+		all := places(s.pack.model.Over(sc.features, len(sc.words), lift, s.pack.zero), sc)
 		told := len(all)
 		for _, one := range sc.sentences {
 			if !slices.ContainsFunc(all[:told], func(w classify.Span) bool { return w.Start <= one.Start && one.End <= w.End }) {
@@ -179,14 +179,13 @@ const minWhole = 5
 // stride that lies in two parts has what the worse of them says.
 func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	sc.lift = slices.Grow(sc.lift[:0], len(sc.words)/classify.Stride+1)[:len(sc.words)/classify.Stride+1]
-	share := float32(s.pack.weights["whole"]) / 1000
 	none := float32(math.Inf(-1))
 	for i := range sc.lift {
 		sc.lift[i] = none
 	}
 	parts(v.Text, sc.words, func(part string, words []directive.Word, first int) {
 		sc.part.whole(part, words)
-		margin := s.pack.whole.Whole(sc.part.list) * share
+		margin := s.pack.whole.Whole(sc.part.list) * s.pack.share
 		if len(words) < minWhole {
 			margin = min(margin, 0)
 		}
@@ -201,9 +200,6 @@ func (s *Screener) lift(v *normal.View, sc *scratch) []float32 {
 	}
 	return sc.lift
 }
-
-// zero is the margin that says as much for as against.
-func (p *Pack) zero() float32 { return float32(p.weights["zero"]) / 1000 }
 
 // probability turns a margin into per mille: the hold threshold at zero.
 func (p *Pack) probability(margin float64) int {

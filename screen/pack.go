@@ -59,6 +59,8 @@ type Pack struct {
 	whole      *classify.Model  // of whole texts
 	weights    map[string]int   // the numbers of pack.txt
 	hold, deny int
+	zero       float32           // the margin that says as much for as against
+	share      float32           // how much of its margin the whole of a text adds
 	families   map[string]string // by rule
 }
 
@@ -238,6 +240,7 @@ func (p *Pack) numbers(src string) error {
 		}
 	}
 	p.hold, p.deny = p.weights["hold"], p.weights["deny"]
+	p.zero, p.share = float32(p.weights["zero"])/1000, float32(p.weights["whole"])/1000
 	if p.hold <= minClassified || p.deny < p.hold || p.deny > 1000 || p.weights["scale"] <= 0 {
 		return fmt.Errorf("%s: want %d < hold <= deny <= 1000 and scale above 0", fileNumbers, minClassified)
 	}

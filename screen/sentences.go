@@ -24,7 +24,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	case len(sc.words) < paragraph:
 		return best
 	}
-	zero, sum := s.pack.zero(), s.pack.model.Sum(sc.features)
+	zero, sum := s.pack.zero, s.pack.model.Sum(sc.features)
 	alone := func(from, end int, less float32) (said, bool) {
 		what, one := s.alone(v, sc, from, end)
 		if end-from < least {
@@ -95,11 +95,11 @@ func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) (said, cla
 	one := s.pack.model.Score(sc.apart, len(words), nil)
 	what := said{from: first, n: len(sc.apart), sum: s.pack.model.Sum(sc.apart), margin: one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
-	if one.Margin < s.pack.zero()-far {
+	if one.Margin < s.pack.zero-far {
 		return what, one
 	}
 	sc.part.whole(v.Text[words[0].Start:words[len(words)-1].End], words)
-	one.Margin += s.pack.whole.Whole(sc.part.list) * float32(s.pack.weights["whole"]) / 1000
+	one.Margin += s.pack.whole.Whole(sc.part.list) * s.pack.share
 	return what, one
 }
 
