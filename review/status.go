@@ -198,7 +198,7 @@ func (p *printer) status(st *Status, now time.Time) {
 		p.row("", fmt.Sprintf("%s until %s", s.ID, at(s.Until)))
 	}
 	p.row("audit records waiting", tally(st.Lag, len(st.Lag)))
-	p.row("faults", tally(st.Faults, len(st.Faults)))
+	p.row("faults since its start", tally(st.Faults, len(st.Faults)))
 	for _, problem := range st.Problems {
 		p.row("not known", problem)
 	}

@@ -50,7 +50,7 @@ not a sample
 	for i := range 10 {
 		answers["/metrics"] += fmt.Sprintf("memproxy_decisions_total{reason=\"r%d\",verdict=\"hold\"} %d\n", i, i)
 	}
-	if _, out, _ = ran(t, time.Now, "token", server.URL, "status"); !strings.Contains(out, "r9 9, r8 8, r7 7, r6 6, r5 5, r4 4, field.forbidden 3, r3 3\n") || !strings.Contains(out, "would have been for") {
+	if _, out, _ = ran(t, time.Now, "token", server.URL, "status"); !strings.Contains(out, "r9 9, r8 8, r7 7, r6 6, r5 5, r4 4, field.forbidden 3, r3 3\n") || !strings.Contains(out, "would have been for") || !strings.Contains(out, "faults since its start") {
 		t.Errorf("%s", out)
 	}
 }
