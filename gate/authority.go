@@ -256,7 +256,7 @@ func correction(a *Admission, w *word, reason string) memproxy.Correction {
 // kept as retracted, so that its author cannot write it again with more confidence,
 // unless it has the highest confidence that the author can give.
 func settleChange(ctx context.Context, g *Gate, a *Admission) {
-	if !a.enforced() || a.op.Kind == memproxy.Attach { // what is taken away from an agent is still there
+	if !a.enforced() || a.op.Kind == memproxy.Attach { // a detached object still exists
 		return
 	}
 	var e memproxy.Entry
