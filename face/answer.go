@@ -21,16 +21,22 @@ var (
 	ErrEncoded = errors.New("identity was asked for")
 )
 
-// Unreadable returns why an answer that arrived could not be read, for the client; ""
+// Unreadable returns why an answer that arrived could not be read, for the client; nil
 // if it did not arrive.
-func Unreadable(err error, limit int64) string {
+func Unreadable(err error, limit int64) *memproxy.Malformed {
+	flaw := &memproxy.Malformed{Code: memproxy.UpstreamMalformed, Status: http.StatusBadGateway}
 	switch {
 	case errors.Is(err, ErrTooLarge):
-		return fmt.Sprintf("the backend's answer is over the limit of %d bytes that limits.answer of the backend sets", limit)
+		flaw.Detail = fmt.Sprintf("the backend's answer is over the limit of %d bytes that limits.answer of the backend sets", limit)
 	case errors.Is(err, ErrEncoded):
-		return "the backend's answer has an encoding that was not asked for, so it could not be filtered"
+		flaw.Detail = "the backend's answer has an encoding that was not asked for, so it could not be filtered"
+	case errors.Is(err, ErrBusy):
+		flaw = Busy()
+		flaw.Detail = "too many answers are being read to read the backend's; try again"
+	default:
+		return nil
 	}
-	return ""
+	return flaw
 }
 
 // MaxPublic bounds the answers of public routes that are read, such as a server's

@@ -117,12 +117,15 @@ func TestReadAnswer(t *testing.T) {
 		if len(body) != c.want || decoded != c.decoded || !errors.Is(err, c.err) {
 			t.Errorf("%s: %d bytes, decoded %v, %v", name, len(body), decoded, err)
 		}
-		if why := face.Unreadable(err, c.limit); (why != "") != (c.err == face.ErrTooLarge) || why != "" && !strings.Contains(why, fmt.Sprintf("%d bytes that limits.answer", c.limit)) {
-			t.Errorf("%s: told as %q", name, why)
+		if why := face.Unreadable(err, c.limit); (why != nil) != (c.err == face.ErrTooLarge) || why != nil && !strings.Contains(why.Detail, fmt.Sprintf("%d bytes that limits.answer", c.limit)) {
+			t.Errorf("%s: reported as %+v", name, why)
 		}
 	}
-	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); face.Unreadable(err, 10) == "" {
+	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); face.Unreadable(err, 10) == nil {
 		t.Errorf("an encoding that was not asked for: %v", err)
+	}
+	if why := face.Unreadable(fmt.Errorf("read: %w", face.ErrBusy), 10); why == nil || why.Code != memproxy.LimitInFlight || why.Status != 503 {
+		t.Errorf("without room it is reported as %+v", why)
 	}
 	plain := []byte("abc")
 	if got, _, err := face.Plain(plain, nil, 3); err != nil || &got[0] != &plain[0] {

@@ -64,6 +64,7 @@ type InFlight struct {
 	peers   map[string]int64
 	callers map[holder]int64
 	waiting list.List // of *waiter, in order of arrival
+	first   *Lease    // large one that may grow into the reserved quarter, so that growing ones do not all wait for each other
 	refused int64
 
 	known, strangers *requests
@@ -140,7 +141,7 @@ func (l *Lease) By(caller string) {
 
 func (f *InFlight) fits(l *Lease, n int64) bool {
 	total, peer, caller := f.total, f.peer, f.caller
-	if l.n+n > smallLease {
+	if l.n+n > smallLease && l != f.first {
 		total, peer, caller = total-total/4, peer-peer/4, caller-caller/4
 	}
 	// A single request is always served, within its own limits.
@@ -156,6 +157,9 @@ func (f *InFlight) take(l *Lease, n int64) {
 		add(f.callers, l.who, n)
 	}
 	if n < 0 {
+		if f.first == l {
+			f.first = nil
+		}
 		f.wake()
 	}
 }
@@ -185,6 +189,9 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 		return nil
 	}
 	return l.all.wait(ctx, l.all.Wait, func() bool {
+		if l.all.first == nil && l.n > smallLease && !l.all.fits(l, n) {
+			l.all.first = l
+		}
 		if !l.all.fits(l, n) {
 			return false
 		}

@@ -3,8 +3,10 @@ package face_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/internal/must"
@@ -149,6 +151,44 @@ func TestSmallRequestsPassALargeOneThatWaits(t *testing.T) {
 		}
 		if err := <-large; !errors.Is(err, face.ErrBusy) {
 			t.Error("a large request is served out of what is left for small ones:", err)
+		}
+	})
+}
+
+// paced is an answer of unknown length that arrives in pieces.
+type paced struct{ left int }
+
+func (p *paced) Read(b []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	n := min(len(b), p.left, 64<<10)
+	if p.left -= n; p.left == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Proves EDGE-14: large answers of one caller that arrive together are all read: one of
+// them may always grow, so that they do not hold memory and wait for each other.
+func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := face.NewInFlight(0, 0)
+		results := make(chan error)
+		for range 40 {
+			go func() {
+				l := f.Lease("a")
+				defer l.Release()
+				l.By("agent:dev")
+				_, err := face.ReadGrown(&paced{3 << 20}, -1, 16<<20, func(n int64) error { return l.Grow(t.Context(), n) })
+				results <- err
+			}()
+		}
+		for range 40 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := f.Held(); n != 0 {
+			t.Errorf("%d bytes are held", n)
 		}
 	})
 }

@@ -52,7 +52,7 @@ type answer struct {
 // notFiltered is why an answer that cannot be read is withheld.
 const notFiltered = "the backend's answer could not be read, so it could not be filtered"
 
-const noAnswer = "the backend did not answer"
+var noAnswer = memproxy.Malformed{Code: memproxy.UpstreamUnavailable, Status: memproxy.StatusBadGateway, Detail: "the backend did not answer"}
 
 // Return takes the backend's answer to an admitted call, filters it for the caller,
 // records what was written, and records the outcome. It runs for every admission
@@ -90,7 +90,7 @@ func (g *Gate) Return(ctx context.Context, a *Admission, reply memproxy.Reply) m
 func (g *Gate) Abandon(ctx context.Context, a *Admission, end memproxy.StreamEnd) memproxy.Reply {
 	ret := &answer{Admission: a, g: g, ended: end}
 	ret.arrived(ctx)
-	return g.unanswered(ctx, ret, memproxy.UpstreamUnavailable, noAnswer)
+	return g.unanswered(ctx, ret, &noAnswer)
 }
 
 // Unsent is Abandon of an admitted call of which it is certain that nothing reached the
@@ -99,19 +99,19 @@ func (g *Gate) Unsent(ctx context.Context, a *Admission, end memproxy.StreamEnd)
 	if a.enforced() {
 		g.accounts.release(ctx, a)
 	}
-	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, memproxy.UpstreamUnavailable, noAnswer)
+	return g.unanswered(ctx, &answer{Admission: a, g: g, ended: end}, &noAnswer)
 }
 
 // Unread records the outcome of an admitted call whose answer cannot be read, and
-// returns the refusal to pass on, with the reason why.
-func (g *Gate) Unread(ctx context.Context, a *Admission, why string) memproxy.Reply {
+// returns the refusal to pass on.
+func (g *Gate) Unread(ctx context.Context, a *Admission, why *memproxy.Malformed) memproxy.Reply {
 	ret := &answer{Admission: a, g: g}
 	ret.arrived(ctx)
-	return g.unanswered(ctx, ret, memproxy.UpstreamMalformed, why)
+	return g.unanswered(ctx, ret, why)
 }
 
-func (g *Gate) unanswered(ctx context.Context, ret *answer, code memproxy.ReasonCode, why string) memproxy.Reply {
-	ret.refuse(memproxy.StatusBadGateway, code, why)
+func (g *Gate) unanswered(ctx context.Context, ret *answer, why *memproxy.Malformed) memproxy.Reply {
+	ret.refuse(why.Status, why.Code, why.Detail)
 	ret.Answered = nil // the decision is unchanged; there is no answer to rule on
 	g.outcome(ctx, ret)
 	return ret.reply

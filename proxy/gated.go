@@ -195,8 +195,11 @@ func unsent(err error) error {
 // abandon answers for a backend that did not answer, or whose answer cannot be read,
 // and records the outcome.
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
-	if why := face.Unreadable(err, p.opt.MaxAnswer); why != "" {
+	if why := face.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
+		if why.Status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
 		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
 	}
@@ -210,12 +213,8 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 		abandon = p.opt.Gate.Unsent
 	}
 	reply := abandon(context.WithoutCancel(r.Context()), a, end)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, context.DeadlineExceeded) {
 		reply.Status = http.StatusGatewayTimeout
-	case errors.Is(err, face.ErrBusy):
-		reply.Status = http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", "1")
 	}
 	p.write(w, reply, nil, a)
 }

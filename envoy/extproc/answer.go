@@ -111,8 +111,8 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	}
 	body := b.GetBody()
 	defer x.entry.Lease.Done()
-	if an.reserve(int64(len(body))) != nil {
-		return x.abandon(busy), nil
+	if err := an.reserve(int64(len(body))); err != nil {
+		return x.unread(err), nil
 	}
 	plain, decoded, err := face.Plain(body, http.Header(an.reply.Header), x.b.MaxAnswer)
 	if err != nil {

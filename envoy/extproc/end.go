@@ -59,9 +59,6 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	return refusal, nil
 }
 
-// busy is passed to abandon instead of a status if there is no room for the answer.
-const busy = -1
-
 // retry adds a time to retry after.
 func retry(h memproxy.Header) memproxy.Header {
 	out := memproxy.Header{"Retry-After": {"1"}}
@@ -72,22 +69,22 @@ func retry(h memproxy.Header) memproxy.Header {
 // unread answers for a backend whose answer cannot be read.
 func (x *exchange) unread(err error) *response {
 	why := face.Unreadable(err, x.b.MaxAnswer)
-	if why == "" {
+	if why == nil {
 		return x.abandon(http.StatusBadGateway)
 	}
-	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))
+	reply := x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why)
+	if reply.Status == http.StatusServiceUnavailable {
+		reply.Header = retry(reply.Header)
+	}
+	return x.refused(reply)
 }
 
 // abandon answers for a backend that did not answer, and records the outcome.
 func (x *exchange) abandon(code int) *response {
 	x.p.opt.Log.WarnContext(x.ctx, "upstream did not answer", "backend", x.b.Name, "decision", x.admission.Decision.ID)
 	reply := x.p.opt.Gate.Abandon(context.WithoutCancel(x.forwarded), x.admission, memproxy.StreamWhole)
-	switch code {
-	case http.StatusGatewayTimeout:
+	if code == http.StatusGatewayTimeout {
 		reply.Status = code
-	case busy:
-		reply.Status = http.StatusServiceUnavailable
-		reply.Header = retry(reply.Header)
 	}
 	return x.refused(reply)
 }

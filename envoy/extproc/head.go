@@ -38,7 +38,7 @@ func (an *answer) whole() *response {
 	}
 	defer x.entry.Lease.Done()
 	if an.reserve(int64(len(reply.Body))) != nil {
-		return x.abandon(busy)
+		return x.unread(face.ErrBusy)
 	}
 	an.reply, x.status = reply, reply.Status
 	body, changed, refusal := an.returned(reply.Body)
