@@ -227,7 +227,7 @@ func speed(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "## Speed\n\nOne goroutine, no cache, ordinary English; a shared machine of two cores. `go test -bench . ./screen` has more, among it the dearest inputs known.\n\n| bytes | p50 | p99 | wanted |\n|--:|--:|--:|---|\n")
+	fmt.Fprintf(w, "## Speed\n\nOne goroutine, no cache, ordinary English; a shared machine of two cores. `go test -bench . ./screen` has more, including the most expensive inputs known.\n\n| bytes | p50 | p99 | wanted |\n|--:|--:|--:|---|\n")
 	sentence := "The meeting with the design team moved to Tuesday, and the customer asked for short answers with examples. "
 	for _, c := range []struct {
 		n, rounds int
