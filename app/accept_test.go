@@ -13,9 +13,9 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// Proves EDGE-4, TRL-8: a person who knows what happened takes a broken chain
-// as it is, with a reason and on record; what was doubted for it is not any
-// more, ends are anchored again, and the next break is one.
+// Proves EDGE-4, TRL-8: an administrator may accept a broken hash chain with a reason,
+// which is recorded. Records behind the break are no longer marked unverified, chain
+// ends are anchored again, and the next break is reported.
 func TestAcceptingABreak(t *testing.T) {
 	t.Parallel()
 	for name, do := range damage {
@@ -82,10 +82,10 @@ func TestAcceptingABreak(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: a chain that is cut where one was cut and accepted before is
-// broken anew; a text that is not the recorded one is not accepted; where
-// nothing is broken, or of nobody, there is nothing to accept.
-func TestAcceptanceIsOfWhatIsThere(t *testing.T) {
+// Proves EDGE-4: a chain that is truncated again at an accepted break is broken again.
+// Accepting fails if the text differs from the recorded one, the chain is intact, or
+// the tenant is unknown.
+func TestAcceptanceRequiresTheRecordedBreak(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string

@@ -30,7 +30,7 @@ identity:
 log: {level: error}
 `
 
-// shower is a backend that shows a secret to whoever reaches it.
+// shower is a backend whose answers contain a secret.
 type shower struct {
 	mu   sync.Mutex
 	seen []*http.Request
@@ -45,8 +45,8 @@ func (s *shower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"api_key":"secret-canary"}`)
 }
 
-// take returns what arrived for a path since the last time; memproxy asks for
-// others on its own.
+// take returns the requests for a path since the last call. memproxy makes requests of
+// its own, which other paths have.
 func (s *shower) take(path string) (out []*http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,11 +61,10 @@ func (s *shower) take(path string) (out []*http.Request) {
 
 var pathParam = regexp.MustCompile(`\{[^}]*\}`)
 
-// Proves EDGE-13, EDGE-3: every route that is administration, on both backends
-// and generated from their tables, is closed to nobody and to plain keys, reads
-// too, and open to the role; what touches no memory is closed to nobody; and
-// on whatever is forwarded for somebody known stands the backend's own
-// credential and nothing that was presented to memproxy.
+// Proves EDGE-13, EDGE-3: every administrative route of both backends, as generated
+// from their route tables, is closed to anonymous callers and plain keys, for reads
+// too, and open to the role. Routes that touch no memory are open to all. Every
+// forwarded request carries the backend's own credential and none of the caller's.
 func TestAdministrationIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"letta", "mem0"} {
@@ -91,7 +90,7 @@ func TestAdministrationIsClosed(t *testing.T) {
 				method = "POST"
 			}
 			path = strings.ReplaceAll(path, "{agent_id}", "agent-00000000-0000-4000-8000-000000000000")
-			named := pathParam.MatchString(path) // of that, whose it is decides
+			named := pathParam.MatchString(path) // the owner decides about these
 			path = pathParam.ReplaceAllString(path, "tool-00000000-0000-4000-8000-000000000000")
 			body := ""
 			if method != "GET" {
@@ -109,7 +108,8 @@ func TestAdministrationIsClosed(t *testing.T) {
 				g := r.do(method, path, body, header...)
 				arrived := back.take(path)
 				open := caller == "root" || route.Public || route.Pass && caller == "a plain"
-				// What a row does not claim of the answer is left out for the role, too.
+				// Members that the route table does not claim are removed for the role,
+				// too.
 				if (len(arrived) > 0) != open || strings.Contains(g.body, "canary") && !open || (g.status == 401 || g.status == 403) == open {
 					t.Errorf("%s: %s as %s (%s): %d %s, %d arrived", kind, at, caller, route.ID, g.status, g.body, len(arrived))
 				}
@@ -131,8 +131,8 @@ func TestAdministrationIsClosed(t *testing.T) {
 	}
 }
 
-// Proves EDGE-13: a plain key makes and changes agents whose models it names,
-// and reaches no endpoint, key or environment with them; the role does.
+// Proves EDGE-13: a plain key creates and changes agents that name a model, but cannot
+// give them an endpoint, a key or an environment; the role can.
 func TestModelsEndpointsAreAdministration(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "policy:", `    - {sha256: "ROOT", id: "human:root", kind: human, trust: human, tenant: acme, roles: [memproxy-admin], acts_as: "*"}
@@ -155,7 +155,7 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 		{"GET", "/v1/agents/AGENT", "", true},
 	} {
 		path := strings.ReplaceAll(c.path, "AGENT", l.agent)
-		session := fmt.Sprint("s", i) // or the agent's would be locked
+		session := fmt.Sprint("s", i) // otherwise the agent's session is locked
 		g := l.do(c.method, path, c.body, "X-Memproxy-Session", session)
 		if (g.status < 300) != c.plain || !c.plain && (g.status != 403 || !strings.Contains(g.body, "policy.admin")) {
 			t.Errorf("%s %s %s with a plain key: %d %s", c.method, path, c.body, g.status, g.body)
@@ -166,10 +166,9 @@ policy:`, 1), func(h http.Handler) http.Handler { return h }, "ROOT", sha(adminT
 	}
 }
 
-// Proves EDGE-13, EDGE-18: secrets that stand in ordinary answers are not shown
-// without the role; with it they are, to who asks for them. An owner that asks is
-// answered without them.
-func TestSecretsInAnswersAreWithheld(t *testing.T) {
+// Proves EDGE-13, EDGE-18: secrets in ordinary answers are removed, also for the owner,
+// unless a caller with the role asks for them.
+func TestSecretsAreRemovedFromAnswers(t *testing.T) {
 	t.Parallel()
 	showing := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// planted puts a memory into the backend around memproxy and returns its id.
+// planted writes a memory directly to the backend and returns its id.
 func (r *rig) planted(text string) string {
 	r.t.Helper()
 	var made struct{ Results []struct{ ID string } }
@@ -27,17 +27,17 @@ func (r *rig) planted(text string) string {
 	return made.Results[0].ID
 }
 
-// count is how many records of a type the log has.
+// records counts the audit records of a type.
 func (r *rig) records(of memproxy.EventType) int {
 	return strings.Count(r.audit("--type", string(of)), `"type":"`+string(of)+`"`)
 }
 
-// Proves EDGE-4: in production, with its own intervals and without a command,
-// the first start records what the backend holds, as nobody's; what is put
-// there or changed around memproxy later is named: by the read, and by the
-// sweep in log, record, metric and mark, though nobody reads it. What went
-// through memproxy is not. The next start does not seal again.
-func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
+// Proves EDGE-4: in production with default intervals, the first start seals the
+// backend's existing memories without an owner. Memories added or changed directly in
+// the backend afterwards are reported by reads, and by the sweep in log, audit record,
+// metric and mark, without any read. Memories written through memproxy are not
+// reported. The next start does not seal again.
+func TestBackendIsSealedAtFirstStart(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}
@@ -107,9 +107,10 @@ func TestABackendIsSealedAtItsFirstStart(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: who removes the ledger's note of a seal, so that the next start takes for
-// old what was planted, is on record, and what was planted is named.
-func TestARemovedSealIsPutBack(t *testing.T) {
+// Proves EDGE-4: removing the ledger's record of a seal, which would make the next
+// start accept planted memories as old, is recorded, and the planted memories are
+// reported.
+func TestRemovedSealIsRestored(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	for name, vandal := range map[string][]string{
@@ -136,9 +137,9 @@ func TestARemovedSealIsPutBack(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: where the setting is off nothing is sealed, and nobody is
-// accused: it takes the command.
-func TestSealingIsOff(t *testing.T) {
+// Proves EDGE-4: with the setting off nothing is sealed or reported as tampered until
+// the command runs.
+func TestSealingCanBeDisabled(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true}, screeningConf, "SCREENING", "memories: {seal: false}")
@@ -152,8 +153,8 @@ func TestSealingIsOff(t *testing.T) {
 	}
 }
 
-// paging is a backend that refuses one page of its list for as long as it is
-// told to, and remembers which pages were asked for.
+// paging is a backend that can refuse one page of its list, and records the pages
+// requested.
 type paging struct {
 	http.Handler
 	mu     sync.Mutex
@@ -182,9 +183,9 @@ func (b *paging) pages() string {
 	return strings.Join(b.asked, " ")
 }
 
-// Proves EDGE-4: a seal that fails keeps nothing from starting and accuses
-// nobody; the next process goes on at the page where it stopped.
-func TestASealGoesOn(t *testing.T) {
+// Proves EDGE-4: a failed seal neither prevents the start nor reports memories; the
+// next process continues at the page where it stopped.
+func TestInterruptedSealContinues(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
@@ -221,9 +222,9 @@ func TestASealGoesOn(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: a backend that wants a key is not sealed without one. The log says which
-// setting has it, once, however often it is tried again.
-func TestASealWithoutACredentialNamesTheSetting(t *testing.T) {
+// Proves EDGE-4: a backend that requires a key is not sealed without one. The log names
+// the setting once, however often the seal is retried.
+func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
@@ -239,11 +240,10 @@ func TestASealWithoutACredentialNamesTheSetting(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: on Letta, too, what is planted around memproxy after the first
-// start is named without a command: by the sweep, and a passage by the read.
-// What an agent writes in its turns, blocks that were there before among it, is
-// not.
-func TestPlantedInLetta(t *testing.T) {
+// Proves EDGE-4: on Letta, too, memories planted in the server after the first start
+// are found without a command: by the sweep, and passages by reads. What the agent
+// writes in its turns, to existing blocks as well, is not reported.
+func TestMemoriesPlantedInLettaAreFound(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	l := startLettaRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, writingAgent, lettaConf, plainly)
@@ -262,7 +262,7 @@ func TestPlantedInLetta(t *testing.T) {
 	}
 	l.versioned(list[0].ID)
 	ring.Until(l.t, "the record of the turn", func() bool { return strings.Contains(l.audit("--type", "version"), `"op":"self_edit"`) })
-	for range 2 { // what was on its way at the first is there at the second
+	for range 2 { // the second sweep confirms suspects of the first
 		sweeps := l.records(memproxy.EventSweep)
 		l.within(p, 10*time.Minute, "a sweep", func() bool { return l.records(memproxy.EventSweep) > sweeps })
 	}

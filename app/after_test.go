@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What has one key is done in order, nothing is lost when it ends, and what
-// comes late is done at once.
-func TestAfterKeepsTheOrderOfAKey(t *testing.T) {
+// Work with the same key runs in order, close waits for all of it, and work that
+// arrives after close runs at once.
+func TestWorkOfOneKeyIsOrdered(t *testing.T) {
 	t.Parallel()
 	a := newAfter(4, 8)
 	var mu sync.Mutex

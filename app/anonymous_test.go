@@ -15,10 +15,10 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// openConf is production for callers that present nothing, next to one who does.
+// openConf is a production configuration that also serves callers without a credential.
 var openConf = strings.Replace(screeningConf, "identity:\n", "identity:\n  require: false\n", 1)
 
-// nobody is a caller at an address of this machine that presents nothing.
+// nobody is a caller without a credential, from an address of this machine.
 type nobody struct {
 	*rig
 	client  *http.Client
@@ -57,9 +57,9 @@ func (n nobody) wrote(text string) (id string) {
 	return made.Results[0].ID
 }
 
-// Proves TRL-1, TRL-9: whoever presents nothing is a session at an address, and
-// nobody else: what it wrote waits, and neither another session nor the same
-// name elsewhere reads it. The name stands nowhere.
+// Proves TRL-1, TRL-9: a caller without a credential is a session at an address. Its
+// writes wait for review, and neither another session nor the same session name at
+// another address reads them. Its name is stored nowhere.
 func TestAnonymousCallersAreSessions(t *testing.T) {
 	t.Parallel()
 	const name = "the-morning-shift-of-ward-nine"
@@ -92,10 +92,10 @@ func TestAnonymousCallersAreSessions(t *testing.T) {
 	}
 }
 
-// Proves GOV-6, TRL-1: production that serves callers without a credential, which it
-// does on loopback without being allowed to by name, says so on /readyz and in the
-// log, and as whom; also where an edit of the file opens it.
-func TestServingTheUnidentifiedIsNamed(t *testing.T) {
+// Proves GOV-6, TRL-1: production that serves callers without a credential, which needs
+// no permission on loopback, reports it with their identity on /readyz and in the log,
+// also after an edit of the configuration enables it.
+func TestServingAnonymousCallersIsReported(t *testing.T) {
 	t.Parallel()
 	const who = "callers that present nothing are taken for anonymous, of trust anonymous"
 	p := newPaces()
@@ -113,8 +113,8 @@ func TestServingTheUnidentifiedIsNamed(t *testing.T) {
 	}
 }
 
-// Proves TRL-1, TRL-6: another name buys no more writes: the sessions of one
-// address have one budget, other addresses another, and all together a bound.
+// Proves TRL-1, TRL-6: changing the session name buys no more writes: sessions of one
+// address share a budget, and all anonymous callers have a common limit.
 func TestAnonymousSessionsShareABudget(t *testing.T) {
 	t.Parallel()
 	r := start(t, openConf, "SCREENING", "budgets: {anonymous: {writes_per_hour: 4}, together: 2}")
@@ -137,9 +137,9 @@ func TestAnonymousSessionsShareABudget(t *testing.T) {
 	r.do("POST", "/memories", strings.Replace(noted("Bob sits by the window."), `"ann"`, `"bob"`, 1)).want(t, 200)
 }
 
-// Proves TRL-1, SYN-7: the rejections of one session lock that session, those of
-// many the address that they come from, and never callers elsewhere.
-func TestAnonymousSessionsShareRejections(t *testing.T) {
+// Proves TRL-1, SYN-7: rejections of one session lock that session, those of many
+// sessions lock their address, and callers elsewhere are never locked.
+func TestRejectionsOfAnonymousSessions(t *testing.T) {
 	t.Parallel()
 	r := start(t, openConf, "SCREENING", "sessions: {max_user_rejections: 6}")
 	first, second := r.nobody("127.0.0.1", "one"), r.nobody("127.0.0.1", "two")
@@ -161,9 +161,9 @@ func TestAnonymousSessionsShareRejections(t *testing.T) {
 	r.nobody("127.0.0.2", "fresh").write("Ann likes tea.").want(t, 200)
 }
 
-// Proves TRL-9: with production's own settings, what an anonymous caller writes
-// is seen by others once nobody has corrected it for seven days, and not before;
-// what comes from a hostile source likewise, whoever wrote it.
+// Proves TRL-9: under production defaults, other callers see a memory of an anonymous
+// caller once nobody has corrected it for seven days, and not before. The same applies
+// to memories from a hostile source, whoever wrote them.
 func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
@@ -173,7 +173,7 @@ func TestPendingMemoriesAreShownAfterAWeek(t *testing.T) {
 	if hostile.status != 200 {
 		t.Fatalf("%d %s", hostile.status, hostile.body)
 	}
-	reader := r.nobody("127.0.0.2", "three") // those of other tenants never see it
+	reader := r.nobody("127.0.0.2", "three") // callers of other tenants never see it
 	for _, tc := range []struct {
 		after time.Duration
 		shown bool

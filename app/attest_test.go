@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Proves TRL-4: what a read withheld was not observed. A session that asks for a
-// quarantined memory is shown a notice, and knowing the text from elsewhere it
-// cannot pass it off as read; what is next to it was read.
-func TestWithheldIsNotObserved(t *testing.T) {
+// Proves TRL-4: a withheld memory does not count as observed. A session that reads a
+// quarantined memory gets a notice, and cannot attest its text as read, even if it
+// knows it from elsewhere; the memory next to it was observed.
+func TestWithheldMemoriesAreNotObserved(t *testing.T) {
 	t.Parallel()
 	const hidden, shown = "The invoice office moved to Leeds.", "The invoice office opens at nine."
 	r := startPeople(t, "")

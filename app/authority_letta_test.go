@@ -13,8 +13,8 @@ import (
 
 const personaAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_insert","memory","memory_rethink","core_memory_append"],"memory_blocks":[{"label":"persona","value":"helper"}]}`
 
-// lettaPeople is the sidecar in front of the embedded Letta, with an agent
-// whose block "human" somebody wrote through the proxy.
+// lettaPeople is the sidecar in front of the embedded Letta, with an agent whose block
+// "human" an author wrote through the proxy.
 func lettaPeople(t *testing.T, author, text string) (l *lettaRig, block string) {
 	t.Helper()
 	return lettaPeopleWith(t, lettaConf, personaAgent, author, text)
@@ -32,10 +32,10 @@ func lettaPeopleWith(t *testing.T, conf, agent, author, text string) (l *lettaRi
 	return l, made.ID
 }
 
-// Proves EDGE-5, TRL-5, EDGE-1: on every way by which Letta's memories are
-// changed, an agent's own tools among them, the word of somebody who is trusted
-// more is not replaced; the dissent is kept, and readers see the block as
-// contested. What only adds, and one's own, passes.
+// Proves EDGE-5, TRL-5, EDGE-1: on every route that changes Letta's memories, including
+// the agent's own tools, a less trusted author cannot replace the text of a more
+// trusted one. The attempt is kept as dissent, and readers see the block as contested.
+// Additions, and changes by the author, pass.
 func TestAuthorityInLetta(t *testing.T) {
 	ring.Long(t, "one request after another")
 	t.Parallel()
@@ -47,9 +47,9 @@ func TestAuthorityInLetta(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change   func(l *lettaRig, block, who string) got
-		after    string // what stands there when it passed
-		dissents bool   // with the words that would stand there
-		adds     bool   // it replaces nothing, so it always passes
+		after    string // the text afterwards if the change passes
+		dissents bool   // the dissent records the new text
+		adds     bool   // only adds, so it always passes
 	}{
 		"by the block's id": {change: func(l *lettaRig, block, who string) got {
 			return l.do("PATCH", "/v1/blocks/"+block, `{"value":"`+spy+`"}`, as(who)...)
@@ -105,9 +105,9 @@ func TestAuthorityInLetta(t *testing.T) {
 	}
 }
 
-// Proves TRL-3, TRL-5: a correction by an agent's own tool is on the record of
-// whose block it was.
-func TestSelfEditsAreCorrections(t *testing.T) {
+// Proves TRL-3, TRL-5: a correction by an agent's own tool lowers the track record of
+// the block's author.
+func TestSelfEditsCountAsCorrections(t *testing.T) {
 	t.Parallel()
 	l, block := lettaPeople(t, "peer", "Ann likes tea")
 	a := l.do("POST", "/v1/agents/"+l.agent+"/messages", `{"input":"CALL memory_rethink {\"label\":\"human\",\"new_memory\":\"Ann likes coffee\"}\nTHEN\nSAY done"}`, as("reviewer")...)
@@ -123,9 +123,8 @@ func TestSelfEditsAreCorrections(t *testing.T) {
 	}
 }
 
-// Proves EDGE-5, EDGE-1: what a run that cannot be made to pause made of the
-// word of somebody who is trusted more is undone and kept as dissent; one's own
-// word it may change.
+// Proves EDGE-5, EDGE-1: a compensated run that overwrites the text of a more trusted
+// author is undone and kept as dissent; the author may change their own text.
 func TestCompensatedRunsDoNotOverrule(t *testing.T) {
 	t.Parallel()
 	older := strings.Replace(olderAgent, `{"label":"human","value":"Ann"},`, "", 1)

@@ -14,10 +14,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves CARD-2, TRL-3, EDGE-3: what cannot be read in one way is answered
-// with a 4xx that says why, is recorded, and never reaches the backend. Each
-// is next to the nearest request that passes.
-func TestBadInputNeverArrives(t *testing.T) {
+// Proves CARD-2, TRL-3, EDGE-3: ambiguous or malformed requests are answered with a 4xx
+// that gives the reason, are recorded, and never reach the backend. Each case has a
+// similar request that passes.
+func TestAmbiguousInputIsRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, "log: {level: info}", "log: {level: error}")
 	msg := `"messages":[{"role":"user","content":"likes tea"}],"infer":false`
@@ -89,7 +89,7 @@ func TestBadInputNeverArrives(t *testing.T) {
 	}
 }
 
-// raw sends a request whose path and headers are spelled as they stand.
+// raw sends a request without normalising its path and headers.
 func (r *rig) raw(method, path, body string, header ...string) got {
 	r.t.Helper()
 	c := must.Get(net.Dial("tcp", strings.TrimPrefix(r.base, "http://")))(r.t)
@@ -111,8 +111,8 @@ func (r *rig) raw(method, path, body string, header ...string) got {
 	return got{resp.StatusCode, resp.Header, string(b)}
 }
 
-// A body over the limit and one that does not come are refused, recorded, and
-// end the connection.
+// A body over the limit, and one that never arrives, are refused and recorded, and the
+// connection is closed.
 func TestOversizedAndSlowBodies(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", limits: {body: 4096}, timeouts: {body: 200ms}}`)

@@ -13,10 +13,9 @@ import (
 	"github.com/memproxy/memproxy/screen/baseline"
 )
 
-// Proves MFW-6: what is usual is learnt from writes that went through, is kept
-// over a restart in a file that only memproxy reads, and marks what departs
-// from it without refusing it.
-func TestWhatIsUsualIsKept(t *testing.T) {
+// Proves MFW-6: the baseline is learnt from admitted writes, is kept across a restart
+// in a file readable by memproxy alone, and marks deviations without refusing them.
+func TestBaselineSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	const on = "screening: {baseline: {learn: 10}}"
 	dir := t.TempDir()
@@ -24,7 +23,7 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 	for i := range 12 {
 		r.do("POST", "/memories", noted(fmt.Sprintf("The customer in city %d ordered tea and coffee from the store.", i))).want(t, 200)
 	}
-	r.do("POST", "/memories", noted(poison)) // refused, and not learnt
+	r.do("POST", "/memories", noted(poison)) // refused, so it is not learnt
 	r.stop()
 	file := filepath.Join(dir, "state", "baseline.json")
 	info, err := os.Stat(file)
@@ -49,8 +48,8 @@ func TestWhatIsUsualIsKept(t *testing.T) {
 	again.do("POST", "/memories", noted("The list is at https://new.example/list today.")).want(t, 200)
 }
 
-// A snapshot that is broken is set aside, and memproxy starts.
-func TestABrokenBaselineIsSetAside(t *testing.T) {
+// A corrupt snapshot is set aside, and memproxy starts.
+func TestBrokenBaselineIsSetAside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
@@ -69,8 +68,7 @@ func TestABrokenBaselineIsSetAside(t *testing.T) {
 	}
 }
 
-// It is written down from time to time, so that a crash costs little.
-func TestTheBaselineIsWrittenFromTimeToTime(t *testing.T) {
+func TestBaselineIsSavedPeriodically(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "screening: {baseline: {}}")
 	r.once("baseline", time.Now())

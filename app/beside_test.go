@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves EDGE-4: metadata that were changed behind the proxy before anybody
-// read them are found by the first read, of writes that are answered at once
-// and later; those that go through it are not accused.
+// Proves EDGE-4: metadata changed behind the proxy before the first read is found by
+// that read, for synchronous and asynchronous writes. Changes through the proxy are not
+// reported.
 func TestMetadataAreSigned(t *testing.T) {
 	t.Parallel()
 	const about = `,"metadata":{"about":"tea","n":0.70,"deep":{"b":[1,2],"a":null}}`
@@ -64,8 +64,8 @@ func TestMetadataAreSigned(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: the same of Letta's blocks, and of metadata that a client
-// changes without the text, whose stamp stays.
+// Proves EDGE-4: the same for Letta's blocks, and for metadata that a client changes
+// without the text, where the old stamp remains.
 func TestMetadataOfBlocksAreSigned(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
@@ -103,7 +103,7 @@ func TestMetadataOfBlocksAreSigned(t *testing.T) {
 			t.Errorf("%s: %d %q %s", name, a.status, a.header.Get("X-Memproxy-Unverified"), a.body)
 		}
 	}
-	// Nobody gets a seal for a stamp that is not ours.
+	// A foreign stamp gets no seal.
 	meta := metadataOf(t, l.behind("GET", "/v1/blocks/"+ids["whole"], ""))
 	l.behind("PATCH", "/v1/blocks/"+ids["whole"], `{"metadata":`+strings.Replace(meta, `"memproxy_trust":"authenticated"`, `"memproxy_trust":"human"`, 1)+`}`)
 	change("whole", `{"metadata":{"about":"papers"}}`)

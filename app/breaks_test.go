@@ -10,11 +10,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves EDGE-4, TRL-7, TRL-8: a break that is found when a text would be given
-// up for newer ones is named as one that a sweep finds, without a sweep: on
-// record, counted, in the program's log, once however often it is found again;
-// what is sound is given up and nothing is named.
-func TestBreaksFoundInPassing(t *testing.T) {
+// Proves EDGE-4, TRL-7, TRL-8: a chain break found while old versions are pruned is
+// recorded, counted and logged once, without a sweep. Pruning of intact chains reports
+// nothing.
+func TestBreaksFoundByPruningAreReported(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]memproxy.FaultClass{"nothing": "", "tamper": memproxy.FaultTamper, "forge": memproxy.FaultForge, "delete-middle": memproxy.FaultDelete} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +28,7 @@ func TestBreaksFoundInPassing(t *testing.T) {
 			}
 			ring.Until(r.t, "ten versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 10 })
 			r.vandal(damage[name]...)
-			for n := range 4 { // the second version's turn is over with the third
+			for n := range 4 { // writing the third version prunes the second
 				change(n + 20)
 			}
 			ring.Until(r.t, "fourteen versions", func() bool { return strings.Count(r.audit("--type", "version"), `"type":"version"`) == 14 })

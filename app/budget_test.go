@@ -33,8 +33,8 @@ func startBudget(t *testing.T, change ...string) *rig {
 	return start(t, budgetConf, append([]string{"PEER", sha("peer-key")}, change...)...)
 }
 
-// remaining is what is left of the hour, by the answer of a write that asks
-// for more than there ever is.
+// remaining reads what is left of the hour's budget from the refusal of a write that
+// exceeds any budget.
 func remaining(t *testing.T, r *rig) int {
 	t.Helper()
 	a := r.do("POST", "/memories", many(101, false))
@@ -55,8 +55,8 @@ func many(n int, infer bool) string {
 	return string(body)
 }
 
-// Proves TRL-6, CARD-4: a budget counts memories: what says that it writes more
-// than is left does not reach the backend, by whichever member it says so, and
+// Proves TRL-6, CARD-4: a budget counts memories: a write that declares more memories
+// than the budget has left, in whichever member, is refused before the backend and
 // costs nothing.
 func TestBudgetsCountMemories(t *testing.T) {
 	t.Parallel()
@@ -93,8 +93,8 @@ func TestBudgetsCountMemories(t *testing.T) {
 	}
 }
 
-// extracting answers adds as a backend whose model makes so many memories of
-// whatever it reads; later, where they are asked for by an event.
+// extracting answers adds like a backend whose model extracts made() memories from any
+// text; asynchronously, they are reported by an event.
 func extracting(next http.Handler, made func() int) http.Handler {
 	events := map[string]int{}
 	results := func(n int) []map[string]any {
@@ -130,10 +130,10 @@ func extracting(next http.Handler, made func() int) http.Handler {
 	})
 }
 
-// Proves TRL-6: what the backend's model makes of a write is charged for what
-// it is, at once or when its event is over; what goes over the limit by that
-// stops the next write, and only of that caller.
-func TestExtractionsAreSettled(t *testing.T) {
+// Proves TRL-6: the memories that the backend's model extracts from a write are charged
+// by their actual number, at once or when the event completes. If that exceeds the
+// limit, the caller's next write is refused, and no other caller's.
+func TestExtractionsAreCharged(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t)
 	made := 1
@@ -141,7 +141,7 @@ func TestExtractionsAreSettled(t *testing.T) {
 	left := 100
 	want := func(what string) {
 		t.Helper()
-		ring.Until(t, fmt.Sprintf("%s: %d being left", what, max(0, left)), func() bool { return remaining(t, r) == max(0, left) }) // an event is asked for after a while
+		ring.Until(t, fmt.Sprintf("%s: %d being left", what, max(0, left)), func() bool { return remaining(t, r) == max(0, left) }) // events are polled
 	}
 	made, left = 1, left-1
 	r.do("POST", "/memories", many(20, true))
@@ -162,9 +162,9 @@ func TestExtractionsAreSettled(t *testing.T) {
 	r.do("POST", "/memories", many(1, false), "X-API-Key", "peer-key").want(t, 200)
 }
 
-// Proves TRL-6: a memory lowers its author's total once, however often a deletion
-// names it.
-func TestOneDeletionIsOneRefund(t *testing.T) {
+// Proves TRL-6: deleting a memory lowers its author's total once, however often a
+// deletion names it.
+func TestDeletionsRefundOnce(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, "writes_total: 100", "writes_total: 3")
 	var list struct{ Results []struct{ ID string } }
@@ -196,9 +196,9 @@ func TestFieldsHaveOneBudget(t *testing.T) {
 	}
 }
 
-// Proves TRL-6: the total of a field falls when a memory is deleted that was written to
-// it, once, by id and in bulk; not by one that was moved there.
-func TestTotalsOfFieldsFall(t *testing.T) {
+// Proves TRL-6: deleting a memory, by id or in bulk, lowers the total of the field it
+// was written to once, but not the total of a field it was moved to.
+func TestDeletionsRefundTheField(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, "rapid_per_minute: 0", "rapid_per_minute: 0, namespaces: {format: {writes_total: 2}}",
 		`id: "agent:dev", kind: agent,`, `id: "agent:dev", kind: agent, roles: [memproxy-forget],`)
@@ -243,9 +243,9 @@ func TestTotalsOfFieldsFall(t *testing.T) {
 	write(429, "format")
 }
 
-// Proves TRL-6, SYN-9: totals fall when expired memories are deleted for good, or by their
-// author before that, and once only.
-func TestTotalsOfExpiredMemoriesFall(t *testing.T) {
+// Proves TRL-6, SYN-9: totals fall once when an expired memory is deleted, by the
+// upkeep or earlier by its author.
+func TestExpiredMemoriesRefundTotals(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf+"budgets: {default: {writes_per_hour: 100, writes_total: 2}, rapid_per_minute: 0}\n", "SCREENING",
@@ -256,7 +256,7 @@ func TestTotalsOfExpiredMemoriesFall(t *testing.T) {
 		t.Fatal("the total is not used up")
 	}
 	r.over(clock, two)
-	if a := r.do("DELETE", "/memories/"+one, ""); a.status != 200 { // its author may, expired or not
+	if a := r.do("DELETE", "/memories/"+one, ""); a.status != 200 { // the author may delete it, expired or not
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	r.versioned(r.written("Ann has a cat.", ""))
@@ -273,8 +273,8 @@ func TestTotalsOfExpiredMemoriesFall(t *testing.T) {
 	}
 }
 
-// Proves TRL-6: a write for which there is no connection to the backend draws on nothing,
-// so that callers who tried again during an outage have their budget after it.
+// Proves TRL-6: a write that cannot connect to the backend is not charged, so that
+// callers who retried during an outage keep their budget.
 func TestOutagesUseNoBudget(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t, "upstream: UPSTREAM", "upstream: \"http://127.0.0.1:1\"")

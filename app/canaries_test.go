@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// wordless are the routes whose answers show nothing of an owner's texts to the owner
-// either, by the reason.
+// wordless lists the routes whose answers never contain an owner's texts, with the
+// reason.
 var wordless = map[string]string{
 	"made of everybody's, and refused where several tenants share the backend": `
 		letta.get_folder_by_name letta.get_source_id_by_name letta.get_total_storage_size letta.retrieve_metadata
@@ -38,9 +38,9 @@ var wordless = map[string]string{
 		letta.mcp_oauth_callback letta.cloud.agent_secrets letta.cloud.agent_mcp_servers mem0.v2.profile.settings mem0.server.configuration mem0.server.keys`,
 }
 
-// Proves EDGE-13: the matrix would notice. A canary that is taken off for
-// everybody proves nothing of tenants, so each read of one's own, by callers who
-// may, shows one's own canary, or is listed with the reason.
+// Proves EDGE-13: checks the tenant matrix itself: a canary that no answer shows proves
+// nothing about tenants, so each read by an owner shows the owner's canary, or is
+// listed with the reason.
 func TestCanariesAreSeenByTheirOwners(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []contract.Route) {

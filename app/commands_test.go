@@ -12,16 +12,16 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// writeFile replaces a file at once: whoever watches it never reads a part of it, which
-// could be a valid file of its own.
+// writeFile replaces a file atomically, because a watcher could read a partial file,
+// which may be valid by itself.
 func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
 	must.Do(t, durable.Write(path, []byte(text)))
 	return path
 }
 
-// Proves CARD-3: check names file and line of what is wrong, in the
-// configuration and in the policies, and touches nothing.
+// Proves CARD-3: check reports the file and line of errors in configuration and
+// policies, and changes nothing.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestCheckPrintsNoSecret(t *testing.T) {
 	}
 }
 
-// Proves TRL-3, CARD-5: explain gives every step's answer and sends nothing.
+// Proves TRL-3, CARD-5: explain reports the result of every step and sends nothing.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestExplain(t *testing.T) {
 	if code, out, _ := invoke(t, args...); code != cli.Denied || !strings.Contains(out, "fields.cedar:") {
 		t.Errorf("exit %d: want the rule's file and line for people:\n%s", code, out)
 	}
-	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // of a memory, which counts as the caller's own
+	change := writeFile(t, filepath.Join(dir, "change.json"), `{"text":"x"}`) // the target counts as the caller's own
 	if code, out, errs := invoke(t, "explain", "--config", path, "--method", "PUT", "--path", "/memories/m1", "--body", change, "--as", "agent:dev"); code != 0 || strings.Contains(out, "owner.") {
 		t.Errorf("exit %d: %s %s", code, out, errs)
 	}
@@ -109,8 +109,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Proves CARD-7: keys are made once and never overwritten, readable by their
-// owner only.
+// Proves CARD-7: keys are created once, readable by their owner only, and never
+// overwritten.
 func TestKeygen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "keys")
@@ -132,9 +132,9 @@ func TestKeygen(t *testing.T) {
 	}
 }
 
-// Proves CARD-1, CARD-4, CARD-5, CARD-7, TRL-1, TRL-3, TRL-6, EDGE-3: the
-// demo's rows are all as claimed: each threat works directly and not through
-// memproxy; those in README.md are the demo's.
+// Proves CARD-1, CARD-4, CARD-5, CARD-7, TRL-1, TRL-3, TRL-6, EDGE-3: every row of the
+// demo holds: each threat works directly and fails through memproxy. README.md shows
+// the demo's rows.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	code, out, errs := invoke(t, "demo", "--json")
@@ -164,7 +164,7 @@ func TestDemo(t *testing.T) {
 	_, shown, _ := strings.Cut(string(readme), "memproxy demo\n")
 	shown, _, _ = strings.Cut(shown, "  …")
 	lines := strings.Split(strings.TrimSpace(shown), "\n")
-	for _, line := range lines[min(2, len(lines)):] { // below the head
+	for _, line := range lines[min(2, len(lines)):] { // below the header
 		threat, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		if row := said[threat]; row[0] == "" || !strings.Contains(line, row[0]+"  ") || !strings.HasSuffix(line, row[1]) {
 			t.Errorf("README.md shows %q; the demo prints %q", line, row)

@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves EDGE-3: a ledger is backed up while a process has it open, and nothing is
-// put in its place until that process has ended.
-func TestALedgerInUseIsBackedUpAndNotReplaced(t *testing.T) {
+// Proves EDGE-3: a ledger can be backed up while a process has it open, and is not
+// restored until that process has ended.
+func TestLedgerInUseIsBackedUpButNotReplaced(t *testing.T) {
 	var log strings.Builder
 	cfg, err := config.Parse("memproxy.yaml", fmt.Appendf(nil, `profile: development
 state: %s

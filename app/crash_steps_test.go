@@ -27,13 +27,13 @@ import (
 const (
 	crashConf = "MEMPROXY_CRASH_CONF"
 	crashStep = "MEMPROXY_CRASH_STEP"
-	// crashSending bounds a sending of the child's: a claim that was left is
-	// taken up after twice that.
+	// crashSending bounds how long the child sends a write; an abandoned claim expires
+	// after twice that.
 	crashSending = time.Second
 )
 
-// TestCrashStepChild is the sidecar that TestCrashAtEveryStep ends with kill -9
-// at the step that it is told.
+// TestCrashStepChild is the sidecar that TestCrashAtEveryStep kills with SIGKILL at a
+// given step.
 func TestCrashStepChild(t *testing.T) {
 	t.Parallel()
 	path := os.Getenv(crashConf)
@@ -51,10 +51,10 @@ func TestCrashStepChild(t *testing.T) {
 	car := must.Get(New(context.Background(), unwatched(cfg), opt))(t)
 	must.Do(t, car.Listen())
 	fmt.Printf("listening %s %s\n", car.Addr("mem0"), car.Addr("admin"))
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is done
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 }
 
-// crashRig is a sidecar in a process of its own, in front of a backend in this.
+// crashRig is a sidecar in its own process, in front of a backend in this one.
 type crashRig struct {
 	t           *testing.T
 	conf        string
@@ -68,7 +68,7 @@ type crashRig struct {
 	human       string
 }
 
-// run starts the sidecar; at a step it ends by itself.
+// run starts the sidecar, which kills itself at a step.
 func (r *crashRig) run(step string) {
 	r.t.Helper()
 	r.cmd = exec.Command(os.Args[0], "-test.run=^TestCrashStepChild$", "-test.timeout=5m")
@@ -78,7 +78,7 @@ func (r *crashRig) run(step string) {
 	out := must.Get(r.cmd.StdoutPipe())(r.t)
 	must.Do(r.t, r.cmd.Start())
 	cmd := r.cmd
-	r.t.Cleanup(func() { // before its directory goes
+	r.t.Cleanup(func() { // before its directory is removed
 		_ = in.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed, or waited for already
@@ -93,7 +93,7 @@ func (r *crashRig) run(step string) {
 	r.t.Fatalf("the sidecar does not start:\n%s", r.log.String())
 }
 
-// died waits until kill -9 ended the sidecar.
+// died waits until the sidecar has killed itself.
 func (r *crashRig) died(step memproxy.Step) {
 	r.t.Helper()
 	over := make(chan error, 1)
@@ -109,7 +109,7 @@ func (r *crashRig) died(step memproxy.Step) {
 	}
 }
 
-// ask makes a request; where the sidecar dies of it there is no answer.
+// ask makes a request. There is no answer if the sidecar dies.
 func (r *crashRig) ask(method, url, body string, header ...string) (int, string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
@@ -139,7 +139,7 @@ func (r *crashRig) reviewerAsks(method, path, body string) (int, string) {
 	return r.ask(method, r.admin+path, body, "Authorization", "Bearer "+reviewToken)
 }
 
-// holds are the held writes in a state.
+// holds lists the held writes in a state.
 func (r *crashRig) holds(state memproxy.HoldState) []string {
 	r.t.Helper()
 	status, body := r.reviewerAsks("GET", "/v1/holds?state="+string(state), "")
@@ -154,7 +154,7 @@ func (r *crashRig) holds(state memproxy.HoldState) []string {
 	return ids
 }
 
-// stored is how often the backend holds a text, sent how often it was sent one.
+// stored counts how often the backend stores a text, and sent how often it received it.
 func (r *crashRig) stored(text string) int {
 	r.t.Helper()
 	_, body := r.ask("GET", r.up+"/memories?user_id=bob", "")
@@ -167,7 +167,7 @@ func (r *crashRig) sent(text string) int {
 	return strings.Count(r.back.raw.String(), text)
 }
 
-// versions counts what an operation made of a memory.
+// versions counts a memory's versions made by an operation.
 func (r *crashRig) versions(id string, op memproxy.VersionOp) int {
 	r.t.Helper()
 	status, body := r.reviewerAsks("GET", "/v1/memories/mem0/"+id+"/history", "")
@@ -183,8 +183,8 @@ func (r *crashRig) approve(id string) {
 	r.reviewerAsks("POST", "/v1/holds/"+id+"/approve", `{"reason":"harmless"}`)
 }
 
-// crashCase is what is done until the sidecar dies, and what holds once another
-// has taken up what it left.
+// crashCase: before runs until the sidecar dies, after checks the state once the next
+// process has recovered.
 type crashCase struct{ before, after func(*crashRig) }
 
 func writesHeld(r *crashRig) { r.agentAsks("POST", "/memories", bobSails) }
@@ -203,7 +203,7 @@ func sentOnce(r *crashRig) {
 	}
 }
 
-// noteID is the one memory of ann's.
+// noteID is the id of ann's only memory.
 func (r *crashRig) noteID() string {
 	_, body := r.ask("GET", r.up+"/memories?user_id=ann", "")
 	_, rest, _ := strings.Cut(body, `"id":"`)
@@ -219,8 +219,8 @@ func rollsBack(r *crashRig) {
 	r.reviewerAsks("POST", "/v1/memories/mem0/"+id+"/rollback", fmt.Sprintf(`{"sha256":%q,"reason":"it was right"}`, sha("likes tea")))
 }
 
-// rolledBack: the backend has the old text, was sent it once, and the history
-// says so once.
+// rolledBack: the backend has the old text, received it once, and the history has one
+// rollback.
 func rolledBack(r *crashRig) {
 	id := r.noteID()
 	ring.Until(r.t, "the rollback's version", func() bool { return r.versions(id, memproxy.OpRollback) == 1 })
@@ -234,7 +234,7 @@ func runsUngated(r *crashRig) {
 	r.agentAsks("POST", "/v1/agents/"+r.agent+"/messages", fmt.Sprintf(`{"input":%q}`, poisoned))
 }
 
-// settledOnce: what was let in stays and is a version, once; what was not is
+// settledOnce: the admitted write remains and has one version; the refused one is
 // undone.
 func settledOnce(r *crashRig) {
 	ring.Until(r.t, "the run is settled", func() bool {
@@ -250,10 +250,11 @@ func settledOnce(r *crashRig) {
 	}
 }
 
-// crashCases has one case for each step that the code knows.
+// crashCases has a case for each step in the code.
 func crashCases() map[memproxy.Step]crashCase {
 	return map[memproxy.Step]crashCase{
-		// The caller has no answer, and nothing is kept or sent: it asks again.
+		// The caller got no answer and nothing was stored or sent, so the caller
+		// retries.
 		memproxy.StepHoldRecorded: {writesHeld, func(r *crashRig) {
 			if n := len(r.holds(memproxy.HoldPending)) + r.sent("Bob sails."); n != 0 {
 				r.t.Errorf("%d kept or sent", n)
@@ -283,7 +284,7 @@ func crashCases() map[memproxy.Step]crashCase {
 		memproxy.StepRollbackBegun:   {rollsBack, rolledBack},
 		memproxy.StepRollbackSent:    {rollsBack, rolledBack},
 		memproxy.StepRollbackSettled: {rollsBack, rolledBack},
-		// The run was never sent, and nobody sends it later.
+		// The run was never sent, and is not sent later.
 		memproxy.StepRunJournalled: {runsUngated, func(r *crashRig) {
 			ring.Until(r.t, "the run is settled", func() bool {
 				left, err := filepath.Glob(filepath.Join(filepath.Dir(r.conf), "state", "runs", "*", "*.json"))
@@ -300,9 +301,9 @@ func crashCases() map[memproxy.Step]crashCase {
 	}
 }
 
-// A sidecar that is killed at any step between hold, approval, rollback or
-// compensation and their ends loses nothing and repeats nothing: the next one
-// brings them to their end. A step of the code without a case fails.
+// A sidecar killed at any step of a hold, an approval, a rollback or a compensation
+// loses nothing and repeats nothing: the next process completes it. A step without a
+// case fails the test.
 //
 // Proves EDGE-11, SYN-5, MFW-7, EDGE-1.
 func TestCrashAtEveryStep(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves TRL-1: two credentials in one request, in any two of the headers that
-// have one, are of one caller or refused, at both faces: nothing arrives.
-func TestTwoCredentialsAreOneCallers(t *testing.T) {
+// Proves TRL-1: two credentials in any two headers of one request must identify the
+// same caller. Otherwise the request is refused at both faces and not forwarded.
+func TestTwoCredentialsMustMatch(t *testing.T) {
 	t.Parallel()
 	arrived := 0
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "10000"},
@@ -41,7 +41,7 @@ func TestTwoCredentialsAreOneCallers(t *testing.T) {
 					arrived = 0
 					resp := must.Get(http.DefaultClient.Do(q))(t)
 					resp.Body.Close()
-					good := presented[0] == presented[1] && presented[0] != "unknown" || // one caller, or the backend's own key
+					good := presented[0] == presented[1] && presented[0] != "unknown" || // the same caller, or the backend's own key
 						presented[0] == "m0sk_dev" && presented[1] == "unknown" && ours(one) && !ours(other)
 					if want := map[bool]int{true: 200, false: 401}[good]; resp.StatusCode != want || (arrived > 0) != good {
 						t.Errorf("envoy %v: %s of %s and %s of %s: %d and %d arrived, want %d", envoy, one, presented[0], other, presented[1], resp.StatusCode, arrived, want)

@@ -15,13 +15,12 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// An approval of a write that Mem0 carries out later is bound to the text that
-// came of it, as one that is carried out at once: it outlives rules that would
-// judge otherwise, and ends with the text, whether the other text was written
-// through memproxy or around it.
+// Approval of a write that Mem0 executes asynchronously is bound to the resulting text,
+// like that of a synchronous one: it survives stricter rules, and ends when the text
+// changes, through memproxy or directly.
 //
 // Proves EDGE-15, DOL-3.
-func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
+func TestApprovalsOfAsyncWritesPersist(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
@@ -46,7 +45,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 			var page struct{ Results []struct{ ID, Memory string } }
 			must.Do(t, json.Unmarshal([]byte(r.behind("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`)), &page))
 			for _, m := range page.Results {
-				if strings.Contains(m.Memory, lake) { // as the backend's model words it
+				if strings.Contains(m.Memory, lake) { // the backend's model rewords it
 					made[lake], texts[lake] = m.ID, m.Memory
 				}
 			}
@@ -57,7 +56,7 @@ func TestApprovalsOfLaterWritesStayDecided(t *testing.T) {
 			return st.State == memproxy.StateValidated && st.Reviewed == memproxy.TextSHA256(texts[lake])
 		})
 	}
-	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds them
+	r.do("POST", "/v3/memories/", `{"filters":{"user_id":"bob"}}`) // a read binds the approval to the memories
 	path := filepath.Join(pack, "lexicon.txt")
 	b := must.Get(os.ReadFile(path))(t)
 	before := r.car.rules.current().Version

@@ -15,13 +15,13 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// What a reviewer approved or promoted stays shown, whatever the background, a
-// change of the rules or of the pack, and a restart come to think of it: what
-// they would do is noted and told, and asks for another look. Once the text is
-// another, it is judged like any. Settings are production's defaults.
+// A memory that a reviewer approved or promoted stays visible whatever background
+// validation, changed rules or packs, or a restart would decide; a different verdict is
+// recorded and reported for another review. Once its text changes it is judged again.
+// Settings are production defaults.
 //
 // Proves EDGE-15, MFW-10, DOL-3.
-func TestDecisionsStayDecided(t *testing.T) {
+func TestReviewDecisionsPersist(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
@@ -46,12 +46,12 @@ func TestDecisionsStayDecided(t *testing.T) {
 		}
 	}
 
-	// Bob's is held and approved.
+	// Bob's write is held and approved.
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number 7."}]}`))
 	r.does("holds", "approve", "--reason", "harmless", id)
 	bobs := r.heldWrite(id).Result.Memories[0]
 	ring.Until(r.t, "its state", func() bool { return r.stands(bobs).State == memproxy.StateValidated })
-	// Ann's is quarantined by a rule that came later, which is told, and promoted.
+	// Ann's memory is quarantined by a later rule, which is reported, and promoted.
 	cat := r.written("Ann keeps a tabby cat.", "")
 	ring.Until(r.t, "its state", func() bool { return r.stands(cat).State == memproxy.StateUntrusted })
 	later()
@@ -100,17 +100,17 @@ func TestDecisionsStayDecided(t *testing.T) {
 	if out, code := r.as(reviewToken, "memory", "trace", "--backend", "mem0", bobs); code != 0 || !strings.Contains(out, "current rules") {
 		t.Errorf("%d %s", code, out)
 	}
-	// Another text is nobody's decision.
+	// The decision does not apply to another text.
 	r.do("PUT", "/memories/"+cat, `{"text":"Ann keeps a dog."}`).want(t, 200)
 	ring.Until(r.t, "it is judged anew", func() bool { st := r.stands(cat); return st.State == memproxy.StateUntrusted && st.Reviewed == "" })
 }
 
-// What its author deleted is read by nobody from then on, by no route, version
-// or role, though the backend keeps a history of it; after the configured time
-// its content is destroyed, and the log says so.
+// A memory that its author deleted is not shown by any route or version, to any role,
+// although the backend keeps its history. After the configured time its content is
+// destroyed, which is recorded.
 //
 // Proves EDGE-15, EDGE-8.
-func TestDeletedIsGone(t *testing.T) {
+func TestDeletedMemoriesAreNotShown(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)))
 	id, kept := r.written("Ann fears spiders.", ""), r.written("Ann likes green tea.", "")

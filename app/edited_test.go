@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves EDGE-4: who changes a memory and the ledger's unsigned row of it to
-// fit is found all the same.
-func TestAnEditedRowIsNoProof(t *testing.T) {
+// Proves EDGE-4: a changed memory is detected even if its unsigned ledger row is edited
+// to match.
+func TestEditedLedgerRowsDoNotHideTampering(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id, other := r.written("Ann likes green tea.", ""), r.written("Ann plays go.", "")
@@ -28,10 +28,10 @@ func TestAnEditedRowIsNoProof(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: a quarantined memory whose state is edited in the ledger's file, or
-// whose row is removed there, stays withheld. It is in the audit log, and a sweep finds
-// what was edited; a person takes the row as it is.
-func TestAnEditedStateShowsNothing(t *testing.T) {
+// Proves EDGE-4: a quarantined memory stays withheld if its state is edited in, or its
+// row removed from, the ledger's file. The audit log has the state, a sweep finds the
+// edit, and an administrator can accept the row.
+func TestQuarantineSurvivesLedgerEdits(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	ids := []string{r.written("Ann likes green tea.", ""), r.written("Ann plays go.", ""), r.written("Ann sails.", "")}

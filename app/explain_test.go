@@ -10,10 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves TRL-3, CARD-5, EDGE-13: explain says which locks a write is held
-// against, and which of them is in force, as the ledger of a running sidecar has
-// them, and through which filters an answer would go.
-func TestExplainTellsOfLocksAndFilters(t *testing.T) {
+// Proves TRL-3, CARD-5, EDGE-13: explain lists the locks that apply to a write, with
+// their state in the ledger of a running sidecar, and the filters for an answer.
+func TestExplainShowsLocksAndFilters(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(plain, "log: {level: info}", "sessions: {max_rejections: 2}\nlog: {level: info}", 1))
 	bad := `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"x"}]}`

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Invoked is a command that a test runs.
+// Invoked is a command line that a test runs.
 type Invoked struct {
 	Context        context.Context
 	Args           []string
@@ -15,10 +15,9 @@ type Invoked struct {
 	Version        string
 }
 
-// Command runs one.
+// Command runs a command line.
 var Command func(Invoked) int
 
-// invocation is Invoked as tests here write it.
 type invocation Invoked
 
 func (in *invocation) run(ctx context.Context) int {

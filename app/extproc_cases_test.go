@@ -21,7 +21,7 @@ import (
 
 var updateCases = flag.Bool("update-cases", false, "write what the HTTP face does into the cases of envoy/extproc/testdata; read the diff")
 
-// twoFaces is one sidecar with both faces in front of a case's backend.
+// twoFaces is one sidecar with both faces, in front of a case's backend.
 type twoFaces struct {
 	name    string
 	rig     *rig
@@ -38,7 +38,7 @@ func startFaces(t *testing.T, c *extproctest.Case) *twoFaces {
 	return f
 }
 
-// facesBefore is the same in front of any backend.
+// facesBefore is twoFaces in front of any backend.
 func facesBefore(t *testing.T, settings extproctest.Settings, backend http.Handler) *twoFaces {
 	t.Helper()
 	f := &twoFaces{name: settings["kind"], rig: &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}}}
@@ -74,9 +74,9 @@ func (f *twoFaces) face(t *testing.T, envoy bool) extproctest.Face {
 	return face
 }
 
-// Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, the same
-// request to the backend, the same answer, the same spans and the same record.
-func TestBothFacesDoTheSame(t *testing.T) {
+// Proves CARD-9, CARD-10, TRL-10: both faces give the same verdict, upstream request,
+// answer, spans and record.
+func TestBothFacesBehaveAlike(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join("..", "envoy", "extproc", "testdata", "*.txtar"))
 	if err != nil || len(paths) == 0 {

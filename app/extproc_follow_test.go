@@ -14,10 +14,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// lateBackend is a platform whose model works after the answer: what it makes
-// of a write is told behind a receipt, and can be deleted again.
+// lateBackend is a platform whose model works asynchronously: the memories it extracts
+// are reported under a receipt, and can be deleted.
 type lateBackend struct {
-	asked   chan string // of each question about the receipt
+	asked   chan string // of each poll of the receipt
 	deleted chan string // the path of each deletion
 }
 
@@ -35,14 +35,14 @@ func (b *lateBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Proves EDGE-2, TRL-10: what the backend's model makes of a harmless write
-// after it was answered is asked for, taken back and recorded at both faces
-// alike; what is harmless stays.
-func TestLateExtractionsAreTakenBackAtBothFaces(t *testing.T) {
+// Proves EDGE-2, TRL-10: a harmful memory that the backend's model extracts from a
+// harmless write after the answer is found, deleted and recorded, at both faces;
+// harmless ones remain.
+func TestLateExtractionsAreUndoneAtBothFaces(t *testing.T) {
 	c := must.Get(extproctest.ParseCase([]byte("-- request --\nGET /\n")))(t)
 	for _, envoy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("envoy %v", envoy), func(t *testing.T) {
-			t.Parallel() // each waits a second before the first question
+			t.Parallel() // each waits a second before the first poll
 			b := &lateBackend{asked: make(chan string, 8), deleted: make(chan string, 8)}
 			f := facesBefore(t, c.Settings, b)
 			r := f.rig
@@ -68,8 +68,8 @@ func TestLateExtractionsAreTakenBackAtBothFaces(t *testing.T) {
 	}
 }
 
-// Proves DOL-5, TRL-10: a flagged memory is shown without its dangerous spans,
-// and a quarantined one is withheld, at both faces alike.
+// Proves DOL-5, TRL-10: a flagged memory is shown without its dangerous spans, and a
+// quarantined one is withheld, at both faces.
 func TestFlaggedMemoriesAreSanitisedAtBothFaces(t *testing.T) {
 	t.Parallel()
 	c, err := extproctest.ParseCase([]byte("-- request --\nGET /\n-- POST /search --\n200\nContent-Type: application/json\n\n" +

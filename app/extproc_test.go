@@ -16,9 +16,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-9: a processor that strangers could reach is not started: it is
-// believed about who callers are.
-func TestExtprocListensWhereOnlyEnvoyIs(t *testing.T) {
+// Proves CARD-9: a processor reachable by untrusted peers does not start, because it
+// trusts its peer's statements about callers.
+func TestExtprocListensForEnvoyOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		f  Envoy
@@ -58,7 +58,7 @@ func TestExtprocCommand(t *testing.T) {
 	dir := ring.Dir(t)
 	path, socket := filepath.Join(dir, "memproxy.yaml"), filepath.Join(dir, "s")
 	must.Do(t, os.WriteFile(path, []byte(c.Settings.Config("127.0.0.1:0", "127.0.0.1:0", "http://127.0.0.1:1", filepath.Join(dir, "state"))), 0o600))
-	// What a killed process left behind is in nobody's way.
+	// The socket of a killed process is replaced.
 	stale := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Proves EDGE-13, CARD-1: no request has the backend ask an address of the
-// caller's choice, whether it writes, runs or only reads: a preview fetches the
-// pictures of what it shows. The same request with words is made.
-func TestTheBackendAsksNoAddressOfTheCallers(t *testing.T) {
+// Proves EDGE-13, CARD-1: no request makes the backend fetch a URL that the caller
+// chose (SSRF): not by writes, runs or reads, such as a preview that loads pictures.
+// The same request without a URL passes.
+func TestBackendsFetchNoCallerURLs(t *testing.T) {
 	t.Parallel()
 	const agent, conv = "agent-00000000-0000-4000-8000-000000000000", "conv-00000000-0000-4000-8000-000000000000"
 	const words, picture = `{"type":"text","text":"tea"}`, `{"type":"image","source":{"type":"url","url":"http://169.254.169.254/keys"}}`
@@ -36,9 +36,9 @@ func TestTheBackendAsksNoAddressOfTheCallers(t *testing.T) {
 	}
 }
 
-// Proves SYN-2, EDGE-13: an owner's name is next to every memory of his, and
-// a key of metadata too: one that is an instruction is refused like a text, and
-// one that merely has several words is not.
+// Proves SYN-2, EDGE-13: owner names and metadata keys are stored next to memories, so
+// they are screened: an instruction is refused like a text, an ordinary name of several
+// words is not.
 func TestNamesAreScreened(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")

@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// The governed fields are labels of blocks on Letta. Whoever may not write a
-// field, nobody writes what is closed, and nothing longer than a field holds,
-// by whatever makes or changes a block: creating it alone or with an agent, its
-// value, its label, its metadata alone, attaching it, and the agent's own tools.
-// Next to each refusal stands what passes.
+// On Letta the governed fields are block labels. Their rules (who may write, what is
+// closed, maximum length) apply to every way to create or change a block: alone or with
+// an agent, by value, label or metadata, by attaching it, and by the agent's tools.
+// Each refusal has a case that passes.
 //
 // Proves SYN-1
 func TestFieldsHoldOnLetta(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/memproxy/memproxy/policy"
 )
 
-// fleetRig is a control plane in this process, with its releases, keys and
-// certificates in one directory.
+// fleetRig is a control plane in this process, with releases, keys and certificates in
+// one directory.
 type fleetRig struct {
 	t      *testing.T
 	dir    string
@@ -80,7 +80,7 @@ func newFleetRig(t *testing.T) *fleetRig {
 	return f
 }
 
-// start runs the control plane, at the address that it had before.
+// start runs the control plane, at its previous address after a restart.
 func (f *fleetRig) start(change ...string) {
 	f.t.Helper()
 	text := strings.NewReplacer(change...).Replace(planeConfig)
@@ -122,11 +122,10 @@ func (f *fleetRig) release(text string, args ...string) {
 	}
 }
 
-// sidecar runs one of the fleet's sidecars, with a state directory that may be
-// that of an earlier one.
+// sidecar runs a sidecar of the fleet, with a new or an earlier state directory.
 func (f *fleetRig) sidecar(change ...string) *rig {
 	f.t.Helper()
-	public := "" // in escapes, as a key may contain the name of something that the rig replaces: DIR, KEY
+	public := "" // escaped, as a key may contain a placeholder of the rig: DIR, KEY
 	for _, c := range []byte(f.public) {
 		public += fmt.Sprintf(`\x%02x`, c)
 	}
@@ -134,7 +133,7 @@ func (f *fleetRig) sidecar(change ...string) *rig {
 	return start(f.t, plain+member, change...)
 }
 
-// fleet is what the control plane shows.
+// fleet returns the status of the control plane.
 func (f *fleetRig) fleet() (st xds.Status) {
 	f.t.Helper()
 	f.get("/fleet", &st)
@@ -147,7 +146,7 @@ func (f *fleetRig) sidecars() (list []xds.SidecarStatus) {
 	return list
 }
 
-// status is the command, as an operator uses it.
+// status runs the operator's status command.
 func (f *fleetRig) status(args ...string) (code int, out, errs string) {
 	f.t.Helper()
 	return invoke(f.t, append([]string{"control", "status", "--url", "http://" + f.plane.AdminAddr}, args...)...)
@@ -171,7 +170,7 @@ func (f *fleetRig) get(path string, into any) {
 	}
 }
 
-// seal makes a release of policies that sign would not, and publishes it.
+// seal publishes a release that the sign command would refuse to make.
 func (f *fleetRig) seal(number, floor uint64, text string) *policy.Release {
 	f.t.Helper()
 	key, err := fleet.ReadKey(filepath.Join(f.dir, fleet.KeyFile))

@@ -15,9 +15,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-9: a sidecar of a fleet refuses everything until its first
-// release, rules by each that comes, and tells the control plane; what it does
-// not take, it says with file and line.
+// Proves CARD-9: a sidecar of a fleet refuses everything until its first release,
+// applies each release, and reports to the control plane; a refused release is reported
+// with file and line.
 func TestFleetRulesASidecar(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
@@ -37,11 +37,11 @@ func TestFleetRulesASidecar(t *testing.T) {
 		a := r.do("POST", "/memories", note)
 		return a.status == 403 && strings.Contains(a.body, "own.closed")
 	})
-	// Others' releases are not this sidecar's.
+	// Releases for other tenants are ignored.
 	f.release(harmless, "--tenant", "other")
 	f.release(harmless, "--tenant", "acme", "--label", "env=test")
 	ring.Until(r.t, "all four releases", func() bool { return len(f.fleet().Releases) == 4 })
-	ring.Until(r.t, "the reports", func() bool { // of decisions and of the release that runs, in any order
+	ring.Until(r.t, "the reports", func() bool { // of decisions and of the running release, in any order
 		second := f.fleet().Releases[1]
 		return second.Tally.Refused > 0 && second.Running == 1
 	})
@@ -66,9 +66,9 @@ func TestFleetRulesASidecar(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: the control plane may go away; the sidecar rules on, starts
-// again from what it had, and follows when the control plane is back.
-func TestSidecarOutlivesItsControlPlane(t *testing.T) {
+// Proves CARD-9: a sidecar continues without its control plane, restarts from the
+// stored release, and follows again when the control plane returns.
+func TestSidecarRunsWithoutItsControlPlane(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
@@ -91,10 +91,10 @@ func TestSidecarOutlivesItsControlPlane(t *testing.T) {
 	}
 }
 
-// Proves CARD-9: a release that does not compile is refused with file and line,
-// everywhere where somebody looks, and the last good one rules on; so is one
-// that may no longer be gone back to.
-func TestSidecarRefusesARelease(t *testing.T) {
+// Proves CARD-9: a release that does not compile, or that is older than the floor, is
+// refused and reported with file and line everywhere; the last good release stays in
+// force.
+func TestSidecarRefusesBrokenReleases(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
 	f.start()
@@ -117,7 +117,7 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	if rec := r.audit("--type", "reload"); !strings.Contains(rec, "was not put in force") {
 		t.Errorf("the refusal is not in the audit log: %s", rec)
 	}
-	f.seal(3, 3, harmless) // no way back
+	f.seal(3, 3, harmless) // older than the floor
 	ring.Until(r.t, "the third release", func() bool { return r.do("POST", "/memories", note).status == 200 })
 	ring.Until(r.t, "the sidecar to say so", func() bool {
 		code, out, _ := f.status()
@@ -142,8 +142,8 @@ func TestSidecarRefusesARelease(t *testing.T) {
 	}
 }
 
-// Proves CARD-9, SYN-4: limits, ceilings and the screening pack of a release
-// take the place of the configuration's.
+// Proves CARD-9, SYN-4: a release's limits, ceilings and screening pack replace the
+// configuration's.
 func TestReleaseBringsItsTables(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
@@ -169,8 +169,8 @@ func TestReleaseBringsItsTables(t *testing.T) {
 	}
 }
 
-// Proves CARD-3, CARD-9: no request is dropped or ruled on by two versions
-// while releases come one after the other under load.
+// Proves CARD-3, CARD-9: no request is dropped or decided by two versions while
+// releases follow each other under load.
 func TestReleasesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const releases = 30
@@ -199,7 +199,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 		}
 		name := f.seal(n, n-1, fmt.Sprintf("%s\n// %d\n", text, n)).Name()
 		ring.Until(r.t, "release "+name, func() bool { return r.car.fleet.follower.State().Running == name })
-		was := answered.Load() // of the next five, one at least began under it
+		was := answered.Load() // at least one of the next five began under this release
 		ring.Until(r.t, "a request under "+name, func() bool { return answered.Load() >= was+5 })
 	}
 	stop.Store(true)
@@ -221,7 +221,7 @@ func TestReleasesUnderLoad(t *testing.T) {
 	if decisions != answered.Load() {
 		t.Errorf("%d requests were answered, %d decisions recorded", answered.Load(), decisions)
 	}
-	if len(byVersion) < releases-1 { // the first may have been replaced before the load began
+	if len(byVersion) < releases-1 { // the load may have begun after the first release was replaced
 		t.Errorf("%d versions ruled of %d", len(byVersion), releases)
 	}
 }

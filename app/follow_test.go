@@ -15,12 +15,12 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// watching is a watcher whose looks the test makes one by one.
+// watching is a watcher whose polls the test triggers.
 type watching struct {
 	t    *testing.T
 	look func()
-	// refuse is what use answers. Events are "use TEXTS", the texts of the
-	// directory's own files, and "failed ERROR".
+	// refuse is the result of use. Events are "use TEXTS" (of the directory's own
+	// files) and "failed ERROR".
 	refuse error
 	events []string
 }
@@ -54,7 +54,7 @@ func watch(t *testing.T, d string) *watching {
 	return w
 }
 
-// want looks more often than is needed and compares what happened.
+// want polls more often than needed and compares the events.
 func (w *watching) want(events ...string) {
 	w.t.Helper()
 	for range 5 {
@@ -66,7 +66,8 @@ func (w *watching) want(events ...string) {
 	w.events = nil
 }
 
-// Each way in which files are replaced takes effect once.
+// Every way to replace files takes effect once.
+//
 // Proves CARD-3
 func TestWatchSeesEveryWayOfReplacing(t *testing.T) {
 	synctest.Test(t, testWatchSeesEveryWayOfReplacing)
@@ -109,8 +110,9 @@ func testWatchSeesEveryWayOfReplacing(t *testing.T) {
 	}
 }
 
-// A ConfigMap is mounted as links into a directory that is itself a link,
-// which is swapped as a whole.
+// A ConfigMap is mounted as links into a directory that is itself a link, which is
+// swapped atomically.
+//
 // Proves CARD-3
 func TestWatchSeesAConfigMapSwapped(t *testing.T) { synctest.Test(t, testWatchSeesAConfigMapSwapped) }
 
@@ -151,19 +153,19 @@ func testWatchKeepsTheLastGood(t *testing.T) {
 	w := watch(t, d)
 	w.want()
 
-	// Unreadable: reported once, and again only when it fails in another way.
+	// An unreadable file is reported once, and again if the error changes.
 	writeFile(t, path, "")
 	w.want("failed policy: DIR/a.cedar:1: the file is empty; for no policies, remove it")
 	w.want()
 	writeFile(t, path, "\xff")
 	w.want("failed policy: DIR/a.cedar:1: not UTF-8")
 
-	// Taken back: use is told, since whoever looks should see that all is well.
+	// A reverted edit calls use, so that the status shows no error.
 	writeFile(t, path, "// one")
 	w.want("use // one")
 	w.want()
 
-	// Readable and refused: asked again, reported once.
+	// A readable but refused file is retried, and reported once.
 	w.refuse = errors.New("does not compile")
 	writeFile(t, path, "// three")
 	w.want("failed does not compile")
@@ -181,14 +183,15 @@ func testWatchKeepsTheLastGood(t *testing.T) {
 	w.want("use // four")
 }
 
-// What is there for one look only is the middle of an edit: neither rules nor
-// an error.
+// A state seen by only one poll is a partial edit: neither applied nor reported as an
+// error.
+//
 // Proves CARD-3
-func TestWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
-	synctest.Test(t, testWatchPassesOverTheMiddleOfAnEdit)
+func TestWatchIgnoresPartialEdits(t *testing.T) {
+	synctest.Test(t, testWatchIgnoresPartialEdits)
 }
 
-func testWatchPassesOverTheMiddleOfAnEdit(t *testing.T) {
+func testWatchIgnoresPartialEdits(t *testing.T) {
 	d := policyFiles(t, map[string]string{"a.cedar": "// one", "b.cedar": "// b"})
 	path := filepath.Join(d, "a.cedar")
 	w := watch(t, d)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// forgetting are the keys of an application that may clear its users, of one
-// that may clear ann alone, of one without the role, and of another tenant's.
+// forgetting are keys of an application that may clear all its users, of one for ann
+// only, of one without the role, and of another tenant.
 const forgetting = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -30,7 +30,7 @@ func startForgetting(t *testing.T) *rig {
 	return start(t, forgetting, "ANNS", sha("anns-key"), "FEW", sha("few-key"), "PLAIN", sha("plain-key"), "RIVAL", sha("rival-key"))
 }
 
-// ownedBy has a caller add one memory for an owner, "user_id":"ann".
+// ownedBy adds one memory for an owner, such as "user_id":"ann", as a caller.
 func (r *rig) ownedBy(text, owner string, as ...string) {
 	r.t.Helper()
 	if a := r.do("POST", "/memories", `{"messages":[{"role":"user","content":"`+text+`"}],`+owner+`,"infer":false}`, as...); a.status != http.StatusOK {
@@ -38,9 +38,9 @@ func (r *rig) ownedBy(text, owner string, as ...string) {
 	}
 }
 
-// Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner
-// that it names and may act for, by every route of both Mem0s, in one recorded
-// decision; all others' memories stay, and what was deleted is read by nobody.
+// Proves EDGE-18, EDGE-3: with the role memproxy-forget a key clears one owner that it
+// names and may act for, on every route of both Mem0 APIs, in one recorded decision.
+// Other owners' memories remain, and the deleted ones are shown to nobody.
 func TestOneNamedOwnerIsCleared(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ route, path, owner, as string }{
@@ -81,9 +81,9 @@ func TestOneNamedOwnerIsCleared(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18, EDGE-3: the role for one owner opens nothing else: not what
-// several own, or nobody, no wildcard, nobody whom the key may not act for,
-// and nothing of another tenant's; without it the refusal says what opens it.
+// Proves EDGE-18, EDGE-3: the role permits nothing else: not several owners, none, a
+// wildcard, an owner that the key may not act for, or another tenant's. Without the
+// role the refusal names it.
 func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 	t.Parallel()
 	r := startForgetting(t)
@@ -136,8 +136,8 @@ func TestOnlyOneNamedOwnerIsCleared(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18: two owners that are both the key's are not one; nor is one
-// where the whole backend is the tenant's and nobody has another's name.
+// Proves EDGE-18: a request that names two owners is refused even if the key may act
+// for both, and so on a backend that belongs to one tenant.
 func TestTwoOwnersAreNotOne(t *testing.T) {
 	t.Parallel()
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"), `      # roles: [memproxy-forget]`, `      roles: [memproxy-forget]`)
@@ -158,8 +158,8 @@ func TestTwoOwnersAreNotOne(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18: on Letta, where an agent's memories go with it, the role lets
-// a key delete an agent of its tenant's; without it the refusal names the role.
+// Proves EDGE-18: on Letta, where deleting an agent deletes its memories, the role lets
+// a key delete an agent of its tenant; without the role the refusal names it.
 func TestOneAgentIsCleared(t *testing.T) {
 	t.Parallel()
 	conf := rigged(t, "letta", "LETTA")

@@ -25,7 +25,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// authority signs certificates for the test.
+// authority signs certificates.
 type authority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -86,8 +86,8 @@ func (a *authority) client(certs ...tls.Certificate) *http.Client {
 	}}
 }
 
-// Proves TRL-1: on a real listener a caller is who its verified certificate
-// says, and nobody for one that another authority signed. The listener's own
+// Proves TRL-1: on a real listener, a verified client certificate identifies the
+// caller, and one of another authority identifies nobody. The listener's own
 // certificate may be renewed.
 func TestCertificatesIdentify(t *testing.T) {
 	t.Parallel()
@@ -148,8 +148,8 @@ log: {level: error}`)
 	}
 }
 
-// Proves TRL-1: a token of a real issuer identifies in either header, stays
-// here, and is refused once its audience is another.
+// Proves TRL-1: a token of a real issuer identifies the caller in either header, is not
+// forwarded, and is refused if its audience differs.
 func TestTokensIdentify(t *testing.T) {
 	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -189,7 +189,7 @@ log: {level: info}`)
 		{[]string{"X-Memproxy-Token", good + "x"}, 401},
 		{[]string{"X-Memproxy-Token", good, "Proxy-Authorization", "Bearer " + foreign}, 401},
 	} {
-		// The client's own key goes on to the backend; it identifies nobody here.
+		// The client's backend key is forwarded, and does not identify the caller.
 		a := r.do("POST", "/memories", note, append(tc.header, "X-API-Key", "m0sk_backend")...)
 		if a.status != tc.status {
 			t.Errorf("%.24s: %d %s, want %d", tc.header, a.status, a.body, tc.status)

@@ -17,10 +17,9 @@ import (
 	"github.com/memproxy/memproxy/internal/contract"
 )
 
-// golden records what a run of the matrix does: answers in order, upstream
-// requests and audit records sorted. With MATRIX_RECORD=DIR it is written there,
-// and two commits are compared by diff. Ids, hashes, signatures and times are
-// masked, as they differ between two runs of one commit.
+// golden records a run of the matrix: answers in order, upstream requests and audit
+// records sorted. With MATRIX_RECORD=DIR it is written to DIR, so that two commits can
+// be compared by diff. Ids, hashes, signatures and times are masked.
 type golden struct {
 	mu       sync.Mutex
 	requests []string
@@ -31,7 +30,7 @@ var masked = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}
 
 func (g *golden) backend(next http.Handler) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what is cut short is cut short for the backend, too
+		body, _ := io.ReadAll(r.Body) // a truncated body is truncated for the backend, too
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		g.mu.Lock()
 		g.requests = append(g.requests, masked.ReplaceAllString(fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body), "ID"))

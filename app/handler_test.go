@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// inProcess is a way to a backend that is in the same process.
+// inProcess is a transport to a backend in this process.
 type inProcess struct{ http.Handler }
 
 func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -25,12 +25,11 @@ func (h inProcess) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// A process can be used without a socket and without listening: what is asked of
-// its handlers is gated, jobs make a round when they are asked to, and a stop
-// leaves nothing behind.
+// A process works without a socket: requests to its handlers are gated, jobs run on
+// demand, and a stop leaves nothing running.
 //
 // Proves EDGE-15.
-func TestAProcessNeedsNoSocket(t *testing.T) {
+func TestProcessWithoutSockets(t *testing.T) {
 	t.Parallel()
 	backend := must.Get(embedded.New(embedded.Options{}))(t)
 	text := strings.NewReplacer("DIR", t.TempDir(), "UPSTREAM", "http://backend.invalid", "KEY", sha(devToken)).Replace(plain)

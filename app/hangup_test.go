@@ -14,10 +14,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves CARD-3: a SIGHUP does not end the process: edits of the policies that
-// no poll has seen yet are in force after it, and broken ones are not. It is not
-// parallel: the signal reaches the whole process, bubbles of synctest included.
-func TestHangupReadsAgain(t *testing.T) {
+// Proves CARD-3: SIGHUP does not end the process: it loads edits of the policies that
+// were not polled yet, unless they are broken. Not parallel: the signal reaches the
+// whole process, including synctest bubbles.
+func TestHangupReloadsPolicies(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)
 	r := start(t, plain, "log: {level: info}", "log: {level: warn}\npolicy: {dir: \""+dir+"\", poll: 24h}")
@@ -34,7 +34,8 @@ func TestHangupReadsAgain(t *testing.T) {
 	r.do("POST", "/memories", note).want(t, 403)
 }
 
-// hangsUp is a log that sends a SIGHUP at a line, and ends what it serves once it started.
+// hangsUp is a log that sends SIGHUP at a given line, and stops the server once it has
+// started.
 type hangsUp struct {
 	t       *testing.T
 	started func()
@@ -52,8 +53,8 @@ func (w hangsUp) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Proves CARD-3: nor does one that comes while the process starts or stops.
-func TestHangupWhileItStartsAndStops(t *testing.T) {
+// Proves CARD-3: SIGHUP while the process starts or stops does not end it.
+func TestHangupDuringStartAndStop(t *testing.T) {
 	text := fmt.Sprintf(`state: %s
 admin: {listen: "127.0.0.1:0"}
 backends: [{name: mem0, kind: mem0, listen: "127.0.0.1:0", upstream: "http://127.0.0.1:1"}]

@@ -17,7 +17,7 @@ import (
 const holdingPolicy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("Bob's memories are looked at first")
 forbid (principal, action in Action::"learn", resource) when { context.user == "bob" };`
 
-// holding is a sidecar that holds what is written for bob.
+// holding is a sidecar that holds writes for bob.
 func holding(t *testing.T) *rig {
 	t.Helper()
 	return start(t, screeningConf, "SCREENING", fmt.Sprintf("policy: {dir: %q}", policyDir(t, holdingPolicy)))
@@ -31,7 +31,7 @@ func policyDir(t *testing.T, policy string) string {
 	return dir
 }
 
-// review settles a hold for everybody to see: nobody waits for it to be sent.
+// review settles a hold without waiting for the write to be sent.
 func (r *rig) review(id string, approve bool) {
 	r.t.Helper()
 	defer r.car.runner.Wake()
@@ -55,9 +55,9 @@ func heldID(t *testing.T, a got) string {
 	return id
 }
 
-// Proves MFW-7: the receipt of an approved write of which the backend's model makes
-// memories later says that it is pending until they are there, and then their ids.
-func TestApprovedWritesAreReportedWithWhatWasMade(t *testing.T) {
+// Proves MFW-7: while the backend's model still extracts memories from an approved
+// write, its receipt says pending, and then lists their ids.
+func TestReceiptsNameTheCreatedMemories(t *testing.T) {
 	t.Parallel()
 	r := holding(t)
 	id := heldID(t, r.do("POST", "/v3/memories/add/", `{"user_id":"bob","messages":[{"role":"user","content":"Bob sails."}]}`))
@@ -76,9 +76,9 @@ func TestApprovedWritesAreReportedWithWhatWasMade(t *testing.T) {
 	r.do("GET", "/v1/memories/"+event.Results[0].ID+"/", "").want(t, 200).has(t, "sails")
 }
 
-// Proves MFW-7, DOL-2: a held write never reaches the backend, is answered as
-// one that takes its time, is reported under its receipt, and is written once it
-// is approved, with the approval in its provenance; a rejected one never is.
+// Proves MFW-7, DOL-2: a held write is answered like an asynchronous one, is reported
+// under its receipt, and is sent only after approval, with the approval in its
+// provenance; a rejected write is never sent.
 func TestHeldWrites(t *testing.T) {
 	t.Parallel()
 	for _, approve := range []bool{true, false} {
@@ -118,16 +118,16 @@ func TestHeldWrites(t *testing.T) {
 	}
 }
 
-// Proves EDGE-11: an approved write of which nobody knows whether it arrived is
-// looked for in the backend: sent once, found once.
+// Proves EDGE-11: an approved write whose arrival is unknown after a crash is looked up
+// in the backend, so that it is sent exactly once.
 func TestApprovedWritesSurviveACrash(t *testing.T) {
 	ring.Slow(t, "kills a process")
 	t.Parallel()
 	r := holding(t)
 	ctx := context.Background()
 	p := r.car.proxyOf("mem0").Own()
-	// claim approves a held write and takes it before the sidecar does, which
-	// looks once a second.
+	// claim approves a held write and claims it before the sidecar, which polls once a
+	// second.
 	claim := func(text string) (memproxy.Replay, string) {
 		t.Helper()
 		for range 10 {
@@ -139,7 +139,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 			if err == nil {
 				return c, text
 			}
-			text += "!" // the sidecar was faster, and this one is written already
+			text += "!" // the sidecar was faster and sent this one
 		}
 		t.Fatal("the sidecar was faster ten times")
 		return memproxy.Replay{}, ""
@@ -148,7 +148,7 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	if sent := p.Replay(ctx, arrived.Hold, arrived.Content); sent.Outcome != memproxy.OutcomeDone {
 		t.Fatalf("%+v", sent)
 	} // and then the process is gone
-	lost, rows := claim("Bob rows") // and gone before it sent this one
+	lost, rows := claim("Bob rows") // crash before this one was sent
 	once := func() bool {
 		list := r.do("GET", "/memories?user_id=bob", "").body
 		return strings.Count(list, `"`+sails+`"`) == 1 && strings.Count(list, `"`+rows+`"`) == 1
@@ -165,12 +165,11 @@ func TestApprovedWritesSurviveACrash(t *testing.T) {
 	}
 }
 
-// Where nobody can review, for want of reviewers and of a socket for the
-// operator, or fewer than an approval takes, nothing is held: the caller is told
-// so, and nothing is kept.
+// Without enough reviewers for an approval, and without an operator's socket, nothing
+// is held or stored, and the caller gets the reason.
 //
 // Proves EDGE-11.
-func TestNothingIsHeldForNobody(t *testing.T) {
+func TestNothingIsHeldWithoutReviewers(t *testing.T) {
 	t.Parallel()
 	reviewer := func(rest string) string {
 		return `review: {reviewers: [{id: rae, sha256: "` + sha("a reviewer's token, long enough") + `", ` + rest + "}]}\n"
@@ -194,7 +193,7 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &rig{t: t}
-			r.before = func() { // there can be no socket
+			r.before = func() { // prevents the socket
 				must.Do(t, os.MkdirAll(filepath.Join(r.dir, "state", reviewSocket), 0o700))
 			}
 			startRig(r, screeningConf, "SCREENING", "policy: {dir: \""+policyDir(t, holdingPolicy)+"\"}\n"+c.reviewers)

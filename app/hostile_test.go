@@ -19,11 +19,10 @@ import (
 
 const attackerToken = "m0-attackers-own"
 
-// Proves EDGE-14: while somebody keeps connections of every kind open, more of
-// them than the listener takes, an ordinary client is served every time, at
-// another address and at the attacker's own; what is held stays within its
-// budget, and metrics tell of it.
-func TestAnOrdinaryClientIsServedUnderAttack(t *testing.T) {
+// Proves EDGE-14: while an attacker holds more connections of every kind open than the
+// listener accepts, an ordinary client is always served, from another address and from
+// the attacker's own. Memory stays within its budget, and metrics show the attack.
+func TestOrdinaryClientsAreServedUnderAttack(t *testing.T) {
 	ring.Slow(t, "measures latency under load")
 	t.Parallel()
 	for name, from := range map[string]string{"from another address": "127.0.0.2", "from its own address": "127.0.0.1"} {
@@ -62,7 +61,7 @@ func servedUnderAttack(t *testing.T, from string) {
 		}
 	})
 	open.Wait()
-	// How fast it is served, bench measures.
+	// bench measures the latency.
 	served := hostile.OrdinaryTimes(ctx, to, 20*time.Millisecond, 20)
 	if served.Requests < 20 || served.Failed > 0 {
 		t.Errorf("%d of %d requests failed: %s", served.Failed, served.Requests, served.FirstError)
@@ -70,8 +69,8 @@ func servedUnderAttack(t *testing.T, from string) {
 	text := r.metrics(t)
 	stop()
 	all.Wait()
-	// Half of the budget is for what is held; one that is alone may have an
-	// answer that is larger.
+	// Half of the budget is for held requests; a single request may exceed it for its
+	// answer.
 	if most == 0 || most > inFlight/2+hostile.LargeAnswer*2 {
 		t.Errorf("%d bytes were held at once", most)
 	}
@@ -102,8 +101,8 @@ func (r *rig) metrics(t *testing.T) string {
 	return string(b)
 }
 
-// Proves EDGE-14: a refusal's answer, its log line and its record are together
-// under 64 KiB, whatever was sent: as sent, as logged and as encoded for the disk.
+// Proves EDGE-14: the answer, log line and record of a refusal together are under 64
+// KiB, whatever was sent: as sent, as logged and as encoded on disk.
 func TestRefusalsAreSmall(t *testing.T) {
 	t.Parallel()
 	nasty := strings.Repeat(`\u0000<\"\\\u2028`, 100)
@@ -151,7 +150,7 @@ func TestRefusalsAreSmall(t *testing.T) {
 	}
 }
 
-// onRecord is how many bytes the audit log's records have, as they are encoded.
+// onRecord is the encoded size of the audit records, in bytes.
 func (r *rig) onRecord(t *testing.T) int {
 	t.Helper()
 	must.Do(t, r.car.audit.Flush(t.Context()))

@@ -9,12 +9,11 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// What callers call their sessions and users stands in no log line, held write,
-// notice, lock, record, metric or span as they wrote it; the commands find it by
-// that name all the same.
+// Session and user names of callers appear in no log line, held write, notice, lock,
+// record, metric or span in plain text; the commands still find entries by the name.
 //
 // Proves EDGE-15, SYN-6.
-func TestNoNameOfACallerIsTold(t *testing.T) {
+func TestCallerNamesAreNotDisclosed(t *testing.T) {
 	t.Parallel()
 	w := newTold(t)
 	r := start(t, screeningConf, append(workflow(w, "", policyDir(t, strings.Replace(holdingPolicy, `context.user == "bob"`, `context.user like "*CANARY*"`, 1))), "log: {level: error}", "log: {level: debug}")...)

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// initialised runs "init" with answers and returns the file that it wrote.
+// initialised runs "init" with answers and returns the file it wrote.
 func initialised(t *testing.T, answers string, env map[string]string, args ...string) (file, out string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "memproxy.yaml")
@@ -30,7 +30,7 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	// The commands of reviewers find the socket by themselves.
+	// Reviewers' commands find the default socket.
 	if !strings.Contains(string(text), "\nstate: ./"+filepath.Dir(review.DefaultSocket)+" ") {
 		t.Errorf("the state is not where %s is looked for:\n%s", review.DefaultSocket, text)
 	}
@@ -42,8 +42,8 @@ func initialised(t *testing.T, answers string, env map[string]string, args ...st
 	return string(text), stdout.String()
 }
 
-// A first configuration holds, by options or by two answers, for the key that is
-// in the environment or else one that is made and said once; no key is in it.
+// init writes a working configuration from options or two answers, for the key in the
+// environment or a generated one that it prints once. The file contains no key.
 func TestInit(t *testing.T) {
 	t.Parallel()
 	key := map[string]string{"MEM0_API_KEY": "m0-secret", "LETTA_SERVER_PASSWORD": "letta-secret"}
@@ -117,7 +117,7 @@ func TestInitRefuses(t *testing.T) {
 	}
 }
 
-// rigged is a first configuration, led to the backend and the listeners of a test.
+// rigged is an initial configuration with the test's backend and listeners.
 func rigged(t *testing.T, backend, upstream string) string {
 	t.Helper()
 	file, _ := initialised(t, "", map[string]string{"MEM0_API_KEY": devToken, "LETTA_API_KEY": devToken}, "--backend", backend, "--upstream", "http://upstream.example")
@@ -130,9 +130,8 @@ func rigged(t *testing.T, backend, upstream string) string {
 	return regexp.MustCompile(`listen: "127.0.0.1:\d+"`).ReplaceAllString(file, `listen: "127.0.0.1:0"`)
 }
 
-// With the first configuration as it is, an application does what it did before:
-// it adds, searches, changes and deletes, and makes an agent, reads it and speaks
-// to it.
+// With the unchanged initial configuration an application works as before: it adds,
+// searches, changes and deletes memories, and creates, reads and messages an agent.
 func TestTheFirstHour(t *testing.T) {
 	t.Parallel()
 	r := start(t, rigged(t, "mem0-server", "UPSTREAM"))

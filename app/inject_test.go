@@ -10,7 +10,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What the webhook cannot start with is said, and ends it.
+// The webhook reports what prevents its start, and exits.
 func TestInjectRefusesToStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
