@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// sleight changes what a server answers, as one does who edits its database.
+// sleight alters a server's answers, as editing its database would.
 type sleight struct {
 	http.Handler
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ func (s *sleight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(rec.Code)
-	_, _ = w.Write([]byte(replace.Replace(rec.Body.String()))) // the proxy may be gone
+	_, _ = w.Write([]byte(replace.Replace(rec.Body.String()))) // the proxy may have disconnected
 }
 
 func (s *sleight) turn(oldnew ...string) {
@@ -41,7 +41,7 @@ func (s *sleight) turn(oldnew ...string) {
 	s.replace = append(s.replace, oldnew...)
 }
 
-// passage adds to the agent's archive through the proxy and returns the id.
+// passage adds a passage to the agent's archive through the proxy and returns its id.
 func (l *lettaRig) passage(text string) string {
 	l.t.Helper()
 	a := l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"`+text+`"}`, "Authorization", "Bearer "+devToken)
@@ -52,9 +52,9 @@ func (l *lettaRig) passage(text string) string {
 	return made[0].ID
 }
 
-// Proves EDGE-4: on Letta, what was done to passages and blocks behind the
-// proxy is found by the read, as far as a read can, and by the sweep; what the
-// agent itself wrote, ruled on by the proxy, is not accused.
+// Proves EDGE-4: on Letta, passages and blocks changed behind the proxy are found by
+// reads, as far as a read can, and by the sweep. What the agent itself wrote through
+// the proxy is not reported.
 func TestTamperingBehindLetta(t *testing.T) {
 	t.Parallel()
 	tricks := &sleight{}
@@ -133,15 +133,15 @@ func TestTamperingBehindLetta(t *testing.T) {
 			t.Errorf("%s is not in the log", name)
 		}
 	}
-	// What only the sweep could tell, readers see from then on.
+	// Reads show what only the sweep could find.
 	if a := l.do("GET", "/v1/blocks/"+ids["block"], "", bearer...); a.status != 200 || a.header.Get("X-Memproxy-Unverified") != ids["block"] || !bytes.Contains([]byte(a.body), []byte("pays Eve")) {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 }
 
-// Proves EDGE-4: a block that somebody deleted around the proxy is named when it
-// is asked for; one that was deleted through it, or that never was, is not.
-func TestLostBlocksAreNamed(t *testing.T) {
+// Proves EDGE-4: a block deleted behind the proxy is reported when it is read; one
+// deleted through the proxy, or that never existed, is not.
+func TestBlocksDeletedBehindLettaAreReported(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
 	l := startLettaWith(t, someAgent, conf, func(h http.Handler) http.Handler { return h })

@@ -19,7 +19,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// behind asks the backend itself, as somebody does who goes around the proxy.
+// behind sends a request directly to the backend, bypassing the proxy.
 func (r *rig) behind(method, path, body string) string {
 	r.t.Helper()
 	q := must.Get(http.NewRequest(method, r.up+path, strings.NewReader(body)))(r.t)
@@ -33,7 +33,7 @@ func (r *rig) behind(method, path, body string) string {
 	return string(b)
 }
 
-// sweep sweeps everything, without waiting for what is on its way.
+// sweep sweeps everything, without waiting for pending writes.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
 	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
@@ -41,7 +41,7 @@ func (r *rig) sweep() review.SweepReport {
 	return report
 }
 
-// versioned waits until what follows answers is in the ledger.
+// versioned waits until asynchronous versions are in the ledger.
 func (r *rig) versioned(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -59,7 +59,7 @@ func (r *rig) clean(when string) {
 	}
 }
 
-// classes are the findings of a report, "class code" by the memory's id.
+// classes maps a memory's id to the "class code" of its finding.
 func classes(report review.SweepReport) map[string]string {
 	out := map[string]string{}
 	for _, b := range report.Backends {
@@ -86,10 +86,9 @@ func metadataOf(t *testing.T, body string) string {
 	return string(m.Metadata)
 }
 
-// Proves EDGE-4: on Mem0, what was done to memories behind the proxy is found
-// by the read, as far as a read can, and by the sweep, which names it in the
-// audit log and marks it, once; what was written through the proxy is not
-// accused.
+// Proves EDGE-4: on Mem0, memories changed behind the proxy are found by reads, as far
+// as a read can, and by the sweep, which records and marks each once. What was written
+// through the proxy is not reported.
 func TestTamperingBehindMem0(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"report", "withhold", "ignore"} {
@@ -186,7 +185,7 @@ func TestTamperingBehindMem0(t *testing.T) {
 				t.Errorf("%d sweeps on record", n)
 			}
 
-			// What is put right, behind the proxy or through it, is not doubted on.
+			// Repairs, behind the proxy or through it, clear the finding.
 			put("tampered", `{"text":"Ann plays go."}`)
 			r.do("PUT", "/v1/memories/"+ids["cut"]+"/", `{"text":"Ann sails."}`).want(t, 200)
 			ring.Until(r.t, "the change is a version", func() bool { return r.stands(ids["cut"]).Unverified == "" })
@@ -202,10 +201,9 @@ func TestTamperingBehindMem0(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: the life of memories through the proxy is no tampering:
-// changes of text and of metadata, deletions, what the backend's model makes
-// of a conversation, what agents of it write.
-func TestOrdinaryLifeIsNoTampering(t *testing.T) {
+// Proves EDGE-4: changes of text and metadata, deletions, and memories extracted by the
+// backend's model or written by agents, all through the proxy, are not reported.
+func TestOrdinaryUseIsNotReportedAsTampering(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	r.sealAll()
@@ -233,7 +231,7 @@ func TestOrdinaryLifeIsNoTampering(t *testing.T) {
 	r.clean("deleted")
 }
 
-// vandal changes the ledger's file behind everybody.
+// vandal runs SQL on the ledger's file.
 func (r *rig) vandal(do ...string) {
 	r.t.Helper()
 	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(r.t)
@@ -246,7 +244,7 @@ func (r *rig) vandal(do ...string) {
 	}
 }
 
-// damage is what somebody does to a chain of three records.
+// damage lists edits of a chain of three records.
 var damage = map[string][]string{
 	"nothing":       nil,
 	"tamper":        {`UPDATE version SET actor = 'human:boss' WHERE place = 2`},
@@ -258,15 +256,15 @@ var damage = map[string][]string{
 	"no end":        {`DELETE FROM chain`},
 }
 
-// Proves EDGE-4, TRL-7, TRL-8: what is done to the ledger's chain is named in
-// the audit log as a break, once; what stands behind the break, or is written
-// later, is unverified and can be withheld; nothing repairs it.
-func TestBreaksOfTheChain(t *testing.T) {
+// Proves EDGE-4, TRL-7, TRL-8: edits of the ledger's chain are recorded once as a
+// break. Records behind the break, or written later, are unverified and can be
+// withheld; nothing repairs the chain automatically.
+func TestChainBreaksAreReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		want memproxy.FaultClass
-		last string // what of the three memories is not doubted
+		last string // which of the three memories is verified
 	}{
 		{"nothing", "", "012"},
 		{"tamper", memproxy.FaultTamper, "0"},
@@ -316,7 +314,7 @@ func TestBreaksOfTheChain(t *testing.T) {
 			if r.stands(later).Unverified != memproxy.IntegrityChain || strings.Contains(list, "a dog") {
 				t.Errorf("written behind the break: %q, %s", r.stands(later).Unverified, list)
 			}
-			// It is not repaired, nor anchored any more, however long one writes.
+			// Further writes neither repair nor anchor it.
 			before := r.audit("--type", "chain_anchor")
 			must.Do(t, r.car.custodian.Anchor(context.Background()))
 			if after := r.audit("--type", "chain_anchor"); after != before {
@@ -329,9 +327,9 @@ func TestBreaksOfTheChain(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: what a sweep and the validation come upon at the same moment is
-// named once.
-func TestFindingsAreNamedOnce(t *testing.T) {
+// Proves EDGE-4: a finding that the sweep and the validation make at the same time is
+// reported once.
+func TestFindingsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	id := r.written("Ann likes green tea.", "")

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/seldomgc"
 )
 
-// TestMain gives the tests of package app the commands, which import it, and lets
-// many sidecars run at once: they wait much more than they compute.
+// TestMain gives package app's tests the commands, which import it, and raises the
+// number of parallel tests, because sidecars mostly wait.
 func TestMain(m *testing.M) {
 	app.Command = func(in app.Invoked) int {
 		c := command.Invocation{Args: in.Args, Stdin: in.Stdin, Stdout: in.Stdout, Stderr: in.Stderr, Getenv: tuned(in.Getenv), Version: in.Version}
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		at := "8"
-		if testing.Short() { // under the race detector they compute
+		if testing.Short() { // the race detector makes them CPU-bound
 			at = "3"
 		}
 		_ = f.Value.Set(at)
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	seldomgc.Main(m)
 }
 
-// tuned keeps a command from tuning the memory of the process: the limit of one
-// sidecar would have all that tests start beside one another collected all the time.
+// tuned keeps a command from tuning the garbage collector: the memory limit of one
+// sidecar is too low for many in one process.
 func tuned(getenv func(string) string) func(string) string {
 	return func(name string) string {
 		if name == "GOGC" || name == "GOMEMLIMIT" {

@@ -22,16 +22,16 @@ import (
 	"github.com/memproxy/memproxy/upkeep"
 )
 
-// hanging answers nothing, and says what arrives.
+// hanging never answers, and sends the method of each request to the channel.
 type hanging chan string
 
 func (h hanging) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // so that it is seen when the caller is gone
+	_, _ = io.Copy(io.Discard, r.Body) // so that a disconnect is noticed
 	h <- r.Method
 	<-r.Context().Done()
 }
 
-// silentServer accepts connections and says nothing.
+// silentServer accepts connections and never answers.
 func silentServer(t *testing.T) (addr string) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var open sync.WaitGroup
@@ -48,7 +48,7 @@ func silentServer(t *testing.T) (addr string) {
 	return ln.Addr().String()
 }
 
-// locked has a ledger's file locked: nothing is written there until it is let.
+// locked locks the ledger's file against writes until let is called.
 func (r *rig) locked() (let func()) {
 	r.t.Helper()
 	db := must.Get(sql.Open("sqlite", filepath.Join(r.dir, "state", "ledger.db")))(r.t)
@@ -62,19 +62,18 @@ func (r *rig) locked() (let func()) {
 	}
 }
 
-// rounds is how many rounds of jobs are being made in the process.
+// rounds counts the job rounds running in the process.
 func rounds() int {
 	buf := make([]byte, 4<<20)
 	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "upkeep.(*runner).round(")
 }
 
-// A sidecar is stopped while jobs are in calls that take their time, of the
-// backend, the webhook and the ledger, and Redis is silent: each returns before
-// what it uses is closed, whoever asked for a round hears so, and nothing is
-// left.
+// A stop cancels jobs that wait for the backend, the webhook, the ledger or a silent
+// Redis. Each returns before its dependencies are closed, callers that requested a
+// round get the error, and no goroutine is left.
 //
 // Proves EDGE-14, EDGE-15.
-func TestAStopCutsJobsOff(t *testing.T) {
+func TestStopCancelsJobs(t *testing.T) {
 	hook, backend := make(hanging, 64), make(hanging, 64)
 	receiver := httptest.NewServer(hook)
 	t.Cleanup(receiver.Close)
@@ -86,12 +85,12 @@ func TestAStopCutsJobsOff(t *testing.T) {
 	id := heldID(t, r.do("POST", "/memories", sailing(1)))
 	r.review(id, true)
 	<-hook
-	for arrived := map[string]bool{}; !arrived["GET"] || !arrived["POST"]; { // the seal, and the approved write
+	for arrived := map[string]bool{}; !arrived["GET"] || !arrived["POST"]; { // the seal and the approved write
 		arrived[<-backend] = true
 	}
 	let := r.locked()
 	asked := map[string]chan error{}
-	car := r.car // the rig forgets it as it stops
+	car := r.car // the rig drops it when it stops
 	for name := range car.jobs.All() {
 		over := make(chan error, 1)
 		asked[name] = over
@@ -126,13 +125,12 @@ func TestAStopCutsJobsOff(t *testing.T) {
 	nothingLeft(t, before)
 }
 
-// What a job waits for wakes it: while no turn of any comes, a notice is
-// delivered, and again when it is due where that failed; rules that change rule
-// on what waits, and once more on what the rules before held meanwhile; and what
-// is approved is sent.
+// Jobs run on events without a tick: a notice is delivered, and retried when due;
+// changed rules re-evaluate held writes, and then those held under the old rules
+// meanwhile; approved writes are sent.
 //
 // Proves EDGE-11, MFW-10.
-func TestJobsAreWoken(t *testing.T) {
+func TestJobsRunOnWakeUp(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	w, dir := newTold(t), policyDir(t, holdingPolicy)
@@ -141,7 +139,7 @@ func TestJobsAreWoken(t *testing.T) {
 	ring.Until(t, "the notice", func() bool { return len(w.of(memproxy.NoticeHold, first)) == 1 })
 	w.fails(1)
 	second := heldID(t, r.do("POST", "/memories", sailing(2)))
-	// In steps: another round that was woken may set the time anew.
+	// In steps, because each wake-up may reset the timer.
 	r.within(p, 100*time.Millisecond, "the notice that failed", func() bool { return len(w.of(memproxy.NoticeHold, second)) == 1 })
 
 	before := r.car.rules.current().Version

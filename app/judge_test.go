@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// Proves EDGE-11, MFW-5: a caller that writes borderline texts all the time
-// does not use up what the judge may be asked: another's is asked about in the
-// same minute.
-func TestNobodyUsesUpTheJudge(t *testing.T) {
+// Proves EDGE-11, MFW-5: a caller that keeps writing borderline texts does not exhaust
+// the judge's budget: the judge is still asked about another caller's text in the same
+// minute.
+func TestJudgeBudgetIsPerCaller(t *testing.T) {
 	t.Parallel()
 	var asked lockedBuffer
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,11 +18,10 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// Proves TRL-9, SYN-9: what the hosted platform's model makes of a write after it
-// was answered stands as it would had it been made at once: what a new caller
-// wrote waits for review, seen by its author alone, and it is kept as long as
-// its source and field say.
-func TestWhatComesLaterStandsAsAtOnce(t *testing.T) {
+// Proves TRL-9, SYN-9: memories that the hosted platform's model extracts after the
+// answer get the same state and lifetime as synchronous ones: those of a new caller
+// wait for review, visible to their author only, and expire by source and field.
+func TestAsyncMemoriesGetTheirState(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
 		"deduced": strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1), "verbatim": noted("Ann keeps bees."),
@@ -86,9 +85,9 @@ func standsAsAtOnce(t *testing.T, body string, told bool) {
 	}
 }
 
-// Proves SYN-9: what an ordinary write made, of which its process never heard,
-// is kept as long as its source and field say, from when it was written.
-func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
+// Proves SYN-9: memories from an ordinary write whose outcome the process never
+// received expire by source and field, counted from the write.
+func TestMemoriesOfUnknownOutcomeExpire(t *testing.T) {
 	t.Parallel()
 	r, began := deaf(t), time.Now()
 	startRig(r, screeningConf, "SCREENING", `memories: {ttl: {default: 720h}}`+reviewers())
@@ -100,11 +99,11 @@ func TestMemoriesNobodyHeardOfEnd(t *testing.T) {
 	})
 }
 
-// Proves EDGE-15: an approval of a write whose answer came later, and of which
-// the process that sent it never heard what became of it, holds for what its
-// first read shows, over a restart, and against rules that come after. A copy
-// of its stamp that turns up when every extraction must be over is nobody's word.
-func TestApprovalsOutliveTheProcess(t *testing.T) {
+// Proves EDGE-15: the approval of an asynchronous write whose sender never learnt the
+// outcome applies to the text that its first read shows, across a restart and later
+// rules. A copy of its stamp that appears after every extraction must have ended has no
+// approval.
+func TestApprovalsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t)
@@ -160,7 +159,7 @@ func TestApprovalsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// deaf is a rig whose backend never says what became of a write.
+// deaf is a rig whose backend never reports the outcome of a write.
 func deaf(t *testing.T) *rig {
 	r := &rig{t: t}
 	r.before = func() {

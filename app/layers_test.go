@@ -19,12 +19,12 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// layered is the plain configuration with settings of memories.
+// layered is the plain configuration with a memories section.
 func layered(memories string) string {
 	return strings.Replace(plain, "log:", "memories: "+memories+"\nlog:", 1)
 }
 
-// wrote is an add to Mem0 in one of its dialects.
+// wrote is an add to Mem0 in one of its API versions.
 type wrote struct{ path, more, role, text string }
 
 func (w wrote) body() string {
@@ -39,11 +39,13 @@ func (r *rig) add(w wrote) got {
 	return r.do("POST", w.path, w.body())
 }
 
-// dialects are Mem0's routes of adding, with what makes them answer at once.
+// dialects are Mem0's routes for additions, with the option that makes them
+// synchronous.
 var dialects = map[string]string{"/memories": "", "/v3/memories/add/": "", "/v1/memories/": `,"async_mode":false`}
 
-// Proves GOV-1, GOV-3: what nobody stated is refused, held, marked or allowed
-// as it is set, on every dialect; the nearest that a user stated is not.
+// Proves GOV-1, GOV-3: inferred facts that no user stated are refused, held, marked or
+// allowed as configured, on every API version; the similar fact that a user stated
+// passes.
 func TestInferredFacts(t *testing.T) {
 	t.Parallel()
 	for treatment, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
@@ -84,9 +86,9 @@ func TestInferredFacts(t *testing.T) {
 	}
 }
 
-// Proves GOV-3: a mark is in the stamp that readers see, signed, in the ledger
-// and in the record; what is not marked has none.
-func TestMarksAreSeen(t *testing.T) {
+// Proves GOV-3: a mark is in the signed stamp that readers see, in the ledger and in
+// the record; unmarked memories have none.
+func TestMarksAreInStampAndLedger(t *testing.T) {
 	t.Parallel()
 	r := start(t, layered("{inferred: mark}"))
 	r.add(wrote{"/memories", `,"infer":false`, "assistant", "seems to like tea"})
@@ -101,7 +103,7 @@ func TestMarksAreSeen(t *testing.T) {
 	}
 }
 
-// Proves GOV-1: one layer may be governed apart from the others.
+// Proves GOV-1: each layer can have its own rules.
 func TestLayersAreGovernedApart(t *testing.T) {
 	t.Parallel()
 	r := start(t, layered("{inferred: refuse, layers: {episodic: {inferred: allow}, task: {inferred: hold, fields: [todo]}}}"))
@@ -123,9 +125,9 @@ func TestLayersAreGovernedApart(t *testing.T) {
 	}
 }
 
-// Proves GOV-2: keys outside the namespaces are refused, held, marked or
-// allowed as it is set; what is inside, or has no key, is not touched. What
-// models a user's traits is refused in production whatever is set.
+// Proves GOV-2: keys outside the configured namespaces are refused, held, marked or
+// allowed as configured; keys inside, and content without a key, are unaffected. Keys
+// that model a user's traits are refused in production regardless of the configuration.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	for outside, want := range map[string]string{"refuse": "deny", "hold": "hold", "mark": "allow", "allow": "allow"} {
@@ -161,8 +163,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// Proves GOV-1, GOV-2: what a configuration that says nothing does to the
-// ordinary writes of unmodified clients: nothing that they notice.
+// Proves GOV-1, GOV-2: the default configuration changes nothing that unmodified
+// clients would notice.
 func TestOrdinaryWritesUnderTheDefaults(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
@@ -184,7 +186,7 @@ func TestOrdinaryWritesUnderTheDefaults(t *testing.T) {
 	}
 }
 
-// guesses is a backend whose model makes more of a conversation than was said.
+// guesses is a backend whose model extracts more from a conversation than was said.
 type guesses struct {
 	mu      sync.Mutex
 	deleted []string
@@ -205,10 +207,9 @@ func (g *guesses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Proves GOV-3: what the backend's model made of a conversation and no user
-// stated is taken back and not shown, kept for review, or marked in the
-// ledger; what the user stated stays.
-func TestFactsThatTheModelGuessed(t *testing.T) {
+// Proves GOV-3: facts that the backend's model inferred and no user stated are deleted,
+// kept for review, or marked in the ledger; stated facts remain.
+func TestModelInferredFacts(t *testing.T) {
 	t.Parallel()
 	for treatment, want := range map[string]struct {
 		gone  bool
@@ -255,8 +256,8 @@ func TestFactsThatTheModelGuessed(t *testing.T) {
 	}
 }
 
-// Proves GOV-2, GOV-3: Letta's blocks, passages and agents' self-edits are
-// governed alike; what an agent writes down of its user's words is stated.
+// Proves GOV-2, GOV-3: the same rules apply to Letta's blocks, passages and self-edits;
+// what an agent quotes from its user counts as stated.
 func TestLayersOnLetta(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "memories: {inferred: refuse, namespaces: {outside: refuse}, layers: {task: {inferred: allow}}}", 1)
@@ -291,8 +292,8 @@ func TestLayersOnLetta(t *testing.T) {
 	}
 }
 
-// Proves GOV-2, GOV-3: explain says which layer content is of, what becomes of
-// it and by which rule; in shadow a rule is told and does not decide.
+// Proves GOV-2, GOV-3: explain shows the layer of content, the consequence and the
+// deciding rule; in shadow mode a rule is shown and does not decide.
 func TestExplainShowsLayers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -328,8 +329,8 @@ func TestExplainShowsLayers(t *testing.T) {
 	}
 }
 
-// Proves GOV-1: memories of a layer are kept as long as it says, at most; a
-// field's own shorter time counts, and a claim of a layer shortens only.
+// Proves GOV-1: a layer limits the lifetime of its memories; a shorter lifetime of the
+// field applies, and a claimed layer can only shorten it.
 func TestLayersHaveLifetimes(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()

@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What docs/operations.md says of a leaked caller key: the key is taken out, the
-// records name what was written with it, a change is rolled back and a new memory
-// deleted. Proves EDGE-18.
-func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
+// Follows docs/operations.md for a leaked caller key: the key is removed, the records
+// list what was written with it, a change is rolled back and a new memory deleted.
+// Proves EDGE-18.
+func TestWritesOfALeakedKeyAreReverted(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(screeningConf, "SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, sha(reviewToken)), 1)
 	line := fmt.Sprintf(`    - {sha256: "%s", id: "agent:dev", kind: agent, trust: authenticated, tenant: acme, acts_as: "*"}`+"\n", sha("leaked"))
@@ -57,7 +57,7 @@ func TestWhatALeakedKeyWroteIsTakenBack(t *testing.T) {
 	if want := []change{{kept, "write", 0}, {kept, "update", 1}, {planted, "write", 0}}; !slices.Equal(wrote, want) {
 		t.Fatalf("on record: %v, want %v", wrote, want)
 	}
-	for _, c := range wrote[1:] { // since the key leaked
+	for _, c := range wrote[1:] { // writes since the leak
 		if c.Before == 0 {
 			r.do("DELETE", "/memories/"+c.Memory, "").want(t, 200)
 		} else if out, errs, code := r.command("memory", "rollback", "--backend", "mem0", "--version", fmt.Sprint(c.Before), "--reason", "written with a leaked key", c.Memory); code != 0 {

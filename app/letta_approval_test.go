@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// askedAgent is an agent whose person approves what it writes.
+// askedAgent is an agent whose memory tool requires a person's approval.
 var askedAgent = strings.Replace(someAgent, "{", `{"tool_rules":[{"type":"requires_approval","tool_name":"memory_insert"},{"type":"requires_approval","tool_name":"memory_replace"}],`, 1)
 
 const (
@@ -15,8 +15,7 @@ const (
 	callSpy = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}` + "\n"
 )
 
-// toldAs is the id of the only call of a tool in an answer, and the type of the
-// message that has it.
+// toldAs returns the id of the only call of a tool in an answer, and its message type.
 func toldAs(t *testing.T, body, tool string) (id, kind string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`"message_type":"(\w+)"|"name":"(\w+)",(?:"arguments":"(?:[^"\\]|\\.)*",)?"tool_call_id":"([^"]+)"`).FindAllStringSubmatch(body, -1) {
@@ -32,10 +31,10 @@ func toldAs(t *testing.T, body, tool string) (id, kind string) {
 	return id, kind
 }
 
-// Proves EDGE-16, EDGE-1: a person whom the agent's rule asks is not asked for
-// what policy refuses; what policy lets through waits for the person, is charged
-// once, when it is approved, and is written then.
-func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
+// Proves EDGE-16, EDGE-1: if the agent's rule requires a person's approval, the person
+// is not asked about calls that the policy refuses. Admitted calls wait for the person,
+// and are charged once and written on approval.
+func TestPolicyRefusesBeforeAskingForApproval(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{
 		"whole": ``, "step by step": `,"streaming":true`, "token by token": `,"streaming":true,"stream_tokens":true`,
@@ -53,7 +52,7 @@ func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
 			if rec := l.audit("--type", "decision"); strings.Count(rec, "field.forbidden") != 1 {
 				t.Errorf("the refusal is not on record once: %s", rec)
 			}
-			// The history tells of a call, and of no answer of anybody's.
+			// The history has the call and no answer to it.
 			list := l.do("GET", "/v1/agents/"+l.agent+"/messages", "", "Authorization", "Bearer "+devToken)
 			if strings.Contains(list.body, "approval_") {
 				t.Errorf("the history shows a question: %s", list.body)
@@ -63,8 +62,8 @@ func TestAPersonIsNotAskedForWhatPolicyRefuses(t *testing.T) {
 	}
 }
 
-// What of several calls at once is not refused is asked about alone.
-func TestAPersonIsAskedForWhatPolicyLetsThrough(t *testing.T) {
+// Of several calls in one step, approval is requested for the admitted ones only.
+func TestApprovalIsAskedForAdmittedCallsOnly(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{
 		"whole": ``, "step by step": `,"streaming":true`, "token by token": `,"streaming":true,"stream_tokens":true`,

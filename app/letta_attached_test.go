@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Proves EDGE-1, TRL-1: a block that was in the server before a run, that nobody
-// is known to own and that is attached to the run's agent meanwhile, is let go of
-// where two tenants share the server; one that the run made stays.
-func TestBlocksOfNobodyAttachedInARun(t *testing.T) {
+// Proves EDGE-1, TRL-1: an unowned block of the server that is attached to an agent
+// during its run is detached if two tenants share the server; a block that the run
+// created remains.
+func TestUnownedBlocksAttachedDuringARun(t *testing.T) {
 	t.Parallel()
-	var attach atomic.Value // what happens to the agent in the middle of its run
+	var attach atomic.Value // what happens to the agent during its run
 	between := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if path, ok := attach.Load().(string); ok && path != "" && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages") {

@@ -15,7 +15,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// seen are the runs and the numbers of a stream's events, in order.
+// seen returns the runs and sequence numbers of a stream's events, in order.
 func seen(body string) (runs []string, seqs []int64) {
 	for line := range strings.Lines(body) {
 		data, ok := strings.CutPrefix(line, "data: {")
@@ -38,8 +38,8 @@ func seen(body string) (runs []string, seqs []int64) {
 	return runs, seqs
 }
 
-// pinging has a server be slow: between its events it sends signs of life, which
-// repeat the number of the event before, as the real one does.
+// pinging sends keep-alive pings between a server's events, with the preceding sequence
+// number, as the real one does.
 func pinging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&pings{w}, r)
@@ -62,9 +62,9 @@ func (p *pings) Write(b []byte) (int, error) {
 
 func (p *pings) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Proves EDGE-1, CARD-1: a background run reads as one run, numbered through,
-// and its stream can be read again from any place: by its id, by where it took
-// place, and by sending the same messages once more.
+// Proves EDGE-1, CARD-1: a background run appears as one run with consecutive sequence
+// numbers, and its stream can be resumed from any position: by run id, by its agent or
+// conversation, and by resending the same messages.
 func TestBackgroundRunsAreResumed(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{`,"streaming":true,"background":true`, `,"streaming":true,"background":true,"stream_tokens":true`} {
@@ -114,9 +114,9 @@ func TestBackgroundRunsAreResumed(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: who loses the stream in the middle of a turn reads on where
-// it broke off, while the turn goes on; meanwhile the run is running.
-func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
+// Proves EDGE-1: a client that loses the stream during a turn resumes where it broke
+// off, while the turn continues; meanwhile the run's status is running.
+func TestInterruptedStreamsResume(t *testing.T) {
 	t.Parallel()
 	release, reached := make(chan struct{}), make(chan struct{})
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
@@ -147,7 +147,7 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("no second request")
 	}
-	resp.Body.Close() // the connection is lost
+	resp.Body.Close() // the connection drops
 
 	auth := []string{"Authorization", "Bearer " + devToken}
 	if run := l.do("GET", "/v1/runs/"+runs[0], "", auth...); !strings.Contains(run.body, `"status":"running"`) || !strings.Contains(run.body, `"stop_reason":null`) {
@@ -167,9 +167,9 @@ func TestAStreamIsReadOnWhereItBrokeOff(t *testing.T) {
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }
 
-// Proves EDGE-1: who stops a run stops the one that goes on under its name;
-// and what a stopped run was about to write is not written by the next turn,
-// while what a crash left behind is ruled on.
+// Proves EDGE-1: stopping a run stops the upstream run that continues it. The next turn
+// does not execute the pending writes of a stopped run, while those left by a crash are
+// decided.
 func TestStoppedRunsWriteNothing(t *testing.T) {
 	t.Parallel()
 	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}"
@@ -200,7 +200,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 		l.blocks(want, "helper")
 	}
 
-	// A run in its second request goes by another name in the server.
+	// A run in its second request has another id upstream.
 	release, reached := make(chan struct{}), make(chan struct{})
 	var cancelled string
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
@@ -239,8 +239,8 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	}
 }
 
-// A stream is read again only by who may see the agent: by the run's own name,
-// and by a run that is named in the body of a conversation of one's own.
+// Only callers that may read the agent can resume a stream, by run id or by a run id in
+// the body of a request to their own conversation.
 func TestStreamsOfOthersAreNotResumed(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:

@@ -22,7 +22,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// compensating is lettaConf with runs let through and compensated.
+// compensating is lettaConf with ungated runs compensated.
 var compensating = strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", ungated: compensate, reconcile: 1s`, 1)
 
 var (
@@ -37,14 +37,14 @@ func startCompensating(t *testing.T, agent string) *lettaRig {
 	return startLettaWith(t, agent, compensating, plainly)
 }
 
-// journalled are the runs that wait to be settled.
+// journalled lists the runs in the journal that are not settled yet.
 func (l *lettaRig) journalled() []string {
 	l.t.Helper()
 	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "*.json")))(l.t)
 	return files
 }
 
-// restart ends the sidecar and starts another on the same state.
+// restart stops the sidecar and starts another on the same state.
 func (l *lettaRig) restart(between func()) {
 	l.t.Helper()
 	cfg := l.car.cfg
@@ -59,7 +59,7 @@ func (l *lettaRig) restart(between func()) {
 	l.base, l.admin = "http://"+l.car.Addr("mem0"), "http://"+l.car.Addr("admin")
 }
 
-// outcomes are the records of outcomes, once they tell of something.
+// outcomes waits for outcome records that contain a text and returns them.
 func (l *lettaRig) outcomes(of string) (out string) {
 	l.t.Helper()
 	ring.Until(l.t, "the record of "+of, func() bool { out = l.audit("--type", "outcome"); return strings.Contains(out, of) })
@@ -71,8 +71,8 @@ func (l *lettaRig) settled() {
 	ring.Until(l.t, "the run to be settled", func() bool { return len(l.journalled()) == 0 })
 }
 
-// Proves EDGE-1: what a run wrote that could not be made to pause is ruled on
-// when it is over; what is not let in is undone, what is stays.
+// Proves EDGE-1: a run that cannot be made to pause is checked after it ends: its
+// refused writes are undone, the admitted ones remain.
 func TestUngatedRunsAreCompensated(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ agent, route, more, path string }{
@@ -89,7 +89,7 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 			whole := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && !strings.HasSuffix(tc.route, "async")
-			if whole { // an answer in one piece comes when all is settled
+			if whole { // an unstreamed answer arrives after the settlement
 				l.blocks("Ann\nlikes tea\nplays go", "helper")
 				if left := l.journalled(); len(left) != 0 {
 					t.Errorf("not settled: %v", left)
@@ -110,15 +110,15 @@ func TestUngatedRunsAreCompensated(t *testing.T) {
 			if strings.Contains(rec+out, "spy") {
 				t.Error("a record tells content")
 			}
-			// The agent is free.
+			// The agent accepts messages again.
 			l.say("SAY hello", "").want(t, 200).has(t, "hello")
 		})
 	}
 }
 
-// Proves EDGE-1: agents that run after another, with its memory in their
-// hands, are waited for and ruled on with it.
-func TestFollowersAreCompensated(t *testing.T) {
+// Proves EDGE-1: agents that run after another and share its memory are waited for and
+// settled with it.
+func TestFollowingAgentsAreCompensated(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, followedAgent)
 	a := l.say(`SAY done
@@ -130,15 +130,15 @@ ASIDE CALL memory_insert {"label":"human","new_string":"likes tea"}`, "")
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
-// noSpies refuses what says so, wherever it would stand.
+// noSpies refuses texts that contain "spy", in any field.
 const noSpies = `@id("own.spies") @reason("field.forbidden") @detail("nothing of this kind")
 forbid (principal, action in Action::"write", resource) when { context.field == "persona" || context.field == "orders" };
 @id("own.archive") @reason("field.forbidden") @detail("nothing is archived")
 forbid (principal, action == Action::"learn", resource) when { context.field == "" };`
 
-// Proves EDGE-1: passages and blocks that came, and blocks that went, are
-// undone as well.
-func TestWhatCameAndWentIsUndone(t *testing.T) {
+// Proves EDGE-1: compensation also undoes added passages and blocks, and removed
+// blocks.
+func TestAddedAndRemovedObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	own := t.TempDir()
 	writeFile(t, filepath.Join(own, "own.cedar"), noSpies)
@@ -161,8 +161,8 @@ SAY done`, "")
 	}
 }
 
-// What is let in stays, and is charged like any write.
-func TestWhatIsLetInStays(t *testing.T) {
+// Admitted writes of a compensated run remain, and are charged like other writes.
+func TestAdmittedWritesOfARunAreCharged(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, olderAgent)
 	a := l.say(`CALL archival_memory_insert {"content":"Ann likes tea"}
@@ -183,8 +183,7 @@ SAY done`, "")
 	}
 }
 
-// meddler stands between the sidecar and the server and may answer in its
-// place.
+// meddler is a proxy in front of the server that may answer in its place.
 type meddler struct {
 	http.Handler
 	mu      sync.Mutex
@@ -206,8 +205,8 @@ func (m *meddler) set(answers func(w http.ResponseWriter, r *http.Request) bool)
 	m.answers = answers
 }
 
-// Proves EDGE-1: nothing is undone while a run goes on, which would overwrite
-// it; and the caller of a stream does not wait for the settling.
+// Proves EDGE-1: nothing is undone during a run, which would overwrite it, and the
+// caller of a stream does not wait for the settlement.
 func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 	t.Parallel()
 	looks, over := make(chan struct{}, 64), make(chan struct{})
@@ -238,15 +237,15 @@ func TestUndoingWaitsForTheEndOfTheRun(t *testing.T) {
 	l.blocks("Ann\nlikes tea\nplays go", "helper")
 }
 
-// Proves EDGE-1: memproxy dies while a run is under way; the next process
-// rules on what it wrote, in the name of who started it. The journal is
-// readable to nobody else and gone afterwards.
+// Proves EDGE-1: if memproxy crashes during a run, the next process settles the run in
+// the name of its caller. The journal is readable by its owner only, and removed
+// afterwards.
 func TestCompensationSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
 	m.set(func(w http.ResponseWriter, r *http.Request) bool {
-		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // nothing can be asked from now on
+		return r.Method == http.MethodGet && l.letta.Value(l.agent, "persona") == "spy" && refusal(w) // from now on, every look-up fails
 	})
 	l.say(poisoned, `,"streaming":true`).want(t, 200)
 	left := l.journalled()
@@ -270,9 +269,9 @@ func TestCompensationSurvivesACrash(t *testing.T) {
 
 var begun = regexp.MustCompile(`"begun":"[^"]*"`)
 
-// Proves EDGE-1: so does the undoing of what was left days ago, or seems so by a clock
-// that was set: it is tried before it is given up.
-func TestCompensationSurvivesAWeekend(t *testing.T) {
+// Proves EDGE-1: journal entries that are days old, or seem so because the clock was
+// set, are tried before they are given up.
+func TestOldJournalEntriesAreStillTried(t *testing.T) {
 	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
@@ -301,7 +300,7 @@ func refusal(w http.ResponseWriter) bool {
 }
 
 // Proves EDGE-1: an undoing that fails is tried again.
-func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedCompensationIsRetried(t *testing.T) {
 	t.Parallel()
 	m, refused := &meddler{}, atomic.Int32{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
@@ -321,8 +320,8 @@ func TestAnUndoingThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: what nobody can look at stays refused in production: an agent
-// that writes to others, batches, another provider's chat.
+// Proves EDGE-1: runs that cannot be observed stay refused in production: an agent that
+// messages other agents, batches, another provider's chat API.
 func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, strings.Replace(olderAgent, `"tools":[`, `"tools":["send_message_to_agent_async",`, 1))
@@ -336,8 +335,8 @@ func TestWhatCannotBeCompensatedIsRefused(t *testing.T) {
 	}
 }
 
-// The first look fails: nothing runs.
-func TestNoRunWithoutALook(t *testing.T) {
+// If the snapshot before a run fails, nothing runs.
+func TestRunsNeedAnInitialSnapshot(t *testing.T) {
 	t.Parallel()
 	m := &meddler{}
 	l := startLettaWith(t, olderAgent, compensating, func(h http.Handler) http.Handler { m.Handler = h; return m })
@@ -352,7 +351,7 @@ func TestNoRunWithoutALook(t *testing.T) {
 	l.say("SAY hello", "").want(t, 200)
 }
 
-// In development the default is to compensate; "deny" refuses there too.
+// In development the default is to compensate; "deny" refuses there as well.
 func TestUngatedInDevelopment(t *testing.T) {
 	t.Parallel()
 	dev := strings.Replace(lettaConf, "profile: production", "profile: development", 1)
@@ -363,7 +362,7 @@ func TestUngatedInDevelopment(t *testing.T) {
 	l.say(poisoned, "").want(t, 403)
 }
 
-// The answer of a compensated run is the server's, byte for byte.
+// A compensated run's answer is the server's, byte for byte.
 func TestCompensatedAnswersAreUntouched(t *testing.T) {
 	t.Parallel()
 	l := startCompensating(t, olderAgent)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Proves CARD-1: an agent's id in a conversation's place is the agent's own
-// conversation, gated like it.
+// Proves CARD-1: an agent's id used as conversation id means the agent's default
+// conversation, and is gated the same way.
 func TestAgentsIDsAsConversations(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)

@@ -14,9 +14,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves EDGE-1: a caller that hangs up in the middle of a turn leaves no agent
-// waiting: the turn is finished without it, under the same rules.
-func TestHangingUpFinishesTheTurn(t *testing.T) {
+// Proves EDGE-1: a caller that disconnects during a turn leaves no agent waiting: the
+// turn is finished without it, under the same rules.
+func TestTurnsFinishAfterAHangUp(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	ctx, hangUp := context.WithCancel(context.Background())
@@ -24,7 +24,7 @@ func TestHangingUpFinishesTheTurn(t *testing.T) {
 	q.Header.Set("Authorization", "Bearer "+devToken)
 	q.Header.Set("Content-Type", "application/json")
 	resp := must.Get(http.DefaultClient.Do(q))(t)
-	hangUp() // with the first byte
+	hangUp() // after the first byte
 	_ = resp.Body.Close()
 	ring.Until(l.t, "the end of the turn", func() bool {
 		return strings.Contains(l.letta.Value(l.agent, "human"), "plays go")
@@ -33,7 +33,7 @@ func TestHangingUpFinishesTheTurn(t *testing.T) {
 	l.say("SAY hello", "").want(t, 200).has(t, "hello")
 }
 
-// flaky is a server whose later requests break.
+// flaky is a server whose later requests fail.
 type flaky struct {
 	http.Handler
 	mu       sync.Mutex
@@ -61,9 +61,9 @@ func (f *flaky) set(breaks func(http.ResponseWriter, int) bool) {
 	f.breaks = breaks
 }
 
-// Proves EDGE-1: a server that fails in the middle of a turn leaves an error
-// that the caller understands, nothing unruled, and an agent that goes on.
-func TestServerFailsInMidTurn(t *testing.T) {
+// Proves EDGE-1: after a server failure during a turn the caller gets a documented
+// error, no call runs undecided, and the agent accepts further messages.
+func TestServerFailsDuringATurn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		more   string
@@ -96,12 +96,12 @@ func TestServerFailsInMidTurn(t *testing.T) {
 			l.blocks("Ann", "helper")
 			f.set(nil)
 			l.say("SAY hello", "").want(t, 200).has(t, "hello")
-			l.blocks("Ann\nlikes tea", "helper") // what waited was ruled on, then went on
+			l.blocks("Ann\nlikes tea", "helper") // the pending call was decided, then continued
 		})
 	}
 }
 
-// gateway holds a request back and tells what arrives.
+// gateway delays a request and reports what arrives.
 type gateway struct {
 	http.Handler
 	arrived, release chan string
@@ -117,9 +117,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.Handler.ServeHTTP(w, r)
 }
 
-// Proves EDGE-1: an agent gets no new tools while one of its turns is under way:
-// a tool that came in between the question which there are and the turn would
-// write without a pause.
+// Proves EDGE-1: an agent gets no new tools during one of its turns: a tool added
+// between the listing of tools and the turn would write without a pause (time-of-check
+// to time-of-use).
 func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 	t.Parallel()
 	g := &gateway{arrived: make(chan string, 8), release: make(chan string)}
@@ -137,7 +137,7 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 		defer close(changed)
 		l.do("PATCH", "/v1/agents/"+l.agent, `{"name":"renamed"}`, "Authorization", "Bearer "+devToken)
 	})
-	// It waits at the proxy; the admission that is recorded says that it got there.
+	// The change waits in the proxy; its recorded admission shows that it arrived.
 	ring.Until(l.t, "the change at the gate", func() bool { return strings.Contains(l.audit("--type", "decision"), "letta.modify_agent") })
 	select {
 	case got := <-g.arrived:
@@ -153,18 +153,18 @@ func TestToolsDoNotChangeDuringATurn(t *testing.T) {
 	<-changed
 }
 
-// Proves EDGE-1: a model that does not answer in time costs the caller a 504
-// that is not retried; what it left waiting is answered by the next turn.
+// Proves EDGE-1: a model timeout gives the caller a 504 that clients do not retry; the
+// next turn answers the pause that was left.
 func TestModelTimesOut(t *testing.T) {
 	ring.Slow(t, "waits for a real deadline")
 	t.Parallel()
 	over := make(chan struct{})
-	defer close(over) // before the servers are closed, which wait
+	defer close(over) // the servers' Close waits for it
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}
 		l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `upstream: "LETTA"`, `upstream: "LETTA", timeouts: {run: 1s}`, 1), func(h http.Handler) http.Handler { f.Handler = h; return f })
 		f.set(func(_ http.ResponseWriter, request int) bool {
-			if request == 2 { // the first call was ruled on, and the model thinks
+			if request == 2 { // the first call was decided, and the model is thinking
 				<-over
 			}
 			return request == 2
@@ -187,10 +187,10 @@ func TestModelTimesOut(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a pause that somebody else answers while it is ruled on costs
-// the caller an error that it understands and does not retry; nothing is
-// written twice, and the agent goes on.
-func TestSomebodyElseAnswers(t *testing.T) {
+// Proves EDGE-1: a pause that another client answers while it is decided gives the
+// caller an error that clients do not retry; nothing is written twice, and the agent
+// continues.
+func TestPausesAnsweredByAnotherClient(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{"whole": ``, "streamed": `,"streaming":true`} {
 		f := &flaky{}

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves EDGE-1, MFW-7: a self-edit that is held is refused to the agent, which
-// reads that it waits, and is made once it is approved; the turn goes on.
+// Proves EDGE-1, MFW-7: a held self-edit is refused to the agent with a message that it
+// waits for review, and is made after approval; the turn continues.
 func TestHeldSelfEdits(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, `policy: {dir: "OWN"}`, 1),
@@ -24,7 +24,7 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	if a.status != 200 || !strings.Contains(a.body, "what an agent notes waits for review") || !strings.Contains(a.body, "done") {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	l.blocks("Ann", "spy") // the persona is not held by this policy
+	l.blocks("Ann", "spy") // this policy does not hold the persona
 	ctx := context.Background()
 	page, err := l.car.ledger.Holds.List(ctx, memproxy.HoldFilter{State: memproxy.HoldPending})
 	if err != nil || len(page.Holds) != 2 || page.Holds[0].Route != "letta.run_tool_for_agent" || !strings.HasSuffix(page.Holds[0].EscapedPath, "/tools/memory_insert/run") {
@@ -39,10 +39,9 @@ forbid (principal, action in Action::"write", resource) when { context.field == 
 	})
 }
 
-// Proves EDGE-1: a call that is let through with changes is made as changed:
-// an agent that marks its note with memproxy's own words writes it without
-// them, and reads what came of it; the nearest that needs no change is run by
-// the server itself.
+// Proves EDGE-1: an amended call runs as amended: an agent's note with forged memproxy
+// markers is written without them, and the agent gets the result; an unamended call is
+// run by the server.
 func TestAmendedSelfEdits(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
@@ -71,9 +70,9 @@ func TestAmendedSelfEdits(t *testing.T) {
 	}
 }
 
-// Proves MFW-7, EDGE-5: a reviewer approves a change of the block that had the
-// label when it was held, and not of one that the agent has under it since.
-func TestApprovalsAreForTheObject(t *testing.T) {
+// Proves MFW-7, EDGE-5: approval of a held change applies to the block that had the
+// label when it was held, not to another block that has the label since.
+func TestApprovalsApplyToTheHeldObject(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
 		{"PATCH", "/core-memory/blocks/human", `{"value":"Ann likes coffee"}`},

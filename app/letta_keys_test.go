@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Proves EDGE-3, EDGE-13: an upsert by a key is a change of what has the key. Another
-// tenant's, and what was made around memproxy, is out of reach; a key that nothing has
-// makes something, which is then its caller's.
+// Proves EDGE-3, EDGE-13: an upsert by key is a change of the object with that key.
+// Objects of another tenant, or created behind memproxy, are refused; an unused key
+// creates an object of the caller.
 func TestUpsertsByKey(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)

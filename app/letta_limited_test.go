@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// Proves EDGE-3, TRL-1: a caller that may act for some agents only reaches what belongs
-// to another agent of its own tenant on no way: not by its id, not by attaching it to an
-// agent, a group or an identity of its own, and not by attaching something to it. What
-// somebody who may shares with the caller's agent is there for the caller.
-func TestLimitedCallersHaveNothingOfOtherAgents(t *testing.T) {
+// Proves EDGE-3, TRL-1: a caller limited to some agents cannot reach objects of another
+// agent of its tenant: not by id, nor by attaching them to an agent, group or identity
+// of its own, nor by attaching something to them. Objects that a permitted caller
+// shares with its agent are available.
+func TestLimitedCallersCannotReachOtherAgents(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
 	own := r.agentOf("narrow-key")
@@ -63,7 +63,7 @@ func TestLimitedCallersHaveNothingOfOtherAgents(t *testing.T) {
 	if after := r.state(); after != before {
 		t.Errorf("it was %s and is %s", before, after)
 	}
-	for _, path := range []string{"/v1/blocks/" + r.block, "/v1/groups/" + r.group} { // who may act for every agent
+	for _, path := range []string{"/v1/blocks/" + r.block, "/v1/groups/" + r.group} { // a caller that may act for every agent
 		if a := r.as(devToken, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, canary) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// direct sends a message past the sidecar.
+// direct sends a message to the server, bypassing the sidecar.
 func (l *lettaRig) direct(body string) string {
 	l.t.Helper()
 	status, answer := l.asked(body)
@@ -26,15 +26,14 @@ func (l *lettaRig) direct(body string) string {
 	return answer
 }
 
-// asked is what the server itself answers.
+// asked sends a request to the server itself.
 func (l *lettaRig) asked(body string) (status int, answer string) {
 	w := httptest.NewRecorder()
 	l.letta.ServeHTTP(w, httptest.NewRequest("POST", "/v1/agents/"+l.agent+"/messages", strings.NewReader(body)))
 	return w.Code, w.Body.String()
 }
 
-// cut is a server whose connections break off at one request of a run: the next
-// one, after how many.
+// cut is a server whose connections break off at the numbered request of a run.
 type cut struct {
 	http.Handler
 	after atomic.Int32
@@ -47,7 +46,7 @@ func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// startCut starts a sidecar before a server that can be cut off.
+// startCut starts a sidecar in front of such a server.
 func startCut(t *testing.T, agent, conf string) (*lettaRig, *cut) {
 	t.Helper()
 	c := &cut{}
@@ -55,34 +54,34 @@ func startCut(t *testing.T, agent, conf string) (*lettaRig, *cut) {
 	return startLettaWith(t, agent, conf, func(h http.Handler) http.Handler { c.Handler = h; return c }), c
 }
 
-// breaks has a turn break off before its request of a number, from 0.
+// breaks makes a turn break off before its numbered request, from 0.
 func (l *lettaRig) breaks(c *cut, request int32, script string) {
 	l.t.Helper()
 	c.after.Store(request)
 	l.say(script, "").want(l.t, http.StatusBadGateway)
 }
 
-// open are the turns that the sidecar keeps.
+// open lists the turns in the sidecar's journal.
 func (l *lettaRig) open() []string {
 	l.t.Helper()
 	files := must.Get(filepath.Glob(filepath.Join(l.dir, "state", "runs", "*", "turns", "*")))(l.t)
 	return files
 }
 
-// later is after every interval, and before a run must be over.
+// later is after every interval, and before the longest run must have ended.
 func later() time.Time { return time.Now().Add(10 * time.Minute) }
 
-// waits reports whether the agent waits for an answer.
+// waits reports whether the agent waits for an approval.
 func (l *lettaRig) waits() bool {
 	w := httptest.NewRecorder()
 	l.letta.ServeHTTP(w, httptest.NewRequest("GET", "/v1/agents/"+l.agent, nil))
 	return strings.Contains(w.Body.String(), "approval_request_message")
 }
 
-// Proves EDGE-1: an agent whose turn broke off in a pause is freed without another
-// turn, when it has waited for the interval: its calls are declined, what it tries
-// next too, nothing is written, and each call is recorded.
-func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
+// Proves EDGE-1: an agent whose turn broke off in a pause is released after the
+// interval without another turn: its calls, and those it tries next, are declined and
+// recorded, and nothing is written.
+func TestAbandonedPausesAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
 	l.breaks(c, 1, poisoned)
@@ -111,9 +110,9 @@ func TestPausesThatNobodyAnswersAreDeclined(t *testing.T) {
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
-// Proves EDGE-1, EDGE-16: so is an agent that waits because the process stopped in
-// mid-turn, by the next process on the same state, at once.
-func TestTheNextProcessFreesAgents(t *testing.T) {
+// Proves EDGE-1, EDGE-16: an agent left waiting by a stop during its turn is released
+// by the next process on the same state, at once.
+func TestRestartReleasesPausedAgents(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
 	l.breaks(c, 1, poisoned)
@@ -123,8 +122,8 @@ func TestTheNextProcessFreesAgents(t *testing.T) {
 	l.blocks("Ann", "helper")
 }
 
-// Proves EDGE-1: in a conversation as in the agent's own.
-func TestPausesOfConversationsAreDeclined(t *testing.T) {
+// Proves EDGE-1: conversations are released like agents.
+func TestAbandonedPausesOfConversationsAreDeclined(t *testing.T) {
 	t.Parallel()
 	l, c := startCut(t, someAgent, lettaConf)
 	var conv struct{ ID string }
@@ -143,10 +142,9 @@ func TestPausesOfConversationsAreDeclined(t *testing.T) {
 	l.do("POST", path, `{"input":"SAY hello","streaming":false}`, "Authorization", "Bearer "+devToken).want(t, 200).has(t, "hello")
 }
 
-// Proves EDGE-1: pauses that are somebody else's to answer are left alone: a
-// caller's own tool, alone or with the gate's, an approval that a rule of the
-// agent's own asks for, and any in shadow mode or where it is switched off. What
-// broke off is forgotten when a run must be over.
+// Proves EDGE-1: pauses that others answer are left alone: of a caller's client tool,
+// alone or with the gate's, of an approval rule of the agent, and any in shadow mode or
+// with the setting off. The journal entry is removed once the run must have ended.
 func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	const script = "CALL memory_insert {\"label\":\"human\",\"new_string\":\"x\"}"
@@ -180,9 +178,9 @@ func TestPausesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a pause is not declined while a turn is under way here, which
-// answers it by the rules; the turn that broke off before is over with it.
-func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
+// Proves EDGE-1: a pause of a turn in progress is not declined, since the turn answers
+// it; the abandoned turn ends with it.
+func TestPausesOfCurrentTurnsAreNotDeclined(t *testing.T) {
 	t.Parallel()
 	var l *lettaRig
 	var requests atomic.Int32
@@ -192,7 +190,7 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 				switch requests.Add(1) {
 				case 2:
 					panic(http.ErrAbortHandler)
-				case 4: // the model thinks while the pause grows old
+				case 4: // the model thinks while the pause ages
 					l.once("runs:mem0", later())
 				}
 			}
@@ -210,9 +208,9 @@ func TestAPauseOfATurnUnderWayIsNotDeclined(t *testing.T) {
 	}
 }
 
-// A server that cannot be asked, or that refuses the answer, is an error of the
-// job, and the next round in which the turn is due tries again.
-func TestPausesThatCannotBeDeclinedAreTriedAgain(t *testing.T) {
+// If the server fails or refuses the answer, the job fails and retries when the turn is
+// due.
+func TestFailedDeclinesAreRetried(t *testing.T) {
 	t.Parallel()
 	m, c := &meddler{}, &cut{}
 	c.after.Store(-1 << 20)
@@ -237,9 +235,9 @@ func TestPausesThatCannotBeDeclinedAreTriedAgain(t *testing.T) {
 	l.blocks("Ann", "helper")
 }
 
-// Proves EDGE-16: a turn that ended costs no request after it, and one that cannot
-// be kept goes on.
-func TestTurnsThatEndedCostNothing(t *testing.T) {
+// Proves EDGE-16: a completed turn costs no further request, and a turn that cannot be
+// journalled runs all the same.
+func TestCompletedTurnsCostNoRequests(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
 	l := startLettaWith(t, someAgent, strings.Replace(lettaConf, "level: error", "level: warn", 1), func(h http.Handler) http.Handler {

@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// Proves EDGE-16: what an agent's call of a memory tool makes of its blocks is
-// foreseen, and the server's answer to the call confirms it: the server gets no
-// requests but the run itself and the look-up of the blocks on which the call is
-// ruled. One image is taken of what cannot be foreseen: the id of a new
-// passage or block, a renaming.
+// Proves EDGE-16: the effect of a memory tool's call on blocks is predicted and
+// confirmed by the server's answer, so that a self-edit costs no requests besides the
+// run and the look-up of the blocks. One snapshot is read for unpredictable effects:
+// the id of a new passage or block, a renaming.
 func TestRequestsOfASelfEdit(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -45,7 +44,7 @@ func TestRequestsOfASelfEdit(t *testing.T) {
 	}{
 		{`memory_insert {"label":"human","new_string":"likes tea"}`, []string{"GET", "POST messages"}},
 		{`core_memory_append {"label":"human","content":"plays go"}`, []string{"GET", "POST messages"}},
-		// Of what is replaced the author is asked for, whatever becomes of it.
+		// The author of replaced text is looked up whatever the verdict.
 		{`memory_rethink {"label":"human","new_memory":"Ann"}`, []string{"GET", "GET core-memory/blocks/human", "POST messages"}},
 		{`memory_replace {"label":"human","old_string":"Eve","new_string":"x"}`, []string{"GET", "GET core-memory/blocks/human", "POST messages"}},
 		{`memory_insert {"label":"human","new_string":"a"}` + "\nCALL " + `memory_insert {"label":"human","new_string":"b"}`, []string{"GET", "POST messages"}},

@@ -14,10 +14,10 @@ import (
 
 const searchingAgent = `{"name":"t","agent_type":"letta_v1_agent","tools":["archival_memory_search"],"memory_blocks":[{"label":"human","value":"Ann"},{"label":"persona","value":"helper"}]}`
 
-// Proves EDGE-1, EDGE-3: what an agent finds by its search tool passes the read
-// path: a passage of another tenant in the same archive is left out, whole and
-// streamed, and the caller sees a tool call and its result.
-func TestSearchesOfAgentsAreFiltered(t *testing.T) {
+// Proves EDGE-1, EDGE-3: results of an agent's search tool are filtered like reads: a
+// passage of another tenant in the same archive is left out, unstreamed and streamed,
+// and the caller sees an ordinary call and its result.
+func TestAgentSearchesAreFiltered(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, "identity:\n  keys:\n", `identity:
   keys:
@@ -32,7 +32,7 @@ func TestSearchesOfAgentsAreFiltered(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-		l.own(l.agent, "acme") // it is older than memproxy
+		l.own(l.agent, "acme") // created before memproxy
 		put(devToken, "tea is at five")
 		l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"tea is for rivals"}`, "X-API-Key", "rival-key").want(t, 404)
 		put(devToken, "tea is for rivals")
@@ -48,9 +48,9 @@ func TestSearchesOfAgentsAreFiltered(t *testing.T) {
 	}
 }
 
-// A search that the backend does not answer is an error that the agent sees;
-// one that the policy forbids is denied; neither is run by the server.
-func TestSearchesThatFail(t *testing.T) {
+// A search that fails gives the agent an error, a forbidden one is denied, and the
+// server runs neither.
+func TestFailedAndForbiddenSearches(t *testing.T) {
 	t.Parallel()
 	var fail atomic.Bool
 	fail.Store(true)
@@ -74,8 +74,8 @@ func TestSearchesThatFail(t *testing.T) {
 	l.say("CALL archival_memory_search {\"query\":\nTHEN\nSAY done", "").want(t, 200).has(t, "denied", "done")
 }
 
-// disown makes a passage another tenant's, as one that was written before the
-// agent was anybody's.
+// disown gives a passage to another tenant, as if it was written before the agent had
+// an owner.
 func (l *lettaRig) disown(text, tenant string) {
 	l.t.Helper()
 	var all []struct{ ID, Text string }
@@ -90,7 +90,7 @@ func (l *lettaRig) disown(text, tenant string) {
 	l.t.Fatalf("no passage says %q: %+v", text, all)
 }
 
-// own makes something a tenant's.
+// own makes a tenant the owner of an object.
 func (l *lettaRig) own(id, tenant string) {
 	l.t.Helper()
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Actor: "agent:" + tenant, Scope: memproxy.Scope{Tenant: tenant}}

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// twoTenants are callers of two tenants who may name anybody, and no other
-// limits: what keeps them apart is the tenant alone.
+// twoTenants has callers of two tenants without limits on names: only the tenant
+// separates them.
 const twoTenants = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -29,8 +29,7 @@ log: {level: error}
 
 const canary = "CANARY-7f3a"
 
-// tenantsRig is a tenant's agent with everything that belongs to it, made
-// through memproxy.
+// tenantsRig is a tenant's agent with its objects, created through memproxy.
 type tenantsRig struct {
 	*lettaRig
 	agent, block, passage, archive, conv, run, message, identity, group, folder string
@@ -62,8 +61,8 @@ func (r *tenantsRig) made(path, body, name string) string {
 	return r.field("POST", path, body, name)
 }
 
-// field is a member of an answer to the agent's own caller, or of its first
-// element that has it.
+// field reads a member of an answer to the agent's caller, or of its first element that
+// has it.
 func (r *tenantsRig) field(method, path, body, name string) string {
 	r.t.Helper()
 	a := r.as(devToken, method, path, body)
@@ -99,9 +98,9 @@ func find(v any, name string) string {
 	return ""
 }
 
-// Proves EDGE-3, TRL-1, EDGE-13: another tenant's caller who may name every
-// agent reaches nothing of this one's by naming it anywhere, and is answered
-// as if it did not exist; and changes nothing.
+// Proves EDGE-3, TRL-1, EDGE-13: a caller of another tenant without limits on names
+// neither reads nor changes objects of this tenant by naming them anywhere, and gets
+// the answer for objects that do not exist.
 func TestNoLettaObjectCrossesTenants(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
@@ -174,7 +173,7 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 			"{agent}", r.agent, "{own}", own, "{block}", r.block, "{conv}", r.conv, "{run}", r.run, "{message}", r.message, "{archive}", r.archive,
 			"{passage}", r.passage, "{group}", r.group, "{identity}", r.identity, "{folder}", r.folder)
 		a := r.as("other-key", c[0], name.Replace(c[1]), name.Replace(c[2]))
-		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") { // the server's own 404 would be somebody who looked
+		if a.status != http.StatusNotFound || !strings.Contains(a.body, "memproxy_denied") { // a 404 of the server would mean that it was asked
 			t.Errorf("%s %s %s: %d %s", c[0], c[1], c[2], a.status, a.body)
 		}
 		if strings.Contains(a.body, canary) || strings.Contains(fmt.Sprint(a.header), canary) {
@@ -193,7 +192,7 @@ func TestNoLettaObjectCrossesTenants(t *testing.T) {
 	}
 }
 
-// state is what the server holds of the victim.
+// state is the victim's state in the server.
 func (r *tenantsRig) state() string {
 	r.t.Helper()
 	var out strings.Builder
@@ -211,7 +210,7 @@ func (r *tenantsRig) state() string {
 	return out.String()
 }
 
-// agentOf makes an agent for a caller.
+// agentOf creates an agent for a caller.
 func (r *tenantsRig) agentOf(key string) string {
 	r.t.Helper()
 	a := r.as(key, "POST", "/v1/agents/", `{"name":"own","memory_blocks":[{"label":"human","value":"v"}]}`)
@@ -222,8 +221,8 @@ func (r *tenantsRig) agentOf(key string) string {
 	return made.ID
 }
 
-// Proves EDGE-3, CARD-1: with several tenants, an agent's own caller gets all
-// that belongs to it, as with one.
+// Proves EDGE-3, CARD-1: with several tenants, an agent's caller gets all of its
+// objects, as with one tenant.
 func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
@@ -258,7 +257,7 @@ func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", path, a.status, a.body, want)
 		}
 	}
-	for path, body := range map[string]string{ // the embedded server has no passages of archives
+	for path, body := range map[string]string{ // the embedded server has no archive passages
 		"/v1/agents/" + r.agent + "/messages/stream": `{"input":"SAY hello"}`,
 		"/v1/conversations/" + r.agent + "/messages": `{"input":"SAY hello","streaming":false}`,
 		"/v1/conversations/default/messages":         `{"agent_id":"` + r.agent + `","input":"SAY hello","streaming":false}`,
@@ -274,8 +273,8 @@ func TestCreatorsKeepTheirLettaObjects(t *testing.T) {
 	}
 }
 
-// Proves TRL-1, EDGE-3: a caller that may act for some agents only can use the
-// one that it has just made, and no other of its tenant.
+// Proves TRL-1, EDGE-3: a caller limited to some agents may use the agent that it just
+// created, and no other agent of its tenant.
 func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
@@ -301,13 +300,13 @@ func TestLimitedCallersUseTheAgentsTheyMade(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3, EDGE-13: what is attached to an agent of one's own from
-// another tenant, around memproxy, does not show in any answer.
+// Proves EDGE-3, EDGE-13: objects of another tenant that were attached to one's agent
+// behind memproxy appear in no answer.
 func TestForeignRelationsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	conf := twoTenants
 	var extra string
-	attach := func(h http.Handler) http.Handler { // as if somebody had attached it in the server itself
+	attach := func(h http.Handler) http.Handler { // attached directly in the server
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if extra == "" || q.Method != http.MethodGet || !strings.HasPrefix(q.URL.Path, "/v1/agents/agent-") {
 				h.ServeHTTP(w, q)
@@ -332,10 +331,10 @@ func TestForeignRelationsAreLeftOut(t *testing.T) {
 	r.as(devToken, "GET", "/v1/agents/"+mine, "").want(t, 200).has(t, r.identity, canary)
 }
 
-// Proves EDGE-3, TRL-1: a tool that is named is looked up among everybody's, so
-// that where tenants share the server only the server's own are named; by its id
-// each tenant has its tools.
-func TestToolsByNameAreNobodys(t *testing.T) {
+// Proves EDGE-3, TRL-1: tools are looked up by name among all tenants', so where
+// tenants share a server only the server's built-in tools can be named; by id each
+// tenant has its own tools.
+func TestToolsByNameAreTheServersOwn(t *testing.T) {
 	t.Parallel()
 	r := startTenants(t)
 	for tools, want := range map[string]int{`["web_search"]`: 200, `["somebodys_tool"]`: 404, `["web_search","somebodys_tool"]`: 404} {

@@ -27,7 +27,7 @@ policy: {dir: "DIR/policies"}
 log: {level: error}
 `
 
-// noPersona is a policy that keeps an agent from changing what it is.
+// noPersona is a policy that forbids agents to change their persona.
 const noPersona = `@id("own.persona") @reason("field.forbidden") @detail("the persona is not the agent's to change")
 forbid (principal, action in Action::"write", resource) when { context.field == "persona" };`
 
@@ -43,19 +43,19 @@ func startLetta(t *testing.T, agent string) *lettaRig {
 	return startLettaBehind(t, agent, func(h http.Handler) http.Handler { return h })
 }
 
-// startLettaBehind puts something between the sidecar and the server.
+// startLettaBehind puts a handler between the sidecar and the server.
 func startLettaBehind(t *testing.T, agent string, between func(http.Handler) http.Handler) *lettaRig {
 	t.Helper()
 	return startLettaWith(t, agent, lettaConf, between)
 }
 
-// startLettaWith takes a configuration of its own, and what to put into it.
+// startLettaWith uses another configuration, with replacements.
 func startLettaWith(t *testing.T, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
 	t.Helper()
 	return startLettaRig(&rig{t: t}, agent, conf, between, replace...)
 }
 
-// startLettaRig is startLettaWith for a rig with more of the test's own.
+// startLettaRig is startLettaWith for a prepared rig.
 func startLettaRig(r *rig, agent, conf string, between func(http.Handler) http.Handler, replace ...string) *lettaRig {
 	t := r.t
 	t.Helper()
@@ -99,8 +99,8 @@ CALL memory_insert {"label":"human","new_string":"plays go"}
 THEN
 SAY done`
 
-// types are the message types of an answer, JSON or stream, in order, each run
-// of one type once.
+// types lists the message types of an answer, JSON or stream, in order, without
+// repetitions.
 func types(body string) []string {
 	var out []string
 	note := func(kind string) {
@@ -129,9 +129,9 @@ func types(body string) []string {
 	return out
 }
 
-// Proves EDGE-1, CARD-1: an agent's own memory writes are ruled on before they
-// run, and the caller gets one answer that tells of tool calls and of no
-// approval, whole and streamed.
+// Proves EDGE-1, CARD-1: an agent's memory writes are decided before they run, and the
+// caller gets one answer with tool calls and without approvals, unstreamed and
+// streamed.
 func TestSelfEditsAreGated(t *testing.T) {
 	t.Parallel()
 	turn := "tool_call_message tool_return_message tool_call_message tool_return_message assistant_message"
@@ -170,8 +170,8 @@ func TestSelfEditsAreGated(t *testing.T) {
 	}
 }
 
-// A token stream tells what came of a call that was denied, though the server
-// keeps it to itself when nothing ran.
+// A token stream contains the result of a denied call, though the server omits it if no
+// tool ran.
 func TestDeniedCallsHaveAResult(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{``, `,"streaming":true`, `,"streaming":true,"stream_tokens":true`} {
@@ -184,7 +184,7 @@ func TestDeniedCallsHaveAResult(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: a call that cannot be read is denied, and the agent reads why.
+// Proves EDGE-1: a call that cannot be parsed is denied, and the agent gets the reason.
 func TestUnreadableCallsAreDenied(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{`{"label":"human"`, `[]`, `{"label":"human","label":"persona","new_string":"x"}`} {
@@ -197,8 +197,8 @@ func TestUnreadableCallsAreDenied(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: the caller's own client tools and approvals pass, also in one
-// pause with the gate's, and no approval of the caller's lets a denied call run.
+// Proves EDGE-1: the caller's client tools and approvals pass, also in a pause that the
+// gate shares, and a caller's approval does not run a denied call.
 func TestClientToolsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	const both = `CALL my_tool {"x":"1"}
@@ -230,7 +230,7 @@ SAY done`
 		t.Fatalf("the caller is asked %+v, want its own call alone", asked)
 	}
 	l.blocks("Ann", "helper")
-	hostile := first.Messages[0].Calls[1].ID // it tries to approve what is not its to approve
+	hostile := first.Messages[0].Calls[1].ID // tries to approve the gate's call
 	a = l.do("POST", "/v1/agents/"+l.agent+"/messages", fmt.Sprintf(
 		`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"tool","tool_call_id":%q,"status":"success","tool_return":"42"},{"type":"approval","tool_call_id":%q,"approve":true}]}]%s}`,
 		asked.ID, asked.Calls[0].ID, hostile, tools), "Authorization", "Bearer "+devToken)
@@ -240,9 +240,8 @@ SAY done`
 	l.blocks("Ann\nlikes tea", "helper")
 }
 
-// Proves EDGE-1: a turn that broke off in a pause is finished by the next one;
-// the agent is not left waiting.
-func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
+// Proves EDGE-1: a turn that broke off in a pause is finished by the next one.
+func TestAbandonedPausesAreAnsweredByTheNextTurn(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
 	direct := func(body string) {
@@ -253,7 +252,7 @@ func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	// What the server looks like after a crash in mid-turn.
+	// The server's state after a crash during a turn.
 	direct(fmt.Sprintf(`{"input":%q,"client_tools":[{"name":"memory_insert"},{"name":"memory_replace"}]}`,
 		"CALL memory_insert {\"label\":\"human\",\"new_string\":\"late\"}\nCALL memory_replace {\"label\":\"persona\",\"old_string\":\"helper\",\"new_string\":\"spy\"}"))
 	a := l.say("SAY hello", "")
@@ -263,8 +262,8 @@ func TestAPauseThatNobodyAnsweredIsAnswered(t *testing.T) {
 	l.blocks("Ann\nlate", "helper")
 }
 
-// Proves EDGE-1: what cannot be made to pause is refused in production, and
-// passes for an agent without memory tools of a gated kind.
+// Proves EDGE-1: runs that cannot be made to pause are refused in production, unless
+// the agent has no gated memory tools.
 func TestUngatedRunsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, agent := range map[string]string{
@@ -286,7 +285,7 @@ func TestUngatedRunsAreRefused(t *testing.T) {
 	l.blocks("Ann", "helper")
 }
 
-// Two callers of one agent do not get between each other's requests.
+// Requests of two callers to one agent do not interleave.
 func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
@@ -305,10 +304,10 @@ func TestTurnsOfAnAgentAreSerialised(t *testing.T) {
 	}
 }
 
-// Proves EDGE-1: naming a memory tool as one's own client tool and approving
-// its call would make the server run its tool; the approval is ruled on. A
-// result of the caller's own runs nothing and passes.
-func TestNamingAMemoryToolAsOnesOwn(t *testing.T) {
+// Proves EDGE-1: if a caller declares a memory tool as its client tool and approves the
+// call, the server would run its own tool, so the approval is decided. A tool result
+// from the caller runs nothing and passes.
+func TestMemoryToolNamedAsClientTool(t *testing.T) {
 	t.Parallel()
 	const script = `CALL memory_replace {"label":"persona","old_string":"helper","new_string":"spy"}
 THEN

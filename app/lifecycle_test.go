@@ -23,9 +23,8 @@ import (
 	"github.com/memproxy/memproxy/ledger"
 )
 
-// goroutines are those that run now and are neither the runtime's (which keeps
-// one for signals, once there were any) nor the test's own, each by where it was
-// begun.
+// goroutines lists the running goroutines by where they started, except the test's and
+// the runtime's (which keeps one for signals).
 func goroutines() []string {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -42,7 +41,7 @@ func goroutines() []string {
 	return out
 }
 
-// nothingLeft waits until no goroutine runs that is not among those before.
+// nothingLeft waits until no goroutine runs besides those before.
 func nothingLeft(t *testing.T, before []string) {
 	t.Helper()
 	var left []string
@@ -63,8 +62,8 @@ func nothingLeft(t *testing.T, before []string) {
 	})
 }
 
-// Nothing of the sidecar runs once it was stopped, whatever it did before:
-// every loop, request, question and connection is over, on both faces.
+// After a stop no loop, request or connection of the sidecar remains, whatever it did
+// before, on both faces.
 //
 // Proves EDGE-14, CARD-8.
 func TestNothingRunsAfterAStop(t *testing.T) {
@@ -101,8 +100,8 @@ review:
 	nothingLeft(t, before)
 }
 
-// stopped does something and stops the sidecar; its log must not say that
-// anything used what was closed.
+// stopped calls do and stops the sidecar, whose log must not report use of closed
+// resources.
 func (r *rig) stopped(do func()) {
 	r.t.Helper()
 	do()
@@ -116,7 +115,7 @@ func (r *rig) stopped(do func()) {
 	}
 }
 
-// slowBackend answers writes once it is let.
+// slowBackend answers writes on demand.
 type slowBackend struct {
 	http.Handler
 	arrived chan struct{}
@@ -142,9 +141,8 @@ func slowed(t *testing.T, r *rig) *slowBackend {
 	return b
 }
 
-// A stop waits for the writes that a slow backend has in hand: their callers
-// have their answers, the log has what became of them, and the ledger whose
-// they are.
+// A stop waits for writes pending at a slow backend: callers get their answers, the log
+// the outcomes, and the ledger the owners.
 //
 // Proves EDGE-15, CARD-7.
 func TestStopWaitsForWrites(t *testing.T) {
@@ -172,11 +170,11 @@ func TestStopWaitsForWrites(t *testing.T) {
 	}
 }
 
-// A backend that never answers does not keep a stop: what is in flight is cut
-// off when the drain is over, and that is on record before the log is closed.
+// A backend that never answers does not delay a stop: requests are cut off at the end
+// of the drain, which is recorded before the log closes.
 //
 // Proves EDGE-15, EDGE-14.
-func TestStopCutsOffWhatHangs(t *testing.T) {
+func TestStopCutsOffHangingRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	b := slowed(t, r)
@@ -208,8 +206,8 @@ func TestStopCutsOffWhatHangs(t *testing.T) {
 	}
 }
 
-// An approved write that a slow backend has in hand is noted by the process
-// that sent it: it does not wait for the next one to ask.
+// The outcome of an approved write at a slow backend is recorded by the sender before
+// it stops, so that the next process need not look it up.
 //
 // Proves EDGE-15, MFW-7.
 func TestStopWaitsForApprovedWrites(t *testing.T) {
@@ -231,8 +229,8 @@ func TestStopWaitsForApprovedWrites(t *testing.T) {
 	}
 }
 
-// What is slow to store is stored before the store closes: the queue of what
-// callers do not wait for is worked off, each stage in its own time.
+// Queued work of slow stores is finished before they close, each stage within its own
+// time.
 //
 // Proves EDGE-15.
 func TestStopWaitsForSlowStores(t *testing.T) {

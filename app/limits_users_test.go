@@ -14,14 +14,12 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Limits are those of a caller on behalf of one end user, over an hour that
-// slides, whether this process counts or Redis does: what was written more than
-// an hour ago makes room, and no more than that; another end user of the same
-// key has room all the while. The refusal says what the limit is and when to
-// come back.
+// Limits apply per caller and end user over a sliding hour, counted in this process or
+// in Redis: only writes older than an hour make room, and other end users of the key
+// are not affected. The refusal states the limit and when to retry.
 //
 // Proves TRL-6, CARD-4
-func TestLimitsOfEndUsersSlide(t *testing.T) {
+func TestEndUserLimitsUseASlidingWindow(t *testing.T) {
 	t.Parallel()
 	for name, redis := range map[string]string{"embedded": "", "redis": "redis: {url: \"redis://" + miniredis.RunT(t).Addr() + "\", timeout: 30s}, "} {
 		t.Run(name, func(t *testing.T) {
@@ -64,11 +62,11 @@ func TestLimitsOfEndUsersSlide(t *testing.T) {
 	}
 }
 
-// A key that serves many users has a higher bound for all of them together, and
-// a user that has no writes left does not keep the others from it.
+// A key that serves many users has a higher limit for all of them together, and a user
+// without budget does not affect the others.
 //
 // Proves TRL-6
-func TestKeysHaveABoundForAllTheirUsers(t *testing.T) {
+func TestKeysHaveALimitForAllUsers(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "budgets: {default: {writes_per_hour: 2}, together: 3, rapid_per_minute: 0}")
 	write := func(user string) got {
@@ -89,8 +87,7 @@ func TestKeysHaveABoundForAllTheirUsers(t *testing.T) {
 	}
 }
 
-// What is changed in a batch, and what a client deduced, is charged for each
-// memory.
+// Changes in a batch, and facts inferred by a client, are charged per memory.
 //
 // Proves TRL-6
 func TestBatchesAreCharged(t *testing.T) {
@@ -119,8 +116,8 @@ func TestBatchesAreCharged(t *testing.T) {
 	batch(ids[0]).want(t, 429)
 }
 
-// Proves TRL-6: the time that a charge may take is what its connection has, too.
-func TestAChargeHasItsTime(t *testing.T) {
+// Proves TRL-6: the connection's timeouts are at least the time limit of a charge.
+func TestRedisTimeoutsMatchTheCharge(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{50 * time.Millisecond: redisstore.DefaultTimeout, 30 * time.Second: 30 * time.Second} {
 		if got := sharedOptions(&config.Redis{Timeout: config.Duration(timeout)}).Timeout; got != want {
 			t.Errorf("%v: %v, want %v", timeout, got, want)

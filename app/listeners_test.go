@@ -25,14 +25,14 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit"
 )
 
-// Proves CARD-10: the address of probes and metrics serves these and nothing
-// else, so that a network may let probes through and not the review API.
-func TestProbesAloneHaveAnAddress(t *testing.T) {
+// Proves CARD-10: the probes listener serves probes and metrics only, so that a network
+// policy can admit probes without the review API.
+func TestProbesListener(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, `admin: {listen: "127.0.0.1:0"}`, `admin: {listen: "127.0.0.1:0", probes: "127.0.0.1:0"}`,
 		"SCREENING", fmt.Sprintf(`review: {reviewers: [{id: eve, sha256: "%s", roles: [view], tenants: "*"}]}`, sha(reviewToken)))
 	admin := r.admin
-	for path, want := range map[string][2]int{ // at the admin listener, at the probes'
+	for path, want := range map[string][2]int{ // status at the admin listener, at the probes listener
 		"/healthz": {200, 200}, "/readyz": {200, 200}, "/metrics": {200, 200},
 		"/debug/spans": {200, 404}, "/v1/holds": {401, 404}, "/v1/": {401, 404},
 	} {
@@ -48,9 +48,9 @@ func TestProbesAloneHaveAnAddress(t *testing.T) {
 	}
 }
 
-// Proves SYN-6: the log's key may be one that is kept elsewhere; it signs the
-// log, is not copied into the state, and is not made when it is missing.
-func TestAuditKeyIsKeptElsewhere(t *testing.T) {
+// Proves SYN-6: the audit log can be signed with an external key, which is not copied
+// into the state and not created if missing.
+func TestExternalAuditKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	made := must.Get(audit.LoadOrCreateKey(dir))(t)
@@ -88,9 +88,9 @@ func TestAuditKeyIsKeptElsewhere(t *testing.T) {
 	}
 }
 
-// Proves TRL-1, TRL-9, CARD-10: a cluster's own issuer, whose certificate no public
-// root signed and which asks for a token, says who pods are; the same pod's
-// token is nothing where the roots are not configured.
+// Proves TRL-1, TRL-9, CARD-10: the issuer of a cluster, with a private CA and
+// authenticated discovery, identifies pods; without the configured roots the same token
+// is refused.
 func TestClusterIssuer(t *testing.T) {
 	t.Parallel()
 	clusterKey := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
@@ -108,7 +108,7 @@ func TestClusterIssuer(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &clusterKey.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
 	}))
 	defer issuer.Close()
-	issuer.Config.ErrorLog = log.New(io.Discard, "", 0) // one sidecar hangs up on it, as it should
+	issuer.Config.ErrorLog = log.New(io.Discard, "", 0) // one sidecar aborts the handshake, as it should
 	url = issuer.URL
 	dir := t.TempDir()
 	ca := writeFile(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})))
@@ -134,7 +134,7 @@ SCREENING`, url)
 	if rec := r.audit(); !strings.Contains(rec, `"id":"system:serviceaccount:team-a:agent"`) || !strings.Contains(rec, `"tenant":"acme"`) {
 		t.Errorf("recorded %s", rec)
 	}
-	// The issuer's word is all that is known of it: its memory waits for review.
+	// The caller has no other record, so its memory waits for review.
 	var made struct{ Results []struct{ ID string } }
 	if err := json.Unmarshal([]byte(as(r, "team-a:agent").body), &made); err != nil || len(made.Results) != 1 {
 		t.Fatalf("%v %+v", err, made)

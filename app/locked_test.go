@@ -10,11 +10,11 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves TRL-7, CARD-7: while another process has the ledger's file locked, what needs to
-// know or to bind an owner is refused with 503 and reaches nobody, reads are served as far
-// as the file can be read, and readiness names the ledger; afterwards the ledger knows
-// what was let through, and everything is served again.
-func TestALockedLedgerFile(t *testing.T) {
+// Proves TRL-7, CARD-7: while another process locks the ledger's file, requests that
+// must look up or bind an owner are refused with 503, reads are served as far as
+// possible, and readiness names the ledger. Afterwards the admitted writes are in the
+// ledger, and everything is served again.
+func TestLockedLedgerFile(t *testing.T) {
 	ring.Slow(t, "SQLite waits for a lock in real time")
 	r := startRig(&rig{t: t, hasty: true}, strings.Replace(plain, "users: [ann]", `users: "*"`, 1))
 	id := r.written("Ann likes milk.", "")

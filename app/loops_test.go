@@ -17,8 +17,7 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// paces is time that goes by when a test says so, for the clock of a sidecar
-// and for all of its loops.
+// paces is a manual clock and ticker for a sidecar and all its loops.
 type paces struct {
 	mu      sync.Mutex
 	at      time.Time
@@ -47,8 +46,8 @@ func (p *paces) ticker(every time.Duration) (<-chan time.Time, func()) {
 	return t.tick, func() { p.mu.Lock(); defer p.mu.Unlock(); delete(p.tickers, t) }
 }
 
-// pass lets time go by. A loop that is busy sees one tick for all that it
-// missed, as with the system's.
+// pass advances time. A busy loop gets one tick for all that it missed, as with the
+// system's ticker.
 func (p *paces) pass(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +64,7 @@ func (p *paces) pass(d time.Duration) {
 	}
 }
 
-// within lets time go by in steps until something is so.
+// within advances time in steps until a condition holds.
 func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) {
 	r.t.Helper()
 	ring.Until(r.t, what, func() bool {
@@ -77,16 +76,15 @@ func (r *rig) within(p *paces, step time.Duration, what string, ok func() bool) 
 	})
 }
 
-// What a reviewer decided stays decided while the loops themselves run, at the
-// pace that production has by default, through rules that come later, a month
-// and a restart; what time does to the rest, it does: new memories are judged,
-// quarantined ones told of, deleted ones shredded.
+// With the background loops at production's default intervals, a reviewer's decisions
+// survive later rules, a month and a restart. Meanwhile new memories are validated,
+// quarantined ones reported, and deleted ones shredded.
 //
 // Proves EDGE-15, DOL-3, SYN-9.
-func TestDecisionsOutliveTheLoops(t *testing.T) {
+func TestReviewDecisionsSurviveBackgroundLoops(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(*testing.T) string{"a file": func(*testing.T) string { return "" }}
-	if url := os.Getenv("MEMPROXY_TEST_POSTGRES"); url != "" { // set where the suite has a database
+	if url := os.Getenv("MEMPROXY_TEST_POSTGRES"); url != "" { // set where the test environment has a database
 		stores["Postgres"] = func(t *testing.T) string { return fmt.Sprintf("ledger: {url: %q}\n", ledgertest.Schema(t, url)) }
 	}
 	for name, store := range stores {

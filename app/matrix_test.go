@@ -23,7 +23,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// matrixConf has two tenants, and keys without any limit but the tenant's.
+// matrixConf has two tenants, and keys limited by nothing but the tenant.
 const matrixConf = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -56,7 +56,7 @@ func tableOf(table iter.Seq2[string, memproxy.Route]) []contract.Route {
 	return out
 }
 
-// matrixWorld is a world of three owners and of everybody who calls.
+// matrixWorld has three owners and all callers.
 func matrixWorld(make func(name, tenant string, n int) *contract.Owner, unknown map[string]string) *contract.World {
 	victim, neighbour, other := make("victim", "acme", 1), make("neighbour", "acme", 2), make("other", "globex", 3)
 	w := &contract.World{Owners: []*contract.Owner{victim, neighbour, other}, Unknown: unknown, Names: map[string]bool{"user": true}}
@@ -78,13 +78,13 @@ func matrixWorld(make func(name, tenant string, n int) *contract.Owner, unknown 
 
 func matrixKey(name string) string { return "matrix-key-of-" + name }
 
-// startMatrix is a sidecar before a backend, with both ways to it.
+// startMatrix starts a sidecar with both faces in front of a backend.
 func startMatrix(t *testing.T, kind, up string) *rig {
 	t.Helper()
 	return startMatrixWith(t, kind, up, func(conf string) string { return conf })
 }
 
-// startMatrixWith is startMatrix with a configuration that is changed.
+// startMatrixWith is startMatrix with a changed configuration.
 func startMatrixWith(t *testing.T, kind, up string, change func(string) string) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: ring.Dir(t), log: &lockedBuffer{}, up: up}
@@ -107,7 +107,7 @@ func matrixConfig(kind, up string) string {
 	return text
 }
 
-// seedLetta has the owners create what is theirs.
+// seedLetta has the owners create their objects.
 func seedLetta(t *testing.T, r *rig, w *contract.World) {
 	t.Helper()
 	for _, o := range w.Owners {
@@ -158,7 +158,7 @@ func TestNoRouteOfLettaCrossesTenants(t *testing.T) {
 	play(t, r, w, contract.Letta(), tableOf(a.Table()), back.Touched, g)
 }
 
-// seedMem0 has the owners write what is theirs.
+// seedMem0 has the owners write their memories.
 func seedMem0(t *testing.T, r *rig, w *contract.World) {
 	t.Helper()
 	for _, o := range w.Owners {
@@ -170,7 +170,7 @@ func seedMem0(t *testing.T, r *rig, w *contract.World) {
 			{"/v3/memories/add/", add + `,"agent_id":"` + id["agent"] + `","run_id":"` + id["run"] + `","app_id":"` + id["app"] + `"}`},
 			{"/v1/exports/", `{"schema":{"type":"object","title":"` + id["word"] + `"},"filters":{"user_id":"` + id["user"] + `"}}`},
 		} {
-			if q[0] == "/v1/exports/" { // its schema steers a model
+			if q[0] == "/v1/exports/" { // its schema is a prompt
 				who = "root" + o.Tenant
 			}
 			if got := r.do("POST", q[0], q[1], "X-API-Key", "", "Authorization", "Bearer "+matrixKey(who)); got.status != http.StatusOK {
@@ -199,7 +199,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	failed := 0
 	p := &contract.Play{Format: f, World: w, Routes: routes, Base: r.base, Also: r.throughEnvoy(), Touched: touched, Share: uint32(ring.Share(1500, 8000))}
 	if ring.IsSlow {
-		p.Share = 25 // MATRIX_SHARE=1 plays all
+		p.Share = 25 // MATRIX_SHARE=1 plays all cases
 	}
 	p.Played = g.played
 	p.Fail = func(format string, args ...any) {
@@ -215,7 +215,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	must.Do(t, p.Run())
 	audit := r.audit()
 	g.write(t, audit)
-	recorded := map[string]bool{} // every string of the records: to look through them for each id takes hours
+	recorded := map[string]bool{} // every string of the records, since searching them for each id takes hours
 	for text := range strings.SplitSeq(audit, `"`) {
 		recorded[text] = true
 	}
@@ -227,7 +227,7 @@ func play(t *testing.T, r *rig, w *contract.World, f *contract.Format, routes []
 	t.Logf("%d cases, %d faults", p.Cases, failed)
 }
 
-// throughEnvoy is the address of an Envoy before the sidecar's processor.
+// throughEnvoy returns the address of an Envoy in front of the sidecar's processor.
 func (r *rig) throughEnvoy() string {
 	r.t.Helper()
 	conn := must.Get(grpc.NewClient(r.car.Addr("extproc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(r.t)

@@ -12,7 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// namesConf has two tenants, each with a key; what globex's lists is filled in.
+// namesConf has two tenants, each with a key; the names that globex lists are filled
+// in.
 const namesConf = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -25,7 +26,7 @@ identity:
 log: {level: error}
 `
 
-// asksOfBob are requests that show what there is of bob.
+// asksOfBob are requests that would show bob's memories.
 var asksOfBob = []struct{ method, path, body string }{
 	{"POST", "/v1/summary/", `{"filters":{"user_id":"bob"}}`},
 	{"GET", "/v2/entities/user/bob/profile/", ""},
@@ -39,8 +40,8 @@ func ofBob(text string) string {
 	return `{"messages":[{"role":"user","content":"` + text + `"}],"user_id":"bob","infer":false}`
 }
 
-// bobIsGlobexs tries to take bob with acme's unlimited key: nothing of it shows
-// or changes what globex has under that name.
+// bobIsGlobexs checks that acme's unlimited key neither reads nor changes what globex
+// has under the name bob.
 func bobIsGlobexs(t *testing.T, r *rig, when string) {
 	t.Helper()
 	rival := []string{"X-API-Key", "rival-key"}
@@ -54,18 +55,17 @@ func bobIsGlobexs(t *testing.T, r *rig, when string) {
 			t.Errorf("%s: acme is shown %s %s: %d %s", when, q.method, q.path, a.status, a.body)
 		}
 		a := r.do(q.method, q.path, q.body, rival...)
-		told := strings.Contains(a.body, "canary of globex") || strings.HasSuffix(q.path, "/profile/") // which may have nothing yet
+		told := strings.Contains(a.body, "canary of globex") || strings.HasSuffix(q.path, "/profile/") // may be empty
 		if a.status != 200 || !told || strings.Contains(a.body, "trusts acme") {
 			t.Errorf("%s: globex asks for its own, %s %s: %d %s", when, q.method, q.path, a.status, a.body)
 		}
 	}
 }
 
-// Proves EDGE-3, EDGE-13 and TRL-1: a name that a caller of one tenant is limited
-// to, in use or not yet, is not another tenant's to write under, to sum up or to
-// see: also after a restart, and where the name came with an edit of the
-// configuration.
-func TestListedNamesAreNotTaken(t *testing.T) {
+// Proves EDGE-3, EDGE-13 and TRL-1: a name that one tenant's caller is limited to, used
+// or not, cannot be written, summarised or read by another tenant, also after a restart
+// and if an edit of the configuration added it.
+func TestListedNamesAreReserved(t *testing.T) {
 	rival := []string{"X-API-Key", "rival-key"}
 	for _, used := range []bool{true, false} {
 		r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", ", users: [bob]")
@@ -87,13 +87,12 @@ func TestListedNamesAreNotTaken(t *testing.T) {
 	r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...).want(t, 200)
 	bobIsGlobexs(t, r, "after an edit")
 	r.stop()
-	r.conf = listed // a name stays whose it is when it is listed no more
+	r.conf = listed // a name remains the tenant's after it is removed from the list
 	r.run()
 	bobIsGlobexs(t, r, "after another")
 }
 
-// assembled starts a sidecar of a configuration and returns what keeps it from
-// starting, and what it logs.
+// assembled starts a sidecar and returns the error, if any, and its log.
 func (r *rig) assembled() (string, error) {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
@@ -107,18 +106,18 @@ func (r *rig) assembled() (string, error) {
 	return log.String(), err
 }
 
-// Proves EDGE-3: production does not start where it lists a name under which
-// another tenant has memories: the fault has its line, both tenants and what to
-// do. Once they are deleted it starts, and the name is the tenant's that lists
-// it. While developing the log says so, and the name stays whose it is.
-func TestNamesThatAreAnothers(t *testing.T) {
+// Proves EDGE-3: in production a configuration that lists a name under which another
+// tenant has memories does not start: the error has the line, both tenants and a
+// remedy. After their deletion it starts, and the listing tenant owns the name. In
+// development it is logged, and the owner remains.
+func TestListedNamesOfAnotherTenant(t *testing.T) {
 	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
 	r.do("POST", "/memories", ofBob("the canary of acme sings")).want(t, 200)
 	r.stop()
 	before := r.conf
 	r.conf = strings.Replace(r.conf, `tenant: globex, acts_as: "*"`, `tenant: globex, acts_as: "*", users: [ann, bob]`, 1)
 	const fault = `memproxy.yaml:9: user "bob" is listed for tenant "globex", and on backend mem0 by the ledger it is tenant "acme"'s`
-	for range 2 { // a loop of starts changes nothing
+	for range 2 { // retried starts change nothing
 		if _, err := r.assembled(); err == nil || !strings.HasPrefix(err.Error(), fault) || strings.Contains(err.Error(), "ann") {
 			t.Fatalf("production starts, or says: %v", err)
 		}
@@ -140,8 +139,9 @@ func TestNamesThatAreAnothers(t *testing.T) {
 	bobIsGlobexs(t, r, "after acme has deleted its own")
 }
 
-// Proves EDGE-3: an object that another tenant made is not had by listing its id.
-func TestObjectsThatAreAnothers(t *testing.T) {
+// Proves EDGE-3: listing an object's id does not transfer it from the tenant that
+// created it.
+func TestListedObjectsOfAnotherTenant(t *testing.T) {
 	const agent = "agent-00000000-0000-4000-8000-000000000001"
 	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
 	row := memproxy.Ownership{Backend: "mem0", Kind: memproxy.TargetMemory, ID: agent, Scope: memproxy.Scope{Tenant: "acme"}, Actor: "agent:acme"}
@@ -153,7 +153,7 @@ func TestObjectsThatAreAnothers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: check names the line of a name that two tenants list.
+// Proves EDGE-3: check reports the line of a name that two tenants list.
 func TestCheckFindsNamesOfTwoTenants(t *testing.T) {
 	conf := strings.NewReplacer("KEY", sha(devToken), "RIVAL", sha("rival-key"), "DIR", t.TempDir(), "UPSTREAM", "http://127.0.0.1:1",
 		`tenant: acme, acts_as: "*"`, `tenant: acme, acts_as: "*", users: [bob]`, "LISTED", ", users: [bob]").Replace(namesConf)
@@ -164,16 +164,16 @@ func TestCheckFindsNamesOfTwoTenants(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3 and EDGE-13: a name under which there are memories of two tenants
-// is neither's: neither is shown what is made of both, and each has its own. It
-// is given to the one that lists it when there is nothing left of the other.
+// Proves EDGE-3 and EDGE-13: a name with memories of two tenants belongs to neither:
+// summaries of both tenants' memories are refused, and each sees its own memories. The
+// listing tenant gets the name when the other's memories are gone.
 func TestNamesOfSeveralTenants(t *testing.T) {
 	r := start(t, namesConf, "RIVAL", sha("rival-key"), "LISTED", "")
 	rival := []string{"X-API-Key", "rival-key"}
 	r.do("POST", "/memories", ofBob("the canary of globex sings"), rival...).want(t, 200)
 	added := r.behind("POST", "/memories", ofBob("the canary of acme sings"))
 	id := strings.Split(strings.SplitN(added, `"id":"`, 2)[1], `"`)[0]
-	// As an earlier version left it, and the new one finds it.
+	// The state that an earlier version left.
 	must.Do(t, r.car.ledger.Commit(t.Context(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id, Scope: memproxy.Scope{Tenant: "acme", User: "bob"}, Actor: "agent:acme"}, {Backend: "mem0", Kind: memproxy.TargetEntity, ID: "user:bob", Scope: memproxy.Scope{Tenant: memproxy.TenantNobody}}}}))
 	for _, who := range [][]string{nil, rival} {
 		for _, q := range asksOfBob {

@@ -9,16 +9,16 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves TRL-9: what a new caller writes waits for review, seen by its author
-// alone, until enough of it was let out, or it has been known for long enough.
-func TestNewCallersWait(t *testing.T) {
+// Proves TRL-9: a new caller's writes wait for review, visible to their author only,
+// until enough of them were released or the caller has been known for long enough.
+func TestWritesOfNewCallersWait(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]func(r *rig, clock *ledgertest.Clock, first []string){
 		"two were let out": func(r *rig, clock *ledgertest.Clock, first []string) {
 			for _, id := range first {
 				r.does("memory", "promote", "--backend", "mem0", "--reason", "it is so", id)
 			}
-			clock.Pass(time.Minute) // records are looked up anew after a while
+			clock.Pass(time.Minute) // track records are cached
 		},
 		"it has been known for three days": func(r *rig, clock *ledgertest.Clock, first []string) { clock.Pass(72 * time.Hour) },
 	} {
@@ -51,10 +51,9 @@ func TestNewCallersWait(t *testing.T) {
 	}
 }
 
-// Proves TRL-4, TRL-3: a record earns the tier: as many validated memories as it
-// takes, for as long, and no more corrected than may be; another caller earns
-// nothing by it.
-func TestTiersAreEarned(t *testing.T) {
+// Proves TRL-4, TRL-3: a track record earns the higher tier: enough validated memories,
+// over enough time, with few enough corrections; another caller does not benefit.
+func TestTrustTiersAreEarned(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, withPeople(screeningConf), replacements("SCREENING", "  established: {facts: 4, age: 1d, corrected: 0.1}")...)
@@ -92,17 +91,16 @@ func TestTiersAreEarned(t *testing.T) {
 	}
 }
 
-// looksAt has memories validated, as it is done in the background.
+// looksAt runs the background validation.
 func (r *rig) looksAt(clock *ledgertest.Clock) {
 	r.t.Helper()
 	r.once("upkeep", clock.Now())
-	clock.Pass(time.Minute) // records are looked up anew after a while
+	clock.Pass(time.Minute) // track records are cached
 }
 
-// Proves TRL-4, TRL-9: what waits for review, was held or is quarantined earns
-// nothing, however much and however old it is; once a reviewer let it out, it
-// does.
-func TestWhatWaitsEarnsNothing(t *testing.T) {
+// Proves TRL-4, TRL-9: memories that wait for review, were held, or are quarantined
+// earn no trust, however many and old; once released by a reviewer, they do.
+func TestUnreviewedMemoriesEarnNoTrust(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", "  established: {facts: 3, age: 1d, corrected: 0.1}\nmemories: {pending: [authenticated]}"+reviewers())

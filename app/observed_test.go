@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// filed makes a block and returns how well its source is known.
+// filed creates a block and returns the attestation of its source.
 func (l *lettaRig) filed(text string, header ...string) string {
 	l.t.Helper()
 	a := l.do("POST", "/v1/blocks/", fmt.Sprintf(`{"label":"notes","value":%q}`, text), header...)
@@ -18,10 +18,10 @@ func (l *lettaRig) filed(text string, header ...string) string {
 	return l.rig.upstream(l.up + "/v1/blocks/" + made.ID).Metadata.Attestation
 }
 
-// Proves TRL-4: what a tool, a page or a file said while an agent ran was
-// observed by the session that was shown it: in one answer, in a stream, from
-// outside. Not what another session was shown, what the caller said itself,
-// whoever repeats it, nor what its agent found in memory.
+// Proves TRL-4: what a tool, a page or a file returned during an agent's run counts as
+// observed by its session, whether in one answer, in a stream, or run from outside.
+// What other sessions were shown, the caller's own words, repeated or not, and results
+// of memory searches do not count.
 func TestToolResultsAreObserved(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
@@ -81,8 +81,8 @@ func TestToolResultsAreObserved(t *testing.T) {
 	}
 }
 
-// Proves TRL-4: a file that a session reads itself, whole or in passages, was
-// observed by it, and by nobody else.
+// Proves TRL-4: a file that a session reads, whole or in passages, was observed by that
+// session only.
 func TestFilesAreObserved(t *testing.T) {
 	t.Parallel()
 	const folder, file = "/v1/folders/source-44444444-4444-4444-8444-444444444444", "file-55555555-5555-4555-8555-555555555555"

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves EDGE-18: whoever runs memproxy reads in docs/operations.md what each
-// file of the state directory and each of its keys is.
-func TestOperationsNamesTheState(t *testing.T) {
+// Proves EDGE-18: docs/operations.md describes each file of the state directory and
+// each key.
+func TestOperationsDocumentsTheState(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile(filepath.Join("..", "docs", "operations.md")))(t)
 	r := start(t, screeningConf, "SCREENING", "")
@@ -29,7 +29,7 @@ func TestOperationsNamesTheState(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"baseline.json", "runs/", lastGoodFile} { // not of every sidecar
+	for _, name := range []string{"baseline.json", "runs/", lastGoodFile} { // not in every sidecar's state
 		if !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/operations.md does not say what %s is", name)
 		}

@@ -23,13 +23,13 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// byHand is a backend in the same process that takes changes when a test says so, and
-// lets their answers out when it says so, in whatever order.
+// byHand is a backend in the same process that applies changes, and releases their
+// answers, when and in the order that the test chooses.
 type byHand struct {
 	http.Handler
 	arrived, taken []chan struct{} // nil: everything at once
 	on             bool
-	did            int // changes that it made
+	did            int // number of changes applied
 }
 
 func (s *byHand) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -59,7 +59,7 @@ func (s *byHand) RoundTrip(q *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// atOnce is a whole sidecar in a bubble, before a backend that is slow.
+// atOnce is a whole sidecar in a synctest bubble, in front of a slow backend.
 type atOnce struct {
 	*rig
 	back *byHand
@@ -88,15 +88,14 @@ func startAtOnce(t *testing.T) *atOnce {
 	return r
 }
 
-// Proves EDGE-4, DOL-2, TRL-5: whatever changes of one memory are under way at once, of
-// several callers and of reviewers, and in whatever order the backend takes them and
-// answers: when all are over, the ledger knows what the backend has, nobody is accused of
-// having gone around memproxy, what was deleted stays so, and each change that was
-// answered as done was done once.
-func TestChangesOfOneMemoryAtOnce(t *testing.T) {
+// Proves EDGE-4, DOL-2, TRL-5: whatever changes of one memory run concurrently, by
+// callers and reviewers, and in whatever order the backend applies and answers them:
+// afterwards the ledger agrees with the backend, no tampering is reported, deleted
+// memories stay deleted, and each change reported as done was applied once.
+func TestConcurrentChangesOfOneMemory(t *testing.T) {
 	t.Parallel()
 	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, syscall.SIGHUP) // the runtime begins to listen outside of the bubble
+	signal.Notify(heard, syscall.SIGHUP) // the runtime's signal goroutine starts outside of the bubble
 	defer signal.Stop(heard)
 	synctest.Test(t, func(t *testing.T) {
 		r := startAtOnce(t)
@@ -122,7 +121,7 @@ func (r *atOnce) schedule(t *testing.T, seed uint64) {
 	ids := []string{id}
 	held := r.ask("PUT", "/memories/"+id, `{"text":"`+suspicious+`"}`, devToken)
 	var mu sync.Mutex // two may end at once
-	var done []string // how they ended
+	var done []string // the outcomes
 	var succeeded int
 	request := func(name, method, path, body, key string) func() {
 		return func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// ordinaryCall is one request that an application makes, what has to be opened for
-// it ("" for nothing), and how later requests call the id in its answer.
+// ordinaryCall is one request of an application, the role or setting that it needs (""
+// for none), and the name by which later requests use the id in its answer.
 type ordinaryCall struct{ name, opens, method, path, body, id string }
 
 func ordinaryCalls(t *testing.T, backend string) (calls []ordinaryCall) {
@@ -36,15 +36,15 @@ func ordinaryCalls(t *testing.T, backend string) (calls []ordinaryCall) {
 	return calls
 }
 
-// opened reports whether what was opened is enough for a call.
+// opened reports whether the given setting is enough for a call.
 func (c *ordinaryCall) opened(opens string) bool {
 	return c.opens == "" || c.opens == opens || opens == "memproxy-admin" && strings.HasPrefix(c.opens, "memproxy-")
 }
 
 var firstID = regexp.MustCompile(`"id": ?"([^"]+)"`)
 
-// makeCalls makes the calls that do not need more than what was opened, and, if refused
-// is not nil, has it look at the answers of the others.
+// makeCalls makes the calls that the given setting permits, and passes the answers of
+// the others to refused unless it is nil.
 func makeCalls(t *testing.T, calls []ordinaryCall, opens string, do func(method, path, body string) got, refused func(ordinaryCall, got)) map[string]got {
 	t.Helper()
 	answers, ids := map[string]got{}, []string{"{", "{"}
@@ -67,10 +67,10 @@ func makeCalls(t *testing.T, calls []ordinaryCall, opens string, do func(method,
 	return answers
 }
 
-// Proves EDGE-18, CARD-1: with the file that init writes, what an ordinary
-// application asks is answered as the backend alone answers it, or refused with
-// one sentence that names the role or the setting which opens it; with that one
-// line it is answered, and no refusal locks the application out.
+// Proves EDGE-18, CARD-1: with the file written by init, each request of an ordinary
+// application gets the backend's answer, or is refused with one sentence that names the
+// role or setting that permits it; with that one line it is answered. No refusal locks
+// the application.
 func TestOrdinaryApplications(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ backend, header, key string }{
@@ -119,9 +119,9 @@ func TestOrdinaryApplications(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18: what docs/clients.md says an ordinary client may do, and what opens
-// the rest, is what TestOrdinaryApplications plays.
-func TestClientsPageListsTheCalls(t *testing.T) {
+// Proves EDGE-18: docs/clients.md lists the calls that TestOrdinaryApplications makes,
+// and what permits the others.
+func TestClientsPageMatchesTheCalls(t *testing.T) {
 	t.Parallel()
 	const file = "../docs/clients.md"
 	b := must.Get(os.ReadFile(file))(t)
@@ -158,7 +158,7 @@ func TestClientsPageListsTheCalls(t *testing.T) {
 	}
 }
 
-// bareBackend is an embedded backend by itself.
+// bareBackend is an embedded backend without memproxy.
 func bareBackend(t *testing.T, backend string) string {
 	t.Helper()
 	var h http.Handler = lettaback.New()
@@ -171,7 +171,7 @@ func bareBackend(t *testing.T, backend string) string {
 	return up.URL
 }
 
-// openedWith is memproxy with the file that init writes and one line more.
+// openedWith is memproxy with the file written by init and one more line.
 func openedWith(t *testing.T, backend, opens string) func(method, path, body string, header ...string) got {
 	t.Helper()
 	conf := rigged(t, backend, "UPSTREAM")
@@ -194,10 +194,9 @@ func openedWith(t *testing.T, backend, opens string) func(method, path, body str
 	return startRig(r, conf, "UPSTREAM", bareBackend(t, backend)).do
 }
 
-// Proves EDGE-18: a refusal for a budget or a lock says the number, until when it
-// holds and the setting; what policies refuse, however often it is asked for, locks
-// nobody.
-func TestRefusalsSayTheNumber(t *testing.T) {
+// Proves EDGE-18: a refusal for a budget or a lock states the limit, its end and the
+// setting. Repeated refusals by policies lock nobody.
+func TestRefusalsStateTheLimit(t *testing.T) {
 	t.Parallel()
 	said := regexp.MustCompile(`"detail":"([^"]*)"`)
 	for _, tc := range []struct {
@@ -232,9 +231,9 @@ func TestRefusalsSayTheNumber(t *testing.T) {
 	}
 }
 
-// Proves EDGE-18: whom a caller may not name, and which key is not known, is refused
-// with the setting that says so, and with that setting it is answered.
-func TestIdentityIsRefusedByItsSetting(t *testing.T) {
+// Proves EDGE-18: the refusal of a name that a caller may not use, or of an unknown
+// key, names the setting, and with that setting the request is answered.
+func TestIdentityRefusalsNameTheSetting(t *testing.T) {
 	t.Parallel()
 	narrow := [2]string{`acts_as: "*"`, `acts_as: [shop]`}
 	users := [2]string{`# users: [ann, bob]`, `users: [ann]`}

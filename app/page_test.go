@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/config"
 )
 
-// Proves TRL-1, EDGE-14: a page of elsewhere that a browser on this machine shows
-// writes and reads nothing through a listener on loopback, at either front end, where
-// callers that present nothing are served.
-func TestPagesAreNotServedUnidentified(t *testing.T) {
+// Proves TRL-1, EDGE-14: a cross-site page in a browser on this machine neither reads
+// nor writes through a loopback listener, at either face, where anonymous callers are
+// served.
+func TestBrowserPagesAreNotServedAnonymously(t *testing.T) {
 	t.Parallel()
 	r := start(t, openConf, "SCREENING", "")
 	if err := r.car.listenExtproc(Envoy{Listen: "127.0.0.1:0"}); err != nil {
@@ -48,11 +48,11 @@ func TestPagesAreNotServedUnidentified(t *testing.T) {
 	}
 }
 
-// Proves GOV-6, TRL-1: Envoy's clients may be anywhere, so in production a processor
-// does not serve those that present nothing unless that is allowed by name; and on a
-// port that every process reaches, an agent in the same pod could play Envoy and say
-// that it has another's certificate.
-func TestWhoseWordEnvoysIs(t *testing.T) {
+// Proves GOV-6, TRL-1: Envoy's clients may be remote, so in production the processor
+// refuses anonymous callers unless a setting names that. A TCP port without client
+// certificates is refused, because any process in the pod could pose as Envoy and claim
+// another caller's certificate.
+func TestEnvoyPeersMustBeTrusted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ identity, listen, weak string }{
 		{"{require: false}", "127.0.0.1:0", "identity.require"},
@@ -67,7 +67,7 @@ func TestWhoseWordEnvoysIs(t *testing.T) {
 		}
 		err = Serve(t.Context(), cfg, Options{Log: io.Discard, Getenv: func(string) string { return "" }}, &Envoy{Listen: tc.listen})
 		switch {
-		case err == nil: // it cannot listen there, if nothing else
+		case err == nil: // listening may fail for other reasons
 			t.Errorf("%s on %s serves", tc.identity, tc.listen)
 		case tc.weak == "" && strings.Contains(err.Error(), config.UnsafeEnv), tc.weak != "" && !strings.Contains(err.Error(), config.UnsafeEnv+"="+tc.weak):
 			t.Errorf("%s on %s: %v", tc.identity, tc.listen, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// remembered is an element of an answer, of either backend.
+// remembered is an element of an answer of either backend.
 type remembered struct {
 	ID       string
 	Metadata struct {
@@ -20,7 +20,7 @@ type remembered struct {
 	}
 }
 
-// hide puts memories into a state in which nobody sees them.
+// hide quarantines memories.
 func (r *rig) hide(backend string, ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -41,8 +41,8 @@ func (r *rig) into(v any, method, path, body string, header ...string) got {
 	return a
 }
 
-// remember writes n notes past the proxy, and returns their ids as the backend
-// lists them.
+// remember writes n notes directly to the backend, and returns their ids in the
+// backend's order.
 func (r *rig) remember(n int) []string {
 	r.t.Helper()
 	for i := range n {
@@ -66,10 +66,9 @@ func without(ids []string, hidden []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(hidden, id) })
 }
 
-// Proves MFW-8: pages that go by numbers are as full as they can be, and the
-// count is what can be seen: a client that walks them by number, or by the link
-// to the next, sees each memory once, in order, and ends. So it is although
-// whole pages are withheld, or the first ones.
+// Proves MFW-8: numbered pages are full where possible, and the count covers visible
+// memories only: a client that follows page numbers or next links sees each memory
+// once, in order, and terminates, also if the first or whole pages are withheld.
 func TestNumberedPages(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
@@ -124,8 +123,8 @@ func TestNumberedPages(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: a search gives as many memories as were asked for, if there are
-// so many, although the best ones are withheld; so does a list that is cut.
+// Proves MFW-8: a search returns as many memories as requested, if there are enough,
+// although the best are withheld; so does a truncated list.
 func TestSearchesAreFilledUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
@@ -156,8 +155,8 @@ func TestSearchesAreFilledUp(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: lists of Letta go on behind the last block that is shown; who
-// walks them as the clients do, until a page is empty, sees each once.
+// Proves MFW-8: Letta's lists continue after the last visible block; a client that
+// pages until an empty page, as the SDKs do, sees each block once.
 func TestCursorPages(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
@@ -189,16 +188,16 @@ func TestCursorPages(t *testing.T) {
 	}
 }
 
-// Proves MFW-8, TRL-4: a reader that asks is told about each memory whose word it
-// is and what became of it; one that does not ask is told nothing, and of what
-// belongs to another tenant nobody is.
+// Proves MFW-8, TRL-4: a reader that asks for provenance gets the author and state of
+// each memory. A reader that does not ask gets none, and nobody gets that of another
+// tenant's memories.
 func TestProvenanceOnRead(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
 	var made struct{ Results []struct{ ID string } }
 	r.into(&made, "POST", "/memories", strings.Replace(note, `"infer"`, `"metadata":{"confidence":0.6,"memproxy":{"trust":"system"}},"infer"`, 1))
 	id := made.Results[0].ID
-	older := without(r.remember(1), []string{id})[0] // past the proxy
+	older := without(r.remember(1), []string{id})[0] // written directly to the backend
 	var a struct{ Results []remembered }
 	if plain := r.into(&a, "GET", "/memories?user_id=ann", ""); strings.Contains(plain.body, "memproxy_provenance") {
 		t.Errorf("nobody asked, and is told: %s", plain.body)
@@ -245,9 +244,9 @@ func TestProvenanceOnRead(t *testing.T) {
 	l.do("GET", "/v1/blocks/"+block.ID+"?memproxy_min_trust=2", "").want(t, 400).has(t, `"detail"`)
 }
 
-// Proves TRL-4, EDGE-3: a memory that another tenant owns is reported by nobody's
-// word, wherever a reader finds it.
-func TestProvenanceIsTheTenants(t *testing.T) {
+// Proves TRL-4, EDGE-3: a memory of another tenant is reported without an author on
+// every read.
+func TestProvenanceOfOtherTenantsIsHidden(t *testing.T) {
 	t.Parallel()
 	r := startReads(t, "letta", "show")
 	const mine, theirs = "block-22222222-2222-4222-8222-222222222222", "block-33333333-3333-4333-8333-333333333333"

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/internal/cli"
 )
 
-// screenOf is what stands on a terminal after all that was written to it, and
-// the longest text that a carriage return was written over with something else.
+// screenOf returns what a terminal shows after the output, and the longest text that
+// was overwritten after a carriage return.
 func screenOf(written string) (stands, over string) {
 	var lines []string
 	for line := range strings.SplitSeq(written, "\n") {
@@ -28,8 +28,8 @@ func screenOf(written string) (stands, over string) {
 	return strings.Join(lines, "\n"), over
 }
 
-// A command that lasts shows how far it is while somebody looks, and leaves
-// nothing of that behind; into a pipe, and for a program, it writes none.
+// A long command shows progress on a terminal and clears it at the end; into a pipe,
+// and with machine-readable output, it shows none.
 func TestCommandsShowProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
@@ -44,7 +44,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]
 	type line struct {
 		words []string
 		shows string
-		forms bool // it takes --output
+		forms bool // accepts --output
 	}
 	all := []line{
 		{append([]string{"ledger", "sweep"}, ask...), "looked at", true},
@@ -86,8 +86,8 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]
 	}
 }
 
-// Progress goes round what else is written on the same terminal.
-func TestProgressIsOutOfTheWay(t *testing.T) {
+// Other output on the same terminal does not mix with the progress line.
+func TestProgressDoesNotMixWithOutput(t *testing.T) {
 	t.Parallel()
 	var written lockedBuffer
 	both := cli.Terminal{Writer: &written}

@@ -10,10 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// putBack replaces a directory by an earlier copy of it, whole: the copy is made
-// next to it and renamed. A log that runs may have a record to write just then,
-// and makes the directory anew; that one is replaced as well. There are no more
-// such records than writes.
+// putBack atomically replaces a directory by an earlier copy, by rename. A running log
+// may create the directory anew for a pending record; that one is replaced as well.
+// There are no more such records than writes.
 func putBack(t *testing.T, copied, dir string) {
 	t.Helper()
 	staged := dir + ".earlier"
@@ -34,12 +33,11 @@ func putBack(t *testing.T, copied, dir string) {
 	t.Fatal(err)
 }
 
-// Proves CARD-4, CARD-7: what is said of stores that are put back to an earlier copy is
-// so. An audit directory that is replaced while the sidecar runs costs a refusal with 503
-// and no record: what it lost is written anew. One that is replaced while the sidecar is
-// stopped, alone or with the ledger, is found by a checkpoint that was kept elsewhere, and
-// by nothing else.
-func TestTheAuditLogPutBack(t *testing.T) {
+// Proves CARD-4, CARD-7: restoring stores from an old copy has the documented effect.
+// If the audit directory is replaced while the sidecar runs, requests get 503 and no
+// record is lost, since it is written again. If it is replaced while the sidecar is
+// stopped, alone or with the ledger, only an external checkpoint detects it.
+func TestAuditLogPutBack(t *testing.T) {
 	t.Parallel()
 	for what, tc := range map[string]struct {
 		running bool
@@ -76,7 +74,7 @@ func TestTheAuditLogPutBack(t *testing.T) {
 			if !tc.running {
 				r.run()
 			}
-			for i := range 3 { // the first record that finds the journal replaced may be an outcome, which nobody waits for
+			for i := range 3 { // the first record that notices may be an outcome, which has no waiting caller
 				if status := write(); status != 200 && (status != 503 || i > 0 || !tc.running) {
 					t.Errorf("write %d is answered %d", i, status)
 				}

@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves MFW-7, EDGE-11: many callers who fill their queues together, and callers
-// without a name, leave room for a caller who has nothing waiting: its first
-// write is held as in an empty queue; its second waits as theirs do.
-func TestManyCallersDoNotFillTheQueue(t *testing.T) {
+// Proves MFW-7, EDGE-11: many callers, and anonymous ones, who fill the queue together
+// leave room for a caller with nothing queued: its first write is held as in an empty
+// queue; its second is limited like theirs.
+func TestQueueHasRoomForNewCallers(t *testing.T) {
 	t.Parallel()
 	var keys strings.Builder
 	for i := range 30 {
@@ -46,7 +46,7 @@ review: {max_held: 20, max_held_tenant: 40, reviewers: [{id: eve, sha256: "%s", 
 	if nameless != 10 {
 		t.Errorf("of callers without a name %d are held, want a quarter of 40", nameless)
 	}
-	for range 15 { // the rest is filled by two, in turns
+	for range 15 { // two callers take turns filling the rest
 		put(0)
 		put(1)
 	}

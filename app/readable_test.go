@@ -7,10 +7,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Proves CARD-2, EDGE-13: whatever a write is accepted with, the lists of its
-// scope can be read afterwards, and what could spoil them is refused in the
-// backend's dialect.
-func TestWhatIsAcceptedCanBeRead(t *testing.T) {
+// Proves CARD-2, EDGE-13: after any accepted write, the lists of its scope can still be
+// read; members that would break them are refused in the backend's dialect.
+func TestAcceptedWritesKeepListsReadable(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain)
 	nested := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }

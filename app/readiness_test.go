@@ -13,15 +13,14 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Every store that does not answer in time is named, with the others next to it;
-// one that hangs, whatever its context says, is waited for once and asked no
-// second time until it answers; what is needed makes the sidecar not ready, the
-// rest degrades it.
+// Every store that does not answer in time is named, besides the others. A hanging
+// store, whether or not it respects its context, is probed once until it answers. A
+// failing required store makes the sidecar unready, others degrade it.
 //
 // Proves CARD-8, EDGE-14.
-func TestReadinessNamesWhatHangs(t *testing.T) { synctest.Test(t, testReadinessNamesWhatHangs) }
+func TestReadinessNamesHangingStores(t *testing.T) { synctest.Test(t, testReadinessNamesHangingStores) }
 
-func testReadinessNamesWhatHangs(t *testing.T) {
+func testReadinessNamesHangingStores(t *testing.T) {
 	l := group.New(t.Context(), group.Options{Stages: stages, Loops: stageLoops})
 	r := &readiness{begin: l.Go, clock: time.Now}
 	let := make(chan struct{})
@@ -55,7 +54,7 @@ func testReadinessNamesWhatHangs(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got[name], state)
 		}
 	}
-	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // it is not waited for twice
+	for _, most := range []time.Duration{2 * answerTime, answerTime / 2} { // the second request does not wait again
 		got := look(most)
 		want(got, "quick", "ok: well")
 		want(got, "frozen", "not ready: it does not answer")
@@ -75,7 +74,7 @@ func testReadinessNamesWhatHangs(t *testing.T) {
 	want(look(answerTime), "frozen", "ok: well")
 }
 
-// A real sidecar names its stores; liveness asks none of them.
+// A real sidecar lists its stores in readiness; liveness probes none.
 //
 // Proves CARD-8.
 func TestReadinessNamesEveryStore(t *testing.T) {
@@ -87,7 +86,7 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 			t.Errorf("%s: %d %s", name, ready.status, ready.body)
 		}
 	}
-	if err := r.car.ledger.Close(); err != nil { // as if it were away
+	if err := r.car.ledger.Close(); err != nil { // simulates an outage
 		t.Fatal(err)
 	}
 	ring.Until(r.t, "the ledger is named", func() bool { return strings.Contains(r.get("/readyz").body, `"name":"ledger","ok":false`) })
@@ -95,7 +94,7 @@ func TestReadinessNamesEveryStore(t *testing.T) {
 	if live := r.get("/healthz"); live.status != 200 {
 		t.Errorf("liveness: %d", live.status)
 	}
-	if err := r.car.Close(t.Context()); err == nil { // the ends of the chains cannot be noted
+	if err := r.car.Close(t.Context()); err == nil { // the chain ends cannot be anchored
 		t.Error("a stop without a ledger says nothing")
 	}
 	r.car = nil

@@ -2,7 +2,7 @@ package app
 
 import "strings"
 
-// The objects of Letta that are about no memory.
+// Letta objects that relate to no memory.
 const (
 	lettaAgent  = "agent-11111111-1111-4111-8111-111111111111"
 	lettaFolder = "source-44444444-4444-4444-8444-444444444444"
@@ -55,8 +55,8 @@ func mem0Reads() []readRow {
 	}
 }
 
-// lettaBlockReads are the routes that show blocks, or what is made of them, or
-// neither.
+// lettaBlockReads are the read routes on blocks and what is derived from them, and
+// routes without memories.
 func lettaBlockReads() []readRow {
 	const (
 		one    = `{"id":"{M}","label":"human","value":"{T}","metadata":{}}`
@@ -174,7 +174,7 @@ func lettaBlockReads() []readRow {
 	return append(rows, readRow{"letta.cloud.search_conversations", "POST", "/v1/conversations/search", search, `[{"id":"` + conv + `"}]`, nothing, "a conversation names its blocks and holds none"})
 }
 
-// lettaPassageReads are the routes that show passages of archives and folders.
+// lettaPassageReads are the read routes on passages of archives and folders.
 func lettaPassageReads() []readRow {
 	const (
 		list = `[{"id":"{M}","text":"{T}","metadata":{}},{"id":"{O}","text":"{OPEN}","metadata":{}}]`
@@ -189,7 +189,7 @@ func lettaPassageReads() []readRow {
 	}
 }
 
-// lettaFileReads are the routes that show documents.
+// lettaFileReads are the read routes on documents.
 func lettaFileReads() []readRow {
 	const (
 		one  = `{"id":"{M}","source_id":"` + lettaFolder + `","content":"{T}"}`

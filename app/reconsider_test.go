@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// enacts edits a file that rules are made of, waits until they are in force,
-// and has them rule on what waits.
+// enacts edits a policy or pack file, waits until it is in force, and re-evaluates held
+// writes.
 func (r *rig) enacts(file, text string) {
 	r.t.Helper()
 	before := r.car.rules.current().Version
@@ -26,11 +26,10 @@ func (r *rig) enacts(file, text string) {
 	r.once("reconsider", r.car.clock())
 }
 
-// Proves EDGE-11, MFW-10: when the rules change, by an edit of the policies or
-// of the pack, they rule on what waits: that is noted, shown to reviewers and
-// told of, signed; by default nothing is settled by it, and the reviewer's word
-// still counts.
-func TestHoldsAreReconsidered(t *testing.T) {
+// Proves EDGE-11, MFW-10: when policies or the pack change, held writes are evaluated
+// again; the verdict is recorded, shown to reviewers and sent in a signed notice. By
+// default it settles nothing, and the reviewer decides.
+func TestRuleChangesReevaluateHolds(t *testing.T) {
 	t.Parallel()
 	pack := t.TempDir()
 	must.Do(t, os.CopyFS(pack, screen.Files()))
@@ -70,8 +69,8 @@ func TestHoldsAreReconsidered(t *testing.T) {
 	}
 }
 
-// Proves EDGE-11: by configuration a change of the rules settles what waits;
-// what rules let through is not confirmed by a person.
+// Proves EDGE-11: with that setting changed rules settle held writes; those admitted do
+// not count as confirmed by a person.
 func TestRulesSettleHolds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -108,8 +107,8 @@ func TestRulesSettleHolds(t *testing.T) {
 	}
 }
 
-// Proves EDGE-11: rules settle nothing that cannot be put on record first.
-func TestRulingsAreOnRecordFirst(t *testing.T) {
+// Proves EDGE-11: rules settle no held write if the audit record fails.
+func TestRulesSettleOnlyWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "review: {reevaluate: release}")
 	held := r.car.holdKeeper()
@@ -118,7 +117,8 @@ func TestRulingsAreOnRecordFirst(t *testing.T) {
 	if v := held.Rule(t.Context(), h, content); v.Policy == "" || !v.Release || v.Verdict.Stops() || !strings.Contains(r.audit("--type", "review"), "hold.approve") {
 		t.Fatalf("%+v", v)
 	}
-	// The ends of the chains are noted at the start, or else at the end, which a closed log does not take.
+	// The chain ends are anchored at the start, or otherwise by Close, which a closed
+	// log refuses.
 	must.Do(t, cmp.Or(r.car.custodian.Anchor(t.Context()), r.car.audit.Close(t.Context())))
 	if v := held.Rule(t.Context(), h, content); v.Policy != "" {
 		t.Errorf("without a record: %+v", v)

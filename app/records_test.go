@@ -14,9 +14,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// files are the contents of the regular files in a directory of the state, by path. It
-// looks again while files get other names under it: what is written meanwhile is missed
-// by no look.
+// files returns the regular files under a directory of the state, by path. It starts
+// over if files are renamed meanwhile, so that it misses none.
 func (r *rig) files(dir string) map[string]string {
 	r.t.Helper()
 	for look := 1; ; look++ {
@@ -38,7 +37,7 @@ func (r *rig) files(dir string) map[string]string {
 	}
 }
 
-// logged is all that is in the files of the audit log.
+// logged is the content of all audit log files.
 func (r *rig) logged() string {
 	r.t.Helper()
 	var all strings.Builder
@@ -48,16 +47,16 @@ func (r *rig) logged() string {
 	return all.String()
 }
 
-// Whatever callers name, in headers, paths, queries and members of JSON, let
-// through or refused, stands nowhere in the log as it was spelled; what is asked
-// for by its name is found all the same.
+// Names that callers send in headers, paths, queries and JSON members, admitted or
+// refused, appear nowhere in the log in plain text; look-ups by name still find the
+// entries.
 //
 // Proves EDGE-15, SYN-6.
-func TestLogsHoldNoTextOfCallers(t *testing.T) {
+func TestLogsContainNoCallerText(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "sessions: {max_rejections: 2}")
-	// A sentence is no identifier; a word in a place where anything may be said
-	// is not one either.
+	// Neither a sentence nor, in free-text members, a single word counts as an
+	// identifier.
 	const text, word = "CANARY says: obey", "CANARY_obey"
 	id := r.written("Ann likes green tea.", "")
 	for _, body := range []string{
@@ -76,7 +75,7 @@ func TestLogsHoldNoTextOfCallers(t *testing.T) {
 		r.do("PUT", "/memories/"+id, body, "X-Memproxy-Session", word+"2")
 		r.do("POST", "/search", strings.Replace(body, `"messages"`, `"query":"x","filters"`, 1))
 	}
-	for range 4 { // a lock, and what the lock refuses
+	for range 4 { // the rejections that lock, and one refused by the lock
 		r.do("POST", "/memories", noted(poison), "X-Memproxy-Session", word)
 	}
 	r.do("GET", "/memories/CANARY%20says", "")
@@ -98,8 +97,8 @@ func TestLogsHoldNoTextOfCallers(t *testing.T) {
 	}
 }
 
-// Every step of a memory's history is on record with the version before it and
-// after it, and so are the texts that are given up and those that are destroyed.
+// Every version of a memory is recorded with its predecessor, and so is each text that
+// was pruned or destroyed.
 //
 // Proves SYN-5, SYN-6, EDGE-15.
 func TestHistoriesAreRecorded(t *testing.T) {
@@ -139,14 +138,14 @@ func TestHistoriesAreRecorded(t *testing.T) {
 	seen("version", `"op":"delete"`)
 }
 
-// What led to the decision is the first of its reasons.
+// The reason that decided comes first.
 //
 // Proves EDGE-15.
-func TestTheReasonThatDecidedIsFirst(t *testing.T) {
+func TestDecidingReasonIsFirst(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
-	// Claims too much and names a member of memproxy's own, which is noted, and is
-	// an attack, which is why it is refused.
+	// The confidence is too high and the metadata name a reserved member, which is
+	// noted; the text is an attack, which is why it is refused.
 	body := strings.TrimSuffix(noted(poison), "}") + `,"metadata":{"confidence":0.99,"memproxy_id":"x"}}`
 	a := r.do("POST", "/memories", body)
 	if a.status != 403 || !strings.Contains(a.body, `"reasons":[{"code":"screen.risk"`) || !strings.Contains(a.body, "payload.reserved") {

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// writeBundle writes a policy next to the built-in ones, by rename, the way
-// deployment tools do.
+// writeBundle writes a policy next to the built-in ones, by rename as deployment tools
+// do.
 func writeBundle(t *testing.T, dir, text string) {
 	t.Helper()
 	must.Do(t, os.MkdirAll(dir, 0o755))
@@ -28,9 +28,9 @@ const (
 	broken   = "// a comment\n@id(\"own.broken\") forbid (principal, action, resource) when { context.nothing };\n"
 )
 
-// Proves CARD-3: an edit takes effect without a dropped or mixed request; a
-// broken one keeps the last good rules, says file and line, and shows on
-// /readyz, in the metrics and in the audit log.
+// Proves CARD-3: an edit takes effect without a dropped request or one decided by two
+// versions. A broken edit keeps the last good rules and is reported with file and line
+// on /readyz, in the metrics and in the audit log.
 func TestPoliciesReload(t *testing.T) {
 	t.Parallel()
 	bundle := filepath.Join(t.TempDir(), "policies")
@@ -89,8 +89,7 @@ func TestPoliciesReload(t *testing.T) {
 	writeBundle(t, bundle, harmless)
 	ring.Until(r.t, "mended", func() bool { return strings.Contains(r.get("/readyz").body, `"status":"ready"`) })
 
-	// Not mixed: the version that a record names is one that was in force, and
-	// its verdict is that version's.
+	// The version in each record was in force, and its verdict is that version's.
 	byVersion := map[string]string{}
 	for _, line := range strings.Split(r.audit("--type", "decision"), "\n") {
 		version := field(line, `"policy":"`)

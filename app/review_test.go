@@ -12,13 +12,13 @@ import (
 
 const reviewToken = "a-token-of-a-reviewer-long-enough"
 
-// command runs a command line of a reviewer against the sidecar.
+// command runs a reviewer's command against the sidecar.
 func (r *rig) command(args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
 	return r.commandAs(reviewToken, args...)
 }
 
-// does runs a command of the reviewer's that must succeed.
+// does runs a reviewer's command that must succeed.
 func (r *rig) does(args ...string) {
 	r.t.Helper()
 	if out, code := r.as(reviewToken, args...); code != 0 {
@@ -26,7 +26,7 @@ func (r *rig) does(args ...string) {
 	}
 }
 
-// commandAs runs a command of whoever has a token.
+// commandAs runs a command with a token.
 func (r *rig) commandAs(token string, args ...string) (stdout, stderr string, code int) {
 	r.t.Helper()
 	var out, errs lockedBuffer
@@ -40,9 +40,9 @@ func (r *rig) commandAs(token string, args ...string) (stdout, stderr string, co
 	return out.String(), errs.String(), code
 }
 
-// Proves MFW-7, MFW-9, EDGE-11, SYN-5: a reviewer lists, sees and settles what
-// is held from the command line; a memory's history is shown, and it is put
-// back to what it was, by hash; strangers see nothing.
+// Proves MFW-7, MFW-9, EDGE-11, SYN-5: a reviewer lists, shows and settles held writes
+// on the command line, shows a memory's history, and rolls it back to a hash; callers
+// without a token see nothing.
 func TestReviewersCommands(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
@@ -76,10 +76,10 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], ten
 	without.get("/v1/holds").want(t, 401)
 }
 
-// Proves EDGE-11, EDGE-15: an approved write that memproxy itself refuses, because
-// another tenant took the name that it is written under first, ends with the
-// reason. It is not tried again, and nobody is told that the backend broke.
-func TestRefusedAtReplay(t *testing.T) {
+// Proves EDGE-11, EDGE-15: an approved write that memproxy itself refuses on sending,
+// because another tenant has taken its name, fails with that reason. It is not retried,
+// and does not count as a backend failure.
+func TestApprovedWritesRefusedOnSending(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`policy: {dir: %q}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`, policyDir(t, holdingPolicy), sha(reviewToken)))

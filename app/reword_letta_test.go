@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// On Letta, and in changes: what is dangerous in a block is taken out when it is
-// made and when it is changed, and so it is in a change of a memory of Mem0.
+// Dangerous spans are removed from Letta's blocks when created or changed, and from
+// changes of Mem0's memories.
 //
 // Proves GOV-5, DOL-4
 func TestChangesAreRewritten(t *testing.T) {

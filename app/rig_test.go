@@ -35,20 +35,20 @@ type rig struct {
 	base  string
 	admin string
 	back  *recordingBackend
-	up    string               // the backend itself
-	since func() time.Duration // how long the process has been running; nil: for two hours at the start
+	up    string               // the backend's address
+	since func() time.Duration // uptime of the process; nil: two hours at the start
 	conf  string               // the configuration's text
-	key   string               // whose requests these are; "" is devToken
-	// seals: the sidecar seals and sweeps by itself, as production does. Else it
-	// asks the backend only what the test does.
+	key   string               // bearer token of the requests; "" is devToken
+	// seals: the sidecar seals and sweeps automatically, as in production. Otherwise
+	// the backend gets only the test's requests.
 	seals  bool
-	noWait bool   // what looks wrong is not waited for: the test waits for what is on its way
-	file   string // what the configuration is read from, and followed; "" is nothing
-	hasty  bool   // deadlines are the product's own; else how long things take is not looked at
-	before func() // runs once the backend is there, before the sidecar is
+	noWait bool   // suspects are not checked twice: the test waits for pending writes
+	file   string // the configuration file to read and watch; "": none
+	hasty  bool   // use the product's deadlines; otherwise they are long enough for a busy machine
+	before func() // runs after the backend starts, before the sidecar
 }
 
-// lockedBuffer is a buffer that several goroutines may write.
+// lockedBuffer is a buffer for concurrent writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -66,7 +66,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// recordingBackend is the embedded backend, with what reached it.
+// recordingBackend is the embedded backend with a record of its requests.
 type recordingBackend struct {
 	http.Handler
 	mu   sync.Mutex
@@ -92,7 +92,7 @@ func (b *recordingBackend) count() int {
 
 func sha(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
-// plain is a configuration with one agent; %UP, %DIR and more is filled in.
+// plain is a configuration with one agent; %UP, %DIR and others are filled in.
 const plain = `profile: production
 state: DIR/state
 admin: {listen: "127.0.0.1:0"}
@@ -106,8 +106,8 @@ log: {level: info}
 
 const devToken = "m0-canary-key-5f1d"
 
-// allowing is an environment that lets a configuration weaken production: most
-// tests are not about that.
+// allowing is an environment that permits settings which weaken production, as most
+// tests are not about them.
 func allowing(cfg *config.Config) func(string) string {
 	return func(name string) string {
 		if name != config.UnsafeEnv {
@@ -127,13 +127,13 @@ func start(t *testing.T, conf string, change ...string) *rig {
 	return startAt(t, nil, conf, change...)
 }
 
-// startAt is start with a clock of the test's own.
+// startAt is start with an injected clock.
 func startAt(t *testing.T, clock func() time.Time, conf string, change ...string) *rig {
 	t.Helper()
 	return startRig(&rig{t: t, clock: clock}, conf, change...)
 }
 
-// startRig is startAt for a rig with more of the test's own.
+// startRig is startAt for a prepared rig.
 func startRig(r *rig, conf string, change ...string) *rig {
 	t := r.t
 	t.Helper()
@@ -143,7 +143,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	t.Cleanup(up.Close)
 	r.up = up.URL
 	text := strings.NewReplacer(change...).Replace(conf)
-	if !strings.Contains(text, "sessions:") { // most tests refuse one caller more than a sidecar puts up with
+	if !strings.Contains(text, "sessions:") { // most tests cause more rejections than lock a caller
 		text += "sessions: {principal_strikes: 100}\n"
 	}
 	text = strings.NewReplacer("DIR", r.dir, "UPSTREAM", up.URL, "KEY", sha(devToken)).Replace(text)
@@ -155,8 +155,8 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	return r
 }
 
-// unwatched is a configuration of which the sidecar asks the backend nothing by
-// itself, where the file does not say so.
+// unwatched disables the sidecar's own requests to the backend unless the file
+// configures them.
 func unwatched(cfg *config.Config) *config.Config {
 	off := false
 	cfg.Memories.Seal = &off
@@ -168,7 +168,7 @@ func unwatched(cfg *config.Config) *config.Config {
 	return cfg
 }
 
-// believed is how long a process has been running that believes its clock.
+// believed is the uptime of a process that trusts its clock.
 func believed(clock func() time.Time) func() time.Duration {
 	if clock == nil {
 		clock = time.Now
@@ -177,7 +177,7 @@ func believed(clock func() time.Time) func() time.Duration {
 	return func() time.Duration { return 2*time.Hour + clock().Sub(start) }
 }
 
-// run assembles the sidecar of the configuration and lets it listen.
+// run assembles the configured sidecar and starts its listeners.
 func (r *rig) run() {
 	r.t.Helper()
 	cfg := must.Get(config.Parse("memproxy.yaml", []byte(r.conf), os.Getenv))(r.t)
@@ -203,7 +203,7 @@ func (r *rig) run() {
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")
 }
 
-// listenBoth has the HTTP listeners and Envoy's processor listen.
+// listenBoth starts the HTTP listeners and Envoy's processor.
 func (r *rig) listenBoth(e Envoy) error {
 	if err := r.car.Listen(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (r *rig) stop() {
 	r.car = nil
 }
 
-// once has a round of a job made, for a time, and waits for it.
+// once runs a round of a job at a time, and waits for it.
 func (r *rig) once(job string, now time.Time) {
 	r.t.Helper()
 	if err := r.car.jobs.Once(context.Background(), job, now); err != nil {
@@ -231,14 +231,14 @@ func (r *rig) once(job string, now time.Time) {
 	}
 }
 
-// got is an answer read whole.
+// got is an answer with its body read.
 type got struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// want fails the test unless an answer has a status.
+// want fails the test unless the answer has the status.
 func (a got) want(t testing.TB, status int) got {
 	t.Helper()
 	if a.status != status {
@@ -247,7 +247,7 @@ func (a got) want(t testing.TB, status int) got {
 	return a
 }
 
-// has fails the test unless all of these stand in an answer.
+// has fails the test unless the answer contains all texts.
 func (a got) has(t testing.TB, texts ...string) got {
 	t.Helper()
 	for _, text := range texts {
@@ -258,7 +258,7 @@ func (a got) has(t testing.TB, texts ...string) got {
 	return a
 }
 
-// lacks fails the test if one of these stands in an answer.
+// lacks fails the test if the answer contains one of the texts.
 func (a got) lacks(t testing.TB, texts ...string) got {
 	t.Helper()
 	for _, text := range texts {
@@ -293,14 +293,14 @@ func (r *rig) send(client *http.Client, q *http.Request) got {
 	return got{resp.StatusCode, resp.Header, string(b)}
 }
 
-// get reads from the admin listener.
+// get sends a GET to the admin listener.
 func (r *rig) get(path string) got {
 	r.t.Helper()
 	q := must.Get(http.NewRequest(http.MethodGet, r.admin+path, nil))(r.t)
 	return r.send(http.DefaultClient, q)
 }
 
-// invoke runs a command as a user would.
+// invoke runs a command line.
 func invoke(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs lockedBuffer

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy/screen"
 )
 
-// Whatever changes how is ruled changes the version that records name and by
-// which memories are ruled on again; where a store or a pack lies does not.
-func TestVersionOfTheRules(t *testing.T) {
+// Everything that affects decisions changes the rules' version, which records contain
+// and which triggers validation of memories. Locations of stores and packs do not.
+func TestRulesVersionCoversAllSettings(t *testing.T) {
 	t.Parallel()
 	version := func(more string) string {
 		text := "profile: development\nbackends:\n  - {name: mem0, kind: mem0, listen: \"127.0.0.1:0\", upstream: \"http://127.0.0.1:1\"}\n" + more

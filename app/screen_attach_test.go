@@ -13,8 +13,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// made makes something in the backend itself, past the sidecar, and returns
-// its id.
+// made creates an object directly in the backend and returns its id.
 func (l *lettaRig) made(path, body string) string {
 	l.t.Helper()
 	resp := must.Get(http.Post(l.upstream()+path, "application/json", strings.NewReader(body)))(l.t)
@@ -29,10 +28,9 @@ func (l *lettaRig) made(path, body string) string {
 
 func (l *lettaRig) upstream() string { return l.car.cfg.Backends[0].Upstream }
 
-// Proves SYN-2, MFW-8: a poisoned block that nobody wrote through memproxy is
-// not attached to an agent unseen, on either way of attaching; the refusal
-// names the block, the rule and no content. An ordinary one is attached, and
-// taking a poisoned one away is never held up.
+// Proves SYN-2, MFW-8: a poisoned block written behind memproxy is not attached to an
+// agent, on either attach route; the refusal names block and rule without content.
+// Ordinary blocks are attached, and detaching a poisoned block is always admitted.
 func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
@@ -59,7 +57,7 @@ func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
-	// It got in around the proxy, and is taken away through it.
+	// Attached behind the proxy, it is detached through it.
 	q := must.Get(http.NewRequest(http.MethodPatch, l.upstream()+ways(evil)["attach"][0], nil))(t)
 	if a := l.send(http.DefaultClient, q); a.status != 200 || !slices.Contains(l.letta.Labels(l.agent), "shared") {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -67,13 +65,13 @@ func TestPoisonedBlocksAreNotAttached(t *testing.T) {
 	if a := l.do("PATCH", "/v1/agents/"+l.agent+"/core-memory/blocks/detach/"+evil, "", bearer...); a.status != 200 || slices.Contains(l.letta.Labels(l.agent), "shared") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	// An agent that begins with it.
+	// A new agent with the block.
 	l.do("POST", "/v1/agents/", fmt.Sprintf(`{"name":"new","block_ids":[%q]}`, evil), bearer...).want(t, 403)
-	// What is changed is judged by what is written, not by what it replaces.
+	// A change is screened by its new text, not by the text it replaces.
 	l.do("PATCH", "/v1/blocks/"+evil, `{"value":"Ann lives in Lyon."}`, bearer...).want(t, 200)
 }
 
-// A block that looks suspicious and no more waits for review, with its text.
+// A block that looks suspicious is held for review, with its text.
 func TestSuspiciousBlocksWait(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)
@@ -84,11 +82,11 @@ func TestSuspiciousBlocksWait(t *testing.T) {
 	}
 }
 
-// Proves SYN-2, EDGE-1: what an agent writes into its own memory is judged like
-// what a client writes; the ordinary fact next to it is written.
+// Proves SYN-2, EDGE-1: an agent's writes to its own memory are screened like a
+// client's; an ordinary fact is written.
 func TestSelfEditsAreScreened(t *testing.T) {
 	t.Parallel()
-	// The model makes an attack of what the caller said harmlessly.
+	// The model turns a harmless message into an attack.
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			b, err := io.ReadAll(q.Body)
@@ -110,9 +108,9 @@ SAY done`, "")
 	}
 }
 
-// Proves DOL-5, DOL-7: what no reader is shown for its state is not loaded into
-// an agent either, on any way of attaching, nor copied into a conversation, where it
-// would be another memory, until somebody has promoted it.
+// Proves DOL-5, DOL-7: blocks withheld from readers by their state are not attached to
+// agents by any route, nor copied into a conversation, where they would be new
+// memories, until promoted.
 func TestWithheldBlocksAreNotAttached(t *testing.T) {
 	t.Parallel()
 	l := startLetta(t, someAgent)

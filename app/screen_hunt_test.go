@@ -22,7 +22,7 @@ backends:
   - {name: store, kind: KIND, listen: "127.0.0.1:0", upstream: "UPSTREAM", credential: "sesame", credential_as: AS}
 `
 
-// huntRig is a store and a configuration that knows it.
+// huntRig is a store and a configuration with it.
 type huntRig struct {
 	t        *testing.T
 	dir      string
@@ -61,9 +61,9 @@ func mem0Store(t *testing.T) *embedded.Backend {
 	return b
 }
 
-// Proves SYN-2: what a Mem0 holds already is judged through its own API, with
-// the backend's credential, in both dialects; the report names memories, rules
-// and places, and shows a text only where it is asked to.
+// Proves SYN-2: the memories of a Mem0 are screened through its API with the backend's
+// credential, for both API versions; the report has ids, rules and places, and texts
+// only on request.
 func TestHuntInMem0(t *testing.T) {
 	t.Parallel()
 	for api, as := range map[string]string{"auto": "token", "platform": "token", "server": "x-api-key"} {
@@ -82,11 +82,11 @@ func TestHuntInMem0(t *testing.T) {
 	}
 }
 
-// A store of another backend, without a credential that it takes, or that is
-// not there, is an error and no empty report.
+// A store of another kind, a wrong credential, or an unreachable store gives an error
+// instead of an empty report.
 func TestHuntFails(t *testing.T) {
 	t.Parallel()
-	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform wants Token
+	r := newHunt(t, mem0Store(t), "mem0", "bearer") // the platform expects the scheme Token
 	if code, out, errs := r.hunt(); code != cli.Failed || out != "" || !strings.Contains(errs, "401") || strings.Contains(errs, "sesame") {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
@@ -95,9 +95,9 @@ func TestHuntFails(t *testing.T) {
 	}
 }
 
-// Proves SYN-2: a walk through a Letta that breaks off goes on where it was:
-// nothing is reported twice, the summary is of the whole.
-func TestHuntInLettaGoesOn(t *testing.T) {
+// Proves SYN-2: an interrupted scan of a Letta resumes at its position: nothing is
+// reported twice, and the summary covers the whole.
+func TestHuntInLettaResumes(t *testing.T) {
 	t.Parallel()
 	back := lettaback.New()
 	broken := true

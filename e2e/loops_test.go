@@ -20,14 +20,14 @@ func TestDecisionsOutliveTheLoopsOnPostgres(t *testing.T) {
 	t.Parallel()
 	addr := freeport.Addr(t)
 	startPostgres(t, t.TempDir(), addr)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestDecisionsOutliveTheLoops$", "./app")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "^TestReviewDecisionsSurviveBackgroundLoops$", "./app")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "MEMPROXY_TEST_POSTGRES="+postgresURL(addr))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(string(out), "--- PASS: TestDecisionsOutliveTheLoops/Postgres") {
+	if !strings.Contains(string(out), "--- PASS: TestReviewDecisionsSurviveBackgroundLoops/Postgres") {
 		t.Errorf("it did not run on Postgres:\n%s", out)
 	}
 }
