@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/telemetry/audit/verify"
 )
 
-// Proves GOV-4, CARD-7: what was found stands in the decision's record as rules
-// and places, the worst first, and not in the outcome's; ordinary writes have
-// none; the log verifies. Content is in neither.
+// Proves GOV-4, CARD-7: findings are in the decision's record as rules and positions,
+// the worst first, and not in the outcome's record; ordinary writes have none. The log
+// verifies, and neither record has content.
 func TestFindingsAreRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
@@ -51,8 +51,8 @@ func TestFindingsAreRecorded(t *testing.T) {
 	}
 }
 
-// Proves GOV-4: explain shows what screening finds in a request, rule by rule
-// with its places, and never the content.
+// Proves GOV-4: explain shows the findings of screening, rule by rule with positions,
+// and never the content.
 func TestExplainShowsFindings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -31,10 +31,9 @@ func noted(text string) string {
 	return fmt.Sprintf(`{"user_id":"ann","infer":false,"messages":[{"role":"user","content":%q}]}`, text)
 }
 
-// Proves SYN-2, GOV-4, MFW-3: what is written is judged on its way: an attack
-// is refused and names what was found and where, never the content; a
-// credential is refused; ordinary facts pass, and so does all of it where
-// screening is off.
+// Proves SYN-2, GOV-4, MFW-3: writes are screened: an attack is refused with the rules
+// and positions of the findings and without the content, a credential is refused, and
+// ordinary facts pass. With screening off all pass.
 func TestWritesAreScreened(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
@@ -59,9 +58,10 @@ func TestWritesAreScreened(t *testing.T) {
 	off.do("POST", "/memories", noted(poison)).want(t, 200)
 }
 
-// Proves MFW-8, MFW-13: what came in around the proxy is withheld from readers,
-// in histories too, of a memory that says something else by now, and in what is made of many memories; fragments that make an attack
-// together are held against the one that completes it.
+// Proves MFW-8, MFW-13: memories written behind the proxy are screened on reads, in
+// histories of memories that have another text by now, and in answers derived from many
+// memories. Fragments that form an attack together are held at the one that completes
+// it.
 func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
@@ -97,10 +97,10 @@ func TestReadsAndFragmentsAreScreened(t *testing.T) {
 	}
 }
 
-// Proves MFW-8: of what came in around the proxy, a memory is withheld if an attack
-// stands next to its text: in metadata at any depth, as a name there, as who said it,
-// in a tag. Harmless sentences there are shown.
-func TestWhatStandsNextToAMemoryIsScreened(t *testing.T) {
+// Proves MFW-8: a memory written behind the proxy is withheld if its metadata at any
+// depth, a metadata key, its author or a tag contains an attack. Harmless texts there
+// are shown.
+func TestMetadataIsScreenedOnReads(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	add := func(text, more string) {
@@ -126,8 +126,8 @@ func TestWhatStandsNextToAMemoryIsScreened(t *testing.T) {
 	l.do("GET", "/v1/blocks/", "").want(t, 200).has(t, "in Rome").lacks(t, "invoices")
 }
 
-// Proves SYN-2: the pack is read anew when it changes; a broken edit leaves
-// the last good one and names file and line.
+// Proves SYN-2: an edited pack is reloaded; a broken edit keeps the last good pack and
+// reports file and line.
 func TestPackReloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,19 +16,18 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// offline stops the sidecar and writes its configuration where a command finds
-// it.
+// offline stops the sidecar and writes its configuration to a file for commands.
 func (r *rig) offline() string {
 	r.t.Helper()
 	r.stop()
 	return writeFile(r.t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
 }
 
-// Proves EDGE-4: a full backend is adopted: a seal takes over what is there as
-// a tenant's, of an unknown author and with no confidence, and may be run
-// again; readers of a least confidence do not get it; nothing of it is accused,
-// and what is done to it, or put next to it, later is found.
-func TestAdoptionOfAFullBackend(t *testing.T) {
+// Proves EDGE-4: a seal records the backend's existing memories as a tenant's, with
+// unknown author and no confidence, and is idempotent. Readers with a minimum
+// confidence do not get them, and they are not reported as tampered; later changes and
+// additions behind the proxy are found.
+func TestSealAdoptsExistingMemories(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
@@ -93,9 +92,8 @@ func TestAdoptionOfAFullBackend(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: the commands work on the state of a sidecar that does not
-// run, and ask one that does, as a reviewer; a sweep that finds something exits
-// with 1.
+// Proves EDGE-4: the commands work on the state of a stopped sidecar, or through the
+// API of a running one, as a reviewer. A sweep with findings exits with 1.
 func TestCustodyCommands(t *testing.T) {
 	reviewed := fmt.Sprintf(`memories: {validate: 0}
 review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}, {id: bob, sha256: %q, roles: [view, review], tenants: [other]}]}`, sha(reviewToken), sha("bob-has-a-token-of-many-letters"))
@@ -121,7 +119,7 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Failed || classes(report)[id] != "tamper integrity.mismatch" {
 		t.Errorf("exit %d %s %s", code, out, errs)
 	}
-	// Who reviews another tenant learns nothing of it.
+	// A reviewer of another tenant learns nothing of it.
 	if code, out, _ := invoke(t, "ledger", "sweep", "--admin", r.admin, "--token-file", bob); code != cli.OK || strings.Contains(out, id) || strings.Contains(out, "acme") {
 		t.Errorf("exit %d %s", code, out)
 	}
@@ -149,11 +147,10 @@ review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"},
 	}
 }
 
-// Proves EDGE-4, TRL-7: the whole ledger put back to an earlier state, signed
-// ends included, shows against what the audit log tells of where its chains
-// reached; and still does when more was written since. Who restored it on
-// purpose says so, on record, and what is written from then on is verified.
-func TestALedgerPutBackIsNoticed(t *testing.T) {
+// Proves EDGE-4, TRL-7: restoring an earlier ledger, signed chain ends included, is
+// detected by the anchors in the audit log, also after further writes. An administrator
+// may accept a deliberate restore, on record, after which new writes verify.
+func TestLedgerPutBackIsDetected(t *testing.T) {
 	t.Parallel()
 	for _, writes := range []int{0, 3} {
 		r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
@@ -187,7 +184,7 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 		if log := r.audit("--type", "chain_break"); strings.Count(log, `"type":"chain_break"`) < 1 {
 			t.Errorf("no break on record: %s", log)
 		}
-		// Somebody restored it from a backup and says so: it goes on from here.
+		// The administrator accepts the restored backup.
 		if code, _, errs := invoke(t, "ledger", "accept", "--config", conf, "--tenant", "acme"); code != cli.Usage || !strings.Contains(errs, "--reason is required") {
 			t.Errorf("exit %d %s", code, errs)
 		}
@@ -210,8 +207,8 @@ func TestALedgerPutBackIsNoticed(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: an end that does not move is noted again before the log may
-// give the record of it up, and not before.
+// Proves EDGE-4: an unchanged chain end is anchored again before pruning of the log may
+// remove its record, and not earlier.
 func TestAnchorsAreKeptUp(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
@@ -230,8 +227,8 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: the sidecar sweeps by itself where that is set.
-func TestSweepsNowAndThen(t *testing.T) {
+// Proves EDGE-4: the sidecar sweeps periodically if configured.
+func TestPeriodicSweeps(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
 	r.car.custodian.Pace.Settle = time.Millisecond
@@ -243,8 +240,8 @@ func TestSweepsNowAndThen(t *testing.T) {
 	}
 }
 
-// A seal takes over nothing that stands under another tenant's name, and one that a
-// reviewer of some tenants asks for nothing under a name that is nobody's.
+// A seal does not adopt memories under another tenant's name; requested by a reviewer
+// of some tenants, it adopts none under an unowned name either.
 func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))

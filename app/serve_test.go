@@ -15,12 +15,11 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// The log of a start says which version and profile run, where it listens, who
-// reviews, which controls are off, and of each backend whether it can be
-// reached.
+// The log of a start lists version, profile, addresses, reviewers, disabled controls,
+// and whether each backend is reachable.
 //
 // Proves EDGE-18.
-func TestServeSaysWhatRuns(t *testing.T) {
+func TestStartIsLogged(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// reviewers is a configuration with one who may do everything.
+// reviewers is a configuration with an unrestricted reviewer.
 func reviewers() string {
 	return fmt.Sprintf("\nreview: {reviewers: [{id: eve, sha256: %q, roles: [view, review, content], tenants: \"*\"}]}", sha(reviewToken))
 }
@@ -24,7 +24,7 @@ func peerConf() string {
 `, 1)
 }
 
-// with is the rig with another's key.
+// with is the rig with another caller's key.
 func (r *rig) with(key string) *rig {
 	other := *r
 	other.key = key
@@ -33,10 +33,9 @@ func (r *rig) with(key string) *rig {
 
 func isLocked(a got) bool { return a.status == 403 && strings.Contains(a.body, `"session.locked"`) }
 
-// Proves SYN-7: a session is known by what the caller names it by: a header or
-// the run on Mem0, a header, the conversation or the agent on Letta. Three
-// rejections lock its writes, whichever way they came, and no other's; nor those
-// of another caller that names the same.
+// Proves SYN-7: a session is identified by header or run on Mem0, by header,
+// conversation or agent on Letta. Three rejections, on any routes, lock its writes, but
+// no other session's, nor one of the same name of another caller.
 func TestSessionsAreKnownByName(t *testing.T) {
 	t.Parallel()
 	add := func(run, text string) string {
@@ -93,7 +92,7 @@ func TestLettaSessions(t *testing.T) {
 	passage := func(agent, text string, header ...string) got {
 		return l.do("POST", "/v1/agents/"+agent+"/archival-memory", fmt.Sprintf(`{"text":%q}`, text), header...)
 	}
-	for range 12 { // somebody else's are not its owner's
+	for range 12 { // rejections on another owner's agent do not count against it
 		passage(l.agent, poison, "X-API-Key", peerToken).want(t, 403)
 	}
 	if a := passage(l.agent, "Ann likes tea.", "X-API-Key", peerToken); !isLocked(a) {
@@ -111,12 +110,11 @@ func TestLettaSessions(t *testing.T) {
 	passage(l.agent, "Ann likes tea.", "X-Memproxy-Session", "s9").want(t, 200)
 }
 
-// Proves SYN-7: who names another session at every try, or none, or one that
-// looks like memproxy's own, is locked all the same: by the hour's rejections
-// of the caller, over both backends' routes. A reviewer unlocks the caller;
-// others are not touched, and neither is who was refused by the operator's own
-// rules only.
-func TestChangingSessionsIsNoWayOut(t *testing.T) {
+// Proves SYN-7: a caller that changes or omits its session name, or imitates memproxy's
+// own, is locked by its rejections per hour over all routes of both backends. A
+// reviewer unlocks it. Other callers are not locked, nor are those refused by the
+// operator's own rules only.
+func TestChangingSessionsDoesNotAvoidLocks(t *testing.T) {
 	t.Parallel()
 	conf := peerConf()
 	for name, header := range map[string]func(i int) []string{
@@ -126,7 +124,8 @@ func TestChangingSessionsIsNoWayOut(t *testing.T) {
 	} {
 		r := start(t, conf, "SCREENING", fmt.Sprintf("sessions: {principal_strikes: 5}\npolicy: {dir: %q}", policyDir(t, closedFor("bob")))+reviewers(), "PEER", sha("peer-key"))
 		write := func(i int, text string) got { return r.do("POST", "/memories", noted(text), header(i)...) }
-		// Closed by the operator, and not on account of what would be lowered and taken out.
+		// Refused by the operator's rule, not for members that would be lowered or
+		// removed.
 		closed := strings.NewReplacer("ann", "bob", `"infer":false`, `"infer":false,"metadata":{"confidence":0.99,"memproxy_actor":"me"}`).Replace(noted("Bob sails."))
 		for i := range 20 {
 			if a := r.do("POST", "/memories", closed, header(i)...); a.status != 403 || isLocked(a) {
@@ -157,14 +156,14 @@ func TestChangingSessionsIsNoWayOut(t *testing.T) {
 	}
 }
 
-// closedFor is a policy of the operator's own.
+// closedFor is an operator's policy that refuses writes for a user.
 func closedFor(user string) string {
 	return fmt.Sprintf(`@id("own.closed") @detail("closed today") forbid (principal, action == Action::"learn", resource) when { context.user == %q };`, user)
 }
 
-// Proves SYN-7: what one end user of an application is refused locks that user
-// of that application, on every route, and no other user of it; the lock is
-// listed, on record, and ends by itself; other limits hold for it at once.
+// Proves SYN-7: rejections of one end user of an application lock that user on every
+// route, and no other user of the application. The lock is listed and recorded, and
+// expires; changed limits apply to it at once.
 func TestOneUserLocksNoOther(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
@@ -189,7 +188,7 @@ func TestOneUserLocksNoOther(t *testing.T) {
 		if a := write("mallory", poison); a.status != 403 || isLocked(a) {
 			t.Fatalf("rejection %d: %d %s", i, a.status, a.body)
 		}
-		if a := update("trudy", poison); a.status != 403 || isLocked(a) { // whose it is says for whom
+		if a := update("trudy", poison); a.status != 403 || isLocked(a) { // refused as another owner's, without a lock
 			t.Fatalf("rejection %d by id: %d %s", i, a.status, a.body)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// Proves TRL-10: the bounds that the effective profile tells of a file that says
-// nothing of them are those that the listeners put in.
+// Proves TRL-10: the listeners use the default limits that the effective profile
+// prints.
 func TestBoundsOfTheProfileAreInForce(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("DIR", "d", "UPSTREAM", "http://127.0.0.1:9", "KEY", sha("k")).Replace(plain)

@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// An edit of the configuration is taken over by the running process, whole or
-// not at all: callers, budgets and switches of the rules at once, and what needs
-// a restart is named. An edit that is broken, weakens production or gives a name
-// to another tenant changes nothing, and is named until it is mended.
+// An edit of the configuration is applied atomically by the running process: callers,
+// budgets and rule switches at once, while settings that need a restart are named. An
+// edit that is broken, weakens production, or gives a name to another tenant changes
+// nothing, and is reported until fixed.
 //
 // Proves CARD-3, EDGE-3.
 func TestConfigurationReloads(t *testing.T) {
@@ -32,7 +32,7 @@ func TestConfigurationReloads(t *testing.T) {
 	}
 	edit := func(text, what string, until func() bool) {
 		t.Helper()
-		if err := os.Rename(writeFile(t, r.file+".new", text), r.file); err != nil { // looks come faster than bytes here
+		if err := os.Rename(writeFile(t, r.file+".new", text), r.file); err != nil { // polls are faster than writes here
 			t.Fatal(err)
 		}
 		r.within(p, time.Second, what, until)
@@ -44,8 +44,8 @@ func TestConfigurationReloads(t *testing.T) {
 		t.Fatalf("a key that is not configured: %d", got)
 	}
 
-	// What an issuer is known by outlives edits of other things; and an edit whose
-	// settings cannot be kept for the next start is in force.
+	// An issuer's cached keys survive unrelated edits; an edit whose settings cannot be
+	// stored for the next start takes effect all the same.
 	known, before := r.car.callers.now.Load(), r.car.rules.current().Version
 	file := filepath.Join(r.dir, "state", settingsFile)
 	must.Do(t, errors.Join(os.Rename(file, file+".aside"), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)))
@@ -93,10 +93,10 @@ func TestConfigurationReloads(t *testing.T) {
 	edit(strings.Replace(keys, row(second, "globex"), "", 1), "a key taken away", func() bool { return write(second, "bob", "globex") == 401 })
 }
 
-// A broken edit of the policies stays named while other things are edited.
+// A broken edit of the policies remains reported while other files are edited.
 //
 // Proves CARD-3.
-func TestBrokenPoliciesStayNamed(t *testing.T) {
+func TestBrokenPoliciesRemainReported(t *testing.T) {
 	t.Parallel()
 	p, dir := newPaces(), filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, dir, harmless)

@@ -10,9 +10,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves TRL-6: a document is charged for the passages that the server made of
-// it, once it says how many those are; until then for what was estimated.
-func TestDocumentsAreSettled(t *testing.T) {
+// Proves TRL-6: a document is charged by an estimate until the server reports how many
+// passages it made, and by their number then.
+func TestDocumentsAreChargedByPassages(t *testing.T) {
 	t.Parallel()
 	var parsed atomic.Bool
 	const folder, file = "source-00000000-0000-4000-8000-0000000000aa", "file-00000000-0000-4000-8000-0000000000bb"

@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// A policy that is tried out and fails says so, in the record, in the metric of
-// decisions and in the log: nobody takes it for one that has nothing against
-// anything.
+// An evaluation error of a shadow policy is reported in the record, the metric of
+// decisions and the log, so that it is not mistaken for a policy that permits
+// everything.
 //
 // Proves EDGE-15.
-func TestShadowPoliciesThatFailSaySo(t *testing.T) {
+func TestFailingShadowPoliciesAreReported(t *testing.T) {
 	t.Parallel()
 	dir := policyDir(t, `@id("own.trial") @enforce("false")
 forbid (principal, action == Action::"learn", resource) when { context.size + 9223372036854775807 > 0 };`)
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: warn", 1), "SCREENING", "policy: {dir: "+dir+"}")
-	r.written("Ann likes green tea.", "") // it is not enforced
+	r.written("Ann likes green tea.", "") // shadow policies are not enforced
 	if out := r.audit("--reason", "policy.error", "--would", "deny"); !strings.Contains(out, `"own.trial"`) || !strings.Contains(out, "could not be evaluated") {
 		t.Errorf("recorded %s", out)
 	}
@@ -27,11 +27,11 @@ forbid (principal, action == Action::"learn", resource) when { context.size + 92
 	}
 }
 
-// With enforce: false what cannot be read is forwarded as well, under the profile in
-// which memories of newcomers wait: nothing of a decision relies on a decoded request.
+// With enforce: false unreadable requests are forwarded as well, also under the profile
+// in which newcomers' memories wait: no part of the decision needs a decoded request.
 //
 // Proves TRL-10, CARD-1.
-func TestShadowModeForwardsWhatIsNotRead(t *testing.T) {
+func TestShadowModeForwardsUnreadableRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t, plain, "profile: production", "profile: production\nenforce: false")
 	for _, c := range [][3]string{

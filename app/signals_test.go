@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// receiver keeps what is sent to it over OTLP/HTTP, as it came: strings stay
-// readable in protobuf.
+// receiver stores what it receives over OTLP/HTTP undecoded: strings are readable in
+// protobuf.
 type receiver struct {
 	mu   sync.Mutex
 	sent map[string]*bytes.Buffer
@@ -28,10 +28,10 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
 	r.sent[q.URL.Path].Write(b)
 }
 
-// Proves CARD-6, CARD-10, SYN-6: content, queries, keys and tokens are in no
-// signal: spans, metrics, log records, program log, audit log, the debug and
-// metrics endpoints. The decision's id is in all that name single decisions.
-func TestNothingSecretIsInAnySignal(t *testing.T) {
+// Proves CARD-6, CARD-10, SYN-6: content, queries, keys and tokens appear in no span,
+// metric, log record, program log, audit log, or debug and metrics endpoint. Every
+// signal about a single decision has its id.
+func TestSignalsContainNoSecrets(t *testing.T) {
 	recv := &receiver{sent: map[string]*bytes.Buffer{}}
 	otlp := httptest.NewServer(recv)
 	defer otlp.Close()
@@ -53,7 +53,7 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 		{"POST", "/memories", `{"canary-content`},
 		{"POST", "/search", `{"query":"canary-query","user_id":"ann"}`},
 		{"GET", "/memories?user_id=ann&q=canary-query", ""},
-		{"GET", "/memories/no-such-id", ""}, // ids of memories are recorded, other paths are not
+		{"GET", "/memories/no-such-id", ""}, // memory ids are recorded, other paths are not
 		{"POST", "/canary-path", "{}"},
 	} {
 		a := r.do(q.method, q.path, q.body, "Cookie", "s=canary-cookie", "X-Anything", "canary-header",
@@ -110,9 +110,9 @@ func TestNothingSecretIsInAnySignal(t *testing.T) {
 	}
 }
 
-// Proves TRL-1: the backend gets the configured credential and none of the
-// client's, and the client's proxy token stays here.
-func TestTheBackendGetsTheLentCredentialOnly(t *testing.T) {
+// Proves TRL-1: the backend gets the configured credential and none of the client's;
+// the client's proxy token is not forwarded.
+func TestBackendGetsTheConfiguredCredential(t *testing.T) {
 	t.Setenv("LENT", "m0sk-of-the-backend")
 	r := start(t, plain, `upstream: "UPSTREAM"}`, `upstream: "UPSTREAM", credential: "${LENT}", credential_as: x-api-key}`)
 	r.do("POST", "/memories", note, "X-Memproxy-Session", "s1", "X-Other", "kept").want(t, 200)

@@ -14,15 +14,14 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// Without any reviewer in the configuration the operator of the machine can
-// review: on a socket that is his alone, by which the commands ask unless they
-// are given a token, under the name of the user that the system tells. The log
-// and check say who can.
+// Without a configured reviewer the machine's operator can review on a socket that only
+// the same user can open. The commands use it unless given a token, and the reviewer's
+// name is the system's user name. The log and check say who can review.
 //
 // Proves EDGE-15, EDGE-11, MFW-7.
-func TestTheOperatorCanAlwaysReview(t *testing.T) {
+func TestOperatorCanReviewThroughTheSocket(t *testing.T) {
 	t.Parallel()
-	dir := must.Get(os.MkdirTemp("", "mp"))(t) // paths of sockets are short
+	dir := must.Get(os.MkdirTemp("", "mp"))(t) // socket paths are limited in length
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, strings.Replace(screeningConf, "level: error", "level: info", 1), "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	socket := filepath.Join(dir, reviewSocket)
@@ -68,7 +67,7 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	if code, out, errs := invoke(t, "check", "--config", file); code != 0 || !strings.Contains(out, "held writes are reviewed by the user that memproxy runs as ("+socket+")") {
 		t.Errorf("check: %d %s%s", code, out, errs)
 	}
-	// The API on the admin listener stays closed to who has no token.
+	// The API on the admin listener still requires a token.
 	if a := r.get("/v1/holds"); a.status == 200 {
 		t.Errorf("without a token: %d %s", a.status, a.body)
 	}
@@ -77,13 +76,13 @@ func TestTheOperatorCanAlwaysReview(t *testing.T) {
 	}
 }
 
-// One command says how a running sidecar is: what it let in, holds and refuses,
-// what is locked, what waits for the disk; and fails where not all is well.
+// The status command shows a sidecar's decisions, holds, locks and queue, and its exit
+// code whether all is well.
 //
 // Proves MFW-9.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	dir := must.Get(os.MkdirTemp("", "mp"))(t) // paths of sockets are short
+	dir := must.Get(os.MkdirTemp("", "mp"))(t) // socket paths are limited in length
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := start(t, screeningConf, "SCREENING", "policy: {dir: "+policyDir(t, holdingPolicy)+"}", "DIR/state", dir)
 	run := func(args ...string) (string, int) {
@@ -94,7 +93,7 @@ func TestStatus(t *testing.T) {
 	}
 	r.do("POST", "/memories", note).want(t, 200)
 	id := heldID(t, r.do("POST", "/memories", `{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails."}]}`))
-	for range 4 { // what nobody may write locks the session
+	for range 4 { // refused writes lock the session
 		r.do("POST", "/memories", `{"user_id":"eve","infer":false,"metadata":{"field":"system"},"messages":[{"role":"user","content":"tea"}]}`, "X-Memproxy-Session", "s1").want(t, 403)
 	}
 	out, code := run("--admin", r.admin)
@@ -114,13 +113,12 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A state directory whose path is too long for a socket has the operator's
-// elsewhere, in a directory that is his alone: check names the same one as is
-// listened on, and the commands work by it. A directory of somebody else's is
-// not used.
+// If the state directory's path is too long for a socket, the socket is in another
+// directory of the user: check and the commands find the same one. A directory of
+// another user is refused.
 //
 // Proves EDGE-15, EDGE-11.
-func TestTheOperatorsSocketOfALongPath(t *testing.T) {
+func TestSocketOfALongStatePath(t *testing.T) {
 	short := must.Get(os.MkdirTemp("", "mp"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	t.Setenv("XDG_RUNTIME_DIR", short)
@@ -156,8 +154,8 @@ func TestTheOperatorsSocketOfALongPath(t *testing.T) {
 	}
 }
 
-// Whoever may only look is not named as one who reviews.
-func TestOnlyThoseWhoDecideAreNamed(t *testing.T) {
+// A reviewer who may only read is not listed as one who can review.
+func TestReadOnlyReviewersAreNotNamed(t *testing.T) {
 	c := &config.Config{Review: config.Review{Reviewers: []config.Reviewer{{ID: "looks", Roles: []string{"view", "content"}}, {ID: "decides", Roles: []string{"view", "review"}}}}}
 	if who := reviewersAre(c, ""); who != "decides" {
 		t.Errorf("named: %s", who)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Proves EDGE-15: a stop stays within the time that Kubernetes gives.
+// Proves EDGE-15: the stages of a stop fit into Kubernetes' default grace period.
 func TestStagesFitTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	var sum time.Duration

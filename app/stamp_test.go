@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// stamped is the metadata of a memory in the backend.
+// stamped is a memory's metadata in the backend.
 func (r *rig) stamped(id string) (m struct {
 	Time     time.Time `json:"memproxy_ts"`
 	Received time.Time `json:"memproxy_received_at"`
@@ -36,11 +36,10 @@ func (r *rig) stamped(id string) (m struct {
 	return m, string(whole.Metadata)
 }
 
-// Proves MFW-1, TRL-2: the stamp says how a write came about: its session as a
-// hash, the route, what screening found and how bad, and when it came in, next to
-// the time at which it was ruled on. It says nothing of what was written, and
-// readers are told the times.
-func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
+// Proves MFW-1, TRL-2: the stamp has the hash of the session, the route, the findings
+// with their severity, and the times of arrival and decision, and none of the content;
+// readers get the times.
+func TestStampsDescribeTheWrite(t *testing.T) {
 	t.Parallel()
 	const name, words = "the-morning-shift-of-ward-nine", "approve refunds"
 	clock := ledgertest.NewClock()
@@ -79,10 +78,9 @@ func TestStampsSayHowTheWriteCameAbout(t *testing.T) {
 	}
 }
 
-// Proves TRL-2: a time that a client sets is refused of agents; of a person who
-// relays a fact it is the backend's word of when that was, and the stamp and the
-// provenance have the time at which it was written and the one at which it came
-// in, by memproxy's clock.
+// Proves TRL-2: agents may not set a memory's time. A person who relays a fact may: the
+// backend stores the given time, while stamp and provenance have the times of writing
+// and arrival by memproxy's clock.
 func TestRelayedTimes(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()

@@ -11,11 +11,12 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// What would keep a configuration from running here is said, and where nothing
-// would, nothing is; a sidecar that runs is not in its own way. Nothing is left.
+// Check reports what prevents a configuration from running on this machine, and nothing
+// otherwise; a running sidecar does not conflict with itself. Check leaves nothing
+// behind.
 //
 // Proves CARD-8
-func TestCheckSeesTheMachine(t *testing.T) {
+func TestCheckReportsTheMachine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/memproxy/memproxy/review"
 )
 
-// slowly keeps the answers of an agent's turns back once they are there.
+// slowly delays the answers of an agent's turns after the server has produced them.
 type slowly struct {
 	http.Handler
 	done, answer chan struct{}
@@ -37,8 +37,8 @@ func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(rec.Body.Bytes())
 }
 
-// lookAgain has the sweep check what reads came upon, as if a time had passed.
-// The second look comes once what an agent wrote has had its time to be recorded.
+// lookAgain makes the sweep check suspects found by reads, as if time had passed. The
+// second check comes after an agent's write had time to be recorded.
 func (l *lettaRig) lookAgain(after time.Duration) {
 	l.t.Helper()
 	now := time.Now().Add(after)
@@ -46,9 +46,9 @@ func (l *lettaRig) lookAgain(after time.Duration) {
 	l.once("sweeps", now.Add(time.Minute))
 }
 
-// Proves EDGE-4: a block that was changed behind the proxy is found by a read,
-// looked at again and named; one that an agent is changing through it is not.
-func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
+// Proves EDGE-4: a block changed behind the proxy is found by a read, checked again and
+// reported; one that an agent is changing through the proxy is not.
+func TestBlocksChangedBehindLettaAreConfirmed(t *testing.T) {
 	t.Parallel()
 	slow := &slowly{done: make(chan struct{}), answer: make(chan struct{})}
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, "ownership: {changed: report}\nmemories: {validate: 0}", 1)
@@ -70,7 +70,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Fatal("a block that is as it was is not verified")
 	}
 
-	// The agent has written, and nobody has recorded it.
+	// The agent has written, and the write is not recorded yet.
 	said := make(chan got, 1)
 	go func() {
 		said <- l.say("CALL memory_insert {\"label\":\"human\",\"new_string\":\"likes tea\"}\nTHEN\nSAY done", "")
@@ -97,7 +97,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 
-	// Somebody writes around it.
+	// A change behind the proxy.
 	l.behind("PATCH", path, `{"value":"Ann pays Eve."}`)
 	if read("pays Eve") != "" {
 		t.Fatal("it is accused before its time")
@@ -113,7 +113,7 @@ func TestBlocksThatAreNotWhatWasRecorded(t *testing.T) {
 	if events := l.audit("--type", "integrity"); strings.Count(events, `"type":"integrity"`) != 1 {
 		t.Errorf("named more than once: %s", events)
 	}
-	// What is written through memproxy takes its place.
+	// A write through memproxy replaces it.
 	l.do("PATCH", path, `{"value":"Ann pays nobody."}`, bearer...).want(t, 200)
 	ring.Until(l.t, "the new text counts", func() bool { return read("pays nobody") == "" })
 }

@@ -20,12 +20,11 @@ identity:
 log: {level: error}
 `
 
-// Proves EDGE-3, EDGE-13 and TRL-1: of two tenants that share a Mem0, with keys
-// that are limited in nothing else, neither reads, changes, deletes or finds
-// what is the other's on any route, whether it names it by owner or by id, and
-// what it gets for the other's names is what it gets for nobody's. Each has all
-// of its own.
-func TestTenantsOfMem0(t *testing.T) {
+// Proves EDGE-3, EDGE-13 and TRL-1: of two tenants that share a Mem0, with keys limited
+// by nothing else, neither reads, changes, deletes or finds the other's memories on any
+// route, by owner or by id, and the answers for the other's names are those for unused
+// names. Each has all of its own.
+func TestMem0TenantsAreIsolated(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
 	rival := []string{"X-API-Key", "rival-key"}
@@ -122,9 +121,9 @@ func TestTenantsOfMem0(t *testing.T) {
 	}
 }
 
-// A backend that is declared to serve one tenant is closed to all others, and
-// what is made of all its memories is given to its own.
-func TestABackendOfOneTenant(t *testing.T) {
+// A backend declared to serve one tenant is closed to others, and its tenant may read
+// what is derived from all memories.
+func TestBackendOfOneTenant(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"), `kind: mem0,`, `kind: mem0, tenant: acme,`)
 	r.do("POST", "/memories", `{"messages":[{"role":"user","content":"Ann likes tea."}],"user_id":"ann","infer":false}`).want(t, 200)
@@ -136,8 +135,8 @@ func TestABackendOfOneTenant(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3, MFW-8: the pages of a list that no owner narrows are, number by
-// number and past the last one, what they were before another tenant wrote more.
+// Proves EDGE-3, MFW-8: the pages of a list that no owner restricts are the same,
+// including those past the end, after another tenant writes more.
 func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf, "RIVAL", sha("rival-key"))
@@ -153,7 +152,7 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 		for _, list := range [][3]string{
 			{"GET", "/v1/memories/events/", ""}, {"GET", "/v1/events/", ""}, {"GET", "/v1/entities/", ""},
 			{"POST", "/v2/memories/", `{"filters":{"user_id":"*"}}`}, {"POST", "/v3/memories/", `{"filters":{"user_id":"*"}}`},
-			// An owner of one's own where the route does not look for one narrows nothing.
+			// An owner where the route ignores it does not restrict the list.
 			{"POST", "/v2/memories/", `{"filters":{"user_id":"*"},"user_id":"zoe"}`}, {"POST", "/v3/memories/", `{"filters":{"AND":[{"created_at":{"gte":"2020-01-01"}}]},"user_id":"zoe"}`},
 			{"GET", "/v1/memories/events/?user_id=zoe&", ""}, {"GET", "/v1/events/?user_id=zoe&", ""}, {"GET", "/v1/entities/?user_id=zoe&", ""},
 		} {
@@ -179,10 +178,10 @@ func TestPagesTellNothingOfOtherTenants(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3, GOV-5: names cost what writes cost. A write that the backend refuses,
-// or that writes nothing, binds its names and is charged; none binds a list of them,
-// wherever it names them.
-func TestNamesAreNotTakenInStockOrForNothing(t *testing.T) {
+// Proves EDGE-3, GOV-5: binding a name costs as much as a write: a write that the
+// backend refuses, or that writes nothing, binds its names and is charged. A list of
+// names binds none, wherever it stands.
+func TestBindingNamesIsCharged(t *testing.T) {
 	t.Parallel()
 	r := start(t, tenantsConf+"budgets: {default: {writes_per_hour: 4}, together: 1}\n", "RIVAL", sha("rival-key"))
 	add := func(user, more string, key ...string) got {

@@ -12,8 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// toolServer has one agent with tools of somebody's own, which write its block
-// when they run.
+// toolServer has one agent with custom tools, which write to its block when run.
 type toolServer struct {
 	mu    sync.Mutex
 	value string
@@ -60,10 +59,10 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// Proves EDGE-1, EDGE-16: a tool of somebody's own that takes the agent's state
-// and is run from outside is refused in production, whatever its name, or what
-// it changed is ruled on and undone; also by way of Envoy. Other tools run.
-func TestToolsThatTakeTheAgentsStateRunFromOutside(t *testing.T) {
+// Proves EDGE-1, EDGE-16: a custom tool that receives the agent's state and is run from
+// outside is refused in production whatever its name, or its changes are compensated;
+// also through Envoy. Other tools run.
+func TestStatefulToolsRunFromOutside(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", "deny", "compensate"} {
 		t.Run("ungated "+mode, func(t *testing.T) {

@@ -24,9 +24,8 @@ func (r *rig) corrected(who string, n int) {
 	}
 }
 
-// Proves TRL-3, EDGE-5: an author whose facts are corrected gives less
-// confidence from then on, down to half; one correction costs a newcomer
-// little, and others nothing.
+// Proves TRL-3, EDGE-5: corrections lower the confidence of the author's later facts,
+// at most by half; one correction costs a newcomer little, and other authors nothing.
 func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
@@ -63,8 +62,7 @@ func TestCorrectionsLowerTheirAuthor(t *testing.T) {
 	ring.Until(r.t, "the rule in the record", func() bool { return a.status == 200 && strings.Contains(r.audit(), `"rule":"trust.track"`) })
 }
 
-// Proves TRL-3, EDGE-5: the same in front of Letta, where an author of blocks
-// is corrected.
+// Proves TRL-3, EDGE-5: the same in front of Letta, for an author of blocks.
 func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 	t.Parallel()
 	l := startLettaWith(t, personaAgent, withPeople(lettaConf), func(h http.Handler) http.Handler { return h }, replacements()...)
@@ -91,9 +89,8 @@ func TestCorrectionsLowerTheirAuthorInLetta(t *testing.T) {
 	}
 }
 
-// Proves TRL-3: explain tells the track record, and reads it while the sidecar
-// has the ledger open.
-func TestExplainTellsTheTrackRecord(t *testing.T) {
+// Proves TRL-3: explain shows the track record while the sidecar has the ledger open.
+func TestExplainShowsTheTrackRecord(t *testing.T) {
 	t.Parallel()
 	r := startPeople(t, "")
 	r.corrected("", 3)
@@ -120,7 +117,7 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &ex); code != 0 || err != nil || !ex.Track.Known || ex.Track.Factor != 1000 || ex.Attestation != "self-reported" {
 		t.Errorf("%d %v %s", code, err, out)
 	}
-	// A ledger that cannot be read counts as the worst record, here as well.
+	// An unreadable ledger counts as the worst record, here as well.
 	r.stop()
 	must.Do(t, os.WriteFile(filepath.Join(r.dir, "state", "ledger.db"), []byte("something else than a database, and long enough"), 0o600))
 	if code, out, _ = invoke(t, append(args, "agent:peer")...); code != 3 || !strings.Contains(out, "the ledger could not be read; ceiling × 0.5") {
@@ -128,8 +125,8 @@ func TestExplainTellsTheTrackRecord(t *testing.T) {
 	}
 }
 
-// Proves TRL-5, EDGE-5: nobody makes a low fact of one's own a high one by
-// correcting it, or by deleting it and writing it anew.
+// Proves TRL-5, EDGE-5: authors cannot raise the confidence of their own fact by
+// correcting it, or by deleting and rewriting it.
 func TestLaundering(t *testing.T) {
 	t.Parallel()
 	high := `,"metadata":{"confidence":0.7}`
@@ -141,7 +138,7 @@ func TestLaundering(t *testing.T) {
 			t.Errorf("%s: %q at %v, want 0.2", body, text, c)
 		}
 	}
-	// It may be lowered, and is then not raised again.
+	// Confidence may be lowered, and cannot be raised afterwards.
 	r.do("PUT", "/memories/"+id, `{"text":"Ann may like cocoa.","metadata":{"confidence":0.1}}`).want(t, 200)
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes cocoa.","metadata":{"confidence":0.2}}`).want(t, 200)
 	if _, c, _ := r.fact(id); c != 0.1 {
@@ -149,10 +146,10 @@ func TestLaundering(t *testing.T) {
 	}
 	r.do("DELETE", "/memories/"+id, "").want(t, 200)
 	for text, want := range map[string]float64{
-		"ann LIKES cocoa":      0.1, // the last that it said
-		"Ann likes coffee!":    0.2, // and what it said before
+		"ann LIKES cocoa":      0.1, // the latest text
+		"Ann likes coffee!":    0.2, // the text before
 		"Ann likes green tea.": 0.2,
-		"Ann likes black tea.": 0.7, // something else
+		"Ann likes black tea.": 0.7, // an unrelated text
 	} {
 		if _, c, _ := r.fact(r.note("", text, high)); c != want {
 			t.Errorf("%q anew: %v, want %v", text, c, want)
@@ -195,8 +192,8 @@ func TestLaunderingInLetta(t *testing.T) {
 	}
 }
 
-// Proves TRL-4: the source of a write is better attested where this session was
-// shown it through the proxy, and nothing that a caller says of itself raises it.
+// Proves TRL-4: a write's source is attested if the session was shown it through the
+// proxy; claims of the caller do not raise it.
 func TestAttestation(t *testing.T) {
 	t.Parallel()
 	const fact = "The invoice office moved to Leeds. It opens at nine."
@@ -218,28 +215,28 @@ func TestAttestation(t *testing.T) {
 	for _, tc := range []struct{ text, more, session, want string }{
 		{fact, "", "s1", "tool-observed"},
 		{"the invoice office MOVED to Leeds.", "", "s1", "tool-observed"},
-		{"moved to Leeds", "", "s1", "self-reported"}, // half a sentence may say anything
+		{"moved to Leeds", "", "s1", "self-reported"}, // half a sentence may mean anything
 		{"Invoices go to Leeds.", "", "s1", "self-reported"},
 		{"It has opened at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
 		{"It open at nine.", "", "s1", "self-reported"},
 		{"It open at nine.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "tool-observed"},
 		{"It open at nine.", `,"metadata":{"source_ids":["x","` + source + `"]}`, "s1", "tool-observed"},
-		// A source that was read speaks for nothing but what it says.
+		// A source that was read attests only what it says.
 		{"Eve decides on payments.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
 		{"The invoice office moved to Moscow.", `,"metadata":{"source_id":"` + source + `"}`, "s1", "self-reported"},
 		{"The office does not open at nine.", `,"metadata":{"source_ids":["` + source + `"]}`, "s1", "self-reported"},
 		{"The office opens at 11.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "self-reported"},
 		{"Invoices go to Leeds.", `,"metadata":{"source_ids":["x"]}`, "s1", "self-reported"},
 		{"It opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "content-hashed"},
-		// Words of two sentences are none of the source's.
+		// Words from two sentences are not attested.
 		{"The office opens at nine.", `,"metadata":{"source_sha256":"` + hash(fact) + `"}`, "s1", "self-reported"},
 		{"Invoices go to Leeds.", `,"metadata":{"source_sha256":"` + hash("something else") + `"}`, "s1", "self-reported"},
 		{fact, `,"metadata":{"attestation":"self-reported"}`, "s1", "self-reported"}, // a claim may lower it
 		{fact, `,"metadata":{"attestation":"human-confirmed"}`, "s1", "tool-observed"},
 		{fact, claims, "s2", "self-reported"}, // another session
-		{fact, claims, "", "self-reported"},   // none
+		{fact, claims, "", "self-reported"},   // no session
 		{"Ann plays go.", "", "s1", "self-reported"},
-		{"Ann plays a lot.", `,"metadata":{"source_id":"` + own + `"}`, "s1", "self-reported"}, // one's own word is no source
+		{"Ann plays a lot.", `,"metadata":{"source_id":"` + own + `"}`, "s1", "self-reported"}, // one's own words are no source
 	} {
 		var header []string
 		if tc.session != "" {
@@ -249,11 +246,11 @@ func TestAttestation(t *testing.T) {
 			t.Errorf("%q %s in %q: %s, want %s", tc.text, tc.more, tc.session, got, tc.want)
 		}
 	}
-	// Another caller who names the session was not shown it.
+	// Another caller that names the session was not shown it.
 	if _, _, got := r.fact(r.note("peer", fact, claims, in("s1")...)); got != "self-reported" {
 		t.Errorf("another caller: %s", got)
 	}
-	// What is better attested may be raised over what one said before.
+	// A better attested fact may exceed the author's earlier confidence.
 	low := r.note("", "Ann skis.", `,"metadata":{"confidence":0.2}`)
 	r.do("PUT", "/memories/"+low, `{"text":"`+fact+`","metadata":{"confidence":0.7}}`, in("s1")...).want(t, 200)
 	if _, c, a := r.fact(low); c != 0.7 || a != "tool-observed" {

@@ -10,10 +10,9 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// What is written to a governed field is kept for thirty days where nothing is
-// configured. Saying it again is a confirmation and counts the thirty days anew:
-// it is shown after what was not confirmed no longer is, and ends thirty days
-// after it was last said.
+// By default, memories of a governed field live thirty days. Writing one again confirms
+// it and restarts the thirty days: it is shown longer than unconfirmed ones, and
+// expires thirty days after the last confirmation.
 //
 // Proves SYN-9
 func TestConfirmationsRenewGovernedFields(t *testing.T) {
@@ -57,11 +56,11 @@ func TestConfirmationsRenewGovernedFields(t *testing.T) {
 	shown("green tea")
 }
 
-// A field's time to live counts however its name is spelled, whichever member files
-// a memory under it, and from the moment on when the memory is moved there.
+// A field's time to live applies however its name is spelled, by whichever member, and
+// from the moment a memory is moved to the field.
 //
 // Proves SYN-9
-func TestEveryFilingEnds(t *testing.T) {
+func TestFieldLifetimesApplyToEverySpelling(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	clock := ledgertest.NewClock()
@@ -97,11 +96,11 @@ func TestEveryFilingEnds(t *testing.T) {
 	move("project", 12)
 }
 
-// A memory whose time is over is left out by the clock, on reads of one, of many and
-// of what is made of many, before the background job has marked it.
+// An expired memory is left out by the clock, on reads of one, of many and of derived
+// texts, before the background job has marked it.
 //
 // Proves SYN-9
-func TestExpiryWaitsForNoJob(t *testing.T) {
+func TestExpiryDoesNotDependOnTheJob(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {format: 1h}}`)

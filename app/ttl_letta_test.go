@@ -11,12 +11,11 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// On Letta the governed fields are labels of blocks: such a block ends thirty
-// days after it was last written, where nothing is configured, and an ordinary
-// one does not end.
+// On Letta the governed fields are block labels: by default such a block expires thirty
+// days after its last write, and an ordinary one never.
 //
 // Proves SYN-9
-func TestGovernedBlocksEnd(t *testing.T) {
+func TestGovernedBlocksExpire(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	clock := ledgertest.NewClock()

@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves SYN-9: memories are kept by their field and by their source, the
-// shorter of both, else by default; zero, and what nothing is said of, is for ever.
+// Proves SYN-9: the lifetime of a memory is the shorter of its field's and source's, or
+// the default; zero, and no setting, mean for ever.
 func TestLifetimes(t *testing.T) {
 	t.Parallel()
 	hours := func(n int) config.Duration { return config.Duration(time.Duration(n) * time.Hour) }
@@ -51,8 +51,8 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
-// over lets a memory's time go by, and it expire. That it has an end is known a
-// little after it was written.
+// over advances time past a memory's expiry, once the asynchronously recorded lifetime
+// is known.
 func (r *rig) over(clock *ledgertest.Clock, id string) {
 	r.t.Helper()
 	ring.Until(r.t, "its end", func() bool { return r.stands(id).Expires.After(clock.Now()) })
@@ -63,10 +63,9 @@ func (r *rig) over(clock *ledgertest.Clock, id string) {
 	}
 }
 
-// Proves SYN-9: on Mem0: what a hostile source says is kept shortly, what is
-// written again comes back, what is over is left out of recall and, after half
-// a year, deleted in the backend.
-func TestTimeOnMem0(t *testing.T) {
+// Proves SYN-9: memories of a hostile source live shorter, rewritten ones return, and
+// expired ones are left out of reads and deleted in the backend after half a year.
+func TestExpiryOnMem0(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	r := startAt(t, clock.Now, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {"source:hostile": 1h, default: 720h}}`)
@@ -109,7 +108,7 @@ func TestTimeOnMem0(t *testing.T) {
 }
 
 // Proves SYN-9: the same on Letta, for a block.
-func TestTimeOnLetta(t *testing.T) {
+func TestExpiryOnLetta(t *testing.T) {
 	t.Parallel()
 	conf := lettaConf + "memories: {validate: 0, ttl: {\"field:human\": 1h}}\n"
 	clock := ledgertest.NewClock()

@@ -24,7 +24,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// askedAs asks an admin listener by a name.
+// askedAs sends a request to an admin listener with a Host header.
 func askedAs(t *testing.T, addr, path, host string) (int, string) {
 	t.Helper()
 	q := must.Get(http.NewRequest(http.MethodGet, "http://"+addr+path, nil))(t)
@@ -35,9 +35,9 @@ func askedAs(t *testing.T, addr, path, host string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// guarded checks that a running admin listener answers to its own names only,
-// probes apart, and that its metrics count the connections that its process's
-// listeners turn away.
+// guarded checks that an admin listener answers requests for its own host names only,
+// probes excepted, and that its metrics count refused connections of the process's
+// listeners.
 func guarded(t *testing.T, admin string, paths, listeners []string) {
 	t.Helper()
 	for _, path := range paths {
@@ -61,7 +61,7 @@ func guarded(t *testing.T, admin string, paths, listeners []string) {
 	}
 }
 
-// Proves EDGE-14: the running control plane.
+// Proves EDGE-14: the control plane's admin listener is guarded.
 func TestControlPlaneIsGuarded(t *testing.T) {
 	t.Parallel()
 	f := newFleetRig(t)
@@ -69,7 +69,7 @@ func TestControlPlaneIsGuarded(t *testing.T) {
 	guarded(t, f.plane.AdminAddr, []string{"/fleet", "/fleet/sidecars", "/metrics"}, []string{"fleet", "admin"})
 }
 
-// Proves EDGE-14: the running webhooks.
+// Proves EDGE-14: the webhook's admin listener is guarded.
 func TestInjectorIsGuarded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -92,8 +92,8 @@ func TestInjectorIsGuarded(t *testing.T) {
 	}
 }
 
-// Proves EDGE-14: a connection that a listener refuses is counted, also where
-// nobody tells which connections could be closed for it, as under gRPC.
+// Proves EDGE-14: refused connections are counted, also under gRPC, which does not
+// report which connections are idle.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -108,7 +108,7 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 		}
 	}()
 	for range 3 {
-		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil { // it may be refused as soon as it is there
+		if c, err := net.Dial("tcp", ln.Addr().String()); err == nil { // it may be refused immediately
 			defer c.Close()
 		}
 	}
@@ -123,9 +123,9 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	})
 }
 
-// Proves EDGE-14: every listener of a sidecar with a processor counts what it
-// turns away.
-func TestEveryListenerCounts(t *testing.T) {
+// Proves EDGE-14: every listener of a sidecar with a processor counts the connections
+// it refuses.
+func TestEveryListenerCountsRefusals(t *testing.T) {
 	t.Parallel()
 	r := startMatrix(t, "mem0", "http://127.0.0.1:1")
 	found := map[string]bool{}

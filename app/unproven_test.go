@@ -9,10 +9,10 @@ import (
 	"github.com/memproxy/memproxy/internal/contract"
 )
 
-// Proves EDGE-3, EDGE-13: a passage that nobody can be asked about is answered as
-// another tenant's is, to whoever may write there and whoever's writes wait, and
-// the backend is notified of neither.
-func TestUnknownPassagesAreLikeAnothers(t *testing.T) {
+// Proves EDGE-3, EDGE-13: a request for a passage of unknown owner gets the answer for
+// another tenant's, also from callers that may write there and from those whose writes
+// wait, and the backend gets no request.
+func TestUnknownPassagesLookLikeForeignOnes(t *testing.T) {
 	t.Parallel()
 	w := matrixWorld(contract.LettaOwner, contract.LettaUnknown())
 	back := contract.NewLettaBackend(w)
@@ -38,7 +38,7 @@ func TestUnknownPassagesAreLikeAnothers(t *testing.T) {
 	if touched := back.Touched(); len(touched) > 0 {
 		t.Errorf("the backend was told: %v", touched)
 	}
-	// What is there is deleted by who wrote it.
+	// The author may delete it.
 	if got := r.do(http.MethodDelete, "/v1/archives/"+other.Objects["archive"]+"/passages/"+other.Objects["passage"], "", "X-API-Key", "", "Authorization", "Bearer "+matrixKey("other")); got.status != http.StatusOK {
 		t.Errorf("its own: %d %s", got.status, got.body)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves GOV-6: what weakens production does not start without being allowed to
-// by name, and says so in the log, on /readyz, in a metric and in every record.
-func TestUnsafeSettingsSaySo(t *testing.T) {
+// Proves GOV-6: settings that weaken production prevent the start unless allowed by
+// name, and are then reported in the log, on /readyz, in a metric and in every record.
+func TestUnsafeSettingsAreReported(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "memproxy.yaml")
 	text := strings.NewReplacer("DIR", dir, "UPSTREAM", "http://127.0.0.1:1", "KEY", sha(devToken)).Replace(plain)
@@ -58,7 +58,7 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 		t.Errorf("audit verify: %s", errs)
 	}
 
-	// The same without them says nothing of the kind.
+	// Without them nothing is reported.
 	r = start(t, plain)
 	r.do("POST", "/memories", note)
 	if a := r.get("/readyz"); strings.Contains(a.body, "unsafe") || strings.Contains(r.metrics(t), "memproxy_unsafe_setting{") || strings.Contains(r.log.String(), "UNSAFE") || strings.Contains(r.audit(), `"unsafe"`) {
@@ -66,10 +66,9 @@ func TestUnsafeSettingsSaySo(t *testing.T) {
 	}
 }
 
-// Proves GOV-6: an edit of the rules that loosens a control is named as it is
-// put in force, and so is one of the configuration at the next start; one that
-// tightens is not.
-func TestLooseningEditsAreNamed(t *testing.T) {
+// Proves GOV-6: an edit of the rules that loosens a control is reported when it takes
+// effect, and one of the configuration at the next start; tightening edits are not.
+func TestLooseningEditsAreReported(t *testing.T) {
 	t.Parallel()
 	bundle := filepath.Join(t.TempDir(), "policies")
 	writeBundle(t, bundle, closed)
@@ -111,9 +110,8 @@ func TestLooseningEditsAreNamed(t *testing.T) {
 	}
 }
 
-// Proves TRL-10: check prints what the file sets on a screen and, on request, every
-// control, whether it is on, with which value and who says so; the switches of budgets
-// and clamp do what they say.
+// Proves TRL-10: check prints the controls that the file sets or, on request, all, each
+// with its state, value and origin. The switches of budgets and clamp work.
 func TestCheckPrintsTheProfile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "memproxy.yaml")

@@ -45,16 +45,15 @@ func (r *rig) stands(id string) memproxy.Status {
 	return all[id].Status
 }
 
-// Proves DOL-1, DOL-3, DOL-5: new memories are untrusted until they are looked
-// at in the background; what looks like an attack then is quarantined and no
-// longer shown, by id or in lists; the rest is validated; every state has its
-// way of being shown.
+// Proves DOL-1, DOL-3, DOL-5: new memories are untrusted until background validation:
+// those that look like attacks are quarantined and no longer shown, by id or in lists,
+// the rest is validated. Each state has its way of being shown.
 func TestStatesOfMemories(t *testing.T) {
 	t.Parallel()
-	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // nothing is withheld for its risk here, only for its state
+	r := start(t, screeningConf, "SCREENING", "screening: {withhold: 0}\nmemories: {validate: 0}") // memories are withheld for their state only, not for their risk
 	tea := r.written("Ann likes green tea.", "")
 	ring.Until(r.t, "the state of a new memory", func() bool { return r.stands(tea).State == memproxy.StateUntrusted })
-	// It came in before a rule knew it.
+	// Written before a rule for it existed.
 	bad := r.written("Ann has a cat.", "")
 	ring.Until(r.t, "its version", func() bool {
 		v, err := r.car.ledger.History(context.Background(), memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: bad}, 0, 1)
@@ -67,7 +66,7 @@ func TestStatesOfMemories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // which is what went through
+	r.behind("PUT", "/v1/memories/"+bad+"/", `{"text":"`+poison+`"}`) // written behind the proxy
 	r.once("upkeep", time.Now())
 	if a, b := r.stands(tea).State, r.stands(bad).State; a != memproxy.StateValidated || b != memproxy.StateQuarantined {
 		t.Fatalf("%s and %s", a, b)
@@ -90,7 +89,7 @@ func TestStatesOfMemories(t *testing.T) {
 	if list := r.listed(); strings.Contains(list, "green tea") || !strings.Contains(list, "Ann likes [PATTERN_001].") || !strings.Contains(list, "severity high, at 10, 9 bytes") {
 		t.Errorf("flagged: %s", list)
 	}
-	set(tea, memproxy.StatePending) // its author sees what waits, see TestTimeDoesItsWork
+	set(tea, memproxy.StatePending) // shown to its author, see TestMemoriesAgeByTheClock
 	if list := r.listed(); !strings.Contains(list, "likes") {
 		t.Errorf("pending: %s", list)
 	}
@@ -106,16 +105,15 @@ func TestStatesOfMemories(t *testing.T) {
 	}
 }
 
-// another is a caller of the same tenant next to the one that most tests have.
+// another is a caller of the same tenant as the default caller.
 const another = "m0-another-key"
 
 var anotherKey = "\n    - {sha256: \"" + sha(another) + "\", id: \"agent:other\", kind: agent, trust: authenticated, tenant: acme, acts_as: \"*\"}\nSCREENING"
 
-// Proves SYN-9, TRL-9: memories of callers who are not trusted enough wait,
-// their author sees them meanwhile, by id and in lists, and others are shown
-// them when nobody corrected them for long enough; memories have an end, by
-// their field.
-func TestTimeDoesItsWork(t *testing.T) {
+// Proves SYN-9, TRL-9: memories of insufficiently trusted callers are pending: visible
+// to their author by id and in lists, and to others once they have gone uncorrected for
+// long enough. Memories expire by field.
+func TestMemoriesAgeByTheClock(t *testing.T) {
 	t.Parallel()
 	r := start(t, strings.Replace(screeningConf, "\nSCREENING", anotherKey, 1), "SCREENING", "memories: {validate: 0, pending: [authenticated], quiet: 7d, ttl: {gotchas: 10ms}}")
 	author := r
@@ -177,12 +175,12 @@ func TestSessionsLock(t *testing.T) {
 	r.do("POST", "/memories", noted("Ann likes tea."), in...).want(t, 200)
 }
 
-// What time does and cannot be undone is not done by a clock that was just set, forward
-// or back, or of a process that has just started: nothing is shown without review, and
-// nothing deleted, until it has run evenly for an hour.
+// After the clock was set forward or back, or the process has just started,
+// irreversible upkeep waits for an hour of steady time: nothing is shown unreviewed,
+// and nothing deleted.
 //
 // Proves SYN-9, TRL-9
-func TestAClockThatIsSetDestroysNothing(t *testing.T) {
+func TestClockChangesDestroyNothing(t *testing.T) {
 	t.Parallel()
 	const month = 30 * 24 * time.Hour
 	clock, up := ledgertest.NewClock(), new(atomic.Int64)
@@ -228,8 +226,8 @@ func TestAClockThatIsSetDestroysNothing(t *testing.T) {
 	want("it stayed", true, false, true)
 }
 
-// Proves TRL-9: times that are shorter than an hour need no hour of an even clock.
-func TestShortTimesNeedNoHour(t *testing.T) {
+// Proves TRL-9: intervals shorter than an hour need no steady hour.
+func TestShortIntervalsNeedNoSteadyHour(t *testing.T) {
 	t.Parallel()
 	clock, up := ledgertest.NewClock(), new(atomic.Int64)
 	r := startRig(&rig{t: t, clock: clock.Now, since: func() time.Duration { return time.Duration(up.Load()) }},
@@ -248,12 +246,12 @@ func TestShortTimesNeedNoHour(t *testing.T) {
 	}
 }
 
-// Processes that live for less than an hour do what is due as well, later: by a time
-// before all of them ran for an hour. A clock that is ahead in one of them destroys
+// Processes that run for less than an hour do due upkeep later, based on the time
+// before their combined last hour. A clock that is ahead in one of them destroys
 // nothing.
 //
 // Proves SYN-9, TRL-9
-func TestProcessesOfMinutesDoTheirUpkeep(t *testing.T) {
+func TestShortLivedProcessesDoTheirUpkeep(t *testing.T) {
 	t.Parallel()
 	const day, run = 24 * time.Hour, 30 * time.Minute
 	clock, up := ledgertest.NewClock(), new(atomic.Int64)
@@ -280,9 +278,9 @@ func TestProcessesOfMinutesDoTheirUpkeep(t *testing.T) {
 		shown, gone bool
 	}{
 		{8 * day, false, false}, // nothing has run for an hour
-		{day, false, false},     // an hour before, it was not quiet for 7 days
+		{day, false, false},     // the hour before is less than 7 quiet days
 		{day, false, false},
-		{0, true, false}, // an hour before, it was
+		{0, true, false}, // the hour before is enough
 		{365 * day, true, false},
 		{-365 * day, true, false},
 	} {

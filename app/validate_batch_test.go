@@ -9,9 +9,8 @@ import (
 	"github.com/memproxy/memproxy/internal/must"
 )
 
-// Proves DOL-3: validation looks at ten memories at a time, and at the rest the
-// next time.
-func TestValidationGoesByBatches(t *testing.T) {
+// Proves DOL-3: validation checks ten memories per round.
+func TestValidationRunsInBatches(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
 	var ids []string
@@ -33,8 +32,8 @@ func TestValidationGoesByBatches(t *testing.T) {
 	}
 }
 
-// Proves DOL-3, EDGE-11: one tenant's many memories keep nobody else's waiting:
-// each has its batch.
+// Proves DOL-3, EDGE-11: each tenant has its batch, so that one tenant's many memories
+// do not delay another's.
 func TestValidationIsFair(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}")
@@ -64,8 +63,8 @@ func TestValidationIsFair(t *testing.T) {
 	}
 }
 
-// Proves DOL-3: what looks like instructions, and was not looked at yet, is
-// flagged by validation, and what does not is validated.
+// Proves DOL-3: unvalidated memories that look like instructions are flagged by
+// validation, others validated.
 func TestValidationFlags(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", never)

@@ -11,11 +11,11 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves DOL-3, EDGE-4: validation judges what the backend holds, at the pace
-// that production has by default: what was changed around memproxy before it
-// was looked at, and after, once a sweep found it. It is named. What a reviewer
-// decided of a text stays while the text does, and no longer.
-func TestValidationJudgesWhatIsThere(t *testing.T) {
+// Proves DOL-3, EDGE-4: validation, at production's default interval, checks the text
+// in the backend, and finds and reports changes behind memproxy, before the first
+// validation or, once a sweep found them, later. A reviewer's decision holds while the
+// text is unchanged.
+func TestValidationReadsTheBackend(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := startRig(&rig{t: t, clock: p.now, pace: p.ticker, seals: true, noWait: true}, screeningConf, "SCREENING", "")
@@ -61,9 +61,9 @@ func TestValidationJudgesWhatIsThere(t *testing.T) {
 	}
 }
 
-// Proves DOL-3: while a backend does not answer nothing of it is validated, by
-// what it said once; when it answers again, it is.
-func TestNothingIsValidatedUnseen(t *testing.T) {
+// Proves DOL-3: while a backend does not answer, none of its memories is validated by
+// an earlier answer; validation continues when it answers again.
+func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	p := newPaces()
 	r := &rig{t: t, clock: p.now, pace: p.ticker}

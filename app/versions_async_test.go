@@ -7,9 +7,9 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves SYN-5, EDGE-3: what the backend's model makes of an addition after its answer has
-// its author and its version before anybody reads it.
-func TestWhatNobodyReadIsAVersion(t *testing.T) {
+// Proves SYN-5, EDGE-3: memories that the backend's model extracts after the answer get
+// their author and version before any read.
+func TestUnreadAsyncMemoriesHaveVersions(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	r.do("POST", "/v3/memories/add/", `{"user_id":"ann","agent_id":"dev","messages":[{"role":"user","content":"Ann likes green tea."}]}`).want(t, 200).has(t, "event_id")
@@ -24,9 +24,9 @@ func TestWhatNobodyReadIsAVersion(t *testing.T) {
 	r.remembers(id, `write "Ann likes green tea." before "" by agent:dev`)
 }
 
-// Proves SYN-5: an addition whose answer names no memory has its version once a
-// read shows what came of it, by whoever wrote it.
-func TestWhatComesLaterIsAVersion(t *testing.T) {
+// Proves SYN-5: an addition whose answer names no memory gets its version when a read
+// shows the resulting memory, whoever reads.
+func TestAsyncMemoriesHaveVersionsOnceRead(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "")
 	a := r.do("POST", "/v3/memories/add/", noted("Ann likes green tea."))

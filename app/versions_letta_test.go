@@ -18,7 +18,7 @@ import (
 const reviewed = `policy: {dir: "DIR/policies"}
 review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review, content], tenants: "*"}]}`
 
-// writingAgent has more of the tools that write memory.
+// writingAgent has more memory tools.
 var writingAgent = strings.Replace(someAgent, `"letta_v1_agent"`, `"letta_v1_agent","tools":["archival_memory_insert","memory","memory_rethink","core_memory_append"]`, 1)
 
 // lettaReviewed is the sidecar in front of the embedded Letta, with a reviewer.
@@ -28,8 +28,7 @@ func lettaReviewed(t *testing.T, agent string) *lettaRig {
 	return startLettaWith(t, agent, conf, func(h http.Handler) http.Handler { return h })
 }
 
-// history tells a memory's versions, the oldest first: what made them, of which
-// text, and which text stood there before.
+// history lists a memory's versions, oldest first: operation, text and previous text.
 func (r *rig) history(id string) []string {
 	r.t.Helper()
 	ctx := context.Background()
@@ -39,7 +38,7 @@ func (r *rig) history(id string) []string {
 	slices.Reverse(list)
 	for _, v := range list {
 		full, err := r.car.ledger.Version(ctx, k, v.Number)
-		if errors.Is(err, memproxy.ErrGone) { // what was deleted is known by its hash only
+		if errors.Is(err, memproxy.ErrGone) { // a deleted text is known by its hash only
 			for _, text := range [...]string{"old", "tea", "likes tea", "Ann"} {
 				if sha(text) == v.SHA256 {
 					full.Text, err = text, nil
@@ -74,10 +73,9 @@ func (r *rig) remembers(id string, want ...string) {
 	})
 }
 
-// Proves SYN-5: what an agent writes into its own memory is a version
-// with the whole text before and after: of several calls in one step each its
-// own; one that is denied or fails makes none; and a rollback restores the
-// exact earlier text, and is a version.
+// Proves SYN-5: a self-edit is a version with the whole text before and after. Each of
+// several calls in one step has its own; denied and failed calls have none. A rollback
+// restores the exact earlier text and is a version.
 func TestSelfEditsAreVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
@@ -109,9 +107,9 @@ SAY done`, ""); a.status != 200 {
 	l.remembers(human, append(edits, `rollback "Ann\nlikes tea" before "Ann plays chess." by eve`)...)
 }
 
-// Proves SYN-5, DOL-5: what an agent puts into its archive is a version of the
-// passage, whose owner and state are known from then on.
-func TestArchivedByAgents(t *testing.T) {
+// Proves SYN-5, DOL-5: a passage that an agent archives has a version, an owner and a
+// state.
+func TestAgentArchivesHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	if a := l.say(`CALL archival_memory_insert {"content":"The build takes ten minutes."}
@@ -133,8 +131,8 @@ SAY done`, ""); a.status != 200 {
 	}
 }
 
-// Proves SYN-5: a change that went round memproxy is found when the agent next
-// edits the block, so that nothing that stood there is lost.
+// Proves SYN-5: a change behind memproxy is recorded when the agent next edits the
+// block, so that its text is not lost.
 func TestChangesBehindSelfEditsAreKept(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
@@ -151,8 +149,8 @@ func TestChangesBehindSelfEditsAreKept(t *testing.T) {
 		`seal "Bob" before "Ann\nlikes tea" by `, `self_edit "Bob\nsails" before "Bob" by agent:dev`)
 }
 
-// Proves SYN-5: a memory tool that is run from outside, in the agent's place,
-// is a version as well.
+// Proves SYN-5: a memory tool run through the API in place of the agent makes a
+// version, too.
 func TestToolsFromOutsideAreVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)

@@ -12,7 +12,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// objectHistory tells the versions of what an object is, the oldest first.
+// objectHistory lists the versions of an object, oldest first.
 func (r *rig) objectHistory(id string) (texts []string, all []memproxy.Version) {
 	r.t.Helper()
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetObject, ID: id}
@@ -24,10 +24,10 @@ func (r *rig) objectHistory(id string) (texts []string, all []memproxy.Version) 
 	return texts, all
 }
 
-// Proves SYN-5, SYN-6, CARD-2: what is changed of an object that is no block (an
-// agent's name, instructions, tags) is a version with what was there before, in
-// the history, in the audit log, by the commands; a rollback puts it back by the
-// backend's own route, and is ruled on: what the rules refuse now stays away.
+// Proves SYN-5, SYN-6, CARD-2: a change of an object other than a block (an agent's
+// name, instructions, tags) is a version with the previous value in history, audit log
+// and commands. A rollback uses the backend's own route and is subject to the rules in
+// force.
 func TestObjectsHaveVersions(t *testing.T) {
 	t.Parallel()
 	conf := strings.Replace(lettaConf, `policy: {dir: "DIR/policies"}`, fmt.Sprintf(`policy: {dir: %q}
@@ -67,7 +67,8 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	if last := all[len(all)-1]; last.Op != memproxy.OpRollback || last.Actor != "eve" || !strings.Contains(texts[len(texts)-1], `"name":"t"`) {
 		t.Errorf("%q", texts)
 	}
-	// What went round the proxy is kept, and not put back against the rules.
+	// A change behind the proxy is kept as a version, and not restored if the rules
+	// refuse it.
 	q := must.Get(http.NewRequest("PATCH", l.up+"/v1/agents/"+l.agent, strings.NewReader(fmt.Sprintf(`{"system":%q}`, poison))))(t)
 	if a, err := http.DefaultClient.Do(q); err != nil || a.StatusCode != 200 {
 		t.Fatal(err)
@@ -93,10 +94,9 @@ forbid (principal, action in Action::"write", resource) when { context.member ==
 	}
 }
 
-// Proves SYN-5, CARD-2: what is next to a block's text, and what is attached
-// to an agent, has versions too; the text has its own, and neither rollback
-// touches the other.
-func TestWhatStandsBesideATextHasVersions(t *testing.T) {
+// Proves SYN-5, CARD-2: a block's members besides its text, and an agent's attachments,
+// have versions, too. Text and other members are rolled back separately.
+func TestBlockMetadataAndAttachmentsHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
@@ -125,10 +125,10 @@ func TestWhatStandsBesideATextHasVersions(t *testing.T) {
 	})
 }
 
-// Proves SYN-5, SYN-6: what an agent's own tools make of a block's label and
-// description is a version of the block with what was there before, as a PATCH of
-// them is; its text has no version, because it stays; a rollback puts it back.
-func TestAgentsRelabellingHasVersions(t *testing.T) {
+// Proves SYN-5, SYN-6: a self-edit of a block's label or description is a version with
+// the previous value, like a PATCH. The unchanged text gets no version. A rollback
+// restores it.
+func TestSelfEditsOfLabelsHaveVersions(t *testing.T) {
 	t.Parallel()
 	l := lettaReviewed(t, writingAgent)
 	human := l.letta.BlockID(l.agent, "human")
@@ -158,8 +158,8 @@ SAY done`, ""); a.status != 200 {
 	}
 }
 
-// Proves SYN-5: on Mem0, a change of metadata alone is a version with what was
-// there before, and a rollback puts it back; the text stays.
+// Proves SYN-5: on Mem0, a metadata change is a version with the previous value, and a
+// rollback restores it; the text is unchanged.
 func TestMetadataHasVersions(t *testing.T) {
 	t.Parallel()
 	for _, hosted := range []bool{false, true} {

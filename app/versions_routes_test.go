@@ -16,7 +16,7 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Why a route that writes makes no version of a memory.
+// Reasons why a write route makes no version of a memory.
 const (
 	notRemembered = "what it writes is no text that an agent is shown as a memory of its own"
 	untold        = "its answer does not name what came of it; a read that shows it binds it to its owner"
@@ -26,7 +26,7 @@ const (
 	olderOnly     = "a server of this kind has no such route any more, and its answer tells nothing"
 )
 
-// unversioned are the routes that write and make no version, with the reason.
+// unversioned lists the write routes without versions, with the reason.
 var unversioned = map[string]string{
 	"mem0.v1.user.create": notRemembered, "mem0.v1.agent.create": notRemembered, "mem0.v1.app.create": notRemembered, "mem0.v1.run.create": notRemembered,
 	"mem0.v1.feedback": notRemembered, "mem0.v3.add": untold, "mem0.rush.add": untold,
@@ -50,7 +50,7 @@ var unversioned = map[string]string{
 	"letta.cloud.delete_template": notRemembered, "letta.cloud.change_template": notRemembered,
 }
 
-// exchange is one write, and the versions of one memory that there are then.
+// exchange is one write and the resulting versions of a memory.
 type exchange struct {
 	method, path, body string
 	id                 string
@@ -59,7 +59,7 @@ type exchange struct {
 
 const oneID, twoID = "7a5bd6d6-3f0a-4c58-9f0e-0123456789ab", "8b6ce7e7-4f1b-4d69-8a1f-123456789abc"
 
-// versioned are the routes whose writes are versions.
+// versioned are the write routes that make versions.
 func versioned() map[string]exchange {
 	add := `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`
 	seal, update, gone := `seal "old" before "" by `, `update "tea" before "old" by agent:dev`, `delete "" before "old" by agent:dev`
@@ -88,8 +88,8 @@ func versioned() map[string]exchange {
 	}
 }
 
-// oneMemory is a backend that says the same of everything: it has one memory,
-// which says "old", and what is written to it is "tea".
+// oneMemory is a backend with a single memory, whose text is "old", and "tea" after a
+// write.
 func oneMemory(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/json")
@@ -121,9 +121,9 @@ func oneMemory(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Every route of both backends that learns, corrects or forgets makes a version
-// with what stood there before, or stands in a list that says why it makes
-// none. A new route without a row fails.
+// Every route of both backends that adds, changes or deletes memories makes a version
+// with the previous text, or is listed with the reason why not. A new route without a
+// row fails the test.
 //
 // Proves SYN-5.
 func TestEveryWriteRouteMakesVersions(t *testing.T) {
@@ -180,7 +180,7 @@ func (c exchange) run(t *testing.T, id string) {
 		})
 	}, "kind: letta", "kind: "+kind)
 	auth := []string{"Authorization", "Bearer " + devToken}
-	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // something is there that is swept
+	if strings.HasPrefix(c.want[0], "write") && len(c.want) > 1 { // one memory is swept
 		l.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"tea"}]}`, auth...).want(t, 200)
 		l.remembers(c.id, c.want[:1]...)
 	}

@@ -21,13 +21,12 @@ import (
 
 const hookKey = "0123456789abcdef0123"
 
-// told is somebody who is notified of holds and sessions, and believes nothing
-// that is not signed.
+// told receives notices of holds and sessions, and checks their signatures.
 type told struct {
 	mu   sync.Mutex
 	all  []review.WebhookBody
 	bad  int
-	fail int // answers so many with an error first
+	fail int // so many answers are errors first
 	url  string
 }
 
@@ -40,7 +39,7 @@ func newTold(t *testing.T) *told {
 		var body review.WebhookBody
 		var unix int64
 		signature := q.Header.Get(review.SignatureHeader)
-		_, _ = fmt.Sscanf(signature, "t=%d,", &unix) // of another form: it is not the signature
+		_, _ = fmt.Sscanf(signature, "t=%d,", &unix) // an unparsable signature does not verify
 		switch {
 		case err != nil, signature != review.Sign([]byte(hookKey), time.Unix(unix, 0), b), json.Unmarshal(b, &body) != nil:
 			w.bad++
@@ -58,8 +57,8 @@ func newTold(t *testing.T) *told {
 	return w
 }
 
-// of are the notices of a kind about a subject, or about all with "". Each is
-// delivered at least once.
+// of returns the notices of a kind about a subject, or about all with "". Delivery is
+// at least once.
 func (w *told) of(kind memproxy.NoticeKind, subject string) (found []review.WebhookBody) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +71,7 @@ func (w *told) of(kind memproxy.NoticeKind, subject string) (found []review.Webh
 	return found
 }
 
-// fails has it answer so many with an error.
+// fails makes the next n answers errors.
 func (w *told) fails(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,13 +84,13 @@ func (w *told) wrong() int {
 	return w.bad
 }
 
-// The tokens of two more reviewers.
+// Tokens of two more reviewers.
 const (
 	secondToken = "a-token-of-a-second-reviewer-long"
 	bobsToken   = "a-token-of-whom-it-is-about-long"
 )
 
-// workflow is a sidecar with three reviewers and somebody who is told.
+// workflow is a sidecar with three reviewers and a webhook receiver.
 func workflow(w *told, more, policy string) []string {
 	return []string{"SCREENING", fmt.Sprintf(`policy: {dir: %q, poll: 10ms}
 review:
@@ -107,7 +106,7 @@ func sailing(i int) string {
 	return fmt.Sprintf(`{"user_id":"bob","infer":false,"messages":[{"role":"user","content":"Bob sails on lake number %d."}]}`, i)
 }
 
-// as runs a command line with another reviewer's token.
+// as runs a command with another reviewer's token.
 func (r *rig) as(token string, args ...string) (string, int) {
 	r.t.Helper()
 	out, errs, code := r.commandAs(token, args...)
@@ -120,10 +119,9 @@ func (r *rig) heldWrite(id string) memproxy.HeldWrite {
 	return h
 }
 
-// Proves EDGE-11, MFW-7: through the API and the command line of a running
-// sidecar: a group of similar holds is settled at once, and only as it was
-// listed; two reviewers must agree, who are not the author; who gave the last
-// word, and when, is kept; a promotion takes two as well.
+// Proves EDGE-11, MFW-7: through API and command line, a group of similar holds is
+// settled at once, and only as listed; two reviewers other than the author must agree;
+// the last reviewer and the time are recorded; a promotion takes two as well.
 func TestTwoReviewers(t *testing.T) {
 	t.Parallel()
 	w := newTold(t)
@@ -140,7 +138,7 @@ func TestTwoReviewers(t *testing.T) {
 	}{
 		{bobsToken, 1, "own", memproxy.HoldPending},
 		{reviewToken, 0, "1 of 2", memproxy.HoldPending},
-		{reviewToken, 0, "1 of 2", memproxy.HoldPending}, // twice is once
+		{reviewToken, 0, "1 of 2", memproxy.HoldPending}, // a second vote of one reviewer does not count
 		{secondToken, 0, "is done", memproxy.HoldDone},
 	} {
 		out, code := r.as(step.token, "holds", "approve", "--reason", "harmless", id)
@@ -183,10 +181,10 @@ func TestTwoReviewers(t *testing.T) {
 	}
 }
 
-// Proves EDGE-11, MFW-10, SYN-7, SYN-8: a hold that waits for too long, a
-// session that is locked and one that has ended are reported, once, in plain
-// words, signed, and again where the receiver fails; the command says the same.
-func TestTimeIsToldOf(t *testing.T) {
+// Proves EDGE-11, MFW-10, SYN-7, SYN-8: an overdue hold, a locked session and an ended
+// one are each reported once in a signed notice, which is retried if the receiver
+// fails; the command shows the same.
+func TestOverdueHoldsAndLocksAreReported(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t)
@@ -214,7 +212,7 @@ func TestTimeIsToldOf(t *testing.T) {
 		t.Fatalf("told though it failed: %+v", n)
 	}
 	w.fails(0)
-	clock.Pass(3 * time.Second) // what failed is due again
+	clock.Pass(3 * time.Second) // the failed notice is due again
 	r.once("webhooks", clock.Now())
 	if n := len(w.of(memproxy.NoticeEnded, s1)); n != 1 {
 		t.Fatalf("the end of the session is told %d times", n)
@@ -232,7 +230,7 @@ func TestTimeIsToldOf(t *testing.T) {
 		t.Errorf("a session without a refusal is told of: %+v", n)
 	}
 
-	for range 3 { // told once
+	for range 3 { // reported once
 		clock.Pass(25 * time.Hour)
 		r.once("ageing", clock.Now())
 	}
@@ -248,10 +246,10 @@ func TestTimeIsToldOf(t *testing.T) {
 	}
 }
 
-// Proves SYN-9, EDGE-11: what is over is removed when its time has come, at the
-// start and once a day: settled holds with their contents and ended sessions;
-// what waits and what is locked stays.
-func TestWhatIsOverIsRemoved(t *testing.T) {
+// Proves SYN-9, EDGE-11: settled holds with their contents, and ended sessions, are
+// removed after their retention time, at the start and daily; pending holds and locks
+// remain.
+func TestExpiredRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	clock := ledgertest.NewClock()
 	w := newTold(t)
