@@ -43,11 +43,12 @@ type Options struct {
 type Keeper struct {
 	Options
 	looked lookedTo
+	lost   lost
 }
 
 // New returns a keeper that does nothing until its jobs run.
 func New(opt Options) *Keeper {
-	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}}
+	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}, lost: lost{before: opt.Integrity.Audit.Size()}}
 }
 
 // maintainEvery is how often items past their retention are deleted. The first time is
@@ -64,6 +65,7 @@ func (k *Keeper) Jobs() []upkeep.Job {
 	}
 	return []upkeep.Job{
 		{Name: "upkeep", Every: every, Wake: start, Once: k.upkeep},
+		{Name: "outcomes", Every: time.Minute, Wake: upkeep.AtOnce(), Once: k.outcomes},
 		{Name: "retention", Every: maintainEvery, Wake: upkeep.AtOnce(), Once: k.maintain},
 	}
 }

@@ -1,0 +1,89 @@
+package app
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy/internal/must"
+)
+
+// Proves EDGE-4, GOV-7: a process that is killed between the backend's change and its
+// record leaves no deleted text that can be read, and no change that a sweep reports as
+// one that bypassed memproxy: the next process asks the backend.
+func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ method, path, body string }{
+		"deletion": {"DELETE", "/memories/ID", ""}, "deletion in batch": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
+		"deletion of all": {"DELETE", "/memories?user_id=ann", ""},
+		"change":          {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+		"of metadata":     {"PUT", "/v1/memories/ID/", `{"metadata":{"k":2}}`},
+		"not made":        {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
+			id := r.written("Ann likes green tea.", "")
+			r.versioned(id)
+			whole, state, killed := r.back.Handler, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed")
+			r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				if q.Method == http.MethodGet {
+					whole.ServeHTTP(w, q)
+					return
+				}
+				copied(t, state, killed) // what a kill leaves
+				if name != "not made" {
+					whole.ServeHTTP(httptest.NewRecorder(), q)
+				}
+				panic(http.ErrAbortHandler)
+			})
+			r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)).want(t, http.StatusBadGateway)
+			r.back.Handler = whole
+			r.stop()
+			must.Do(t, os.Rename(state, state+".over"))
+			must.Do(t, os.Rename(killed, state))
+			r.run()
+			r.once("outcomes", time.Now())
+			r.clean(name)
+			a := r.do("GET", "/v1/memories/"+id+"/history/", "")
+			if list := r.do("GET", "/memories?user_id=ann", ""); list.header.Get("X-Memproxy-Unverified") != "" {
+				t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
+			}
+			versions := 1
+			if name == "change" {
+				versions = 2
+			}
+			if tc.method == "DELETE" {
+				a.lacks(t, "green tea")
+			} else if h := r.history(id); len(h) != versions {
+				t.Errorf("versions %q", h)
+			}
+		})
+	}
+}
+
+// copied copies the files of a state.
+func copied(t *testing.T, from, to string) {
+	t.Helper()
+	must.Do(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		at := filepath.Join(to, strings.TrimPrefix(path, from))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Mkdir(at, 0o700)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(at, b, 0o600)
+	}))
+}
