@@ -11,12 +11,11 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// An absence that is kept never outlives what came to be: whoever noted a
-// rejection or a retraction finds the lock or the text at once, whoever else
-// asked in between.
+// A cached absence is invalidated by a later write: whoever recorded a rejection or a
+// retraction finds the lock or the text at once, also if others asked meanwhile.
 //
 // Proves SYN-7, TRL-5.
-func TestAbsencesEnd(t *testing.T) {
+func TestCachedAbsencesAreInvalidated(t *testing.T) {
 	clock := ledgertest.NewClock()
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), Clock: clock.Now, CacheSize: 1000})
 	ctx := t.Context()

@@ -14,8 +14,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// An addition: a memory's owner, status and version, and the receipt of the write.
-// Of each, the CPU time and what is handed to the kernel are reported, too.
+// BenchmarkAdd measures an addition: a memory's owner, status and version, and the
+// receipt. It also reports CPU time and bytes written to the kernel.
 func BenchmarkAdd(b *testing.B) {
 	l := open(b, ledger.Options{Path: filepath.Join(b.TempDir(), "ledger.db"), Vault: ledgertest.Vault(b)})
 	b.SetParallelism(16)

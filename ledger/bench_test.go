@@ -27,8 +27,8 @@ func filled(b *testing.B, cache int) *ledger.Ledger {
 	return l
 }
 
-// Objects of which all have an owner and most a status; absent: of which nothing
-// is known.
+// BenchmarkLookup looks up objects that have an owner and mostly a status; absent:
+// unknown ones.
 func BenchmarkLookup(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -95,7 +95,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// A ledger that is made, opened and closed.
+// BenchmarkOpen creates, opens and closes a ledger.
 func BenchmarkOpen(b *testing.B) {
 	dir := ring.Dir(b)
 	n := 0

@@ -12,8 +12,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// What is done to the chain behind the ledger's back is detected and named.
-// Ten versions of three memories are in places 1 to 10.
+// Edits of the chain in the file are detected and classified. Ten versions of three
+// memories are in places 1 to 10.
 //
 // Proves TRL-7, EDGE-4.
 func TestChainFaults(t *testing.T) {
@@ -24,9 +24,9 @@ func TestChainFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   []string
-		want memproxy.FaultClass // "": nothing is wrong
+		want memproxy.FaultClass // "": no fault
 		at   int64
-		only bool // no other class may be named
+		only bool // no other class may be reported
 	}{
 		{"nothing", nil, "", 0, true},
 		{"a pin, which may change", []string{`UPDATE version SET pinned = 1 WHERE place = 4`}, "", 0, true},
@@ -81,14 +81,13 @@ func TestChainFaults(t *testing.T) {
 	}
 }
 
-// A record with a right hash that another key signed is a forgery, and so is
-// the head.
+// A record, or the head, with a valid hash and another key's signature is a forgery.
 func TestChainForgery(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	theirs := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	must.Get(theirs.Append(t.Context(), ledgertest.Version("m", "text")))(t)
 	must.Do(t, theirs.Close())
-	vandalise(t, path, `DELETE FROM record`) // a ledger of another key is not opened
+	vandalise(t, path, `DELETE FROM record`) // otherwise the ledger of another key is not opened
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	report, err := l.Chains.Verify(t.Context(), "acme", ledger.VerifyOptions{})
 	if err != nil || len(report.Faults) != 2 || report.Faults[0].Class != memproxy.FaultForge || report.Faults[1].Class != memproxy.FaultForge {
@@ -96,7 +95,7 @@ func TestChainForgery(t *testing.T) {
 	}
 }
 
-// A broken chain goes on, stays broken, and what comes after is not blamed.
+// Records appended to a broken chain are intact, and the chain stays broken.
 func TestBrokenChainIsNotRepaired(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
@@ -117,8 +116,8 @@ func TestBrokenChainIsNotRepaired(t *testing.T) {
 	}
 }
 
-// What was put back whole, head included, shows against an anchor.
-func TestChainAnchor(t *testing.T) {
+// A rollback of the whole ledger, head included, is detected by an anchor.
+func TestAnchorsDetectRollback(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	vault := ledgertest.Vault(t)
 	l := open(t, ledger.Options{Path: path, Vault: vault})

@@ -11,12 +11,11 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// A version is verified before its text is given up: what was tampered with
-// keeps its text, and so does all before it, the memory is not verified any
-// more, and what is sound is given up as ever.
+// A version is verified before its text is pruned: a tampered version and all before it
+// keep their texts, and the memory counts as unverified; intact memories are pruned.
 //
 // Proves EDGE-4, SYN-5
-func TestTamperedVersionsAreNotGivenUp(t *testing.T) {
+func TestTamperedVersionsAreNotPruned(t *testing.T) {
 	for name, tamper := range map[string]string{
 		"untouched":            "",
 		"author changed":       `UPDATE version SET actor = 'human:boss' WHERE number = 1`,

@@ -17,7 +17,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
-// dirOf are the files of a directory, by name.
+// dirOf returns the files of a directory, by name.
 func dirOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -44,10 +44,10 @@ func namesOf(files map[string]string) []string {
 	return names
 }
 
-// Proves EDGE-3, SYN-5: a backup of a ledger that a process has open, whose writer
-// waits in a transaction, is one file with every entry that was committed,
-// and is put in the place of a ledger without what that one has in its log.
-func TestBackupHasWhatIsQueued(t *testing.T) {
+// Proves EDGE-3, SYN-5: a backup of an open ledger, whose writer waits in a
+// transaction, is one file with every committed entry; a restore does not apply the
+// redo log of the ledger it replaces.
+func TestBackupHasQueuedEntries(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "backup.db")
 	opt := Options{Vault: testVault(t), Timeout: 20 * time.Second}
@@ -74,7 +74,7 @@ func TestBackupHasWhatIsQueued(t *testing.T) {
 		t.Errorf("%d of 3 entries, %d lost", whole, lost)
 	}
 
-	// The log of the ledger that it replaces is not applied to it.
+	// The redo log of the replaced ledger is not applied.
 	left := killed(t, 2)
 	state := filepath.Join(t.TempDir(), "ledger.db")
 	for suffix, b := range left {
@@ -95,7 +95,7 @@ func TestBackupHasWhatIsQueued(t *testing.T) {
 	if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db"])}, 3); whole != 3 || lost != 0 {
 		t.Errorf("restored: %d of 3 entries, %d lost", whole, lost)
 	}
-	// What was replaced can be had back, with its log.
+	// The replaced ledger is kept with its redo log.
 	before := map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}
 	if whole, _ := revived(t, before, 2); whole != 2 {
 		t.Errorf("what was replaced has %d of 2 entries", whole)
@@ -105,8 +105,8 @@ func TestBackupHasWhatIsQueued(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: what is no sound ledger of this program replaces nothing.
-func TestRestoreRefuses(t *testing.T) {
+// Proves EDGE-3: only an intact ledger of this program can be restored.
+func TestRestoreRefusesInvalidLedgers(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.db")
 	l, err := Open(Options{Path: good, Vault: testVault(t)})
@@ -148,7 +148,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"a text":  {bad(func([]byte) []byte { return []byte("a text that is longer than a head") }), ErrDamaged},
 		"cut":     {bad(func(b []byte) []byte { return b[:len(b)/2] }), ErrDamaged},
 		"pages":   {bad(func(b []byte) []byte { copy(b[8192:], strings.Repeat("\xa5", 16384)); return b }), ErrDamaged},
-		"order": {bad(func(b []byte) []byte { // of the first two rows of each leaf
+		"order": {bad(func(b []byte) []byte { // swaps the first two rows of each leaf
 			for page := 4096; page < len(b); page += 4096 {
 				if b[page] == 10 && binary.BigEndian.Uint16(b[page+3:]) > 1 {
 					a, z := binary.BigEndian.Uint16(b[page+8:]), binary.BigEndian.Uint16(b[page+10:])
@@ -180,9 +180,9 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: the logs of a ledger whose file is damaged or lost are not applied to
-// the copy that takes its place.
-func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
+// Proves EDGE-3: redo logs of a damaged or lost file are not applied to the restored
+// copy.
+func TestRestoreIgnoresOldRedoLogs(t *testing.T) {
 	dir := t.TempDir()
 	copied := filepath.Join(dir, "copy.db")
 	queued(t, 1, func(path string) {
@@ -208,7 +208,7 @@ func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
 			}
 			files := dirOf(t, filepath.Dir(state))
 			want := []string{"ledger.db", "ledger.db.replaced-wal", "ledger.db.replaced.redo"}
-			if file != nil { // the log has every page of it, and makes it whole
+			if file != nil { // the log has every page and repairs the file
 				want = []string{"ledger.db", "ledger.db.replaced", "ledger.db.replaced.redo"}
 				if whole, lost := revived(t, map[string][]byte{"": []byte(files["ledger.db.replaced"]), redo.Suffix: []byte(files["ledger.db.replaced.redo"])}, 2); whole != 2 || lost != 0 {
 					t.Errorf("what was replaced has %d entries, %d lost", whole, lost)
@@ -224,9 +224,9 @@ func TestRestoreLeavesLogsOfTheLost(t *testing.T) {
 	}
 }
 
-// Proves EDGE-4: what a file has that changes what statements do, such as a trigger that
-// takes back every quarantine or lock, is found wherever a file is opened.
-func TestSchemasOfOthersAreRefused(t *testing.T) {
+// Proves EDGE-4: schema objects that change the effect of statements, such as a trigger
+// that reverts every quarantine or lock, are found whenever a file is opened.
+func TestForeignSchemasAreRefused(t *testing.T) {
 	for name, addition := range map[string]string{
 		"a trigger":     `CREATE TRIGGER undo AFTER UPDATE ON record WHEN NEW.state = 'quarantined' BEGIN UPDATE record SET state = OLD.state, mac = OLD.mac WHERE id = NEW.id; END`,
 		"a view":        `DROP TABLE actor; CREATE VIEW actor AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS facts FROM n`,

@@ -33,7 +33,7 @@ func crashVault(t *testing.T) *keys.Vault {
 	return ledgertest.Vault(t, k)
 }
 
-// backend is a file of the ids that were sent, one a line.
+// backend is a file of the ids that were sent, one per line.
 type backend string
 
 func (b backend) send(t *testing.T, id string) {
@@ -61,8 +61,8 @@ func (b backend) sent(t *testing.T) map[string]int {
 	return n
 }
 
-// recoverHolds does what a proxy does on its start: claims that were left are
-// ended by asking the backend, approved holds are sent.
+// recoverHolds does what a proxy does at its start: it resolves abandoned claims by
+// asking the backend, and sends approved holds.
 func recoverHolds(t *testing.T, l *ledger.Ledger, b backend) {
 	ctx := context.Background()
 	left, err := l.Holds.Stranded(ctx)
@@ -107,8 +107,8 @@ func replay(t *testing.T, l *ledger.Ledger, b backend, id string) {
 	fmt.Println("step done", id)
 }
 
-// TestCrashHoldsChild is the process that TestCrashHolds kills: it says each
-// step after it.
+// TestCrashHoldsChild is the process that TestCrashHolds kills. It prints each step
+// once done.
 func TestCrashHoldsChild(t *testing.T) {
 	dir := os.Getenv(crashHolds)
 	if dir == "" {
@@ -132,8 +132,8 @@ func TestCrashHoldsChild(t *testing.T) {
 	}
 }
 
-// Killed at every step between hold and answer, again and again, no write is
-// lost and none is sent twice.
+// If the process is killed at every step between hold and answer, repeatedly, no write
+// is lost and none is sent twice.
 //
 // Proves EDGE-11, MFW-7.
 func TestCrashHolds(t *testing.T) {
@@ -188,7 +188,7 @@ func TestCrashHolds(t *testing.T) {
 			t.Errorf("lost: %v", err)
 			continue
 		}
-		// One that was killed between hold and approval waits; every other is sent.
+		// A write killed between hold and approval is pending; every other is sent.
 		if h.State != memproxy.HoldPending && (h.State != memproxy.HoldDone || sent[id] != 1) {
 			t.Errorf("%s is %s and was sent %d times", id, h.State, sent[id])
 		}

@@ -33,8 +33,8 @@ func crashOptions(t *testing.T, path string, durable bool) ledger.Options {
 	return ledger.Options{Path: path, Durable: durable, Vault: ledgertest.Vault(t, k)}
 }
 
-// TestCrashChild is the process that TestCrash kills: it says each entry's number
-// after Commit returned for it.
+// TestCrashChild is the process that TestCrash kills. It prints each entry's number
+// after Commit returned.
 func TestCrashChild(t *testing.T) {
 	path := os.Getenv(crashFile)
 	if path == "" {
@@ -58,9 +58,8 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3, SYN-5: what Commit returned for is there after kill -9 at any
-// moment, with its version and state, whether it was queued or not, and the chain
-// is whole.
+// Proves EDGE-3, SYN-5: entries for which Commit returned survive kill -9 at any time,
+// with version and state, queued or not, and the chain is intact.
 func TestCrash(t *testing.T) {
 	ring.Slow(t, "kills processes")
 	for name, durable := range map[string]string{"queued": "", "durable": "1"} {
@@ -73,9 +72,9 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3, SYN-5, TRL-7: in a backup of a ledger to which another process is
-// writing is every entry that Commit returned for before the backup began, with its
-// version and state, and the chain is whole.
+// Proves EDGE-3, SYN-5, TRL-7: a backup of a ledger to which another process writes has
+// every entry for which Commit returned before the backup began, with version and
+// state, and an intact chain.
 func TestBackupsUnderLoad(t *testing.T) {
 	ring.Slow(t, "backs up while a process writes")
 	opt := crashOptions(t, filepath.Join(ring.Dir(t), "ledger.db"), false)
@@ -117,7 +116,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 	t.Logf("%d entries were written meanwhile", acknowledged.Load())
 }
 
-// crashChild begins TestCrashChild; what it says is read before it is killed.
+// crashChild starts TestCrashChild; its output is read before it is killed.
 func crashChild(t *testing.T, path, durable string) (lines *bufio.Scanner, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
@@ -156,7 +155,7 @@ func crashOnce(t *testing.T, path, durable string, after int) {
 	}
 }
 
-// wantEntries finds the first n entries of TestCrashChild, and a whole chain.
+// wantEntries checks the first n entries of TestCrashChild and the chain.
 func wantEntries(t *testing.T, l *ledger.Ledger, n int) {
 	t.Helper()
 	var ids []string

@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// edits are the rows that a ledger found edited and told of.
+// edits drains the ids of rows that a ledger reported as edited.
 func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
 	t.Helper()
 	err := l.Backends.Edits(func(d memproxy.Discrepancy) error {
@@ -30,8 +30,8 @@ func edits(t *testing.T, l *ledger.Ledger) (ids []string) {
 	return ids
 }
 
-// Whatever is edited in what the ledger records of a memory, the memory is nobody's and
-// quarantined, and nothing is written over the row until a person takes it as it is.
+// If any column of a memory's record is edited, the memory has no owner and is
+// quarantined, and the row is not overwritten until an administrator accepts it.
 //
 // Proves EDGE-4, DOL-1.
 func TestEditedRecordsAreQuarantined(t *testing.T) {
@@ -76,7 +76,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 			if got := edits(t, l); !told || !slices.Equal(got, []string{"memory m"}) || len(edits(t, l)) > 0 {
 				t.Errorf("told %v of %v", told, got)
 			}
-			// Rules, authors and reviewers do not write over it.
+			// Rules, authors and reviewers do not overwrite it.
 			if n, err := l.SetState(t.Context(), memproxy.StateChange{MemoryKey: key("m"), State: memproxy.StateValidated, Person: true}); n != 0 || err != nil {
 				t.Errorf("%d states are changed, %v", n, err)
 			}
@@ -106,7 +106,7 @@ func TestEditedRecordsAreQuarantined(t *testing.T) {
 	}
 }
 
-// written has a memory written with a state.
+// written commits a memory with a state.
 func written(t *testing.T, l *ledger.Ledger, id string, state memproxy.MemoryState) {
 	t.Helper()
 	e := memproxy.Entry{
@@ -118,7 +118,7 @@ func written(t *testing.T, l *ledger.Ledger, id string, state memproxy.MemorySta
 	}
 }
 
-// values are those of the record of a memory.
+// values returns the columns of a memory's record.
 func values(t *testing.T, path string) string {
 	t.Helper()
 	var all string
@@ -129,8 +129,8 @@ func values(t *testing.T, path string) string {
 	return all
 }
 
-// A memory that has a history and no record is quarantined, until its author writes it
-// again or a person promotes it.
+// A memory with a history and without a record is quarantined until its author writes
+// it again or a reviewer promotes it.
 func TestRemovedRecordsAreQuarantined(t *testing.T) {
 	for name, remove := range map[string]string{
 		"removed": `DELETE FROM record WHERE id = 'm'`,
@@ -176,7 +176,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 				if rec := state("gone"); rec.Rated() { // its tombstone was pruned
 					t.Errorf("deleted: %+v", rec)
 				}
-				// A read that binds the memory to its author does not make it a new one.
+				// A read that binds the memory to its author does not make it new.
 				if err := l.Commit(t.Context(), memproxy.Entry{Owners: []memproxy.Ownership{ledgertest.Row("m")}}); err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +197,7 @@ func TestRemovedRecordsAreQuarantined(t *testing.T) {
 	}
 }
 
-// A record of rejections that was edited is a lock, for as long as any other.
+// An edited record of rejections counts as a lock, of the usual duration.
 func TestEditedSessionsAreLocked(t *testing.T) {
 	const id = "session:a/ann/s"
 	for name, edit := range map[string]string{
@@ -255,8 +255,7 @@ func TestEditedSessionsAreLocked(t *testing.T) {
 	}
 }
 
-// Votes that nobody gave here do not count, and notices that nobody queued are not
-// delivered.
+// Forged votes do not count, and forged notices are not delivered.
 func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t), OnNotice: func() {}})
@@ -277,7 +276,7 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	if vote("h2", "human:dee") {
 		t.Error("votes that were inserted count")
 	}
-	if !vote("h2", "human:bob") { // whom somebody voted for
+	if !vote("h2", "human:bob") { // a genuine vote
 		t.Error("a vote in the place of an inserted one does not count")
 	}
 	if !vote("h1", "human:bob") {
@@ -292,8 +291,8 @@ func TestEditedVotesAndNoticesDoNotCount(t *testing.T) {
 	}
 }
 
-// A ledger whose rows another key signed is not opened: all of it would be quarantined.
-// One that a former key signed is.
+// A ledger whose rows another key signed is not opened, since all of it would be
+// quarantined. One signed by a former key is.
 //
 // Proves EDGE-4.
 func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
@@ -311,8 +310,8 @@ func TestLedgersOfAnotherKeyAreRefused(t *testing.T) {
 	}
 }
 
-// A ledger that is made to look like one of before rows were signed is not trusted anew.
-func TestMarksAreNotTakenAway(t *testing.T) {
+// A ledger edited to look like one from before rows were signed is not trusted anew.
+func TestSignatureMarksCannotBeRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	opt := ledger.Options{Path: path, Vault: ledgertest.Vault(t)}
 	l := open(t, opt)
@@ -326,7 +325,8 @@ func TestMarksAreNotTakenAway(t *testing.T) {
 	}
 }
 
-// A row is reported by one of several calls at the same time, and again after an error.
+// An edited row is reported by one of several concurrent calls, and again after an
+// error.
 //
 // Proves EDGE-4.
 func TestEachEditIsReported(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Unseen are the keys in the store that the filters in memory take for absent:
-// none, whatever was done to it.
+// Unseen returns the keys in the store that the in-memory filters report as absent
+// (false negatives); there must be none.
 func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	t.Helper()
 	ctx := context.Background() // the test's is over
@@ -42,8 +42,8 @@ func Unseen(t testing.TB, l *Ledger) (missed []string) {
 	return missed
 }
 
-// Proves EDGE-3: what the store knows nothing of is answered without it, in a
-// sealed backend as planted, and is found from memory after it came to be.
+// Proves EDGE-3: look-ups of absent records cost no query, in a sealed backend too,
+// where they count as planted; records created later are found.
 func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	there := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: "there"}
@@ -95,8 +95,8 @@ func TestAbsentRecordsCostNoQuery(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: filters grow, and keep what was in them.
-func TestSeenGrows(t *testing.T) {
+// Proves EDGE-3: filters grow without losing keys.
+func TestFiltersKeepTheirKeysWhenGrowing(t *testing.T) {
 	s := &keyFilter{whole: true}
 	id := func(i int) key { return key{Backend: "mem0", Kind: memproxy.TargetMemory, ID: fmt.Sprint(i)} }
 	const n = 3 * firstFilter

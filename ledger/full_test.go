@@ -10,14 +10,14 @@ import (
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
-// Proves EDGE-3, SYN-5, TRL-7: an entry that was acknowledged just before the disk is
-// full is not lost. Until there is room the ledger says that it cannot be asked, and
-// lets no write in; then the entry is written by itself, once and in its order. A
-// process that ends meanwhile leaves it to the next one, if the redo log took it.
+// Proves EDGE-3, SYN-5, TRL-7: an entry acknowledged just before the disk fills up is
+// not lost. Until there is room, the ledger fails look-ups and writes; then it writes
+// the entry once and in order. If the process ends before, the next one does so,
+// provided that the redo log has the entry.
 func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
-		logged, ends bool // the redo log has room; the process ends before there is any
+		logged, ends bool // the redo log has room; the process ends before the disk has
 		lost         int
 	}{
 		{"logged", true, false, 0},
@@ -38,9 +38,9 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			pages(1) // no fewer than there are
+			pages(1) // no fewer than it has
 			if !tc.logged {
-				file, err := os.Open(opt.Path + redo.Suffix) // it takes no writes
+				file, err := os.Open(opt.Path + redo.Suffix) // a read-only file
 				if err == nil {
 					err = l.redo.Close()
 				}
@@ -72,7 +72,7 @@ func TestAcknowledgedEntriesWaitForRoom(t *testing.T) {
 					}
 				}
 			}
-			_ = l.Sync(t.Context()) // or the entries may still be on their way
+			_ = l.Sync(t.Context()) // entries may still be queued
 			failing(true)
 			if tc.ends {
 				if err := l.Close(); err != nil {

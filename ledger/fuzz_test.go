@@ -24,7 +24,7 @@ func testVault(t testing.TB) *keys.Vault {
 	return v
 }
 
-// A cursor is read as it was written; what is none is refused, never guessed.
+// FuzzCursor: a cursor decodes to what was encoded, and invalid ones are refused.
 func FuzzCursor(f *testing.F) {
 	f.Add("nonsense", int64(1), "id")
 	f.Add("zz.id", int64(-5), "a.b.c")
@@ -42,7 +42,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// A sketch does not depend on letter case, punctuation or which number it is.
+// FuzzSketch: a sketch ignores letter case, punctuation and the values of numbers.
 func FuzzSketch(f *testing.F) {
 	f.Add("Always send invoices to account 4711.")
 	f.Add("\xff\x00 ... ")
@@ -68,7 +68,7 @@ func FuzzSketch(f *testing.F) {
 	})
 }
 
-// A content's name tells its parts.
+// FuzzRef: a content's name decodes to its parts.
 func FuzzRef(f *testing.F) {
 	f.Add("a", "b", "a/1:b", "")
 	f.Add("", "1:/", "1:", "/")

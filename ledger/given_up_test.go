@@ -13,10 +13,10 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves CARD-9: whoever gives up waiting for the writer shares nothing with it
-// any more. The race detector is the judge.
-func TestWhatIsGivenUpIsNotTouched(t *testing.T) {
-	var stall atomic.Pointer[chan struct{}] // the writer waits here, in the midst of its work
+// Proves CARD-9: a caller that stops waiting for the writer shares no memory with it
+// any more. The race detector checks that.
+func TestCancelledCallsShareNothingWithTheWriter(t *testing.T) {
+	var stall atomic.Pointer[chan struct{}] // the writer blocks here while it works
 	entered := make(chan struct{}, 1)
 	clock := func() time.Time {
 		if wait := stall.Swap(nil); wait != nil {
@@ -38,12 +38,12 @@ func TestWhatIsGivenUpIsNotTouched(t *testing.T) {
 		go func() {
 			<-entered
 			giveUp()
-			close(wait) // nothing orders what the two do now
+			close(wait) // unsynchronised on purpose
 		}()
 		if _, err := write(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := l.Backends.Claim(t.Context(), "after "+name, "one", time.Hour); err != nil { // the writer is past it
+		if _, err := l.Backends.Claim(t.Context(), "after "+name, "one", time.Hour); err != nil { // the writer is done with it
 			t.Error(err)
 		}
 	}

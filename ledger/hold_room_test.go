@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves MFW-7, EDGE-11: so many writes of one caller, and of one end user of
-// it, wait as may, and nobody else has less room for that.
-func TestNobodyFillsAnothersQueue(t *testing.T) {
+// Proves MFW-7, EDGE-11: each caller, and each of its end users, has a limit of held
+// writes that does not reduce others' room.
+func TestQueueLimitsPerCallerAndUser(t *testing.T) {
 	l, err := ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 5, MaxUserHolds: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +46,9 @@ func TestNobodyFillsAnothersQueue(t *testing.T) {
 	put("acme", "app", "mallory", "")
 }
 
-// Proves TRL-1: the sessions of one address that presents nothing wait in one
-// line and have one record; another address has its own.
-func TestAnonymousSessionsShareALine(t *testing.T) {
+// Proves TRL-1: anonymous sessions of one address share one queue limit and one record;
+// another address has its own.
+func TestAnonymousSessionsShareAQueue(t *testing.T) {
 	l, err := ledger.Open(ledger.Options{Vault: ledgertest.Vault(t), MaxPrincipalHolds: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func TestSurvivesReopening(t *testing.T) {
 	}
 }
 
-// A damaged file makes Open fail and stays, byte for byte.
+// Open fails for a damaged file and leaves it unchanged.
 func TestDamagedFileIsKept(t *testing.T) {
 	healthy := func(t *testing.T) (string, []byte) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
@@ -189,8 +189,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A lock that another program holds costs a call its deadline, not more, and
-// the rows are written once it is free.
+// A file locked by another program delays a call by its deadline at most, and the rows
+// are written once it is unlocked.
 func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Timeout: 50 * time.Millisecond, Queue: 2, OnLost: func(n int, err error) { t.Errorf("%d rows are lost: %v", n, err) }})
@@ -241,7 +241,7 @@ func TestQueueIsBounded(t *testing.T) {
 	still.Store(true)
 	defer close(release)
 	err := l.Commit(context.Background(), memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{ledgertest.Row("first")}})
-	<-inside // nothing is taken off the queue from here on
+	<-inside // the queue is not drained from here on
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	n := 0

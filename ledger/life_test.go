@@ -25,11 +25,12 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// What the clock showed before processes ran for an hour has come, whatever it showed
-// between them; a time that a clock was ahead by has not.
+// A time counts as reached if the clock showed it before the processes' last hour of
+// running, whatever it showed in between; a time shown only by a clock that was ahead
+// does not.
 //
 // Proves SYN-9
-func TestShortProcessesTellTheTime(t *testing.T) {
+func TestSteadyTimeOfShortProcesses(t *testing.T) {
 	t.Parallel()
 	const week, run = 7 * 24 * time.Hour, 5 * time.Minute
 	clock, vault := ledgertest.NewClock(), ledgertest.Vault(t)

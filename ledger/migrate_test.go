@@ -15,8 +15,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// ofSchema is an empty ledger as an earlier version made it: the fixture of the oldest
-// schema without its rows, and the steps up to n.
+// ofSchema is an empty ledger of an earlier version: the fixture of the oldest schema
+// without rows, migrated to step n.
 func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 	t.Helper()
 	zipped, err := os.Open("ledgertest/testdata/a729c69.db.gz")
@@ -52,7 +52,8 @@ func ofSchema(t *testing.T, path string, n int) (*sql.DB, error) {
 	return db, err
 }
 
-// definitions are a database's tables with their columns, in order, and its indexes.
+// definitions returns a database's tables with their columns, in order, and its
+// indexes.
 func definitions(t *testing.T, db *sql.DB) map[string]string {
 	t.Helper()
 	rows, err := db.Query(`SELECT m.name, group_concat(c.name || ' ' || c.type || ' ' || c."notnull" || ' ' || coalesce(c.dflt_value, '') || ' ' || c.pk, ', ' ORDER BY c.cid)
@@ -77,8 +78,8 @@ func definitions(t *testing.T, db *sql.DB) map[string]string {
 	return all
 }
 
-// A ledger that is upgraded has the tables of a new one.
-func TestUpgradedIsFresh(t *testing.T) {
+// A migrated ledger has the schema of a new one.
+func TestMigratedSchemaEqualsANewOne(t *testing.T) {
 	dir := t.TempDir()
 	old, err := ofSchema(t, filepath.Join(dir, "old.db"), schema)
 	if err != nil {
@@ -105,8 +106,8 @@ func TestUpgradedIsFresh(t *testing.T) {
 	}
 }
 
-// A ledger of every earlier schema opens, keeps what it had and takes what is
-// new. What it had is trusted.
+// A ledger of every earlier schema opens, keeps its rows, which are trusted, and
+// accepts new ones.
 func TestMigrations(t *testing.T) {
 	for n := oldest; n < schema; n++ {
 		t.Run(fmt.Sprint("from schema ", n), func(t *testing.T) {
@@ -151,8 +152,8 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// Proves SYN-7, SYN-8: what the tables of schema 17 said of sessions is kept: what
-// was refused and why, which locks are in force, and what counts towards one.
+// Proves SYN-7, SYN-8: schema 17's tables of sessions are migrated: rejections with
+// their reasons, locks in force, and counts towards a lock.
 func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -194,9 +195,9 @@ func TestSessionsOfEarlierSchemasAreKept(t *testing.T) {
 	}
 }
 
-// Proves SYN-7: other limits hold for what was counted before: a number of 0
-// lifts a lock and so does a higher one, a shorter time shortens it.
-func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
+// Proves SYN-7: changed limits apply to earlier rejections: a limit of 0 or a higher
+// one lifts a lock, a shorter duration shortens it.
+func TestChangedLimitsApplyToExistingLocks(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	with := func(change func(*memproxy.LockLimits), f func(*Ledger)) {
@@ -246,9 +247,9 @@ func TestOtherLimitsHoldForExistingLocks(t *testing.T) {
 	}
 }
 
-// Proves SYN-7: a rejection on one kind of evidence is kept and counted, and
-// neither it nor a hundred of them lock; sure ones next to them do.
-func TestUnsureRejectionsLockNothing(t *testing.T) {
+// Proves SYN-7: a rejection on one kind of evidence is counted and never locks, however
+// many there are; certain ones do.
+func TestSingleEvidenceRejectionsDoNotLock(t *testing.T) {
 	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Clock: time.Now, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves EDGE-3: a ledger of before gets a row for every name that its memories
-// carry. One under which several tenants have something is nobody's, also where
-// one of them has it already: no summary shows the one what is the other's.
+// Proves EDGE-3: migration of an earlier ledger adds a row for every name in its
+// memories. A name with memories of several tenants has no owner, even if one of them
+// has bound it: no summary shows one tenant's memories to the other.
 func TestNamesOfEarlierVersions(t *testing.T) {
 	for _, from := range []int{11, 14} {
 		t.Run(fmt.Sprint("from schema ", from), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestNamesOfEarlierVersions(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // it is done once
+			for range 2 { // idempotent
 				l, err := Open(Options{Path: path, Vault: testVault(t), Timeout: 20 * time.Second})
 				if err != nil {
 					t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves EDGE-11, MFW-10: while nobody can be told, one tenant's notices do not
-// push those of others out.
-func TestNobodysNoticesPushOthersOut(t *testing.T) {
+// Proves EDGE-11, MFW-10: while delivery fails, one tenant's notices do not displace
+// those of others.
+func TestUndeliveredNoticesAreLimitedPerTenant(t *testing.T) {
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}, MaxNotices: 8})
 	flag := func(tenant string, n int) {
 		t.Helper()
@@ -41,11 +41,11 @@ func TestNobodysNoticesPushOthersOut(t *testing.T) {
 	}
 }
 
-// Whoever delivers is told that something was queued, once it is there to be
-// given out, and in what time there is more; without one nothing is queued.
+// The deliverer is woken once a queued notice is visible, and learns when the next is
+// due; without a deliverer nothing is queued.
 //
 // Proves MFW-10.
-func TestWhoDeliversIsToldOfNotices(t *testing.T) {
+func TestQueuedNoticesWakeTheDeliverer(t *testing.T) {
 	clock := ledgertest.NewClock()
 	noticed := make(chan struct{}, 8)
 	for name, told := range map[string]func(){"a deliverer": func() { noticed <- struct{}{} }, "none": nil} {
