@@ -23,7 +23,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// oldLedger is a copy of the file that a729c69 wrote, and how it is opened.
+// oldLedger returns the options of a copy of the file that a729c69 wrote.
 func oldLedger(t *testing.T) ledger.Options {
 	t.Helper()
 	opt := ledgertest.OldOptions(t)
@@ -48,13 +48,13 @@ func statement(t *testing.T, path, text string) {
 	}
 }
 
-// table is what a table holds.
+// table is the definition and the rows of a table.
 type table struct {
 	rows int
 	sum  [sha256.Size]byte
 }
 
-// tablesOf is what a file holds, by table; "" is how they are defined.
+// tablesOf returns a file's tables; "" is the whole schema.
 func tablesOf(t *testing.T, path string) map[string]table {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -115,9 +115,9 @@ func filesOf(t *testing.T, opt ledger.Options) []string {
 	return names
 }
 
-// Proves EDGE-3, SYN-5, TRL-7: a ledger with every kind of row that an earlier version
-// wrote is migrated whole or not at all, after a copy was made, to which one can go
-// back. Rehearse says before what a start would do, and changes nothing.
+// Proves EDGE-3, SYN-5, TRL-7: a ledger with every kind of row of an earlier version is
+// migrated completely or not at all, after a copy was made, which can be restored.
+// Rehearse reports what a start would do, and changes nothing.
 func TestOldLedgerIsMigrated(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
@@ -137,7 +137,7 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		t.Errorf("the rehearsal left %q", names)
 	}
 
-	statement(t, opt.Path, `CREATE TABLE sealing (a)`) // in the way of step 13
+	statement(t, opt.Path, `CREATE TABLE sealing (a)`) // makes step 13 fail
 	if _, err := ledger.Rehearse(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "schema 13") {
 		t.Errorf("the rehearsal says %v", err)
 	}
@@ -149,11 +149,11 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 		t.Error("a migration that failed changed the ledger")
 	}
 
-	killed := filepath.Join(filepath.Dir(opt.Path), ".ledger.db.before-11-1") // in the middle of the copy
+	killed := filepath.Join(filepath.Dir(opt.Path), ".ledger.db.before-11-1") // killed while copying
 	if err := os.WriteFile(killed, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // forth, back and forth
+	for range 2 { // migrate, restore, migrate
 		var told []string
 		opt.Progress = func(what string) { told = append(told, what) }
 		l := open(t, opt)
@@ -185,9 +185,9 @@ func TestOldLedgerIsMigrated(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: without room for the copy nothing is migrated, and a backup is of
-// the program's own schema.
-func TestNothingIsMigratedWithoutACopy(t *testing.T) {
+// Proves EDGE-3: without room for the copy nothing is migrated. A backup has the
+// program's own schema.
+func TestMigrationNeedsACopy(t *testing.T) {
 	opt := oldLedger(t)
 	was := tablesOf(t, opt.Path)
 	if err := os.Mkdir(opt.Path+".before-11", 0o700); err != nil {
@@ -204,8 +204,8 @@ func TestNothingIsMigratedWithoutACopy(t *testing.T) {
 	}
 }
 
-// Proves SYN-5: what a migration moves is nowhere else in the file, so that a text
-// that is shredded later is gone.
+// Proves SYN-5: contents moved by a migration leave no remains in the file, so that a
+// text shredded later is gone.
 func TestMigrationLeavesNoContents(t *testing.T) {
 	opt := oldLedger(t)
 	if err := open(t, opt).Close(); err != nil {
@@ -254,8 +254,8 @@ func TestMigrateChild(t *testing.T) {
 	t.Fatal(err) // it is killed before
 }
 
-// Proves EDGE-3, TRL-7: a ledger of 100,000 memories from before is migrated by the
-// next start when the one before was killed, in any part.
+// Proves EDGE-3, TRL-7: if a migration of 100,000 memories is killed at any step, the
+// next start completes it.
 func TestMigrationIsKilled(t *testing.T) {
 	ring.Slow(t, "kills processes over 100,000 memories")
 	opt := oldLedger(t)
@@ -274,7 +274,7 @@ func TestMigrationIsKilled(t *testing.T) {
 		t.Fatalf("%+v, %v", plan, err)
 	}
 	t.Logf("rehearsed in %v: %+v", time.Since(began), plan)
-	for _, kill := range []int{1, 4, 5, 6, 11} { // those that take longest
+	for _, kill := range []int{1, 4, 5, 6, 11} { // the longest steps
 		ctx, cancel := context.WithCancel(t.Context())
 		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestMigrateChild$")
 		cmd.Env = append(os.Environ(), migrateFile+"="+opt.Path)

@@ -11,8 +11,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Proves TRL-3: an author's record can be read while a sidecar has the ledger
-// open, and to look makes no file.
+// Proves TRL-3: an author's track record can be read while a sidecar has the ledger
+// open, without creating a file.
 func TestPeek(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	opt := ledger.Options{Path: path}

@@ -13,8 +13,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// Rows are found while they are on their way to a file that does not take
-// them yet, and the newest of them wins; then they are in the file.
+// Queued rows that are not in the file yet are found, the newest one first; afterwards
+// they are in the file.
 func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	var still atomic.Bool
@@ -52,7 +52,7 @@ func TestPutIsVisibleBeforeItIsWritten(t *testing.T) {
 	}
 }
 
-// A sweep marks the rows that were put just before it, and not those after.
+// A sweep marks rows put before it and not those put after it, queued or written.
 func TestSweepIsInOrderWithPuts(t *testing.T) {
 	l := open(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	before, after := ledgertest.Row("before"), ledgertest.Row("after")
@@ -67,7 +67,7 @@ func TestSweepIsInOrderWithPuts(t *testing.T) {
 	if err := l.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{after}}); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // on the way, then written
+	for range 2 { // queued, then written
 		rows, err := ledger.ByID(ctx, l, before.Backend, before.Kind, "before", "after")
 		if err != nil || !rows["before"].Owner.Deleted || rows["after"].Owner.Deleted {
 			t.Errorf("%+v, %v: want a tombstone before and none after", rows, err)

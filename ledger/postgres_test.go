@@ -9,7 +9,8 @@ import (
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
-// postgresEnv names a Postgres database in which the tests may make schemas.
+// postgresEnv names the URL of a Postgres database in which the tests may create
+// schemas.
 const postgresEnv = "MEMPROXY_TEST_POSTGRES"
 
 func TestPostgres(t *testing.T) {
@@ -20,7 +21,7 @@ func TestPostgres(t *testing.T) {
 	ledgertest.RunPostgres(t, url)
 }
 
-// A URL that cannot be read does not show its password.
+// The error for an invalid URL does not contain its password.
 func TestPostgresURLIsASecret(t *testing.T) {
 	for _, url := range []string{"postgres://me:s3cret@host:port/db", "host=h password=s3cret sslmode=odd", "postgres://me:s3cret@127.0.0.1:1/db?connect_timeout=1"} {
 		_, err := ledger.Open(ledger.Options{URL: url})

@@ -8,10 +8,9 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Proves EDGE-3: what is known of an object is right in memory after whatever
-// became of it, whoever asked before, and comes from memory once both halves of
-// it were written.
-func TestRecentRecordsAreTheStores(t *testing.T) {
+// Proves EDGE-3: the cache of records is correct after every kind of change, and
+// answers once both parts of a record are cached.
+func TestRecentCacheAgreesWithTheStore(t *testing.T) {
 	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +89,9 @@ func TestRecentRecordsAreTheStores(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: a reader that asks while something is committed finds it from
-// the moment at which whoever wrote it is told.
-func TestRecentRecordsAreNeverOld(t *testing.T) {
+// Proves EDGE-3: a concurrent reader finds a committed record from the moment Commit
+// returns to the writer.
+func TestRecentCacheIsNeverStale(t *testing.T) {
 	l, err := Open(Options{Path: filepath.Join(t.TempDir(), "ledger.db"), CacheSize: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +128,7 @@ func TestRecentRecordsAreNeverOld(t *testing.T) {
 		}
 		if i%10 == 0 {
 			l.recent.mu.Lock()
-			l.recent.rows.Purge() // so that readers ask the store
+			l.recent.rows.Purge() // so that readers query the store
 			l.recent.mu.Unlock()
 		}
 	}

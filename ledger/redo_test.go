@@ -14,7 +14,7 @@ import (
 	"github.com/memproxy/memproxy/ledger/redo"
 )
 
-// queuedEntry is what an addition makes of a memory.
+// queuedEntry is the entry of an addition.
 func queuedEntry(id string) memproxy.Entry {
 	k := memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}
 	return memproxy.Entry{
@@ -25,8 +25,8 @@ func queuedEntry(id string) memproxy.Entry {
 	}
 }
 
-// killed returns copies of the files of a ledger with n entries of which none is
-// in the database, as kill -9 leaves them.
+// killed returns copies of the files of a ledger with n entries in its redo log and
+// none in the database, as after kill -9.
 func killed(t *testing.T, n int) (files map[string][]byte) {
 	t.Helper()
 	queued(t, n, func(path string) {
@@ -42,7 +42,7 @@ func killed(t *testing.T, n int) (files map[string][]byte) {
 	return files
 }
 
-// queued calls f while a ledger is open with n entries of which none is in the
+// queued calls f while a ledger is open with n entries, none of which is in the
 // database.
 func queued(t *testing.T, n int, f func(path string)) {
 	t.Helper()
@@ -71,8 +71,8 @@ func queued(t *testing.T, n int, f func(path string)) {
 	f(path)
 }
 
-// revived opens copies of files, and returns how many of the entries are whole,
-// and how many were reported lost. Of none there is a part.
+// revived opens copies of files, and returns how many entries are complete and how many
+// were reported lost. No entry may be partial.
 func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -85,7 +85,7 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 			t.Fatal(err)
 		}
 	}
-	for round := range 2 { // the second time there is nothing left to apply
+	for round := range 2 { // the second time nothing is left to apply
 		l, err := Open(Options{Path: path, Vault: testVault(t), OnLost: func(int, error) { lost++ }})
 		if err != nil {
 			t.Fatal(err)
@@ -127,8 +127,8 @@ func revived(t *testing.T, files map[string][]byte, n int) (whole, lost int) {
 	return whole, lost
 }
 
-// Proves EDGE-3, SYN-5: what a queued entry said of a memory is there after kill
-// -9, whole, once, and in its chain, though the database had none of it.
+// Proves EDGE-3, SYN-5: queued entries survive kill -9 complete, once, and in the
+// chain, though the database had none of them.
 func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
 	files := killed(t, 3)
 	for _, text := range []string{"the text of m0", "agent:dev", "acme"} {
@@ -145,11 +145,11 @@ func TestQueuedEntriesOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// redoHead is the size of a frame without its key and entry.
+// redoHead is the size of a frame without its key and entry, in bytes.
 const redoHead = 13
 
-// Proves EDGE-3, TRL-7: a log that was cut or changed gives whole entries or
-// none, and what was changed is reported.
+// Proves EDGE-3, TRL-7: a truncated or altered log yields complete entries only, and
+// alterations are reported.
 func TestDamagedRedoLogs(t *testing.T) {
 	files := killed(t, 2)
 	log := files[redo.Suffix]
@@ -178,7 +178,7 @@ func TestDamagedRedoLogs(t *testing.T) {
 	}
 }
 
-// Proves EDGE-3: an entry in the log says what was queued, every member of it.
+// Proves EDGE-3: every member of an entry survives the redo log's encoding.
 func TestEntriesSurviveTheirEncoding(t *testing.T) {
 	e := memproxy.Entry{Queued: true}
 	v := reflect.ValueOf(&e).Elem()
@@ -202,7 +202,7 @@ func TestEntriesSurviveTheirEncoding(t *testing.T) {
 	}
 }
 
-// fill gives every member a value of its own.
+// fill sets every member to a distinct value.
 func fill(t *testing.T, v reflect.Value, name string) {
 	t.Helper()
 	switch {

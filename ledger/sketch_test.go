@@ -8,10 +8,10 @@ import (
 	"github.com/memproxy/memproxy/internal/ring"
 )
 
-// Proves TRL-5, EDGE-11: under whatever key, held texts of a few words are alike in
-// the same words only; a long one also with a word more, and nothing that only begins
-// as it does. What was retracted is the same words, numbers included.
-func TestAlikeUnderEveryKey(t *testing.T) {
+// Proves TRL-5, EDGE-11: under any key, short held texts are similar only to the same
+// words; long ones also with a word more, and not to a text that merely begins alike.
+// Retracted texts match by the same words, numbers included.
+func TestSimilarityIsTheSameUnderEveryKey(t *testing.T) {
 	const long = "the customer told us in march that invoices are to be sent to the accounting office in leeds and to nobody else " +
 		"and that every delivery is announced by telephone to the gatekeeper on the day before and pallets go back with the next lorry"
 	const other = "the customer told us what an old letter says about an entirely different matter of which nobody here has heard since then " +

@@ -9,9 +9,8 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// Statuses of a state, and memories that were changed out-of-band, are listed from an
-// index: a read that a backend derives from many memories asks for them first, and
-// would otherwise look at every status of the ledger.
+// Statuses by state, and memories changed out-of-band, are listed by an index: reads
+// derived from many memories query them first, and would otherwise scan all statuses.
 //
 // Proves EDGE-4, EDGE-17.
 func TestStatusesAreListedFromAnIndex(t *testing.T) {

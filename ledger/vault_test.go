@@ -21,7 +21,7 @@ import (
 
 const secretText = "zanzibarquokka is the word that must not be seen"
 
-// everything is all bytes of the files of a directory.
+// everything is the content of all files of a directory.
 func everything(t *testing.T, dir string) []byte {
 	t.Helper()
 	var all []byte
@@ -48,11 +48,11 @@ func held(t *testing.T, l *ledger.Ledger, id string) {
 	}
 }
 
-// Nothing of a content is on the disk in plain, neither in the database nor in
-// its log, while what may be listed is.
+// No content is on disk in plain text, in the database or its log, while listed members
+// are.
 //
 // Proves MFW-7, DOL-4.
-func TestNothingInPlain(t *testing.T) {
+func TestContentsAreEncryptedOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Vault: ledgertest.Vault(t), OnNotice: func() {}})
 	held(t, l, "h1")
@@ -81,7 +81,7 @@ func TestNothingInPlain(t *testing.T) {
 	}
 }
 
-// After a shred the wrapped key is nowhere on the disk.
+// After shredding, the wrapped key is nowhere on disk.
 //
 // Proves EDGE-8.
 func TestShreddedKeyIsGone(t *testing.T) {
@@ -114,8 +114,8 @@ func TestShreddedKeyIsGone(t *testing.T) {
 	}
 }
 
-// After a rotation both keys open what was encrypted before, and the new one alone
-// what came since.
+// After a rotation both keys decrypt older contents, and only the new key decrypts
+// newer ones.
 func TestVaultRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	old, next := ledgertest.Key(t), ledgertest.Key(t)
@@ -143,8 +143,7 @@ func TestVaultRotation(t *testing.T) {
 	}
 }
 
-// An envelope that was changed, or moved to another item or tenant, does not
-// open.
+// An envelope that was altered, or moved to another item or tenant, does not decrypt.
 func TestEnvelopesAreBound(t *testing.T) {
 	for name, change := range map[string]string{
 		"body changed":      `UPDATE content SET body = zeroblob(length(body)) WHERE ref = 'hold/2:h1/'`,
@@ -171,7 +170,7 @@ func TestEnvelopesAreBound(t *testing.T) {
 	}
 }
 
-// vandalise changes a file behind the ledger's back.
+// vandalise runs SQL on a ledger's file.
 func vandalise(t *testing.T, path string, statements ...string) {
 	t.Helper()
 	db := opened(t, path)
@@ -203,9 +202,9 @@ func TestWithoutVault(t *testing.T) {
 	}
 }
 
-// A hold whose row was edited to be approved, or after it was, is not given out to be
-// sent: it waits for review again, and no vote for it counts.
-func TestEditsOfHoldsAreNoApprovals(t *testing.T) {
+// A held write whose row was edited, to be approved or after approval, is not sent: it
+// waits for review again, without votes.
+func TestEditedHoldsAreNotSent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, ledger.Options{Path: path, Vault: ledgertest.Vault(t)})
 	approve := func(id string) {
@@ -248,8 +247,8 @@ func TestEditsOfHoldsAreNoApprovals(t *testing.T) {
 	}
 }
 
-// A pipe or a device in the place of one of the ledger's files, or of its keys, is an error:
-// it is not waited for, and no entry is written where it is lost.
+// A pipe or device in place of a ledger or key file is an error: opening does not
+// block, and no entry is written to it.
 func TestOnlyRegularFilesAreUsed(t *testing.T) {
 	for name, put := range map[string]func(string) error{
 		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
