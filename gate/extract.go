@@ -354,14 +354,14 @@ func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 }
 
 // markLater records memories that the backend reported only after the write, the same
-// as if it had reported them at once.
+// as if it had reported them at once, except those that were deleted meanwhile.
 func (ret *making) markLater(ctx context.Context) {
-	ret.reading = &memproxy.Reading{}
-	for i := range ret.memories {
-		if !ret.memories[i].Drop {
-			ret.reading.Memories = append(ret.reading.Memories, ret.memories[i])
-		}
-	}
+	known := newLookups(ret.g, ret.Admission)
+	_ = known.memories(ctx, ret.memories) // after an error they are taken to be there
+	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
+		row := known.owner(m.TargetKind(), m.ID)
+		return m.Drop || row != nil && row.Deleted
+	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // it is in the log
 		made.learned(ctx)

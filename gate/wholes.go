@@ -42,19 +42,25 @@ func bindOne(ctx context.Context, ret *answer, it *item) {
 	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, m) {
 		return
 	}
-	row := memproxy.Ownership{
-		Backend: ret.op.Backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
-		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
-	}
-	row.Scope.Tenant = s.Tenant
-	ret.late.Owners = append(ret.late.Owners, row)
+	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
 	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
 	ends := ending(ret, m, &s)
 	if len(ends) > 0 && !ends[0].Expires.After(ret.begun) {
 		it.unsaid = "the memory's time was over before anybody read it"
 	}
 	ret.late.States = append(ret.late.States, ends...)
+}
+
+// boundRow is the row of a memory by its stamp, which is verified for a tenant.
+func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
+	s := m.Stamp
+	row := memproxy.Ownership{
+		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
+		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
+	}
+	row.Scope.Tenant = tenant
+	return row
 }
 
 // receipts answers requests for receipts of writes that were set aside.
