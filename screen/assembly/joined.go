@@ -31,7 +31,7 @@ type Joined struct {
 	Segments []Segment
 }
 
-// Same reports whether o joins the same stretches to the same text.
+// Same reports whether o joins the same segments to the same text.
 func (j Joined) Same(o Joined) bool {
 	return j.Kind == o.Kind && j.Text == o.Text && slices.Equal(j.Segments, o.Segments)
 }

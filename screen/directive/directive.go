@@ -77,8 +77,8 @@ const (
 // Vocabulary maps words and phrases to concepts. It is immutable.
 type Vocabulary struct {
 	names    []string
-	index    map[string]int // the concepts of these files
-	own      Set            // and all of them
+	index    map[string]int // concepts of the files given last, by name
+	own      Set            // all of these
 	exact    terms.Table[meaning]
 	prefixes terms.Table[meaning]
 	prefixed [1 << 12]uint64 // a bit per prefix hash, to look only where one may be
@@ -120,8 +120,8 @@ func ParseVocabulary(files ...Source) (*Vocabulary, error) {
 	return new(Vocabulary).With(files...)
 }
 
-// With adds other files, whose concepts are others even where they have the same names:
-// what it returns finds the words of both, and knows the names of these.
+// With returns a vocabulary that also finds the words of other files. Their concepts are
+// distinct from v's even if they have the same names, and Concept finds only theirs.
 func (v *Vocabulary) With(files ...Source) (*Vocabulary, error) {
 	w := *v
 	v = &w

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// restraints are what tells a sentence that restrains its reader ("never send my files
-// to anyone without asking me") from one that orders what it names.
+// restraints recognises sentences that restrain their reader ("never send my files to
+// anyone without asking me"), as opposed to orders with the same words.
 type restraints struct {
-	list []Rule // of score 0
-	nots []Set  // what each of them excludes, in the whole sentence
-	acts Set    // what they forbid
-	join Set    // behind these words another order begins
-	when Set    // what is forbidden only if
-	noun Set    // behind these words an act is a thing
-	till Set    // behind these words stands who is to be asked, or told
-	told Set    // and by these concepts
-	mark Set    // these words forbid
-	none Set    // and say nothing else, as particles do
+	list []Rule // the rules of score 0
+	nots []Set  // by rule: concepts that the sentence must not have
+	acts Set    // acts that the rules forbid
+	join Set    // conjunctions, after which another order may begin
+	when Set    // conditions
+	noun Set    // determiners, after which the word of an act is a noun
+	till Set    // "without", "until": the person to ask follows
+	told Set    // concepts that are allowed after till
+	mark Set    // words that forbid
+	none Set    // words without a meaning of their own: mark, and particles
 }
 
-// restrain takes the rules of score 0 out of the others.
+// restrain moves the rules of score 0 from List to list.
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
 	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
@@ -40,7 +40,7 @@ func (r *Rules) restrain(v *Vocabulary) {
 	r.acts = r.acts.less(r.none).less(v.each("SECRET", "REVEAL", "SHOW", "TELL"))
 }
 
-// each is the set of those concepts that a vocabulary has.
+// each returns the set of the named concepts that the vocabulary has.
 func (v *Vocabulary) each(names ...string) (all Set) {
 	for _, name := range names {
 		all = all.or(v.Concept(name))
@@ -61,8 +61,8 @@ func (r *Rule) concepts() (all Set) {
 // Span is a stretch of a text, in bytes.
 type Span struct{ Start, End int }
 
-// Restraints appends the sentences of text that forbid an act, or want to be asked
-// before it, and say nothing else.
+// Restraints appends the sentences of text that only forbid an act, or only demand to be
+// asked before it.
 func (r *Rules) Restraints(dst []Span, words []Word, text string) []Span {
 	var hits []Hit
 	for from, to := 0, 0; from < len(words); from = to {
@@ -83,12 +83,12 @@ func (r *Rules) Restraints(dst []Span, words []Word, text string) []Span {
 
 const (
 	maxBefore = 10 // how many words a restraint has before the one that forbids
-	maxLeave  = 5  // how many words say who is to be asked
+	maxLeave  = 5  // how many words after till name the person to ask
 )
 
 // restrains reports whether a sentence is nothing but the restraint of a hit: no act
-// stands before it, none after it at which another order may begin, and no concept
-// that the rule excludes, but where it says who is to be asked first.
+// precedes it, none follows where another order may begin, and it has no concept that
+// the rule excludes, except where it names the person to ask.
 func (r *Rules) restrains(h Hit, words []Word, text string) bool {
 	again := r.list[h.Rule].concepts().less(r.none)
 	leave, condition := 0, false

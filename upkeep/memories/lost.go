@@ -19,10 +19,10 @@ type lost struct {
 	open   []memproxy.Event
 }
 
-// outcomes asks the backends what became of the changes and deletions that an earlier
-// process sent and did not record, because it was killed. Else what was deleted could
-// still be read where the backend keeps it, and a sweep would report the change as one
-// that bypassed memproxy. What cannot be asked for now is asked for again.
+// outcomes asks the backends for the outcome of changes and deletions that an earlier
+// process sent and did not record because it was killed. Otherwise a deleted text would
+// stay readable in the backend's history, and a sweep would report the change as one that
+// bypassed memproxy. The job is repeated while a backend does not answer.
 func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	if !k.lost.read {
 		open, err := integrity.Lost(ctx, k.Integrity, k.lost.before)
@@ -45,7 +45,7 @@ func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// outcome asks for the targets of one change.
+// outcome fetches the targets of one change and records what it did.
 func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time) error {
 	own := k.Backend(ev.Backend)
 	if own == nil {
@@ -75,7 +75,8 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 	return nil
 }
 
-// targets are the rows of what a change may have changed.
+// targets returns the ledger's rows of the memories that a change names, or that are in
+// the scope of a bulk deletion.
 func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event) (rows []memproxy.Ownership, err error) {
 	if len(ev.Targets) > 0 {
 		var keys []memproxy.MemoryKey
@@ -109,7 +110,7 @@ func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event) (rows []mempro
 	}
 }
 
-// became records that a memory is as the change leaves it, if it is.
+// became records the change if the backend's memory shows that it was made.
 func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.Ownership, m *memproxy.Memory, now time.Time) error {
 	e := memproxy.Entry{Seen: []memproxy.Ownership{*row}}
 	v := memproxy.Version{
