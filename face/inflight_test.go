@@ -187,6 +187,7 @@ func TestLargeAnswersDoNotWaitForEachOther(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		synctest.Wait() // until the last lease is released
 		if n := f.Held(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
