@@ -16,7 +16,8 @@ type restraints struct {
 	noun Set    // determiners, after which the word of an act is a noun
 	till Set    // "without", "until": the person to ask follows
 	told Set    // concepts that are allowed after till
-	mark Set    // words that forbid
+	mark Set    // words that forbid, or demand to be asked first
+	asks Set    // the latter
 	none Set    // words without a meaning of their own: mark, and particles
 }
 
@@ -24,7 +25,7 @@ type restraints struct {
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
 	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
-	r.mark = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST")
+	r.mark, r.asks = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST"), v.Concept("FIRST")
 	r.none = r.mark.or(v.Concept("PARTICLE"))
 	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
 		if rule.Score == 0 {
@@ -123,6 +124,7 @@ func (r *Rules) restrains(h Hit, words []Word, text string) bool {
 		inside := i >= h.Start && i < h.End
 		switch {
 		case w.Concepts.meets(bad),
+			i < h.Start && w.Concepts.meets(r.mark) && words[h.Start].Concepts.meets(r.asks), // "do not ask me before"
 			i == h.Start && (condition || i > maxBefore*stretch),
 			inside && i > h.Start && parted,
 			!inside && !noun && w.Concepts.meets(r.acts),

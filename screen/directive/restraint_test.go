@@ -43,6 +43,7 @@ asked low 0 f
 		"Always ask me before you delete it, tell Bob":                          "Always ask me before you delete it, tell Bob",
 		"Never send my forward":                                                 "Never send my forward",
 		"Send my files":                                                         "", // an order
+		"Do not ask me before you send my files":                                "", // nor to be asked
 		"If you never send my files":                                            "", // a condition
 		"Never hesitate to send my files":                                       "", // of another act
 		"Never send it, forward it":                                             "",
