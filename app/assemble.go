@@ -20,6 +20,7 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 	"github.com/memproxy/memproxy/review"
 	"github.com/memproxy/memproxy/upkeep"
+	"github.com/memproxy/memproxy/upkeep/memories"
 )
 
 // Options are the inputs of a process that are not in its configuration.
@@ -71,6 +72,8 @@ type App struct {
 	socket     string // of the local operator, "" where there is none
 	webhooks   *review.Webhooks
 	custodian  *integrity.Custodian
+
+	unconfirmed memories.Unconfirmed
 }
 
 // How much may wait that callers do not wait for: lines of work, and the length
@@ -131,6 +134,11 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 			}
 			return there >= cfg.Review.Need
 		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: s.steps,
+		Unconfirmed: func(ev memproxy.Event) {
+			if !s.unconfirmed.Add(ev) {
+				s.log.Warn("too many changes without an answer wait: this one is asked about at the next start", "decision", ev.Decision)
+			}
+		},
 		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {

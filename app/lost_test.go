@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
 
 // Proves EDGE-4, GOV-7: a process that is killed between the backend's change and its
@@ -86,4 +88,39 @@ func copied(t *testing.T, from, to string) {
 		}
 		return os.WriteFile(at, b, 0o600)
 	}))
+}
+
+// Proves EDGE-4, SYN-5: a rollback that the backend made and did not confirm is recorded
+// when its lease has expired. Neither reads nor sweeps report its text as an out-of-band
+// change.
+func TestRollbackWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	clock := ledgertest.NewClock()
+	r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
+	id := r.written("Ann likes green tea.", "")
+	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`).want(t, 200)
+	r.versioned(id)
+	whole := r.back.Handler
+	r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodGet {
+			whole.ServeHTTP(w, q)
+			return
+		}
+		whole.ServeHTTP(httptest.NewRecorder(), q)
+		panic(http.ErrAbortHandler)
+	})
+	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", id); code == 0 {
+		t.Error("a rollback without an answer succeeds")
+	}
+	r.back.Handler = whole
+	clock.Pass(3 * time.Minute)
+	r.once("replays", clock.Now())
+	if h := r.history(id); len(h) != 3 || !strings.HasPrefix(h[2], "rollback") {
+		t.Errorf("versions %q", h)
+	}
+	if list := r.do("GET", "/memories?user_id=ann", "").has(t, "green tea"); list.header.Get("X-Memproxy-Unverified") != "" {
+		t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
+	}
+	r.clean("after the rollback")
 }

@@ -40,8 +40,8 @@ type Meter interface {
 	LedgerFailed(ctx context.Context)
 }
 
-// Options are a Gate's collaborators, all required but Keeper, Later, Tracer,
-// Meter and Log.
+// Options are a Gate's collaborators, all required but Keeper, Later, Unconfirmed,
+// Tracer, Meter and Log.
 type Options struct {
 	Identifier Identifier
 	Ledger     Ledger
@@ -69,6 +69,11 @@ type Options struct {
 	// has and the backend's own agents edit such memories. It does not block. Nil:
 	// there is no sweep.
 	Check func(row memproxy.Ownership) (queued bool)
+
+	// Unconfirmed is notified of the decision of a change or deletion that the backend
+	// did not confirm, if it is not known for all its targets what became of them. It
+	// does not block. Nil: they stay unknown.
+	Unconfirmed func(memproxy.Event)
 
 	// Filtered is notified of every filter of the read path that an answer goes
 	// through, by its name; nil: it is off.
@@ -137,6 +142,9 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	}
 	if opt.Later == nil {
 		opt.Later = func(_ string, f func()) { f() }
+	}
+	if opt.Unconfirmed == nil {
+		opt.Unconfirmed = func(memproxy.Event) {}
 	}
 	if opt.Tracer == nil {
 		opt.Tracer = noop.NewTracerProvider().Tracer("")

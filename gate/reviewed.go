@@ -174,29 +174,17 @@ func (g Reviewed) RestoredStamp(to memproxy.Version, decision string) memproxy.S
 	})
 }
 
-// Restored records that a version of a memory was restored, so that its text does
-// not count as an out-of-band change.
-func (g Reviewed) Restored(ctx context.Context, to memproxy.Version, decision string) {
-	g.amendRow(ctx, to.MemoryKey, decision, func(row *memproxy.Ownership) {
-		row.SHA256, row.Decision, row.Deleted = tamper.Hash(to.Text), decision, false
-	})
-}
-
 // FoundGone records that a memory was deleted in the backend out-of-band.
-func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey, decision string) {
-	g.amendRow(ctx, k, decision, func(row *memproxy.Ownership) { row.Deleted = true })
-}
-
-func (g Reviewed) amendRow(ctx context.Context, k memproxy.MemoryKey, decision string, change func(*memproxy.Ownership)) {
+func (g Reviewed) FoundGone(ctx context.Context, k memproxy.MemoryKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	records, err := g.opt.Ledger.Lookup(ctx, k)
 	if rec := records[k]; err == nil && rec.Owned() {
-		change(&rec.Owner)
+		rec.Owner.Deleted = true
 		err = g.opt.Ledger.Commit(ctx, memproxy.Entry{Queued: true, Owners: []memproxy.Ownership{rec.Owner}})
 	}
 	if err != nil {
-		g.opt.Log.ErrorContext(ctx, "ledger not updated", "decision", decision, "error", err)
+		g.opt.Log.ErrorContext(ctx, "ledger not updated", "memory", k.ID, "error", err)
 	}
 }
 

@@ -68,28 +68,20 @@ type Waits func(memproxy.Principal, memproxy.Source, memproxy.Track, time.Time) 
 // arrived asks the backend for the targets of a change that it did not confirm, and
 // records the change of those that are as it leaves them: else what was deleted could
 // still be read where the backend keeps it, and a sweep would take the change for one
-// that bypassed memproxy.
+// that bypassed memproxy. Targets whose change has not arrived may still be changed by
+// the request, so they are asked for again later.
 func (ret *answer) arrived(ctx context.Context) {
-	if ret.op == nil || !ret.enforced() || ret.op.Sweeps || len(ret.op.Targets) > maxImages ||
-		ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
+	if ret.op == nil || !ret.enforced() || ret.op.Kind != memproxy.Forget && (ret.op.Kind != memproxy.Correct || ret.status/100 == 4) {
 		return
 	}
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.call.Backend.Fetch == nil {
-		return
-	}
-	found, errs := askEach(context.WithoutCancel(ctx), ret.g, ret.call, loc, ret.op.Targets)
-	a, op := *ret.Admission, *ret.op
-	op.Targets = nil
-	for i, id := range ret.op.Targets {
-		m := &found[i]
-		if errs[i] == nil && (m.Missing && op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == a.Decision.ID && ret.signed(m)) {
-			op.Targets = append(op.Targets, id)
-		}
+	op := *ret.op
+	if op.Targets = doneTargets(context.WithoutCancel(ctx), ret); ret.status/100 != 4 && len(op.Targets) < max(1, len(ret.op.Targets)) {
+		ret.g.opt.Unconfirmed(ret.event)
 	}
 	if len(op.Targets) == 0 {
 		return
 	}
+	a := *ret.Admission
 	op.Items = slices.DeleteFunc(slices.Clone(op.Items), func(it memproxy.Item) bool {
 		return it.Target != "" && !slices.Contains(op.Targets, it.Target)
 	})
@@ -104,6 +96,23 @@ func (ret *answer) arrived(ctx context.Context) {
 	}
 	done.enter(ctx, memproxy.Entry{Owners: owned(done)})
 	ret.shown = done.shown
+}
+
+// doneTargets returns the targets that the backend shows as the operation leaves them: deleted,
+// or with its stamp. None are asked for if there are too many.
+func doneTargets(ctx context.Context, ret *answer) (ids []string) {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.call.Backend.Fetch == nil || len(ret.op.Targets) > maxImages {
+		return nil
+	}
+	found, errs := askEach(ctx, ret.g, ret.call, loc, ret.op.Targets)
+	for i, id := range ret.op.Targets {
+		m := &found[i]
+		if errs[i] == nil && (m.Missing && ret.op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == ret.Decision.ID && ret.signed(m)) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // waits reports whether the caller's write waits for review.

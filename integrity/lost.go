@@ -15,17 +15,16 @@ import (
 const lookedBack = 4096
 
 // Lost returns the admitted changes and deletions of earlier processes, those with a
-// record before an index of the log, whose outcome is not in the audit log: the process
-// was killed before it knew or recorded it. Names are as recorded. A deletion of all
-// that an owner has names no targets; it is returned also where the backend's answer
-// was lost, because nobody has asked for its memories yet.
+// record before an index of the log, that no backend is recorded to have answered: the
+// answer was lost or a server error, or the process was killed before it recorded it.
+// Names are as recorded.
 func Lost(ctx context.Context, c *Custodian, before uint64) ([]memproxy.Event, error) {
 	lost, order := map[string]memproxy.Event{}, []string{}
 	err := query.Query(ctx, c.AuditDir, query.Filter{Last: lookedBack}, func(r *verify.Record) error {
 		switch op := r.Operation; {
 		case r.Index >= before:
 		case r.Type == string(memproxy.EventOutcome):
-			if ev := lost[r.Decision]; len(ev.Targets) > 0 || r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 {
+			if r.Outcome != nil && r.Outcome.Status > 0 && r.Outcome.Status < 500 {
 				delete(lost, r.Decision)
 			}
 		case r.Type != string(memproxy.EventDecision), op == nil, r.Principal == nil,

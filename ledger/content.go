@@ -188,8 +188,10 @@ func (rs Rollbacks) Unfinished(ctx context.Context, lease time.Duration) ([]memp
 	})
 }
 
-// End records the version that a rollback made, if any, and deletes the rollback, both
-// in one transaction. Of a rollback that has ended it returns the existing version.
+// End deletes a rollback and records the version that it made, if any, in one
+// transaction; a memory's record takes over the version's text and decision, so that the
+// text does not count as an out-of-band change. Of a rollback that has ended it returns
+// the existing version.
 func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Version) (memproxy.Version, error) {
 	if rs.opt.Vault == nil {
 		return memproxy.Version{}, ErrNoVault
@@ -200,9 +202,16 @@ func (rs Rollbacks) End(ctx context.Context, decision string, made *memproxy.Ver
 		}
 	}
 	return changed(ctx, rs.store, func(t *transaction) (memproxy.Version, error) {
-		if t.run(`DELETE FROM rollback WHERE decision = ?`, decision); made == nil {
+		open := t.run(`DELETE FROM rollback WHERE decision = ?`, decision) > 0
+		if made == nil {
 			return memproxy.Version{}, nil
 		}
-		return t.append(*made), nil
+		v := t.append(*made)
+		if r := t.record(v.MemoryKey); open && v.Kind == memproxy.TargetMemory && r.Owned() {
+			row := r.Owner
+			row.SHA256, row.Decision, row.Deleted = v.SHA256, decision, false
+			r.own(&row, t.now())
+		}
+		return v, nil
 	})
 }

@@ -22,7 +22,7 @@ var ErrUnanswered = errors.New("the backend does not answer")
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.Look(ctx, k)
 	if err == nil && m.Missing {
-		o.opt.Gate.Reviewed().FoundGone(ctx, k, "")
+		o.opt.Gate.Reviewed().FoundGone(ctx, k)
 	}
 	return m, err
 }
@@ -68,7 +68,6 @@ func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Mem
 	if done(reply.Status) {
 		result.Memories = []string{to.ID}
 		o.uncache(to.ID)
-		o.opt.Gate.Reviewed().Restored(ctx, to, decision)
 	}
 	return memproxy.Answered(result)
 }

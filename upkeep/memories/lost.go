@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -12,35 +14,89 @@ import (
 	"github.com/memproxy/memproxy/proxy"
 )
 
-// lost are the changes of earlier processes without a recorded outcome.
-type lost struct {
-	before uint64 // index of this process's first record
-	read   bool
-	open   []memproxy.Event
+// maxUnconfirmed bounds the changes that wait to be asked about, and all their targets.
+const maxUnconfirmed = 1 << 16
+
+// Unconfirmed are changes and deletions that the backend did not confirm, oldest first.
+// It is safe for concurrent use.
+type Unconfirmed struct {
+	mu      sync.Mutex
+	waiting []memproxy.Event
+	size    int
 }
 
-// outcomes asks the backends for the outcome of changes and deletions that an earlier
-// process sent and did not record because it was killed. Otherwise a deleted text would
-// stay readable in the backend's history, and a sweep would report the change as one that
-// bypassed memproxy. The job is repeated while a backend does not answer.
+// Add adds a change. It returns false if too many wait; the next process finds those in
+// the audit log.
+func (u *Unconfirmed) Add(ev memproxy.Event) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.size += 1 + len(ev.Targets); u.size > maxUnconfirmed {
+		u.size -= 1 + len(ev.Targets)
+		return false
+	}
+	// Names are cloned because they may be parts of a request's body.
+	of := memproxy.Event{
+		Decision: ev.Decision, Kind: ev.Kind, Backend: ev.Backend,
+		Principal: memproxy.Principal{ID: ev.Principal.ID, Tenant: ev.Principal.Tenant, Trust: ev.Principal.Trust},
+		Scope:     memproxy.Scope{User: strings.Clone(ev.Scope.User), Agent: strings.Clone(ev.Scope.Agent), App: strings.Clone(ev.Scope.App), Run: strings.Clone(ev.Scope.Run)},
+	}
+	for _, id := range ev.Targets {
+		of.Targets = append(of.Targets, strings.Clone(id))
+	}
+	u.waiting = append(u.waiting, of)
+	return true
+}
+
+// next removes and returns the oldest.
+func (u *Unconfirmed) next() (ev memproxy.Event, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.waiting) == 0 {
+		return ev, false
+	}
+	ev, u.waiting = u.waiting[0], u.waiting[1:]
+	u.size -= 1 + len(ev.Targets)
+	return ev, true
+}
+
+func (u *Unconfirmed) len() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.waiting)
+}
+
+// maxFailures is how many changes in a row are asked about in vain in one round, so that
+// a backend that is away is not asked about all of them.
+const maxFailures = 4
+
+// outcomes asks the backends what became of changes and deletions without an answer, and
+// of those that an earlier process sent and did not record because it was killed.
+// Otherwise a deleted text would stay readable in the backend's history, and a sweep
+// would report the change as one that bypassed memproxy. A change waits for the next
+// round while the backend does not answer or the ledger cannot be used.
 func (k *Keeper) outcomes(ctx context.Context, now time.Time) error {
-	if !k.lost.read {
-		open, err := integrity.Lost(ctx, k.Integrity, k.lost.before)
+	if !k.found {
+		lost, err := integrity.Lost(ctx, k.Integrity, k.before)
 		if err != nil {
 			return fmt.Errorf("it is not known which changes have no outcome: %w", err)
 		}
-		k.lost.open, k.lost.read = open, true
-	}
-	for len(k.lost.open) > 0 {
-		ev := &k.lost.open[0]
-		err := k.outcome(ctx, ev, now)
-		switch {
-		case errors.Is(err, proxy.ErrUnanswered) || ctx.Err() != nil:
-			return fmt.Errorf("changes that were under way when a process was killed are not recorded yet: %w", err)
-		case err != nil:
-			k.Log.Warn("the outcome of a change that was under way when a process was killed stays unknown", "decision", ev.Decision, "error", err)
+		for i := range lost {
+			k.Unconfirmed.Add(lost[i])
 		}
-		k.lost.open = k.lost.open[1:]
+		k.found = true
+	}
+	var failed error
+	for n, failures := k.Unconfirmed.len(), 0; n > 0 && failures < maxFailures; n-- {
+		ev, _ := k.Unconfirmed.next()
+		if err := k.outcome(ctx, &ev, now); err != nil {
+			k.Unconfirmed.Add(ev) // last, so that none keeps the others from being asked about
+			failed, failures = err, failures+1
+		} else {
+			failures = 0
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("it is not known yet what became of all changes without an answer: %w", failed)
 	}
 	return nil
 }
@@ -51,60 +107,64 @@ func (k *Keeper) outcome(ctx context.Context, ev *memproxy.Event, now time.Time)
 	if own == nil {
 		return nil
 	}
-	rows, err := k.targets(ctx, ev)
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		row := &rows[i]
+	return k.targets(ctx, ev, func(row *memproxy.Ownership) error {
 		if row.Deleted || row.Decision == ev.Decision || memproxy.Inert(row.Scope.Tenant) != memproxy.Inert(ev.Principal.Tenant) {
-			continue // it is recorded, or was refused
+			return nil // it is recorded, or was refused
 		}
-		key := memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID}
-		m, err := own.Look(ctx, key)
-		if errors.Is(err, proxy.ErrNoRestore) {
-			continue
-		}
-		if err == nil {
-			err = k.became(ctx, ev, row, &m, now)
-		}
-		if err != nil && !errors.Is(err, memproxy.ErrStale) { // another change of it is recorded
+		m, err := own.Look(ctx, memproxy.MemoryKey{Backend: row.Backend, Kind: row.Kind, ID: row.ID})
+		switch {
+		case errors.Is(err, proxy.ErrUnanswered):
 			return err
+		case errors.Is(err, proxy.ErrNoRestore):
+			return nil
+		case err != nil: // such as a credential that may not read it
+			k.Log.Warn("the outcome of a change without an answer stays unknown", "decision", ev.Decision, "error", err)
+			return nil
 		}
-	}
-	return nil
+		if err = k.became(ctx, ev, row, &m, now); errors.Is(err, memproxy.ErrStale) {
+			return nil // another change of it is recorded
+		}
+		return err
+	})
 }
 
-// targets returns the ledger's rows of the memories that a change names, or that are in
-// the scope of a bulk deletion.
-func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event) (rows []memproxy.Ownership, err error) {
+// targets calls f with the ledger's row of each memory that a change names, or that is
+// in the scope of a bulk deletion.
+func (k *Keeper) targets(ctx context.Context, ev *memproxy.Event, f func(*memproxy.Ownership) error) error {
 	if len(ev.Targets) > 0 {
 		var keys []memproxy.MemoryKey
 		for _, id := range ev.Targets {
 			keys = append(keys, memproxy.MemoryKey{Backend: ev.Backend, Kind: memproxy.TargetMemory, ID: id})
 		}
 		records, err := k.Ledger.Lookup(ctx, keys...)
+		if err != nil {
+			return err
+		}
 		for _, key := range keys {
 			if rec := records[key]; rec.Owned() {
-				rows = append(rows, rec.Owner)
+				if err := f(&rec.Owner); err != nil {
+					return err
+				}
 			}
 		}
-		return rows, err
+		return nil
 	}
 	of := ev.Scope
 	if !of.Owned() {
-		return nil, nil
+		return nil
 	}
-	within := func(asked, has string) bool { return asked == "" || asked == memproxy.Inert(has) }
+	within := func(asked, has string) bool { return asked == "" || memproxy.Inert(asked) == memproxy.Inert(has) }
 	for after := ""; ; {
 		page, err := k.Ledger.Backends.Inventory(ctx, ev.Backend, memproxy.TargetMemory, after, 500)
 		if err != nil || len(page) == 0 {
-			return rows, err
+			return err
 		}
 		after = page[len(page)-1].ID
-		for _, row := range page {
-			if s := row.Scope; within(of.User, s.User) && within(of.Agent, s.Agent) && within(of.App, s.App) && within(of.Run, s.Run) {
-				rows = append(rows, row)
+		for i := range page {
+			if s := page[i].Scope; within(of.User, s.User) && within(of.Agent, s.Agent) && within(of.App, s.App) && within(of.Run, s.Run) {
+				if err := f(&page[i]); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -139,11 +199,14 @@ func (k *Keeper) became(ctx context.Context, ev *memproxy.Event, row *memproxy.O
 	if err := k.Ledger.Commit(ctx, e); err != nil {
 		return err
 	}
-	k.Log.Info("a change that was under way when a process was killed is recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
+	k.Log.Info("a change without an answer is recorded", "decision", ev.Decision, "memory", row.ID, "deleted", after.Deleted)
 	if !after.Deleted || !gate.Counts(row) {
 		return nil
 	}
 	who := gate.TallyOf(ctx, k.Ledger, row)
 	who.Memories = 1
-	return gate.Lower(ctx, k.Budget, k.Rules(), "lost/"+row.Backend+"/"+row.ID, now, who)
+	if err := gate.Lower(ctx, k.Budget, k.Rules(), "lost/"+row.Backend+"/"+row.ID, now, who); err != nil {
+		k.Log.Warn("total not lowered after a deletion without an answer", "memory", row.ID, "error", err)
+	}
+	return nil
 }

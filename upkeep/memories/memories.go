@@ -35,6 +35,8 @@ type Options struct {
 	Integrity *integrity.Custodian
 	// Steady says whether the clock can be trusted.
 	Steady *upkeep.Steady
+	// Unconfirmed are the changes whose outcome is not known.
+	Unconfirmed *Unconfirmed
 	// Note records an event about the process.
 	Note func(t memproxy.EventType, detail string)
 }
@@ -43,12 +45,13 @@ type Options struct {
 type Keeper struct {
 	Options
 	looked lookedTo
-	lost   lost
+	before uint64 // index of this process's first record
+	found  bool   // changes of earlier processes are among the unconfirmed ones
 }
 
 // New returns a keeper that does nothing until its jobs run.
 func New(opt Options) *Keeper {
-	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}, lost: lost{before: opt.Integrity.Audit.Size()}}
+	return &Keeper{Options: opt, looked: lookedTo{to: map[memproxy.MemoryState]memproxy.MemoryKey{}}, before: opt.Integrity.Audit.Size()}
 }
 
 // maintainEvery is how often items past their retention are deleted. The first time is

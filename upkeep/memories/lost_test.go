@@ -1,0 +1,54 @@
+package memories
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/internal/must"
+	"github.com/memproxy/memproxy/ledger"
+	"github.com/memproxy/memproxy/proxy"
+)
+
+// Proves EDGE-4: while the ledger cannot be used, changes without an answer keep waiting,
+// and no more than a few of them are tried in a round.
+func TestChangesWaitForTheLedger(t *testing.T) {
+	l := must.Get(ledger.Open(ledger.Options{Clock: time.Now}))(t)
+	must.Do(t, l.Close())
+	k := &Keeper{Options: Options{
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{}, Backend: func(string) *proxy.Own { return &proxy.Own{} },
+	}, found: true}
+	const n = 2 * maxFailures
+	for i := range n {
+		k.Unconfirmed.Add(memproxy.Event{Decision: fmt.Sprint(i), Kind: memproxy.Forget, Backend: "mem0", Targets: []string{"m"}})
+	}
+	for range 3 {
+		if err := k.outcomes(t.Context(), time.Now()); err == nil {
+			t.Error("no error")
+		}
+	}
+	if left := k.Unconfirmed.len(); left != n {
+		t.Errorf("%d of %d changes wait", left, n)
+	}
+	if ev, _ := k.Unconfirmed.next(); ev.Decision != fmt.Sprint(3*maxFailures%n) {
+		t.Errorf("the next is %s: some were not tried", ev.Decision)
+	}
+}
+
+// Changes of many targets do not fill the memory.
+func TestUnconfirmedChangesAreBounded(t *testing.T) {
+	u, many := Unconfirmed{}, make([]string, maxUnconfirmed/2)
+	for i, want := range []bool{true, false} {
+		if got := u.Add(memproxy.Event{Targets: many}) && u.Add(memproxy.Event{Targets: many[:1]}); got != want {
+			t.Errorf("change %d: taken %v", i, got)
+		}
+	}
+	for ok := true; ok; {
+		_, ok = u.next()
+	}
+	if u.size != 0 || !u.Add(memproxy.Event{Targets: many}) {
+		t.Errorf("%d targets wait after the last was taken", u.size)
+	}
+}
