@@ -178,6 +178,35 @@ func deaf(t *testing.T) *rig {
 	return r
 }
 
+// Proves EDGE-4, GOV-7: a memory that was added without an answer, and deleted with all
+// that its owner has before anybody read it, stays deleted: its history is not shown, and
+// no sweep reports it as missing.
+func TestDeletedBeforeItWasRead(t *testing.T) {
+	t.Parallel()
+	for _, other := range []string{"globex", "acme"} {
+		t.Run("and tenant "+other, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, forgetting, "ANNS", sha("anns-key"), "FEW", sha("few-key"), "PLAIN", sha("plain-key"), "RIVAL", sha("rival-key"), "globex", other)
+			whole := r.back.Handler
+			r.back.Handler = http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				whole.ServeHTTP(httptest.NewRecorder(), q)
+				panic(http.ErrAbortHandler)
+			})
+			r.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann likes green tea."}]}`).want(t, http.StatusBadGateway)
+			r.back.Handler = whole
+			_, rest, _ := strings.Cut(r.behind("GET", "/memories?user_id=ann", ""), `"id":"`)
+			id, _, _ := strings.Cut(rest, `"`)
+			r.do("DELETE", "/memories?user_id=ann", "").want(t, http.StatusOK)
+			for range 2 {
+				r.do("GET", "/v1/events/", "").lacks(t, "green tea")
+				r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "green tea")
+			}
+			must.Do(t, r.car.ledger.Sync(t.Context()))
+			r.clean("after the deletion")
+		})
+	}
+}
+
 // Proves EDGE-4, GOV-7: a change or deletion that the backend made and did not confirm is
 // in the ledger, at the latest when the backend answers again: what was deleted is read by
 // nobody, and a sweep reports nothing.

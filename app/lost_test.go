@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/ledger/ledgertest"
 )
@@ -123,4 +124,68 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 		t.Errorf("%s is named as changed", list.header.Get("X-Memproxy-Unverified"))
 	}
 	r.clean("after the rollback")
+}
+
+// Proves EDGE-11, EDGE-4: an approved change or deletion whose answer was lost settles
+// without a reviewer once the backend answers again: it is found there, or sent again,
+// and made once.
+func TestApprovedChangesWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	const policy = `@id("own.hold") @reason("policy.forbid") @verdict("hold") @detail("looked at first")
+forbid (principal, action in [Action::"correct", Action::"forget"], resource);`
+	for name, tc := range map[string]struct{ method, path, body string }{
+		"change": {"PUT", "/memories/ID", `{"text":"Ann likes coffee."}`}, "deletion": {"DELETE", "/memories/ID", ""},
+		"deletion in batch": {"DELETE", "/v1/batch/", `{"memories":[{"memory_id":"ID"}]}`},
+	} {
+		for _, made := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", made: ", made), func(t *testing.T) {
+				t.Parallel()
+				clock := ledgertest.NewClock()
+				r := startRig(&rig{t: t, clock: clock.Now}, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
+policy: {dir: %q}
+review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"}]}`, policyDir(t, policy), sha(reviewToken)))
+				id := r.written("Ann likes green tea.", "")
+				r.versioned(id)
+				hold := heldID(t, r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)))
+				whole, times, away := r.back.Handler, 0, false
+				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					switch {
+					case q.Method == http.MethodGet && !away:
+						whole.ServeHTTP(w, q)
+						return
+					case made && !away:
+						times++
+						whole.ServeHTTP(httptest.NewRecorder(), q)
+					}
+					away = true
+					panic(http.ErrAbortHandler)
+				})
+				r.does("holds", "approve", "--reason", "fine", hold)
+				clock.Pass(20 * time.Minute)
+				_ = r.car.jobs.Once(t.Context(), "replays", clock.Now())
+				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State == memproxy.HoldDone {
+					t.Errorf("while the backend is away: %s %v", h.State, err)
+				}
+				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Method != http.MethodGet {
+						times++
+					}
+					whole.ServeHTTP(w, q)
+				})
+				clock.Pass(20 * time.Minute)
+				r.once("replays", clock.Now())
+				r.once("outcomes", clock.Now())
+				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times != 1 {
+					t.Errorf("%s %v, sent %d times", h.State, err, times)
+				}
+				must.Do(t, r.car.ledger.Sync(t.Context()))
+				r.clean(name)
+				if tc.method == "DELETE" {
+					r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "green tea")
+				} else if h := r.history(id); len(h) != 2 {
+					t.Errorf("versions %q", h)
+				}
+			})
+		}
+	}
 }

@@ -366,3 +366,9 @@ func flags(findings []memproxy.Finding) string {
 	}
 	return strings.Join(out, " ")
 }
+
+// signed reports whether a memory's stamp was signed by this installation for the
+// caller's tenant.
+func (ret *answer) signed(m *memproxy.Memory) bool {
+	return examinerOf(ret.g, ret.Admission).Signed(m)
+}

@@ -131,6 +131,9 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 	if err != nil {
 		return nil, false, err
 	}
+	if op.Kind == memproxy.Correct || op.Kind == memproxy.Forget {
+		return changeArrived(ctx, g.Gate, &Call{Backend: b, Request: req, Route: route, Known: true}, seeker, op, &h, content.Before)
+	}
 	all := 0
 	for page := 1; page <= maxSought; page++ {
 		q, ok := seeker.Seek(route, req, op, page)
@@ -153,6 +156,47 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 		}
 	}
 	return nil, false, errors.New("the list is too long")
+}
+
+// changeArrived asks for the targets of an approved change or deletion. It arrived if
+// all are deleted or have its stamp, and did not if none is and all have the texts that
+// it replaces; else nothing is known.
+func changeArrived(ctx context.Context, g *Gate, c *Call, loc Locator, op *memproxy.Operation, h *memproxy.HeldWrite, before map[string]string) (ids []string, known bool, err error) {
+	if len(op.Targets) == 0 || len(op.Targets) > maxImages {
+		return nil, false, nil
+	}
+	found, errs := askEach(ctx, g, c, loc, op.Targets)
+	untouched := 0
+	for i, id := range op.Targets {
+		m, replaced := &found[i], before[id]
+		switch {
+		case errs[i] != nil:
+			return nil, false, errs[i]
+		case m.Missing && op.Kind == memproxy.Forget, stampedBy(g, m, h.ID, h.Tenant):
+			ids = append(ids, id)
+		case m.Missing, m.Unproven:
+		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewrites(op, id, m.Text):
+			untouched++
+		}
+	}
+	return ids, len(ids) == len(op.Targets) || untouched == len(op.Targets), nil
+}
+
+// rewrites reports whether an operation gives a memory another text than it has.
+func rewrites(op *memproxy.Operation, id, text string) bool {
+	return slices.ContainsFunc(op.Items, func(it memproxy.Item) bool {
+		return it.Kind == memproxy.ItemContent && it.Target == id && it.Text != "" && it.Text != text
+	})
+}
+
+// stampedBy reports whether a memory has the stamp of a decision of a tenant.
+func stampedBy(g *Gate, m *memproxy.Memory, decision, tenant string) bool {
+	if m.Stamp == nil || m.Stamp.ID != decision {
+		return false
+	}
+	s := *m.Stamp
+	s.Tenant = tenant
+	return g.opt.Signer.Verify(s)
 }
 
 // maxSought is how many pages are read in search of a write.

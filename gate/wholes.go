@@ -8,6 +8,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
+	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
@@ -26,22 +27,74 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 }
 
 // bindLate records the owners of memories that were made after their write was
-// answered (asynchronous extraction): their stamps name the decision.
+// answered (asynchronous extraction): their stamps name the decision. Those that the
+// answer only reports, as events of the past, may have been deleted in the meantime,
+// so the backend is asked for them.
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
+	var late []*item
+	var past []string
 	for i := range ret.items {
-		if it := &ret.items[i]; !ret.answers && !ret.settled && !it.Drop && it.row == nil && it.Memory.TargetKind() == memproxy.TargetMemory && it.Stamp != nil && it.ID != "" {
-			bindOne(ctx, ret, it)
+		it := &ret.items[i]
+		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !boundBy(ctx, ret, it) {
+			continue
+		}
+		if m := ret.op.Current[it.ID]; m.Missing {
+			it.unsaid = "the memory was deleted before its addition was read"
+		}
+		if ret.settled {
+			continue
+		}
+		late = append(late, it)
+		if it.Event != "" && !slices.Contains(past, it.ID) {
+			past = append(past, it.ID)
+		}
+	}
+	gone := goneSince(ctx, ret, past)
+	for _, it := range late {
+		switch deleted, asked := gone[it.ID]; {
+		case it.Event == "" || asked && !deleted:
+			bindOne(ret, it)
+		case !asked:
+			it.unsaid = "whether the memory still exists is not known, and it is withheld"
+		default:
+			it.unsaid = "the memory was deleted before its addition was read"
 		}
 	}
 	return false, nil
 }
 
-func bindOne(ctx context.Context, ret *answer, it *item) {
+// boundBy reports whether a memory's stamp names its owner: it is signed for the
+// caller's tenant and matches the memory.
+func boundBy(ctx context.Context, ret *answer, it *item) bool {
+	if it.Stamp == nil {
+		return false
+	}
+	s := *it.Stamp
+	s.Tenant = ret.Principal.Tenant
+	return ret.g.opt.Signer.Verify(s) && !examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, it.Memory)
+}
+
+// goneSince asks the backend which memories were deleted. Those that it does not
+// answer for, and those over the limit of side requests, are not in the result.
+func goneSince(ctx context.Context, ret *answer, ids []string) map[string]bool {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.call.Backend.Fetch == nil {
+		return nil
+	}
+	ids = ids[:min(len(ids), limits.MaxUnknown)]
+	found, errs := askEach(ctx, ret.g, ret.call, loc, ids)
+	gone := map[string]bool{}
+	for i, id := range ids {
+		if errs[i] == nil {
+			gone[id] = found[i].Missing
+		}
+	}
+	return gone
+}
+
+func bindOne(ret *answer, it *item) {
 	m, s := it.Memory, *it.Stamp
 	s.Tenant = ret.Principal.Tenant
-	if !ret.g.opt.Signer.Verify(s) || examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, m) {
-		return
-	}
 	ret.late.Owners = append(ret.late.Owners, boundRow(ret.op.Backend, m, s.Tenant))
 	ret.late.Versions = append(ret.late.Versions, boundVersion(ret.op.Backend, m, &s))
 	ends := ending(ret, m, &s)
@@ -342,10 +395,4 @@ func nameMissing(ctx context.Context, ret *answer) {
 	}
 	ret.Unverified = append(ret.Unverified, row.ID)
 	ret.reasons = append(ret.reasons, memproxy.Reason{Code: code, Rule: row.ID, Detail: detail})
-}
-
-// signed reports whether a memory's stamp was signed by this installation for the
-// caller's tenant.
-func (ret *answer) signed(m *memproxy.Memory) bool {
-	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
