@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io/fs"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -51,8 +50,6 @@ func (c *committer) run(stop <-chan struct{}) {
 		case <-stop:
 			closing = true
 		}
-		// Callers that are about to join this commit get to the queue first.
-		runtime.Gosched()
 		batch := c.queue.takeAll(c.spare)
 		c.commit(batch)
 		clear(batch)
@@ -275,6 +272,7 @@ func (c *committer) mend() error {
 }
 
 func (c *committer) rewrite(n int64, b *bundle) error {
+	c.disk.named.Clear() // the directory may have been replaced
 	if c.journal != nil {
 		_ = c.journal.Close() // it is replaced
 		c.journal = nil

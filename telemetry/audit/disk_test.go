@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,6 +123,37 @@ func TestCheckpointFails(t *testing.T) {
 	record(t, l, 1)
 	if err := l.Healthy(); err != nil {
 		t.Errorf("still ill: %v", err)
+	}
+	closeLog(t, l)
+}
+
+// A new directory is synced with its own name, once: commits wait for every other sync
+// of the disk.
+func TestDirectoriesAreSyncedWithTheirNames(t *testing.T) {
+	var mu sync.Mutex
+	synced := map[string]int{}
+	opt := testOptions(t.TempDir())
+	opt.Sync = func(f *os.File) error {
+		mu.Lock()
+		defer mu.Unlock()
+		name, err := filepath.Rel(opt.Dir, f.Name())
+		synced[filepath.ToSlash(name)]++
+		return err
+	}
+	l := open(t, opt)
+	for round, want := range []int{2, 2, 4} { // for two directories in it
+		if round == 2 { // another directory may have taken the log's place
+			record(t, l, 1)
+			must.Do(t, os.Rename(filepath.Join(opt.Dir, journalPath(2)), filepath.Join(opt.Dir, "away")))
+			if _, err := l.Record(t.Context(), fullEvent()); err == nil {
+				t.Error("a record in a journal that is not in its place")
+			}
+		}
+		record(t, l, tileWidth)
+		must.Do(t, l.Flush(t.Context()))
+		if synced["tile/entries"] != round+1 || synced["tile/0"] != round+1 || synced["tile"] != want {
+			t.Errorf("round %d: synced %v, want tile %d times", round, synced, want)
+		}
 	}
 	closeLog(t, l)
 }

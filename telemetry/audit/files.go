@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -50,8 +52,13 @@ func archivePath(size uint64) string  { return fmt.Sprintf("%s/%020d", archiveDi
 
 // disk writes files below root.
 type disk struct {
-	root string
-	sync func(*os.File) error
+	root  string
+	sync  func(*os.File) error
+	named *sync.Map // directories whose own names are durable
+}
+
+func newDisk(root string, syncs func(*os.File) error) disk {
+	return disk{root: root, sync: syncs, named: new(sync.Map)}
 }
 
 func (d disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
@@ -86,25 +93,29 @@ func (d disk) replace(name string, content []byte, synced bool) error {
 	return nil
 }
 
-// syncDir makes the names in a directory durable, and those of its parents up to the
-// root.
+// syncDir makes the names in a directory durable, and the directory's own name up to
+// the root, which is synced only once.
 func (d disk) syncDir(name string) error {
-	for dir := filepath.Clean(d.path(name)); ; dir = filepath.Dir(dir) {
-		f, err := os.Open(dir)
-		if err != nil {
-			return fmt.Errorf("audit: %w", err)
-		}
-		err = d.sync(f)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return fmt.Errorf("audit: sync %s: %w", name, err)
-		}
-		if dir == filepath.Clean(d.root) {
-			return nil
-		}
+	dir := d.path(name)
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
+	err = d.sync(f)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("audit: sync %s: %w", name, err)
+	}
+	if _, durable := d.named.Load(name); durable || name == "." {
+		return nil
+	}
+	if err := d.syncDir(path.Dir(name)); err != nil {
+		return err
+	}
+	d.named.Store(name, true)
+	return nil
 }
 
 // read returns a file's content, nil if it does not exist.

@@ -59,7 +59,7 @@ func createKey(dir string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	d := disk{root: dir, sync: (*os.File).Sync}
+	d := newDisk(dir, (*os.File).Sync)
 	if err := d.replace(PublicKeyFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pubDER}), true); err != nil {
 		return nil, err
 	}

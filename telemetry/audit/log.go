@@ -60,7 +60,7 @@ func Open(opt Options) (*Log, error) {
 	l := &Log{
 		opt: opt, stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
 	}
-	d := disk{root: opt.Dir, sync: opt.Sync}
+	d := newDisk(opt.Dir, opt.Sync)
 	l.queue, l.reserve = newQueue(&l.opt), newReserve(d, opt.Reserve, l.stop)
 	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
 	l.publisher = &publisher{opt: &l.opt, disk: d, signer: signer, progress: l.progress, queue: l.queue}
