@@ -352,7 +352,9 @@ func (d *Doc) At(pointer string) *Value {
 		return v
 	}
 	for seg := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		seg = unescape.Replace(seg)
+		if strings.IndexByte(seg, '~') >= 0 {
+			seg = unescape.Replace(seg)
+		}
 		switch {
 		case v == nil:
 			return nil

@@ -61,7 +61,8 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		of = ""
 	}
 	switch {
-	case d.nameless(m.Name, ptr, texts(v)):
+	case d.nameless(m.Name) && other(texts(v)):
+		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 		return nil
 	case memproxy.Reserved(m.Name):
 		d.op.Reserved = append(d.op.Reserved, ptr)

@@ -53,17 +53,19 @@ func names(name string) bool {
 	return slices.ContainsFunc([]string{"_id", "_ids", "-id", "-ids", ".id", ".ids"}, func(end string) bool { return strings.HasSuffix(low, end) })
 }
 
-// nameless removes a name that naming does not list, and reports whether it is one.
-func (d *decoding) nameless(name, ptr string, texts []string) bool {
+// nameless reports whether a member or a parameter has a name that naming does not
+// list. It is removed if its value is other than ids.
+func (d *decoding) nameless(name string) bool {
 	if _, row := naming[jsondoc.Fold(name)]; row || !names(name) || d.row.kind == memproxy.Admin || d.row.kind == memproxy.Other {
 		return false
 	}
 	// Other spellings of an owner are claims or refused (spelling.Names).
-	if memproxy.Reserved(name) || d.a.names.Claim(name) != "" || !slices.ContainsFunc(texts, func(text string) bool { return !spelling.UUID(text) }) {
-		return false
-	}
-	d.op.Unclaimed = append(d.op.Unclaimed, ptr)
-	return true
+	return !memproxy.Reserved(name) && d.a.names.Claim(name) == ""
+}
+
+// other reports whether one of the texts is no id.
+func other(texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return !spelling.UUID(text) })
 }
 
 // queryPrefix is the prefix of pointers to query parameters.
@@ -110,14 +112,22 @@ func (d *decoding) beside() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		base, _, _ := strings.Cut(key, "[")
-		if base != "metadata" && base != "filters" && d.nameless(base, queryPrefix+base, values[key]) {
+		if base != "metadata" && base != "filters" && d.nameless(base) && other(values[key]) {
+			d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
 			continue
 		}
 		for _, text := range values[key] {
 			looseText(d.op, text, "query:"+base)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.req.Header)) {
+	var long []string // headers that may have ids
+	for name, list := range d.req.Header {
+		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
+			long = append(long, name)
+		}
+	}
+	slices.Sort(long)
+	for _, name := range long {
 		for _, text := range d.req.Header[name] {
 			looseText(d.op, text, "header:"+strings.ToLower(name))
 		}

@@ -28,7 +28,9 @@ func loose(op *memproxy.Operation, v *jsondoc.Value, ptr string) {
 			switch m.Name {
 			case "content", "text", "memory", "data", "query", "custom_instructions", "prompt":
 			default:
-				loose(op, m.Value, jsondoc.Child(ptr, m.Name))
+				if m.Value.End-m.Value.Start >= spelling.UUIDLen {
+					loose(op, m.Value, jsondoc.Child(ptr, m.Name))
+				}
 			}
 		}
 	}

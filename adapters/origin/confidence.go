@@ -1,7 +1,7 @@
 package origin
 
 import (
-	"math/big"
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -40,14 +40,21 @@ func perMille(text string) (memproxy.PerMille, bool) {
 		}
 		return 1, !strings.HasPrefix(text, "-")
 	}
-	exact, ok := new(big.Rat).SetString(text)
-	if !ok || exact.Cmp(big.NewRat(1, 1)) > 0 {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	digits := strings.TrimLeft(whole+fraction, "0")
+	// So many of the digits, or with so many zeros, are the whole part of the thousandfold.
+	n := len(digits) - len(fraction) + shift + 3
+	if err != nil || n > len("1000") {
 		return 0, false
 	}
-	exact.Mul(exact, big.NewRat(1000, 1))
-	whole, rest := new(big.Int).QuoRem(exact.Num(), exact.Denom(), new(big.Int))
-	if rest.Sign() > 0 {
-		whole.Add(whole, big.NewInt(1))
+	n = max(n, 0)
+	more := memproxy.PerMille(0)
+	if rest := digits[min(n, len(digits)):]; strings.Trim(rest, "0") != "" {
+		more = 1
 	}
-	return memproxy.PerMille(whole.Int64()), true
+	share, _ := strconv.Atoi(digits[:min(n, len(digits))] + "0000"[:max(0, n-len(digits))])
+	p := memproxy.PerMille(share) + more
+	return p, p <= memproxy.Full
 }
