@@ -234,7 +234,7 @@ type Operation struct {
 	// Stamp is the provenance to write into every metadata home of the
 	// payload, or nil.
 	Stamp *Stamp
-	// Seal signs a stamp again for the metadata that it is written next to, in JSON
+	// Seal signs a stamp for the metadata that it is written next to, in JSON
 	// and without the proxy's own members. A stamp of another installation is
 	// returned unchanged. Nil: stamps do not cover metadata.
 	Seal func(s Stamp, metadata []byte) Stamp `json:"-"`

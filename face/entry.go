@@ -102,7 +102,7 @@ func (e *Entry) End(span trace.Span, a *gate.Admission, method string, status in
 
 // LogDecision logs the decision on a request.
 func LogDecision(ctx context.Context, log *slog.Logger, backend string, a *gate.Admission) {
-	if a.Flooded { // a summary line has their count
+	if a.Flooded || !log.Enabled(ctx, slog.LevelInfo) { // a summary line counts what is flooded
 		return
 	}
 	d := &a.Decision

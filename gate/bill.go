@@ -356,8 +356,6 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 	if b.bound {
 		window = max(window, 1)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.timeout)
-	defer cancel()
 	if b.paid != nil {
 		acc.settleLines(ctx, a, b.paid, "/settled/window", b.paid.Lines, window-b.paid.Cost)
 	}
@@ -381,6 +379,8 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 	if len(lines) == 0 || difference == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.timeout)
+	defer cancel()
 	c := *of
 	c.ID, c.Lines = c.ID+id, lines
 	if difference < 0 {

@@ -61,9 +61,7 @@ func commit(ctx context.Context, g *Gate, d *memproxy.Decision, e memproxy.Entry
 	if e.Empty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
-	err := g.opt.Ledger.Commit(ctx, e)
+	err := g.opt.Ledger.Commit(context.WithoutCancel(ctx), e)
 	if err != nil && !errors.Is(err, memproxy.ErrStale) {
 		g.opt.Log.ErrorContext(ctx, lost, "decision", d.ID, "error", err)
 	}

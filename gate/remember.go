@@ -294,19 +294,18 @@ func bind(ctx context.Context, r *run) error {
 	return nil
 }
 
-// seal signs a stamp again for the metadata that the adapter writes next to it. An
-// existing stamp is sealed again only if this installation signed it for the
-// memory's tenant.
+// seal signs a stamp for the metadata that the adapter writes next to it. An existing
+// stamp is sealed again only if this installation signed it for the memory's tenant.
 func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	mixed := func(string) bool { return false }
 	if mixer, ok := r.call.Backend.Adapter.(Mixer); ok {
 		mixed = mixer.Mixed
 	}
 	hashes := metadata.Hashes(s.ID, raw, mixed)
-	if hashes == s.Metadata {
-		return s
-	}
-	if s.Signature != r.op.Stamp.Signature {
+	if s != *r.op.Stamp {
+		if hashes == s.Metadata {
+			return s
+		}
 		if s.Tenant = r.Principal.Tenant; !r.g.opt.Signer.Verify(s) {
 			return s
 		}
@@ -315,7 +314,7 @@ func (r *run) seal(s memproxy.Stamp, raw []byte) memproxy.Stamp {
 	return r.g.opt.Signer.Sign(s)
 }
 
-// stampOf is the signed provenance of the run's write.
+// stampOf is the provenance of the run's write, which seal signs.
 func stampOf(r *run) memproxy.Stamp {
 	received, found := r.begun, r.findings // at its arrival: it may have waited for review since
 	if r.waited != nil {
@@ -325,7 +324,7 @@ func stampOf(r *run) memproxy.Stamp {
 	if source == "" {
 		source = memproxy.SourceUnstated
 	}
-	return r.g.opt.Signer.Sign(memproxy.Stamp{
+	return memproxy.Stamp{
 		ID:          r.Decision.ID,
 		Actor:       r.Principal.ID,
 		Tenant:      r.Principal.Tenant,
@@ -341,7 +340,7 @@ func stampOf(r *run) memproxy.Stamp {
 		Trigger:     r.call.Route.ID,
 		Score:       memproxy.Risk(found),
 		Flags:       flags(found),
-	})
+	}
 }
 
 // Bounds of the rules that a stamp names: a stamp stays below 1 KB.

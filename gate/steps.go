@@ -272,7 +272,7 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	return true, nil
 }
 
-// encode signs the stamp and has the adapter patch the payload.
+// encode has the adapter patch the payload and sign its stamps.
 func encode(_ context.Context, r *run) error {
 	op := r.op
 	if op.Kind == memproxy.Learn || op.Kind == memproxy.Correct {
@@ -320,8 +320,6 @@ func clamp(ctx context.Context, r *run) error {
 		}
 	}
 	if texts := trust.Texts(op); len(texts) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, r.g.opt.RecordTimeout)
-		defer cancel()
 		said, _, err := r.g.opt.Ledger.Retraction(ctx, r.Principal.Tenant, r.Principal.Account(), texts, r.begun.Add(-retracted))
 		if err != nil {
 			ledgerFailed(ctx, r, err, "what the caller said before cannot be looked up")

@@ -14,11 +14,15 @@ import (
 // sorted and without duplicates.
 func Fields(op *memproxy.Operation) []string {
 	var out []string
+	add := func(field string) {
+		if f := memproxy.Key(field); f != "" && (len(out) == 0 || out[len(out)-1] != f) {
+			out = append(out, f)
+		}
+	}
 	for i := range op.Items {
-		for _, f := range op.Items[i].Written() {
-			if f = memproxy.Key(f); f != "" && (len(out) == 0 || out[len(out)-1] != f) {
-				out = append(out, f)
-			}
+		add(op.Items[i].Field)
+		for _, f := range op.Items[i].Filed {
+			add(f)
 		}
 	}
 	slices.Sort(out)
