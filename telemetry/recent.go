@@ -86,6 +86,9 @@ type recentSpan struct {
 func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	psc := parent.SpanContext()
+	if above, ok := parent.(*recentSpan); ok && !psc.IsSampled() {
+		return ctx, above // it stands for its steps, which nobody sees
+	}
 	s := &recentSpan{of: r, name: name, start: time.Now()}
 	id := trace.SpanID(random())
 	if psc.IsValid() {

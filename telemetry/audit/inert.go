@@ -92,18 +92,31 @@ func inertPointer(ptr string) string {
 	if kind == "target:" {
 		return kind + memproxy.InertID(rest)
 	}
-	parts := strings.Split(rest, "/")
-	for i, part := range parts {
-		if !isIndex(part) && !member(part) {
-			parts[i] = memproxy.InertSession(part)
+	inert := eachPart(rest, func(part string) string {
+		if isIndex(part) || member(part) {
+			return part
 		}
+		return memproxy.InertSession(part)
+	})
+	if inert == rest {
+		return ptr
 	}
-	return kind + strings.Join(parts, "/")
+	return kind + inert
 }
 
 func isIndex(s string) bool { return len(s) < 10 && strings.Trim(s, "0123456789") == "" }
 
 // inertAccount is the key of a budget as recorded: it may contain names of fields.
 func inertAccount(key string) string {
-	return strings.Join(each(strings.Split(key, "/"), memproxy.Inert), "/")
+	return eachPart(key, memproxy.Inert)
+}
+
+// eachPart maps what is between the slashes of a text.
+func eachPart(text string, as func(string) string) string {
+	for part := range strings.SplitSeq(text, "/") {
+		if as(part) != part {
+			return strings.Join(each(strings.Split(text, "/"), as), "/")
+		}
+	}
+	return text
 }
