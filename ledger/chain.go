@@ -19,7 +19,7 @@ const chainDomain = "memproxy version 1"
 // and of the tenant's previous record. It leaves out what may change later (pinned,
 // compacted) and the place, so that a moved record can still be recognised.
 func (r *record) link() []byte {
-	b := keys.AppendField(nil, chainDomain)
+	b := keys.AppendField(make([]byte, 0, 1<<10), chainDomain)
 	for _, s := range [...]string{
 		r.Backend, string(r.Kind), r.ID, r.Tenant, r.Field, string(r.Op), r.Actor, string(r.Trust), string(r.Attestation),
 		r.Decision, r.SHA256, r.Before, r.metadata, r.previous, r.behind,

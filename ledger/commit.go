@@ -40,7 +40,7 @@ func (s *store) commit(group []*job) (err error) {
 	if err != nil {
 		return err
 	}
-	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, fresh: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
+	t := &transaction{store: s, ctx: ctx, tx: tx, records: map[key]*recordRow{}, ready: map[string]*sql.Stmt{}, fresh: map[string]*sql.Stmt{}, counted: map[account]int64{}, breached: map[string]bool{}}
 	defer s.prepareNew(t)
 	defer func() { _ = tx.Rollback() }() // first of all; after a commit that succeeded it does nothing
 	for _, j := range group {
@@ -141,6 +141,9 @@ func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
 	if t.store.dialect != sqliteDialect {
 		return nil, false
 	}
+	if stmt, ready := t.ready[text]; ready {
+		return stmt, true
+	}
 	stmt, ready := t.store.ready[text]
 	if !ready {
 		fresh, again := t.fresh[text]
@@ -150,7 +153,8 @@ func (t *transaction) stmt(text string) (*sql.Stmt, bool) {
 		t.fresh[text] = fresh
 		return fresh, fresh != nil
 	}
-	return t.tx.StmtContext(t.ctx, stmt), true
+	t.ready[text] = t.tx.StmtContext(t.ctx, stmt)
+	return t.ready[text], true
 }
 
 // run executes a statement, and returns how many rows it changed.

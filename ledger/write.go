@@ -42,6 +42,7 @@ type transaction struct {
 	tx      *sql.Tx
 	err     error
 	records map[key]*recordRow   // that it read or changed; nil: read them anew
+	ready   map[string]*sql.Stmt // the writer's, in this transaction
 	fresh   map[string]*sql.Stmt // not prepared by the writer yet; prepared here from the second time on
 	heads   []head               // of the chains that grew, as they are to be written
 	steps   []Step               // of memories' histories

@@ -50,7 +50,7 @@ type Vault struct {
 
 type vaultKey struct {
 	wrap, redo cipher.AEAD
-	chain      []byte
+	chain      *macPool
 }
 
 // LoadOrCreateVault reads the vault keys of a directory, vault.key and
@@ -98,7 +98,7 @@ func NewVault(keys Set, random io.Reader) (*Vault, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.keys[id], v.rows[rowKeyOf(id)] = vaultKey{one, other, chain}, newMACPool(row)
+		v.keys[id], v.rows[rowKeyOf(id)] = vaultKey{one, other, newMACPool(chain)}, newMACPool(row)
 	}
 	v.rowID = rowKeyOf(v.current)
 	return v, nil
@@ -125,7 +125,8 @@ type Envelope struct {
 
 // bound is the associated data of an envelope.
 func bound(use, ref, tenant string) []byte {
-	b := AppendField(nil, vaultDomain)
+	b := make([]byte, 0, 64+len(ref)+len(tenant))
+	b = AppendField(b, vaultDomain)
 	b = AppendField(b, use)
 	b = AppendField(b, ref)
 	return AppendField(b, tenant)
@@ -213,20 +214,19 @@ func (v *Vault) Random(n int) ([]byte, error) {
 
 // Sign returns the MAC over a chain's record and the id of its key.
 func (v *Vault) Sign(use string, data []byte) (id string, mac []byte) {
-	return v.current, chainMAC(v.keys[v.current].chain, use, data)
+	return v.current, v.keys[v.current].signed(use, data)
 }
 
 // Signed reports whether the MAC is this installation's.
 func (v *Vault) Signed(use, id string, data, mac []byte) bool {
 	key, known := v.keys[id]
-	return known && hmac.Equal(mac, chainMAC(key.chain, use, data))
+	return known && hmac.Equal(mac, key.signed(use, data))
 }
 
-func chainMAC(key []byte, use string, data []byte) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write(AppendField(nil, use))
-	h.Write(data)
-	return h.Sum(nil)
+func (k vaultKey) signed(use string, data []byte) []byte {
+	mac := make([]byte, sha256.Size)
+	k.chain.sum(func(b []byte) []byte { return append(AppendField(b, use), data...) }, mac)
+	return mac
 }
 
 const (
