@@ -31,7 +31,7 @@ const (
 // most three words, else a hash of it. Readers of a log, people or models, must not
 // read sentences that a caller wrote, whatever separates the words.
 func Inert(name string) string {
-	if len(name) <= inertSize && (isInertHash(name) || fewWords(name) && strings.Trim(name, inertCharacters) == "") {
+	if len(name) <= inertSize && (isInertHash(name) || fewWords(name) && plain(name)) {
 		return name
 	}
 	return inertHash(name)
@@ -39,6 +39,23 @@ func Inert(name string) string {
 
 // inertCharacters are those of plain identifiers.
 const inertCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/+~=*|-"
+
+// isInert is inertCharacters by byte.
+var isInert = func() (is [256]bool) {
+	for _, c := range []byte(inertCharacters) {
+		is[c] = true
+	}
+	return is
+}()
+
+func plain(name string) bool {
+	for i := range len(name) {
+		if !isInert[name[i]] {
+			return false
+		}
+	}
+	return true
+}
 
 // fewWords reports whether a name is within the bounds. In an email address a
 // domain of at most three labels counts as one word.
