@@ -2,6 +2,7 @@ package face
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -22,9 +23,8 @@ const NoStore = "no-store"
 // Caching reports whether a header controls caches, including vendor headers
 // (CDN-Cache-Control, Surrogate-Control).
 func Caching(name string) bool {
-	switch strings.ToLower(name) {
-	case "age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag":
-		return true
-	}
-	return holds(name, "cache-control")
+	is := func(caches string) bool { return strings.EqualFold(name, caches) }
+	return slices.ContainsFunc(caching, is) || holds(name, "cache-control")
 }
+
+var caching = []string{"age", "expires", "pragma", "x-accel-expires", "surrogate-key", "surrogate-control", "cache-tag"}

@@ -38,7 +38,7 @@ func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []b
 	if meta == nil || meta.Kind != jsondoc.Object {
 		return nil
 	}
-	var out [][]byte
+	out := append(make([]byte, 0, meta.End-meta.Start), '{')
 	for _, m := range meta.Members {
 		value, whole := e.Kept(m.Value)
 		if memproxy.Reserved(m.Name) || !whole || slices.ContainsFunc(touched, func(t *jsondoc.Value) bool {
@@ -46,10 +46,13 @@ func Beside(e *jsondoc.Edits, meta *jsondoc.Value, touched []*jsondoc.Value) []b
 		}) {
 			continue
 		}
-		name, _ := jsontext.AppendQuote(nil, m.Name) // valid: it was decoded from JSON
-		out = append(out, append(append(name, ':'), value...))
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, m.Name) // valid: it was decoded from JSON
+		out = append(append(out, ':'), value...)
 	}
-	return Object(out)
+	return append(out, '}')
 }
 
 // Object returns an object with these members.

@@ -30,14 +30,14 @@ type place struct {
 type ticket struct {
 	keys  []string
 	left  int           // keys at which it still waits
-	ready chan struct{} // closed when left is zero
+	ready chan struct{} // closed when left is zero; nil if it never waited
 }
 
 // Enter waits for the turn of a change, which shares its keys or has them
 // exclusively, for at most patience. It returns the function that ends the turn,
-// and false if the turn did not come.
+// which may be called again, and false if the turn did not come.
 func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, keys ...string) (leave func(), ok bool) {
-	c := &ticket{ready: make(chan struct{})}
+	c := &ticket{}
 	q.mu.Lock()
 	if q.keys == nil {
 		q.keys = map[string][]place{}
@@ -58,15 +58,14 @@ func (q *Queue) Enter(ctx context.Context, patience time.Duration, alone bool, k
 		c.keys = append(c.keys, key)
 		q.keys[key] = append(queue, place{c, alone, first})
 	}
-	if c.left == 0 {
-		close(c.ready)
+	waits := c.left > 0
+	if waits {
+		c.ready = make(chan struct{})
 	}
 	q.mu.Unlock()
-	leave = sync.OnceFunc(func() { q.leave(c) })
-	select {
-	case <-c.ready:
+	leave = func() { q.leave(c) }
+	if !waits {
 		return leave, true
-	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -109,4 +108,5 @@ func (q *Queue) leave(c *ticket) {
 			}
 		}
 	}
+	c.keys = nil
 }
