@@ -53,9 +53,10 @@ func Asks(method string, a *gate.Admission) string {
 	return method
 }
 
-// ReadAnswer reads an answer whole, up to limit bytes, and reserves memory as it
-// grows (see ReadGrown). Some servers compress although identity was requested: the
-// answer is then decompressed, and decoded is true.
+// ReadAnswer reads an answer whole, up to limit bytes. It reserves the announced length
+// at once: answers that hold a part and wait for the rest would wait for each other. An
+// answer of unknown length grows (see ReadGrown). Some servers compress although identity
+// was requested: the answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
 	encoding := encodingOf(resp.Header)
 	if !compressed(encoding) {
@@ -63,7 +64,7 @@ func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (bo
 			return nil, false, ErrTooLarge
 		}
 		if resp.ContentLength >= 0 {
-			body, err = readGrown(resp.Body, firstAnswer, resp.ContentLength, limit, reserve)
+			body, err = readGrown(resp.Body, resp.ContentLength+1, resp.ContentLength, limit, reserve)
 			if err == nil && int64(len(body)) < resp.ContentLength {
 				err = io.ErrUnexpectedEOF
 			}

@@ -121,6 +121,10 @@ func TestReadAnswer(t *testing.T) {
 			t.Errorf("%s: reported as %+v", name, why)
 		}
 	}
+	var reserved []int64
+	if _, _, err := face.ReadAnswer(answer("", make([]byte, 3<<20), 3<<20), 4<<20, func(n int64) error { reserved = append(reserved, n); return nil }); err != nil || len(reserved) != 1 {
+		t.Errorf("an announced answer is reserved in steps of %d: %v", reserved, err)
+	}
 	if _, _, err := face.ReadAnswer(answer("br", nil, 0), 10, nil); face.Unreadable(err, 10) == nil {
 		t.Errorf("an encoding that was not asked for: %v", err)
 	}

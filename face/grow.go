@@ -2,12 +2,9 @@ package face
 
 import "io"
 
-// The initial size of a body's buffer, in bytes, whatever its announced length: of
-// a request, whose sender is not known yet, and of an answer of the backend.
-const (
-	firstBuffer = 4 << 10
-	firstAnswer = 64 << 10
-)
+// firstBuffer is the initial size of a request's body, in bytes, whatever its announced
+// length: its sender is not known yet.
+const firstBuffer = 4 << 10
 
 // ReadGrown reads src to its end, up to limit bytes. The buffer grows with the data
 // received, at most to twice its size, and never by the announced length:

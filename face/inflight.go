@@ -34,11 +34,11 @@ const (
 // small ones.
 const smallLease = 256 << 10
 
-// How long a request waits for room: for more data, which others may hold for long, and
-// for being ruled on, which is short.
+// busyWait is how long a request waits for room. A large one waits largeWaits times as
+// long, because others of its size take their time to be ruled on.
 const (
-	busyWait = 2 * time.Second
-	workWait = 10 * time.Second
+	busyWait   = 2 * time.Second
+	largeWaits = 5
 )
 
 // InFlight bounds the memory that bodies and answers take at once, for a listener,
@@ -52,8 +52,8 @@ const (
 // is room, and it cannot be exceeded, so data that cannot be refused (Force) would
 // not be counted.
 type InFlight struct {
-	// Wait is how long a request waits for room; NewInFlight sets two seconds. It must
-	// be set before use.
+	// Wait is how long a small request waits for room; NewInFlight sets two seconds. It
+	// must be set before use.
 	Wait time.Duration
 
 	total, peer, caller int64 // of either half
@@ -188,7 +188,11 @@ func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if l == nil || n <= 0 {
 		return nil
 	}
-	return l.all.wait(ctx, l.all.Wait, func() bool {
+	most := l.all.Wait
+	if l.n+n > smallLease {
+		most *= largeWaits
+	}
+	return l.all.wait(ctx, most, func() bool {
 		if l.all.first == nil && l.n > smallLease && !l.all.fits(l, n) {
 			l.all.first = l
 		}
@@ -214,7 +218,7 @@ func (l *Lease) Work(ctx context.Context, n int64) error {
 	if l == nil || n <= smallLease {
 		return nil
 	}
-	return l.all.wait(ctx, workWait, func() bool {
+	return l.all.wait(ctx, largeWaits*l.all.Wait, func() bool {
 		if l.all.work > 0 && l.all.work+n > l.all.total {
 			return false
 		}

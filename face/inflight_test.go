@@ -212,3 +212,19 @@ func TestForcedBytesAreCounted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Proves EDGE-14: a large answer waits for those before it to be ruled on, and a small
+// one, which has room of its own, not so long.
+func TestLargeAnswersWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := face.NewInFlight(4<<20, 4<<20)
+		f.Lease("a").Force(2 << 20)
+		for n, want := range map[int64]time.Duration{64 << 10: f.Wait, 1 << 20: 5 * f.Wait} {
+			begun := time.Now()
+			err := f.Lease("b").Grow(t.Context(), n)
+			if waited := time.Since(begun); !errors.Is(err, face.ErrBusy) || waited != want {
+				t.Errorf("%d bytes wait %v: %v", n, waited, err)
+			}
+		}
+	})
+}

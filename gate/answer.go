@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (ret *answer) absent() bool {
 }
 
 // filtrate reads, filters and rewrites the answer. An answer that cannot be read
-// cannot be filtered, and is withheld.
+// cannot be filtered, and is withheld, and so is one that is not screened in time.
 func (ret *answer) filtrate(ctx context.Context) {
 	refused, err := ret.through(ctx, asSent)
 	if err == nil && !refused {
@@ -171,6 +172,10 @@ func (ret *answer) filtrate(ctx context.Context) {
 		return
 	}
 	ret.g.opt.Log.ErrorContext(ctx, "answer withheld", "decision", ret.Decision.ID, "route", ret.call.Route.ID, "error", err)
+	if busy := (*memproxy.Malformed)(nil); errors.As(err, &busy) && busy.Code == memproxy.LimitInFlight && !ret.Writes() { // a write is not to be sent again
+		ret.refuse(busy.Status, busy.Code, busy.Detail)
+		return
+	}
 	ret.refuse(memproxy.StatusBadGateway, memproxy.UpstreamMalformed, notFiltered)
 }
 

@@ -140,6 +140,22 @@ func TestAttacksAreWithheldFromReaders(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: an answer that is not screened in time is not shown. A read may be sent
+// again and is told so; a write that happened is not.
+func TestWhatIsNotScreenedInTimeIsNotShown(t *testing.T) {
+	for kind, want := range map[memproxy.Kind]int{memproxy.Recall: 503, memproxy.Correct: 502} {
+		r, x, f, _ := screeningRig(t)
+		r.who.ActsAs = all()
+		x.memories = []memproxy.Memory{{Pointer: "/0", ID: "m1", Text: "canary"}}
+		a := r.admitWith(memproxy.Operation{Kind: kind, Scope: memproxy.Scope{User: "ann"}}, f)
+		r.rules.Screener = screener{err: &memproxy.Malformed{Code: memproxy.LimitInFlight, Status: 503}}
+		got := r.gate.Return(context.Background(), a, memproxy.Reply{Status: 200, Body: []byte("canary")})
+		if got.Status != want || strings.Contains(string(got.Body), "canary") {
+			t.Errorf("%s: %d %s", kind, got.Status, got.Body)
+		}
+	}
+}
+
 // Proves DOL-5, MFW-7: what reviewers read and let be shown is not withheld for
 // its looks; what could have been changed since is.
 func TestReviewersVouch(t *testing.T) {

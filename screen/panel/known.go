@@ -1,16 +1,23 @@
 package panel
 
 import (
+	"context"
 	"crypto/sha256"
+	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/secrets"
 	"github.com/memproxy/memproxy/screen/similar"
 )
 
-// DefaultCacheSize is how many texts' judgements are kept, in about 6 MB: what is
-// read again and again is judged once.
-const DefaultCacheSize = 32768
+const (
+	// DefaultCacheSize is how many texts' judgements are kept at least, and half of how
+	// many at most, in 8 MB: what is read again and again is judged once.
+	DefaultCacheSize = 65536
+	// readTime bounds the screening of one answer. What was judged until then is kept,
+	// so that the next reads of it get on from there.
+	readTime = 30 * time.Second
+)
 
 // looks is what the layers find that look at one text alone, whoever wrote it.
 // Nil is nothing.
@@ -22,41 +29,61 @@ type looks struct {
 
 type textHash = [sha256.Size]byte
 
-// known returns what is kept of an operation's texts, by their items' places, and
-// which items have to be looked at.
-func (p *Panel) known(op *memproxy.Operation) (found []*looks, missing []int) {
-	found = make([]*looks, len(op.Items))
-	for i := range op.Items {
-		it, ok := &op.Items[i], false
+// known returns what is found in an operation's texts, by their items' places. A write
+// has its caller's place already. A read takes one for each text that has to be looked
+// at, so that the caller's reads take turns and a short one does not wait for a long one.
+func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks, err error) {
+	found = make([]*looks, len(s.Operation.Items))
+	begun := p.opt.Clock()
+	for i := range s.Operation.Items {
+		it := &s.Operation.Items[i]
 		if !judged(it) {
 			continue
 		}
-		if p.cache != nil {
-			found[i], ok = p.cache.Get(sha256.Sum256([]byte(it.Text)))
+		sum, ok := sha256.Sum256([]byte(it.Text)), false
+		if found[i], ok = p.cache.Get(sum); ok {
+			continue
 		}
+		if s.Reading && p.opt.Clock().Sub(begun) > readTime {
+			return nil, errBusy
+		}
+		if found[i], err = p.look(ctx, s, sum, it.Text); err != nil {
+			return nil, err
+		}
+	}
+	return found, ctx.Err()
+}
+
+// look returns what is found in a text, and keeps it. A text is looked at once, however
+// many ask for it meanwhile.
+func (p *Panel) look(ctx context.Context, s memproxy.Screening, sum textHash, text string) (*looks, error) {
+	if s.Reading {
+		leave, err := p.shares.enter(ctx, asker(&s.Principal))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	} else if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found, _, _ := p.looking.Do(string(sum[:]), func() (any, error) {
+		l, ok := p.cache.Get(sum)
 		if !ok {
-			missing = append(missing, i)
+			l = p.examine(text)
+			p.cache.Add(sum, l)
 		}
-	}
-	return found, missing
+		return l, nil
+	})
+	return found.(*looks), nil
 }
 
-// look looks at a text and keeps what it finds.
-func (p *Panel) look(text string) *looks {
-	found := p.examine(text)
-	if p.cache != nil {
-		p.cache.Add(sha256.Sum256([]byte(text)), found)
-	}
-	return found
-}
-
-func (p *Panel) examine(text string) *looks {
-	l := looks{danger: p.opt.Base.Findings(text)}
-	if p.opt.Secrets {
+func (o *Options) examine(text string) *looks {
+	l := looks{danger: o.Base.Findings(text)}
+	if o.Secrets {
 		l.personal = personal(text)
 	}
-	if p.opt.Likeness != nil {
-		l.like = p.opt.Likeness.Match(text, memproxy.SourceHostile)
+	if o.Likeness != nil {
+		l.like = o.Likeness.Match(text, memproxy.SourceHostile)
 	}
 	if len(l.danger)+len(l.personal) == 0 && !l.like.Over() {
 		return nil

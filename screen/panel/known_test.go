@@ -1,9 +1,12 @@
 package panel
 
 import (
+	"errors"
+	"maps"
 	"reflect"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -52,4 +55,60 @@ func TestKnownTextsAreJudgedAlike(t *testing.T) {
 	if n := kept.cache.Len(); n != 3 {
 		t.Errorf("%d texts are kept", n)
 	}
+}
+
+// listed is a read of texts.
+func listed(caller string, texts ...string) memproxy.Screening {
+	op := &memproxy.Operation{Kind: memproxy.Recall}
+	for _, text := range texts {
+		op.Items = append(op.Items, memproxy.Item{Kind: memproxy.ItemContent, Text: text})
+	}
+	return memproxy.Screening{Principal: memproxy.Principal{ID: caller, Tenant: "acme"}, Operation: op, Reading: true}
+}
+
+// Proves EDGE-14: however many ask for a list at once, its texts are screened once, and a
+// short list of the same caller waits for one text of a long one and not for all of them.
+func TestTextsAreScreenedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Clock: time.Now}))(t)
+		p.shares.most = 1
+		looked := map[string]int{}
+		var mu sync.Mutex
+		p.examine = func(text string) *looks {
+			mu.Lock()
+			looked[text]++
+			mu.Unlock()
+			time.Sleep(time.Second)
+			return nil
+		}
+		var all sync.WaitGroup
+		for _, caller := range []string{"agent:dev", "agent:dev", "agent:ops", "agent:dev"} {
+			all.Go(func() { must.Get(p.Screen(t.Context(), listed(caller, "a", "b", "c", "d", "e", "a")))(t) })
+		}
+		synctest.Wait()
+		begun := time.Now()
+		must.Get(p.Screen(t.Context(), listed("agent:dev", "x")))(t)
+		if wait := time.Since(begun); wait > 5*time.Second {
+			t.Errorf("one text waits %v, for all of a list", wait)
+		}
+		all.Wait()
+		if want := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "x": 1}; !maps.Equal(looked, want) {
+			t.Errorf("looked at %v", looked)
+		}
+	})
+}
+
+// Proves EDGE-14: the time that a read is screened is bounded, and what was screened until
+// then is kept, so that the list is shown in the end.
+func TestLongReadsGetOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := must.Get(New(Options{Base: must.Get(screen.New(screen.Options{}))(t), Clock: time.Now}))(t)
+		p.examine = func(string) *looks { time.Sleep(readTime/2 - time.Second); return nil }
+		list := listed("agent:dev", "a", "b", "c", "d", "e")
+		var busy *memproxy.Malformed
+		if _, err := p.Screen(t.Context(), list); !errors.As(err, &busy) || busy.Status != 503 || busy.Code != memproxy.LimitInFlight {
+			t.Error("after the time of one read:", err)
+		}
+		must.Get(p.Screen(t.Context(), list))(t)
+	})
 }

@@ -24,6 +24,8 @@ import (
 
 	"slices"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cache"
 	"github.com/memproxy/memproxy/screen"
@@ -60,9 +62,11 @@ type Options struct {
 // Panel implements the gate's Screener. It is safe for concurrent
 // use.
 type Panel struct {
-	opt    Options
-	shares *shares
-	cache  cache.Cache[textHash, *looks] // nil: nothing is kept
+	opt     Options
+	shares  *shares
+	cache   *cache.Generations[textHash, *looks] // nil: nothing is kept
+	looking *singleflight.Group
+	examine func(text string) *looks
 }
 
 // New checks the options.
@@ -73,9 +77,10 @@ func New(opt Options) (*Panel, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}}
+	p := &Panel{opt: opt, shares: &shares{most: max(1, runtime.GOMAXPROCS(0)/2)}, looking: new(singleflight.Group)}
+	p.examine = p.opt.examine
 	if opt.CacheSize >= 0 {
-		p.cache = cache.New[textHash, *looks](cmp.Or(opt.CacheSize, DefaultCacheSize))
+		p.cache = cache.NewGenerations[textHash, *looks](cmp.Or(opt.CacheSize, DefaultCacheSize))
 	}
 	return p, nil
 }
@@ -101,21 +106,15 @@ func (p *Panel) compute(ctx context.Context, s memproxy.Screening) ([]memproxy.F
 	if s.Operation == nil {
 		return nil, errors.New("panel: no operation")
 	}
-	found, missing := p.known(s.Operation)
-	if len(missing) > 0 || !s.Reading {
+	if !s.Reading {
 		leave, err := p.shares.enter(ctx, asker(&s.Principal))
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 	}
-	for _, i := range missing {
-		if ctx.Err() != nil {
-			break
-		}
-		found[i] = p.look(s.Operation.Items[i].Text)
-	}
-	if err := ctx.Err(); err != nil {
+	found, err := p.known(ctx, s)
+	if err != nil {
 		return nil, err
 	}
 	var findings []memproxy.Finding

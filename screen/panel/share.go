@@ -13,6 +13,12 @@ import (
 
 const shareWait = 10 * time.Second // bounds how long a screening waits for others of its caller
 
+// errBusy: the texts are not screened in time. Those that were are known the next time.
+var errBusy = &memproxy.Malformed{
+	Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
+	Detail: "too many texts of this caller are being screened; try again",
+}
+
 // shares bound how many screenings of one caller compute at once. A caller waits
 // for its own screenings and for no other caller's.
 type shares struct {
@@ -53,10 +59,7 @@ func (s *shares) enter(ctx context.Context, caller string) (leave func(), err er
 	}
 	if ctx.Err() != nil || !own.places.TryAcquire(1) && own.wait(ctx) != nil {
 		forget()
-		return nil, &memproxy.Malformed{
-			Code: memproxy.LimitInFlight, Status: http.StatusServiceUnavailable,
-			Detail: "too many texts of this caller are being screened; try again",
-		}
+		return nil, errBusy
 	}
 	return func() { own.places.Release(1); forget() }, nil
 }
