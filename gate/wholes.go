@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -113,6 +114,10 @@ func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Owners
 		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
 	}
 	row.Scope.Tenant = tenant
+	// The row is remembered, and its strings are slices of an answer.
+	for _, s := range [...]*string{&row.ID, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run, &row.Actor, (*string)(&row.Trust), (*string)(&row.Source), &row.Decision} {
+		*s = strings.Clone(*s)
+	}
 	return row
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
@@ -75,7 +76,9 @@ func (r *recent) fill(moment uint64, asked []key, had map[key]memproxy.Record) {
 		return
 	}
 	for _, k := range asked {
-		r.keep(k, had[k])
+		rec := had[k]
+		k.ID = strings.Clone(k.ID) // it may be a slice of an answer
+		r.keep(k, rec)
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// Known returns the length of a recognised element: see jsondoc.ParseKnown. It must
-// only recognise elements for which Claims returned true.
+// Known returns the length of a recognised element of a list at the start of rest, or 0.
+// The list is a member of the answer, or the answer itself. It must only recognise
+// elements for which Claims returned true.
 type Known func(member string, rest []byte) int
 
 // claimed reports whether a body is JSON with only claimed members. It builds no
@@ -30,8 +31,12 @@ type scan struct {
 	names  [][]byte // names without a line of their own, in the enclosing objects
 }
 
-// maxOthers bounds the names of one object that are compared with each other.
-const maxOthers = 64
+const (
+	// maxOthers bounds the names of one object that are compared with each other.
+	maxOthers = 64
+	// maxListed is the greatest depth of arrays whose elements may be recognised.
+	maxListed = 1
+)
 
 // value scans a value; a nil spec claims everything.
 func (c *scan) value(s *spec, depth int) bool {
@@ -97,7 +102,7 @@ func (c *scan) list(s *spec, depth int) bool {
 
 // recognised returns the length of the known list element at this position, or 0.
 func (c *scan) recognised(depth int) int {
-	if c.known == nil || depth > jsondoc.MaxKnownDepth || c.Space() != '{' {
+	if c.known == nil || depth > maxListed || c.Space() != '{' {
 		return 0
 	}
 	return c.known(c.member, c.Src[c.At:])

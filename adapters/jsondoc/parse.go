@@ -23,8 +23,6 @@ const (
 	Number Kind = '0'
 	Bool   Kind = 't'
 	Null   Kind = 'n'
-	// Known is an element that ParseKnown skipped.
-	Known Kind = 'k'
 )
 
 // Value is one value of a document.
@@ -61,15 +59,6 @@ func Parse(src []byte, maxDepth int) (*Doc, error) {
 	return parse(src, maxDepth, false)
 }
 
-// ParseKnown parses an answer without the elements that known recognises: elements
-// of an array that is the answer itself, or a member of it. known is given the
-// member's name and the answer from the start of an element, and returns the
-// element's length, or 0. It must only recognise complete objects that Parse
-// accepts.
-func ParseKnown(src []byte, known func(member string, rest []byte) int) (*Doc, error) {
-	return parser{max: DefaultMaxDepth, known: known}.parse(src)
-}
-
 // parse parses a body, with strict as ParseRequest does.
 func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
 	return parser{max: maxDepth, strict: strict}.parse(src)
@@ -102,10 +91,13 @@ type parser struct {
 	Scanner
 	max    int
 	strict bool
-	known  func(member string, rest []byte) int // see ParseKnown; may be nil
-	member string                               // member of the answer that is being read
-	slab   []Value
+	taker  Taker             // may be nil
+	share  int               // see ParseLists
+	list   string            // pointer of the answer's member that is being read
+	later  bool              // strings are set by texts
 	names  map[string]string // one shared copy of each name
+	slab   []Value
+	stored []Member // of complete objects
 	// members and elems of incomplete objects and arrays.
 	members []Member
 	elems   []*Value
@@ -119,8 +111,8 @@ func (p *parser) make(kind Kind) *Value {
 		n := 1024
 		switch {
 		case p.slab != nil:
-		case p.known != nil && len(p.Src) > 2048:
-			n = 64 // most elements of a long list may be known
+		case p.taker != nil && len(p.Src) > 2048:
+			n = 64 // used for one element after the other
 		default:
 			n = min(4*n, 1+bytes.Count(p.Src, []byte(","))+bytes.Count(p.Src, []byte("["))+bytes.Count(p.Src, []byte("{")))
 		}
@@ -175,8 +167,8 @@ func (p *parser) object(v *Value, depth int) bool {
 			return false
 		}
 		p.At++
-		if depth == 0 {
-			p.member = m.Name
+		if depth == 0 && p.taker != nil {
+			p.list = Child("", m.Name)
 		}
 		if m.Value = p.value(depth + 1); m.Value == nil {
 			return false
@@ -186,41 +178,41 @@ func (p *parser) object(v *Value, depth int) bool {
 			return false
 		}
 	}
-	v.Members, p.members = slices.Clone(p.members[first:]), p.members[:first]
+	v.Members, p.members = p.store(p.members[first:]), p.members[:first]
 	return !repeated(v.Members)
+}
+
+// store copies the members of an object to where those of others are.
+func (p *parser) store(members []Member) []Member {
+	n := len(p.stored)
+	if cap(p.stored)-n < len(members) {
+		n, p.stored = 0, make([]Member, 0, max(len(members), min(64, cap(p.slab))))
+	}
+	p.stored = append(p.stored, members...)
+	return p.stored[n:len(p.stored):len(p.stored)]
 }
 
 func (p *parser) array(v *Value, depth int) bool {
 	first := len(p.elems)
 	more, ok := p.open(']'), true
-	for more {
-		e := p.element(depth)
-		if e == nil {
+	listed := p.taker != nil && (depth == 0 || depth == 1 && p.list != "")
+	for i := 0; more; i++ {
+		if listed {
+			ok = p.listed(i, depth)
+		} else if e := p.value(depth + 1); e != nil {
+			p.elems = append(p.elems, e)
+		} else {
+			ok = false
+		}
+		if !ok {
 			return false
 		}
-		p.elems = append(p.elems, e)
 		if more, ok = p.more(']'); !ok {
 			return false
 		}
 	}
 	v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
 	return true
-}
-
-// MaxKnownDepth is the greatest depth of arrays whose elements may be known.
-const MaxKnownDepth = 1
-
-// element reads an element of an array at a depth.
-func (p *parser) element(depth int) *Value {
-	if p.known != nil && depth <= MaxKnownDepth && p.Space() == '{' {
-		if n := p.known(p.member, p.Src[p.At:]); n > 0 {
-			v := p.make(Known)
-			p.At += n
-			v.End = p.At
-			return v
-		}
-	}
-	return p.value(depth + 1)
 }
 
 // open reads the opening bracket and, if nothing is between them, the closing one.
@@ -253,6 +245,9 @@ func (p *parser) text(name bool) (string, bool) {
 		return string(b), err == nil && (!p.strict || bytes.IndexByte(b, 0) < 0)
 	}
 	if !name {
+		if p.later {
+			return "", true
+		}
 		return string(raw), true
 	}
 	text, known := p.names[string(raw)]

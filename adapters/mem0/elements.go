@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
@@ -16,10 +15,8 @@ import (
 )
 
 const (
-	// maxElements bounds the memory of the cached elements, in bytes, and
-	// maxElement the length of each.
+	// maxElements bounds the memory of the cached elements, in bytes.
 	maxElements = 24 << 20
-	maxElement  = 4 << 10
 	// headSize is the length of the prefix that an element is looked up by. The backend
 	// begins elements with their id.
 	headSize = 48
@@ -120,25 +117,41 @@ func (e elements) claimed(rt memproxy.Route) answers.Known {
 	}
 }
 
-// known returns the length of the cached element at the start of rest, or 0.
-func (f *finding) known(member string, rest []byte) int {
+// memberOf is the member of an answer that a list's pointer leads to, "" for the answer
+// itself. Ok: its elements are memories.
+func memberOf(list string) (member string, ok bool) {
+	if list == "" {
+		return "", true
+	}
+	return list[1:], slices.Contains(listKeys[:], list[1:])
+}
+
+// Known implements the parser's taker: it reads a cached element.
+func (f *finding) Known(list string, i int, rest []byte) int {
+	member, ok := memberOf(list)
+	if !ok {
+		return 0
+	}
 	e, n := f.a.elements.recognise(f.rt, member, rest)
 	if n > 0 {
-		f.met = append(f.met, met{len(f.body) - len(rest), e})
+		f.rd.Memories = append(f.rd.Memories, e.at(jsondoc.Index(list, i)))
 	}
 	return n
 }
 
-// met is a cached element in an answer, and its offset.
-type met struct {
-	start int
-	*element
-}
-
-// metAt returns the cached element at an offset.
-func (f *finding) metAt(start int) *element {
-	i, _ := slices.BinarySearchFunc(f.met, start, func(m met, at int) int { return cmp.Compare(m.start, at) })
-	return f.met[i].element
+// Take implements the parser's taker: it reads an element, and caches it.
+func (f *finding) Take(list string, i int, v *jsondoc.Value, text string) bool {
+	member, ok := memberOf(list)
+	if !ok {
+		return false
+	}
+	n := len(f.rd.Memories)
+	if err := f.element(v, jsondoc.Index(list, i)); err != nil {
+		f.err = cmp.Or(f.err, err)
+	} else if n < len(f.rd.Memories) && v.Kind == jsondoc.Object {
+		f.keep(member, v, text, &f.rd.Memories[n])
+	}
+	return true
 }
 
 // length is the length of this element at the start of rest, or 0 if rest starts
@@ -169,16 +182,13 @@ func (e *element) at(ptr string) memproxy.Memory {
 	return m
 }
 
-// keep caches a memory that was read from an element of a list. Later readings share
-// its memo.
-func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
+// keep caches a memory that was read from an element of a list, and whose strings are
+// slices of text: for a thousand elements the garbage collector then scans a thousand
+// texts, not twenty thousand. Later readings share its memo.
+func (f *finding) keep(member string, v *jsondoc.Value, text string, m *memproxy.Memory) {
 	raw := f.doc.Raw(v)
-	member, _, ok := strings.Cut(strings.TrimPrefix(m.Pointer, "/"), "/")
-	if !ok {
-		member = "" // the answer is the list
-	}
 	h, ok := headOf(f.rt, member, raw)
-	if !ok || f.a == nil || m.Pointer == "" || m.Kind != "" || len(raw) > maxElement {
+	if !ok || m.Kind != "" || text == "" {
 		return
 	}
 	before, after := raw, raw[:0]
@@ -189,8 +199,6 @@ func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 		return
 	}
 	m.Memo = new(memproxy.Memo)
-	text := string(raw)
-	share(text, m)
 	e := &element{
 		before: text[:len(before)], after: text[len(text)-len(after):],
 		memory: *m, text: m.TextAt[min(len(m.TextAt), len(m.Pointer)):],
@@ -199,22 +207,4 @@ func (f *finding) keep(v *jsondoc.Value, m *memproxy.Memory) {
 	e.memory.Pointer, e.memory.TextAt = "", ""
 	e.claimed = f.a.Answers.Claims(f.rt.ID, member, raw)
 	f.a.elements.Add(h, e)
-}
-
-// share makes a memory's strings slices of the element's text: for a thousand
-// elements the garbage collector then scans a thousand texts, not twenty thousand.
-func share(text string, m *memproxy.Memory) {
-	words := []*string{&m.ID, &m.Text, &m.Event, &m.Before, &m.Field, &m.Scope.User, &m.Scope.Agent, &m.Scope.App, &m.Scope.Run}
-	if s := m.Stamp; s != nil {
-		words = append(words, &s.ID, &s.Actor, (*string)(&s.Trust), (*string)(&s.Source), (*string)(&s.Attestation), &s.SHA256, &s.Mark,
-			&s.Session, &s.Trigger, &s.Flags, &s.Metadata, &s.Signature)
-	}
-	for i := range m.Annotations {
-		words = append(words, &m.Annotations[i])
-	}
-	for _, w := range words {
-		if i := strings.Index(text, *w); i >= 0 {
-			*w = text[i : i+len(*w)]
-		}
-	}
 }

@@ -31,44 +31,31 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	if rt.Kind != memproxy.Recall && len(bytes.TrimSpace(reply.Body)) == 0 {
 		return rd, nil
 	}
-	f := finding{opt: &a.opt, rd: rd, rt: rt, body: reply.Body, a: a}
-	doc, err := jsondoc.ParseKnown(reply.Body, f.known)
+	r := a.Row(rt.ID)
+	whole := r != nil && r.shape == event
+	f := finding{opt: &a.opt, rd: rd, rt: rt, a: a, doc: &jsondoc.Doc{Src: reply.Body}}
+	doc, err := f.parse(whole)
 	if err != nil {
 		return nil, err
 	}
-	f.doc = doc
 	root := doc.Root
 	switch root.Kind {
 	case jsondoc.Null:
 		rd.Memories = append(rd.Memories, memproxy.Memory{Missing: true})
 		return rd, nil
 	case jsondoc.Array:
-		rd.Memories = make([]memproxy.Memory, 0, len(root.Elems))
-		err := root.Each("", f.element)
 		rd.Settles = rt.Kind == memproxy.Learn && len(rd.Events) == 0
-		return rd, err
+		return rd, nil
 	case jsondoc.Object:
 	default:
 		return nil, errShape
 	}
 	links(rd, root)
 	relations(rd, root.Get("relations"))
-	r := a.Row(rt.ID)
-	if r != nil && r.shape == event {
+	if whole {
 		return rd, f.element(root, "")
 	}
-	found := false
-	for _, key := range listKeys {
-		v := root.Get(key)
-		if v == nil || v.Kind != jsondoc.Array {
-			continue
-		}
-		found = true
-		rd.Memories = slices.Grow(rd.Memories, len(v.Elems))
-		if err := v.Each("/"+key, f.element); err != nil {
-			return nil, err
-		}
-	}
+	found := slices.ContainsFunc(listKeys[:], func(key string) bool { v := root.Get(key); return v != nil && v.Kind == jsondoc.Array })
 	rd.Settles = found && rt.Kind == memproxy.Learn && len(rd.Events) == 0
 	if id := root.Get("event_id"); id != nil && id.Kind == jsondoc.String && rt.Kind != memproxy.Recall {
 		rd.Events = append(rd.Events, id.Text())
@@ -123,18 +110,30 @@ type finding struct {
 	doc *jsondoc.Doc
 	rt  memproxy.Route
 
-	// Cached elements in the answer to a read, in order.
-	a    *Adapter // nil: none are cached
-	body []byte
-	met  []met
+	a   *Adapter
+	err error // of an element
+}
+
+// maxGuess bounds the memories for which room is made before they are read.
+const maxGuess = 1024
+
+// parse parses the answer and reads the elements of its lists meanwhile, unless it is to
+// be read as a whole.
+func (f *finding) parse(whole bool) (*jsondoc.Doc, error) {
+	if whole {
+		return jsondoc.Parse(f.doc.Src, 0)
+	}
+	f.rd.Memories = make([]memproxy.Memory, 0, min(bytes.Count(f.doc.Src, []byte(`"id":`)), maxGuess))
+	share := 0 // what a write answers is remembered, and would retain the elements
+	if f.rt.Kind == memproxy.Recall {
+		share = jsondoc.MaxShared
+	}
+	doc, err := jsondoc.ParseLists(f.doc.Src, f, share)
+	return doc, cmp.Or(err, f.err)
 }
 
 // element reads one memory, history entry, event or entity.
 func (f *finding) element(v *jsondoc.Value, ptr string) error {
-	if v.Kind == jsondoc.Known {
-		f.rd.Memories = append(f.rd.Memories, f.metAt(v.Start).at(ptr))
-		return nil
-	}
 	if v.Kind != jsondoc.Object {
 		f.rd.Memories = append(f.rd.Memories, memproxy.Memory{Pointer: ptr, Unreadable: true})
 		return nil
@@ -193,7 +192,6 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	}
 	m.Unreadable = unreadable(v) || unreadable(meta)
 	m.Annotations = annotations(v)
-	f.keep(v, &m)
 	f.rd.Memories = append(f.rd.Memories, m)
 	if m.Kind == memproxy.TargetEvent {
 		return results(f.rd, v, m)

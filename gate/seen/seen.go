@@ -4,6 +4,7 @@ package seen
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,6 +69,7 @@ func (rs *Readers) Shown(who Reader, memories []trust.Seen) {
 	defer rs.mu.Unlock()
 	s := rs.renew(rs.kept, who)
 	for _, m := range memories {
+		m.ID = strings.Clone(m.ID) // it may be a slice of an answer
 		if len(m.Text) > maxSeenBytes {
 			m.Text = "" // too long to be compared with what is written
 		}

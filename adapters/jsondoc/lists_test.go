@@ -1,0 +1,89 @@
+package jsondoc_test
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memproxy/memproxy/adapters/jsondoc"
+)
+
+// taker notes the elements of lists, takes those of some of them and knows some.
+type taker struct {
+	t      *testing.T
+	doc    *jsondoc.Doc
+	takes  func(list string, i int) bool
+	knows  bool
+	values map[string]any // by pointer
+}
+
+func (k *taker) Known(list string, i int, rest []byte) int {
+	if n := strings.IndexByte(string(rest), '}') + 1; k.knows && i%3 == 1 && n > 0 && reflect.DeepEqual(parsed(rest[:n]), map[string]any{}) {
+		k.values[jsondoc.Index(list, i)] = map[string]any{}
+		return n
+	}
+	return 0
+}
+
+// parsed is what a text without numbers and nesting is, or nil.
+func parsed(src []byte) any {
+	if strings.Trim(string(src), "{} ") == "" && strings.Count(string(src), "{") == 1 && strings.Count(string(src), "}") == 1 {
+		return map[string]any{}
+	}
+	return nil
+}
+
+func (k *taker) Take(list string, i int, v *jsondoc.Value, text string) bool {
+	if raw := string(k.doc.Raw(v)); text != "" && text != raw || text == "" && len(raw) <= jsondoc.MaxShared {
+		k.t.Errorf("the text of %q is %q", raw, text)
+	}
+	k.values[jsondoc.Index(list, i)] = plain(k.t, k.doc, v)
+	return k.takes(list, i)
+}
+
+// An answer whose elements are taken is read like one that is parsed as a whole.
+func FuzzParseLists(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	long := `{"id":"a","memory":"` + strings.Repeat("x", jsondoc.MaxShared) + `\n"}`
+	many := strings.Repeat(`{"id":"a","b":[{"c":"d\u00e4"},{}],"e":{"f":{}}},{ },`, 90) + `7`
+	for _, s := range []string{`[{"a":"b"},"c",[{"d":1}],null]`, `{"results":[{"a":"\"b"},{}],"x":{"results":[{}]},"":[{"y":""}]}`, `{"a":[{"b":1},{"b":1,"b":2}]}`, `[` + long + `]`, `{"r":[` + many + `],"s":[` + many + `]}`, `{"a":[{}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		whole, want := jsondoc.Parse(src, 0)
+		for name, takes := range map[string]func(string, int) bool{
+			"all":  func(string, int) bool { return true },
+			"none": func(string, int) bool { return false },
+			"some": func(list string, i int) bool { return (len(list)+i)%2 == 0 },
+		} {
+			k := &taker{t, &jsondoc.Doc{Src: src}, takes, name != "none", map[string]any{}}
+			doc, err := jsondoc.ParseLists(src, k, jsondoc.MaxShared)
+			if fmt.Sprint(err) != fmt.Sprint(want) {
+				t.Fatalf("%s: %q: %v, as a whole %v", name, src, err, want)
+			}
+			if err != nil {
+				continue
+			}
+			all := map[string]any{}
+			lists := map[string]*jsondoc.Value{"": whole.Root}
+			for _, m := range whole.Root.Members {
+				lists[jsondoc.Child("", m.Name)] = m.Value
+			}
+			for at, list := range lists {
+				for i, e := range list.Elems {
+					all[at+"/"+strconv.Itoa(i)] = plain(t, whole, e)
+				}
+			}
+			if !reflect.DeepEqual(k.values, all) {
+				t.Errorf("%s: %q is taken as %v, and is %v", name, src, k.values, all)
+			}
+			if name == "none" && !reflect.DeepEqual(doc, whole) {
+				t.Errorf("%q is parsed differently", src)
+			}
+		}
+	})
+}
