@@ -60,14 +60,14 @@ func features(dst []classify.Feature, words []directive.Word, at int32) []classi
 		if w.Flags&directive.Capital != 0 {
 			dst = append(dst, classify.Feature{Hash: hash(kindForm, 1, 0), At: p})
 		}
-		for c := w.Concepts[0]; c != 0; c &= c - 1 {
+		for c := w.Concepts.First; c != 0; c &= c - 1 {
 			a := uint32(bits.TrailingZeros64(c))
-			if i > 0 && words[i-1].Concepts[0]>>a&1 != 0 {
+			if i > 0 && words[i-1].Concepts.First>>a&1 != 0 {
 				continue // the same phrase
 			}
 			dst = append(dst, classify.Feature{Hash: hash(kindConcept, a, 0), At: p})
 			for j := max(0, i-reach); j < i; j++ {
-				for d := words[j].Concepts[0]; d != 0; d &= d - 1 {
+				for d := words[j].Concepts.First; d != 0; d &= d - 1 {
 					dst = append(dst, classify.Feature{Hash: hash(kindConceptPair, uint32(bits.TrailingZeros64(d)), a), At: p})
 				}
 			}

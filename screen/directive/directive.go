@@ -10,6 +10,7 @@ package directive
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/memproxy/memproxy/screen/rulefile"
@@ -18,21 +19,26 @@ import (
 )
 
 // Set is a set of concepts: one bit each, of which the classifier of the pack knows
-// the first 64.
-type Set [3]uint64
+// the First 64. A struct stays in registers, which an array does not.
+type Set struct{ First, second, third uint64 }
 
-const maxConcepts = 64 * len(Set{}) // how many concepts a vocabulary may have
+const maxConcepts = 64 * 3 // how many concepts a vocabulary may have
 
-func bit(i int) (s Set) {
+func bit(i int) Set {
+	var s [3]uint64
 	s[i>>6] = 1 << (i & 63)
-	return s
+	return Set{s[0], s[1], s[2]}
 }
 
-func (s Set) or(o Set) Set     { return Set{s[0] | o[0], s[1] | o[1], s[2] | o[2]} }
-func (s Set) and(o Set) Set    { return Set{s[0] & o[0], s[1] & o[1], s[2] & o[2]} }
-func (s Set) less(o Set) Set   { return Set{s[0] &^ o[0], s[1] &^ o[1], s[2] &^ o[2]} }
-func (s Set) meets(o Set) bool { return s[0]&o[0]|s[1]&o[1]|s[2]&o[2] != 0 }
-func (s Set) empty() bool      { return s[0]|s[1]|s[2] == 0 }
+func (s Set) or(o Set) Set     { return Set{s.First | o.First, s.second | o.second, s.third | o.third} }
+func (s Set) and(o Set) Set    { return Set{s.First & o.First, s.second & o.second, s.third & o.third} }
+func (s Set) less(o Set) Set   { return s.and(Set{^o.First, ^o.second, ^o.third}) }
+func (s Set) meets(o Set) bool { return !s.and(o).empty() }
+func (s Set) empty() bool      { return s.First|s.second|s.third == 0 }
+func (s Set) words() [3]uint64 { return [3]uint64{s.First, s.second, s.third} }
+func (s Set) count() int {
+	return bits.OnesCount64(s.First) + bits.OnesCount64(s.second) + bits.OnesCount64(s.third)
+}
 
 // Concepts that Read itself sets; a vocabulary must define them (they may have
 // no words).
@@ -196,7 +202,7 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 		return fmt.Errorf("%q: a star ends a word or phrase", phrase)
 	}
 	if prefix && !strings.Contains(phrase, " ") {
-		if len(phrase) < 3 {
+		if len(phrase) < minPrefix {
 			return fmt.Errorf("%q: a prefix has at least three bytes", phrase)
 		}
 		h := terms.Start
@@ -226,6 +232,8 @@ func (v *Vocabulary) put(plain *Vocabulary, phrase string, concept Set) error {
 	at.concepts = at.concepts.or(concept)
 	return nil
 }
+
+const minPrefix = 3 // bytes of a prefix
 
 // prefixSalt tells the beginning of a phrase's last word from a whole word.
 const prefixSalt = 0x5bd1e995

@@ -37,8 +37,6 @@ var kinds = func() (of [256]uint8) {
 	return of
 }()
 
-func kindOf(c byte) uint8 { return kinds[c] }
-
 const stemBytes = 5 // how many bytes of a word make its stem
 
 // Read appends the words of text to dst.
@@ -47,7 +45,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 	first := len(dst)
 	for i := 0; i < len(text); {
 		c := text[i]
-		k := kindOf(c)
+		k := kinds[c]
 		switch {
 		case c >= utf8.RuneSelf:
 			ch, n := utf8.DecodeRuneInString(text[i:])
@@ -57,9 +55,9 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 				for j := i; j < i+n; j++ {
 					h = terms.Next(h, text[j])
 				}
-				w := Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense}
+				dst = append(dst, Word{Start: int32(i), End: int32(i + n), Hash: h, Stem: h, Flags: flags | Dense})
+				v.look(&dst[len(dst)-1])
 				flags = 0
-				dst = append(dst, v.look(w, Set{}))
 				i += n
 				continue
 			case unicode.IsLetter(ch) || unicode.IsMark(ch):
@@ -71,7 +69,7 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 				continue
 			}
 		case k == kindOther:
-			if c == '@' && len(dst) > first && int(dst[len(dst)-1].End) == i && i+1 < len(text) && kindOf(text[i+1]) != kindOther {
+			if c == '@' && len(dst) > first && int(dst[len(dst)-1].End) == i && i+1 < len(text) && kinds[text[i+1]] != kindOther {
 				at := &dst[len(dst)-1].Concepts
 				*at = at.or(v.email)
 			}
@@ -97,85 +95,87 @@ func (v *Vocabulary) Read(dst []Word, text string) []Word {
 			i++
 			continue
 		}
-		var w Word
+		dst = append(dst, Word{Start: int32(i), Flags: flags})
+		w := &dst[len(dst)-1] // in its place: copies of it would take a third of the time
 		if n := normal.Identifier(text[i:]); n > 0 {
-			w = Word{Start: int32(i), End: int32(i + n), Hash: 2, Stem: 2, Flags: Number}
+			w.Hash, w.Stem = 2, 2
+			w.Flags |= Number
 			i += n
 		} else {
-			w, i = v.word(text, i)
+			i = v.word(text, i, w)
 		}
+		w.End = int32(i)
 		if k == kindUpper && flags&Opens == 0 && w.End-w.Start > 1 {
 			w.Concepts = w.Concepts.or(v.name)
 		}
-		w.Flags |= flags
 		flags = 0
-		if w.Concepts.meets(v.tld) && (w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first || dst[len(dst)-1].End != w.Start-1) {
-			w.Concepts = w.Concepts.less(v.tld)
-		} else if w.Concepts.meets(v.tld) {
-			w.Concepts = w.Concepts.or(v.url)
+		if w.Concepts.meets(v.tld) {
+			if w.Start == 0 || text[w.Start-1] != '.' || len(dst) == first+1 || dst[len(dst)-2].End != w.Start-1 {
+				w.Concepts = w.Concepts.less(v.tld)
+			} else {
+				w.Concepts = w.Concepts.or(v.url)
+			}
 		}
-		dst = append(dst, w)
 	}
 	v.phrases(dst[first:], text)
 	return dst
 }
 
-// word reads the word that begins at text[i] and returns where it ends.
-func (v *Vocabulary) word(text string, i int) (Word, int) {
-	w := Word{Start: int32(i)}
+// word reads the word that begins at text[i] into w and returns where it ends.
+func (v *Vocabulary) word(text string, i int, w *Word) int {
 	h := terms.Start
-	lowerSeen, letters := false, 0
+	lowerSeen, letters, bytes, rest := false, 0, 0, 0 // rest are the bytes of a letter that follow
 	var concepts Set
-	n := 0
-	for i < len(text) {
+	for ; i < len(text); i++ {
 		c := text[i]
-		switch kindOf(c) {
-		case kindUpper:
-			c += 'a' - 'A'
-			letters++
-		case kindLower:
+		switch k := kinds[c]; {
+		case rest > 0:
+			rest--
+		case k == kindLower:
 			lowerSeen = true
 			letters++
-		case kindDigit:
+		case k == kindUpper:
+			c += 'a' - 'A'
+			letters++
+		case k == kindDigit:
+		case c == '\'' && bytes > 0 && contracted(text[i+1:]):
+			continue // don't is dont
+		case c < utf8.RuneSelf:
+			goto end
 		default:
-			if c == '\'' && n > 0 && contracted(text[i+1:]) {
-				i++
-				continue // don't is dont
-			}
-			if c < utf8.RuneSelf {
-				goto end
-			}
 			ch, size := utf8.DecodeRuneInString(text[i:])
 			if dense(ch) || !unicode.IsLetter(ch) && !unicode.IsMark(ch) {
 				goto end
 			}
 			lowerSeen = true
 			letters += size
-			for j := i; j < i+size-1; j++ {
-				h = v.step(h, text[j], &n, &w, &concepts)
-			}
-			i += size - 1
-			c = text[i]
+			rest = size - 1
 		}
-		h = v.step(h, c, &n, &w, &concepts)
-		i++
+		h = terms.Next(h, c)
+		if bytes++; bytes == stemBytes {
+			w.Stem = h
+		}
+		if bytes >= minPrefix && v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
+			m, _ := v.prefixes.Get(h)
+			concepts = concepts.or(m.concepts)
+		}
 	}
 end:
-	w.End = int32(i)
-	w.Hash = h
-	if n < stemBytes {
+	w.Hash, w.Concepts = h, concepts
+	if bytes < stemBytes {
 		w.Stem = h
 	}
 	if letters == 0 {
 		w.Flags |= Number
-		if n >= 3 {
-			concepts = concepts.or(v.numbers)
+		if bytes >= 3 {
+			w.Concepts = concepts.or(v.numbers)
 		}
 		w.Hash, w.Stem = 2, 2
 	} else if !lowerSeen && letters >= 2 {
 		w.Flags |= Capital
 	}
-	return v.look(w, concepts), i
+	v.look(w)
+	return i
 }
 
 // contracted reports whether what stands behind an apostrophe is the end of its
@@ -183,34 +183,20 @@ end:
 // word begins.
 func contracted(rest string) bool {
 	n := 0
-	for n < len(rest) && kindOf(rest[n]) == kindLower {
+	for n < len(rest) && kinds[rest[n]] == kindLower {
 		n++
 	}
 	return n == 1 || n == 2
 }
 
-// step hashes one byte, and looks for a prefix that ends there.
-func (v *Vocabulary) step(h uint32, c byte, n *int, w *Word, concepts *Set) uint32 {
-	h = terms.Next(h, c)
-	*n++
-	if *n == stemBytes {
-		w.Stem = h
-	}
-	if v.prefixed[h>>6&(1<<12-1)]>>(h&63)&1 != 0 {
-		m, _ := v.prefixes.Get(h)
-		*concepts = concepts.or(m.concepts)
-	}
-	return h
-}
-
 // look adds what the vocabulary says of the whole word.
-func (v *Vocabulary) look(w Word, concepts Set) Word {
-	m, _ := v.exact.Get(w.Hash)
-	w.Concepts = m.concepts.or(concepts)
-	if m.more {
-		w.Flags |= starter
+func (v *Vocabulary) look(w *Word) {
+	if m, ok := v.exact.Get(w.Hash); ok {
+		w.Concepts = m.concepts.or(w.Concepts)
+		if m.more {
+			w.Flags |= starter
+		}
 	}
-	return w
 }
 
 // phrases gives every word of a known phrase the phrase's concepts.

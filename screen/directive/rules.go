@@ -1,8 +1,10 @@
 package directive
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +14,8 @@ import (
 // Rule is one sort of directive.
 type Rule struct {
 	rulefile.Rule
-	seqs []sequence
+	seqs  []sequence
+	first int // the number of its first sequence
 }
 
 // sequence is a pattern: concepts in order, with at most so many words between,
@@ -40,6 +43,11 @@ type Rules struct {
 	loan Set // the concept LOAN of their vocabulary
 	own  Set // the concepts that it knows by name
 	any  Set // concepts of what is the same in every language
+	// rarest has, for each concept, the sequences that have it in the slot with the fewest
+	// concepts, and in the one with the next more, as bits by their numbers. Few sequences
+	// have both among the concepts of a text.
+	rarest [2][maxConcepts][]uint64
+	count  int // of sequences
 }
 
 // ParseRules reads rules. Their patterns are as CONCEPT 3 OTHER|THIRD 0 ^LAST.
@@ -70,8 +78,55 @@ func ParseRules(file, src string, v *Vocabulary) (*Rules, error) {
 			return nil, fmt.Errorf("%s:%d: rule %s has no pattern", file, rule.Line, rule.ID)
 		}
 	}
+	r.index()
 	r.restrain(v)
 	return r, nil
+}
+
+// index numbers the sequences and fills in where they may hold.
+func (r *Rules) index() {
+	for i := range r.List {
+		r.List[i].first = r.count
+		r.count += len(r.List[i].seqs)
+	}
+	for _, rule := range r.List {
+		for i, s := range rule.seqs {
+			n, slots := rule.first+i, slices.Clone(s.slots)
+			slices.SortStableFunc(slots, func(a, b slot) int { return cmp.Compare(a.any.count(), b.any.count()) })
+			for k := range r.rarest {
+				for c := range maxConcepts {
+					if !slots[min(k, len(slots)-1)].any.meets(bit(c)) {
+						continue
+					}
+					if r.rarest[k][c] == nil {
+						r.rarest[k][c] = make([]uint64, r.count/64+1)
+					}
+					r.rarest[k][c][n/64] |= 1 << (n % 64)
+				}
+			}
+		}
+	}
+}
+
+// possible are the sequences that may hold where only some concepts are, as bits.
+func (r *Rules) possible(dst []uint64, present Set) []uint64 {
+	dst = append(dst, make([]uint64, 2*(r.count/64+1))...)
+	a, b := dst[:len(dst)/2], dst[len(dst)/2:]
+	for half, of := range present.words() {
+		for ; of != 0; of &= of - 1 {
+			c := half<<6 + bits.TrailingZeros64(of)
+			for i, with := range r.rarest[0][c] {
+				a[i] |= with
+			}
+			for i, with := range r.rarest[1][c] {
+				b[i] |= with
+			}
+		}
+	}
+	for i := range a {
+		a[i] &= b[i]
+	}
+	return a
 }
 
 func parseSequence(f []string, v *Vocabulary) (sequence, error) {
@@ -183,11 +238,16 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 	var opens, own uint64
 	dense := 0
 	for i := range words {
-		bit, of := uint64(1)<<i, words[i].Concepts.and(r.own)
+		bit := uint64(1) << i
 		if words[i].Flags&Opens != 0 {
 			opens |= bit
 		}
-		for half, c := range of {
+		dense += int(words[i].Flags & Dense)
+		of := words[i].Concepts.and(r.own)
+		if of.empty() {
+			continue // most words
+		}
+		for half, c := range of.words() {
 			for ; c != 0; c &= c - 1 {
 				masks[half<<6+bits.TrailingZeros64(c)] |= bit
 			}
@@ -196,7 +256,6 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 		if !of.less(r.any).empty() && !of.meets(r.loan) {
 			own |= bit
 		}
-		dense += int(words[i].Flags & Dense)
 	}
 	stretch := 1
 	if dense >= minDense*int(Dense) {
@@ -205,9 +264,17 @@ func (r *Rules) inBlock(dst []Hit, list []Rule, words []Word, at int) []Hit {
 	if present.empty() || !r.loan.empty() && bits.OnesCount64(own) < spoken {
 		return dst
 	}
+	var buf [16]uint64
+	may := r.possible(buf[:0], present)
+	if !slices.ContainsFunc(may, func(some uint64) bool { return some != 0 }) {
+		return dst
+	}
 	for ri := range list {
 		for si := range list[ri].seqs {
-			s := &list[ri].seqs[si]
+			s, n := &list[ri].seqs[si], list[ri].first+si
+			if may[n/64]>>(n%64)&1 == 0 {
+				continue
+			}
 			for free := ^uint64(0); free != 0; {
 				var start, end int
 				var ok bool
@@ -260,7 +327,7 @@ func put(hits []Hit, h Hit) []Hit {
 
 // where are the words of a block that have any of some concepts.
 func where(masks *[maxConcepts]uint64, concepts Set) (words uint64) {
-	for half, c := range concepts {
+	for half, c := range concepts.words() {
 		for ; c != 0; c &= c - 1 {
 			words |= masks[half<<6+bits.TrailingZeros64(c)]
 		}

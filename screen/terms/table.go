@@ -42,6 +42,8 @@ func (t *Table[V]) Get(h uint32) (v V, ok bool) {
 	if t.used == 0 {
 		return v, false
 	}
-	i := t.slot(max(h, 1))
-	return t.vals[i], t.keys[i] != 0
+	if i := t.slot(max(h, 1)); t.keys[i] != 0 {
+		return t.vals[i], true
+	}
+	return v, false
 }
