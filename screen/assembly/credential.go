@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // cue is what a piece says about the piece of a secret in it.
@@ -23,9 +21,9 @@ var places = map[string]int{
 	"last": 99, "rest": 99, "remaining": 99, "remainder": 99, "end": 99, "ends": 99, "suffix": 99, "final": 99,
 }
 
-var splitWords = terms.Set("first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued")
+const splitWords = "first second third fourth last rest remaining remainder prefix suffix digits starts begins ends continues continued"
 
-var pieceWords = terms.Set("part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad")
+const pieceWords = "part part1 part2 part3 half chunk piece segment fragment portion hälfte teil yarısı moitié mitad"
 
 var labels = map[string]string{
 	"password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passwort": "password", "parola": "password", "şifre": "password",
@@ -46,10 +44,10 @@ var cues = func() map[string]cue {
 			say(w, func(c *cue) { c.place = n })
 		}
 	}
-	for w := range splitWords {
+	for w := range strings.FieldsSeq(splitWords) {
 		say(w, func(c *cue) { c.split = true })
 	}
-	for w := range pieceWords {
+	for w := range strings.FieldsSeq(pieceWords) {
 		say(w, func(c *cue) { c.piece = true })
 	}
 	for w, l := range labels {
@@ -63,13 +61,16 @@ const (
 	maxOpaque = 256
 )
 
-// inSecrets are the characters of ASCII that a secret may have.
-var inSecrets = asciiOf(func(c byte) bool { return strings.IndexByte(" \t\n\r\"'`=<>()[],;", c) < 0 })
+// inSecrets are the bytes that a secret may have.
+var inSecrets = bytesOf(func(c byte) bool { return strings.IndexByte(" \t\n\r\"'`=<>()[],;", c) < 0 })
 
 // opaque returns what in s may be a piece of a secret, and what is said of it.
-func opaque(s string, words []span) ([]span, cue) {
+func opaque(s string, words []word) ([]span, cue) {
 	var c cue
 	for i := range words {
+		if words[i].in&cueing == 0 {
+			continue
+		}
 		for w := range strings.SplitSeq(fold(s, words, i), "_") {
 			said := cues[w]
 			c.piece = c.piece || said.piece
@@ -78,9 +79,12 @@ func opaque(s string, words []span) ([]span, cue) {
 			c.place = cmp.Or(c.place, said.place)
 		}
 	}
+	if !c.split && c.label == "" && strings.IndexByte(strings.TrimSpace(s), ' ') >= 0 {
+		return nil, c // a number or an identifier in a sentence
+	}
 	var out []span
-	for at := range runs(s, &inSecrets, func(rune) bool { return true }) {
-		t := strings.TrimRightFunc(s[at.from:at.to], func(r rune) bool { return r == '.' || r == '!' || r == '?' || r == ':' })
+	for at := inSecrets.next(s, 0); at.len() > 0; at = inSecrets.next(s, at.to) {
+		t := strings.TrimRight(s[at.from:at.to], ".!?:")
 		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
 			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {
 			out = append(out, span{at.from, at.from + len(t)})
@@ -89,13 +93,13 @@ func opaque(s string, words []span) ([]span, cue) {
 	// A piece that is split off in so many words may be letters only: "the
 	// second half is tiger". Its last word is it.
 	if len(out) == 0 && c.piece && len(words) > 1 {
-		out = append(out, words[len(words)-1])
+		out = append(out, words[len(words)-1].span)
 	}
 	if len(out) > 4 {
 		out = out[len(out)-4:]
 	}
 	if !c.split && c.label == "" && !(len(out) == 1 && out[0].len() == len(strings.TrimSpace(s))) {
-		return nil, c // a number or an identifier in a sentence
+		return nil, c // nor one in a line
 	}
 	return out, c
 }

@@ -6,20 +6,22 @@ import (
 	"github.com/memproxy/memproxy/screen/normal"
 )
 
+const capitals, smalls = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+
 const minRun = 8 // the shortest encoded stretch that is taken for one
 
-// inCode are the characters of base64 and hex; padding follows.
-var inCode = asciiOf(func(c byte) bool { return inWords[c] && c != '\'' || strings.IndexByte("+/-", c) >= 0 })
+// inCode are the bytes of base64 and hex; padding follows.
+var inCode = bytesOf(func(c byte) bool { return inWords[c] && c != '\'' || strings.IndexByte("+/-", c) >= 0 })
 
 // longestRun returns the longest stretch of base64 or hex in s that does not
 // read like a word: it mixes cases, or letters and digits.
 func longestRun(s string) (best span) {
-	for at := range runs(s, &inCode, func(rune) bool { return false }) {
+	for at := inCode.next(s, 0); at.len() > 0; at = inCode.next(s, at.to) {
 		t := s[at.from:at.to]
 		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
-		if strings.ContainsAny(t, "0123456789") || strings.ToLower(t[1:]) != t[1:] && strings.ToUpper(t) != t {
+		if strings.ContainsAny(t, "0123456789") || strings.ContainsAny(t[1:], capitals) && strings.ContainsAny(t, smalls) {
 			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
 		}
 	}

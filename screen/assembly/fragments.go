@@ -5,15 +5,13 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
-// dangling are words after which a sentence cannot stop.
-var dangling = terms.Set(`a an the and or but nor to of in on at by for from with without into onto upon about as than that which who whose
+// dangles are words after which a sentence cannot stop.
+const dangles = `a an the and or but nor to of in on at by for from with without into onto upon about as than that which who whose
  this these those my your his her its our their every each any all some no not never always please must should shall will would can could may might
  is are was were be been if when whenever while until unless because before after then also whatever whichever so just only previous prior above
- von zu der die das und oder mit ohne immer nie el la los las de del que y o con sin siempre nunca le les des du et ou avec sans toujours jamais ve veya ile her asla`)
+ von zu der die das und oder mit ohne immer nie el la los las de del que y o con sin siempre nunca le les des du et ou avec sans toujours jamais ve veya ile her asla`
 
 const short = 3 // the longest unfinished text, in words, that counts as a fragment by its size alone
 
@@ -27,9 +25,9 @@ func goesOn(t string) bool {
 	return unicode.IsLower(r) || strings.ContainsRune("…,;:)]/-+=", r)
 }
 
-// left reports whether the sentence t of s, of these words, stops in the middle of
+// left reports whether the sentence t, of these words, stops in the middle of
 // something.
-func left(s, t string, words []span) bool {
+func left(t string, words []word) bool {
 	r, _ := utf8.DecodeLastRuneInString(t)
 	if strings.HasSuffix(t, "...") || strings.ContainsRune("…,;:([{/-+=&\\", r) {
 		return true
@@ -37,7 +35,7 @@ func left(s, t string, words []span) bool {
 	if ends(r) {
 		return false
 	}
-	return len(words) > 0 && (dangling[fold(s, words, len(words)-1)] || len(words) <= short && len(t) <= 12*short)
+	return len(words) > 0 && (words[len(words)-1].in&dangling != 0 || len(words) <= short && len(t) <= 12*short)
 }
 
 // edges are the first and the last sentence of a text, for the cut between two
@@ -51,14 +49,14 @@ type edges struct {
 
 // fragments returns the stretches of s, by its sentences, that are no whole sentence (a first one that
 // goes on from somewhere, a last one that is left open), and its edges.
-func fragments(s string, words, all []span) (out []span, e edges) {
+func fragments(s string, words []word, all []span) (out []span, e edges) {
 	if len(all) == 0 {
 		return nil, e
 	}
 	first, last := all[0], all[len(all)-1]
 	t := s[last.from:last.to]
 	words = inside(words, last)
-	open := left(s, t, words)
+	open := left(t, words)
 	e.head, e.goesOn = first, goesOn(s[first.from:first.to])
 	if len(all) > 1 && e.goesOn {
 		out = append(out, first)
@@ -68,7 +66,7 @@ func fragments(s string, words, all []span) (out []span, e edges) {
 	}
 	if r, _ := utf8.DecodeLastRuneInString(t); open || !ends(r) {
 		e.open = last
-		e.hangs = open && (len(words) > short || dangling[fold(s, words, len(words)-1)])
+		e.hangs = open && len(words) > 0 && (len(words) > short || words[len(words)-1].in&dangling != 0)
 	}
 	return out, e
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // part is a piece's number in a series; number 0 is none. rest is the piece
@@ -45,7 +46,8 @@ func findPart(s string) part {
 // and where the mark ends, or 0.
 func partMark(t string) (number, end int) {
 	var m []string
-	if strings.ContainsAny(t, "0123456789") { // most texts have no number there
+	first := strings.TrimLeft(t, "([*# _") // most texts begin with no such word, and have no number there
+	if first != "" && (first[0] >= utf8.RuneSelf || strings.IndexByte("0123456789pcfst", first[0]|0x20) >= 0) && strings.ContainsAny(t, "0123456789") {
 		m = partPattern.FindStringSubmatch(t)
 	}
 	if m == nil {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -119,23 +118,22 @@ func (r *Recipes) Commit(who Whose, write string, texts []string, suspect bool, 
 	}
 }
 
-// roles are the words that say something of a recipe: bits of what they name.
-var roles = func() map[string]byte {
-	all := map[string]byte{}
+// roles are the words that say something of a recipe, by hash: bits of what they name.
+var roles = func() (all terms.Table[byte]) {
 	for k, words := range [kinds]string{
 		packs:   "tar zip gzip 7z compress compressing compressed archive archiving bundle dump mysqldump pg_dump backup backups pack",
 		carries: "curl wget scp rsync nc netcat ftp sftp rclone upload uploads uploading transfer transfers transferring post posting",
 		aims:    "endpoint endpoints server destination collector receiver sink upload uploads backup backups drop storage target mirror webhook",
 	} {
 		for w := range strings.FieldsSeq(words) {
-			all[w] |= 1 << k
+			*all.At(hash(w)) |= 1 << k
 		}
 	}
 	return all
 }()
 
-// inRoles are the characters of ASCII that such a word may have.
-var inRoles = asciiOf(func(c byte) bool { return strings.IndexByte(" \t\n,;!?()[]{}\"'`<>", c) < 0 })
+// inRoles are the bytes that such a word may have.
+var inRoles = bytesOf(func(c byte) bool { return strings.IndexByte(" \t\n,;!?()[]{}\"'`<>", c) < 0 })
 
 // ingredients says which parts of a recipe texts have, and which of them have any.
 func ingredients(texts []string) (all [kinds]bool, which []int) {
@@ -152,17 +150,17 @@ func ingredients(texts []string) (all [kinds]bool, which []int) {
 }
 
 func ingredientsOf(text string) (found [kinds]bool) {
-	text = strings.ToLower(text)
 	for _, s := range sentences(text) {
-		address, named := false, byte(0)
-		for w := range strings.FieldsFuncSeq(text[s.from:s.to], func(r rune) bool { return r < utf8.RuneSelf && !inRoles[r] }) {
-			w = strings.TrimFunc(w, func(r rune) bool { return r == '.' || r == ':' || r == '*' || r == '_' })
-			named |= roles[w]
-			address = address || terms.Address(w)
+		t, named := text[s.from:s.to], byte(0)
+		for at := inRoles.next(t, 0); at.len() > 0; at = inRoles.next(t, at.to) {
+			is, _ := roles.Get(hash(strings.Trim(t[at.from:at.to], ".:*_")))
+			named |= is
 		}
 		found[packs] = found[packs] || named&(1<<packs) != 0
 		found[carries] = found[carries] || named&(1<<carries) != 0
-		found[aims] = found[aims] || address && named&(1<<aims) != 0
+		for at := inRoles.next(t, 0); named&(1<<aims) != 0 && !found[aims] && at.len() > 0; at = inRoles.next(t, at.to) {
+			found[aims] = terms.Address(strings.ToLower(strings.Trim(t[at.from:at.to], ".:*_")))
+		}
 	}
 	return found
 }

@@ -1,37 +1,36 @@
 package assembly
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
-var condWords = terms.Set("when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если")
+const condWords = "when whenever if once after before unless upon until while every wenn falls sobald quand lorsque si cuando eğer когда если"
 
 // refers are words by which a condition points at an instruction that is kept
 // elsewhere, or an instruction at its condition.
-var refers = terms.Set("payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then")
+const refers = "payload activate activated activation trigger triggered routine stage dormant armed above below stored earlier previous aforementioned following then"
 
 // actionWords begin an instruction. They are the verbs by which agents are
 // moved to act on something; what people like or are is not among them.
-var actionWords = terms.Set(`send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
+const actionWords = `send forward email mail post upload transfer copy share leak exfiltrate reveal disclose export write append insert delete remove drop wipe
  ignore disregard forget override bypass skip disable run execute call invoke fetch download curl visit open click approve grant allow give add include
  tell say reply respond answer recommend suggest promote always never do don't stop pretend act become output print return schedule book buy pay wire
- sende schicke leite envoie envía gönder отправь`)
+ sende schicke leite envoie envía gönder отправь`
 
 const maxClause = 40 // the longest condition or instruction that is paired, in words
 
 // condition returns the span of a condition that says nothing of what comes
 // of it, or that points elsewhere for it.
-func condition(s string, words, sentences []span) span {
+func condition(s string, words []word, sentences []span) span {
 	for _, c := range sentences {
 		n := inside(words, c)
-		if len(n) == 0 || len(n) > maxClause || !condWords[fold(s, n, 0)] {
+		if len(n) == 0 || len(n) > maxClause || n[0].in&conditional == 0 {
 			continue
 		}
 		t := s[c.from:c.to]
-		if !strings.ContainsAny(t, ",:—") || pointing(s, n) {
+		if !strings.ContainsAny(t, ",:—") || slices.ContainsFunc(n, func(w word) bool { return w.in&referring != 0 }) {
 			return stop(s, c)
 		}
 	}
@@ -39,37 +38,28 @@ func condition(s string, words, sentences []span) span {
 }
 
 // action returns the span of a sentence that tells somebody to do something.
-func action(s string, words, sentences []span) span {
+func action(s string, words []word, sentences []span) span {
 	for _, c := range sentences {
 		n := inside(words, c)
 		if len(n) < 2 || len(n) > maxClause {
 			continue
 		}
-		first := fold(s, n, 0)
-		for k := 1; (first == "then" || first == "please" || first == "just" || first == "you" || first == "must" || first == "should" || first == "and") && k < len(n); k++ {
-			first = fold(s, n, k)
+		first := 0
+		for first+1 < len(n) && n[first].in&leading != 0 {
+			first++
 		}
-		if actionWords[first] {
+		if n[first].in&acting != 0 {
 			return stop(s, c)
 		}
 		// "Payload: send …"
 		if at := strings.IndexByte(s[c.from:c.to], ':'); at >= 0 {
 			rest := inside(words, span{c.from + at, c.to})
-			if len(rest) >= 2 && actionWords[fold(s, rest, 0)] {
+			if len(rest) >= 2 && rest[0].in&acting != 0 {
 				return stop(s, span{rest[0].from, c.to})
 			}
 		}
 	}
 	return span{}
-}
-
-func pointing(s string, words []span) bool {
-	for i := range words {
-		if refers[fold(s, words, i)] {
-			return true
-		}
-	}
-	return false
 }
 
 // stop leaves out the sign at the end of a sentence.

@@ -1,10 +1,6 @@
 package assembly
 
-import (
-	"strings"
-
-	"github.com/memproxy/memproxy/screen/terms"
-)
+import "strings"
 
 // def gives a name a meaning; the name is in lower case.
 type def struct {
@@ -25,11 +21,11 @@ const (
 	maxName    = 3 // words in a name
 )
 
-var meansWords = terms.Set("means equals denotes signifies")
+const meansWords = "means equals denotes signifies"
 
 // definitions finds what s gives a name to, by line: "x = …", "let x be …",
 // "Protocol Omega: …", "x means …".
-func definitions(s string, words []span) []def {
+func definitions(s string, words []word) []def {
 	var out []def
 	for from := 0; from < len(s) && len(out) < maxDefs; {
 		to := len(s)
@@ -45,7 +41,7 @@ func definitions(s string, words []span) []def {
 }
 
 // definition reads the line that s ends with, of these words.
-func definition(s string, words []span) (def, bool) {
+func definition(s string, words []word) (def, bool) {
 	if len(words) < 2 {
 		return def{}, false
 	}
@@ -68,7 +64,7 @@ func definition(s string, words []span) (def, bool) {
 			value = after + strings.IndexByte(s[after:], '=') + 1
 		case strings.HasPrefix(next, ":") && !strings.HasPrefix(next, "://"):
 			value = after + strings.IndexByte(s[after:], ':') + 1
-		case meansWords[follow]:
+		case n+1 < len(words) && words[n+1].in&meaning != 0:
 			value = words[n+1].to
 		case first == 1 && (follow == "be" || follow == "as" || follow == "to"):
 			value = words[n+1].to
@@ -92,50 +88,54 @@ func definition(s string, words []span) (def, bool) {
 }
 
 // runWords stand before a name that is to be put into action.
-var runWords = terms.Set("run execute activate follow perform apply trigger start invoke use launch do call eval print decode expand initiate")
+const runWords = "run execute activate follow perform apply trigger start invoke use launch do call eval print decode expand initiate"
 
 // uses finds where s stands for something that is named elsewhere: $x, ${x},
 // {x}, {{x}}, x + y, "execute protocol omega".
-func uses(s string, words []span) []use {
+func uses(s string, words []word) []use {
 	var out []use
+	sums := strings.IndexByte(s, '+') >= 0
 	for i, w := range words {
 		if len(out) == maxUses {
 			break
 		}
-		name := fold(s, words, i)
-		if len(name) > maxDefName {
-			continue
+		at, named := bracketed(s, w.span)
+		if !named && sums && summed(s, w.span) {
+			at, named = w.span, true
 		}
-		if at, ok := bracketed(s, w); ok {
-			out = append(out, use{name, at})
-			continue
-		}
-		if summed(s, w) {
-			out = append(out, use{name, w})
-			continue
-		}
-		if !runWords[name] {
-			continue
-		}
-		// What is run is named in the next words; the longest name first.
-		from := i + 1
-		for from < len(words) && (fold(s, words, from) == "the" || fold(s, words, from) == "my" || fold(s, words, from) == "this") {
-			from++
-		}
-		for n := min(maxName, len(words)-from); n >= 1; n-- {
-			at := span{words[from].from, words[from+n-1].to}
-			if at.len() <= maxDefName {
-				out = append(out, use{strings.ToLower(s[at.from:at.to]), at})
+		if named || w.in&running != 0 {
+			if name := fold(s, words, i); len(name) <= maxDefName && named {
+				out = append(out, use{name, at})
+			} else if len(name) <= maxDefName {
+				out = ran(out, s, words[i+1:])
 			}
 		}
 	}
 	return out
 }
 
+// ran appends what is run by the word before words: what the next ones name, the longest
+// name first.
+func ran(out []use, s string, words []word) []use {
+	from := 0
+	for w := fold(s, words, from); w == "the" || w == "my" || w == "this"; w = fold(s, words, from) {
+		from++
+	}
+	for n := min(maxName, len(words)-from); n >= 1; n-- {
+		at := span{words[from].from, words[from+n-1].to}
+		if at.len() <= maxDefName {
+			out = append(out, use{strings.ToLower(s[at.from:at.to]), at})
+		}
+	}
+	return out
+}
+
+var opens = bytesOf(func(c byte) bool { return strings.IndexByte("{%<[$", c) >= 0 })
+
 // bracketed widens a word to the marks of a variable around it.
 func bracketed(s string, w span) (span, bool) {
 	before, after := s[:w.from], s[w.to:]
-	if before == "" || strings.IndexByte("{%<[$", before[len(before)-1]) < 0 {
+	if before == "" || !opens[before[len(before)-1]] {
 		return span{}, false
 	}
 	for _, m := range [...]struct{ open, close string }{{"${", "}"}, {"{{", "}}"}, {"{", "}"}, {"%", "%"}, {"<", ">"}, {"[", "]"}, {"$", ""}} {
