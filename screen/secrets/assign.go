@@ -112,13 +112,16 @@ var (
 func said(text string, i int) (int, int, Class) {
 	at, made := i, false
 	for _, s := range saidNames {
-		if hasFold(text[i:], s.name) {
+		if s.name[0] == text[i]|0x20 && hasFold(text[i:], s.name) {
 			at, made = i+len(s.name), s.made
 			break
 		}
 	}
+	if at == i {
+		return 0, 0, ""
+	}
 	verb := slices.IndexFunc(verbs, func(v string) bool { return hasFold(text[at:], v) })
-	if at == i || verb < 0 {
+	if verb < 0 {
 		return 0, 0, ""
 	}
 	from, to, _ := value(text, at+len(verbs[verb]))

@@ -2,11 +2,31 @@ package secrets
 
 import "strings"
 
+// The kinds of bytes at which something may begin, or by which it is recognised.
+const (
+	letter = iota + 1
+	digit
+	sign
+)
+
+var kinds = func() (of [256]uint8) {
+	for c := range 256 {
+		switch c := byte(c); {
+		case isUpper(c), 'a' <= c && c <= 'z':
+			of[c] = letter
+		case isDigit(c):
+			of[c] = digit
+		case strings.IndexByte("@-:=+(", c) >= 0:
+			of[c] = sign
+		}
+	}
+	return of
+}()
+
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
-func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
-func isAlpha(c byte) bool { return isUpper(c) || isLower(c) }
-func alnum(c byte) bool   { return isAlpha(c) || isDigit(c) }
+func isAlpha(c byte) bool { return kinds[c] == letter }
+func alnum(c byte) bool   { return kinds[c]-letter <= digit-letter }
 
 // word64 is the alphabet of base64url, which most tokens use.
 func word64(c byte) bool { return alnum(c) || c == '_' || c == '-' }

@@ -27,20 +27,31 @@ func Scan(text string) []Hit {
 	return settle(s.hits)
 }
 
+// at looks at what begins at i, and returns where to go on.
 func (s *scanner) at(i int) int {
-	switch c := s.text[i]; {
-	case isAlpha(c):
+	switch kinds[s.text[i]] {
+	case letter:
 		if i > 0 && alnum(s.text[i-1]) {
-			return i + 1
+			return s.after(i)
 		}
 		return s.word(i)
-	case isDigit(c):
+	case digit:
 		if i > 0 && (alnum(s.text[i-1]) || s.text[i-1] == '_') {
 			return i + 1
 		}
 		return s.number(i)
+	case sign:
+		return s.mark(i)
 	}
-	return s.mark(i)
+	return i + 1
+}
+
+// after is where the letters and digits at i end: nothing begins among them.
+func (s *scanner) after(i int) int {
+	for i < len(s.text) && alnum(s.text[i]) {
+		i++
+	}
+	return i
 }
 
 func (s *scanner) word(i int) int {
@@ -56,7 +67,7 @@ func (s *scanner) word(i int) int {
 	if start, end, class := said(s.text, i); end > 0 {
 		s.add(class, start, end)
 	}
-	return i + 1
+	return s.after(i)
 }
 
 // mark looks for what begins at, or is recognised by, a punctuation mark.
