@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/screen/similar"
@@ -121,9 +122,17 @@ func (x *Index) match(text string, source memproxy.Source) (best similar.Match, 
 		with = &scratch{counts: make([]uint8, len(x.exemplars)), sums: make([]float32, len(x.exemplars))}
 	}
 	with.pair = with.pair[:0]
-	from := 0
+	from, lower := 0, text
+	if ascii(text) {
+		lower = strings.ToLower(text) // once, and every letter stays in its place
+	}
 	for _, s := range sentences(text) {
-		with.words = tokens(with.words[:0], text[s.from:s.to])
+		with.words = tokens(with.words[:0], lower[s.from:s.to])
+		for i := range with.words {
+			if t := &with.words[i]; t.telling {
+				_, t.telling = x.by[t.hash] // others have nothing in common with any
+			}
+		}
 		x.compare(&best, with.words, s, with)
 		work += len(with.words)
 		if n := len(with.pair); n > 0 && n+len(with.words) <= maxPair {
@@ -200,7 +209,7 @@ type span struct{ from, to int }
 const maxSentence = 400 // bounds a sentence, in bytes: text without full stops is cut
 
 func sentences(text string) []span {
-	var out []span
+	out := make([]span, 0, 8)
 	from := 0
 	cut := func(to int) {
 		if strings.ContainsFunc(text[from:to], unicode.IsLetter) {
@@ -208,7 +217,13 @@ func sentences(text string) []span {
 		}
 		from = to
 	}
-	for i, r := range text {
+	for i, n := 0, 0; i < len(text); i += n {
+		r := rune(text[i])
+		if n = 1; r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRuneInString(text[i:])
+		} else if !stops[r] && i-from <= maxSentence {
+			continue // most letters
+		}
 		end := false
 		switch r {
 		case '!', '?', '\n', '。', '！', '？', ';':
@@ -224,6 +239,26 @@ func sentences(text string) []span {
 	return out
 }
 
+// stops are the characters of ASCII at which a sentence may end, between those that
+// stand between words, and edges those that are no part of the word that they stand at.
+var stops, between, edges = asciiSet("!?\n;."), asciiSet("\t\n\v\f\r ,;:!?()[]{}\""), asciiSet(".'`*_<>-")
+
+func asciiSet(chars string) (set [utf8.RuneSelf]bool) {
+	for i := range len(chars) {
+		set[chars[i]] = true
+	}
+	return set
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
 // token is a word of a sentence, or two.
 type token struct {
 	hash    uint64
@@ -231,39 +266,45 @@ type token struct {
 	telling bool // one word that says something, and is no address
 }
 
-// parts reports whether a character stands between words.
-func parts(r rune) bool {
-	if r < 128 {
-		return between[r]
-	}
-	return r == '“' || r == '”' || unicode.IsSpace(r)
-}
-
-// between are the ASCII characters that stand between words.
-var between = func() (set [128]bool) {
-	for _, c := range "\t\n\v\f\r ,;:!?()[]{}\"" {
-		set[c] = true
-	}
-	return set
-}()
-
 // tokens appends the words of a sentence. Addresses are alike, whosever they
 // are.
 func tokens(dst []token, s string) []token {
-	for w := range strings.FieldsFuncSeq(s, parts) {
-		w = strings.ToLower(strings.Trim(w, ".'`*_<>-"))
+	s = strings.ToLower(s)
+	for i := 0; i < len(s); {
+		from, n, marked := i, 0, false // a sign that addresses have
+		for ; i < len(s); i += n {
+			c := s[i]
+			if n = 1; c < utf8.RuneSelf {
+				if between[c] {
+					break
+				}
+				marked = marked || c == '@' || c == '.'
+			} else {
+				var r rune
+				if r, n = utf8.DecodeRuneInString(s[i:]); r == '“' || r == '”' || unicode.IsSpace(r) {
+					break
+				}
+			}
+		}
+		w := s[from:i]
+		i += n // what stands between
+		for w != "" && w[0] < utf8.RuneSelf && edges[w[0]] {
+			w = w[1:]
+		}
+		for w != "" && w[len(w)-1] < utf8.RuneSelf && edges[w[len(w)-1]] {
+			w = w[:len(w)-1]
+		}
 		t := token{weight: 1}
 		switch {
 		case w == "":
 			continue
-		case strings.IndexByte(w, '@') >= 0, terms.Address(w):
-			w = "\x00address"
-		case light[w]:
-			t.weight = 0.25
+		case marked && (strings.IndexByte(w, '@') >= 0 || terms.Address(w)):
+			t.hash = address
+		case len(w) <= longestLight && light[w]:
+			t.hash, t.weight = terms.Hash(w), 0.25
 		default:
-			w, t.telling = stem(w), true
+			t.hash, t.telling = terms.Hash(stem(w)), true
 		}
-		t.hash = terms.Hash(w)
 		dst = append(dst, t)
 	}
 	return dst
@@ -303,8 +344,13 @@ var light = terms.Set(`a an the to of in on at by for from with without into and
 	user users user's you your i my me we our they their them he she his her will would can could should may might do does did not no has have had all any
 	some when where which who what how there here about just also now please`)
 
+const longestLight = 7 // bytes of a word that is light
+
 // stem takes the commonest endings off.
 func stem(w string) string {
+	if strings.IndexByte("gnsde", w[len(w)-1]) < 0 {
+		return w // most words
+	}
 	for _, end := range [...]string{"ing", "ions", "ion", "ed", "es", "s", "e"} {
 		if rest, ok := strings.CutSuffix(w, end); ok && len(rest) > 3 {
 			return rest
