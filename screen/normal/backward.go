@@ -1,11 +1,6 @@
 package normal
 
-import (
-	"strings"
-	"sync"
-
-	"github.com/memproxy/memproxy/screen/terms"
-)
+import "strings"
 
 // order counts in which order small words stand, in a text and in each clause of it: "to
 // the" in English, "the to" in English backward.
@@ -18,11 +13,7 @@ type order struct {
 	clauses   []span
 }
 
-func (o *order) word(words *terms.Table[small], w string, h uint32) {
-	kind := byte(0)
-	if small, ok := words.Get(h); ok && strings.EqualFold(w, small.word) {
-		kind = small.kind
-	}
+func (o *order) word(kind byte) {
 	switch {
 	case o.before == 'p' && (kind == 'd' || kind == 'e'):
 		o.here.forward++
@@ -35,7 +26,12 @@ func (o *order) word(words *terms.Table[small], w string, h uint32) {
 // clause begins another one where signs before the word from i to j end one, and keeps
 // the last if it runs backward.
 func (o *order) clause(i, j int) {
-	if i == len(o.text) || strings.ContainsAny(o.text[o.end:i], ".!?\n") {
+	ended := i == len(o.text)
+	for k := o.end; k < i && !ended; k++ {
+		c := o.text[k]
+		ended = c == '.' || c == '!' || c == '?' || c == '\n'
+	}
+	if ended {
 		if n := o.here.backward; o.words >= minBackward && o.words <= n*mostWords && n > 2*o.here.forward {
 			o.clauses = append(o.clauses, span{o.from, o.end})
 		}
@@ -45,28 +41,14 @@ func (o *order) clause(i, j int) {
 	o.words, o.end = o.words+1, j
 }
 
-// small is a small word, and its kind.
-type small struct {
-	word string
-	kind byte
-}
-
-// smallWords are, by hash, those before which an article or the like stands (p), articles (d),
+// smallWords are those before which an article or the like stands (p), articles (d),
 // and what may be one or stand alone (e).
-var smallWords = sync.OnceValue(func() *terms.Table[small] {
-	var all terms.Table[small]
-	for kind, words := range map[byte]string{
-		'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
-			do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
-		'd': "the a an your my our their",
-		'e': "all any every this its these",
-	} {
-		for _, w := range strings.Fields(words) {
-			*all.At(hash(w)) = small{w, kind}
-		}
-	}
-	return &all
-})
+var smallWords = map[byte]string{
+	'p': `to of in on at from for with by and or that if when as is are about into over under without before after between against
+		do not will can must should have has was were be you we they tell ignore send give reveal forget disregard obey let`,
+	'd': "the a an your my our their",
+	'e': "all any every this its these",
+}
 
 // backward reads parts of v backward, word by word.
 func backward(v *View, parts []span) View {

@@ -10,12 +10,14 @@ type dense struct {
 
 // add counts a word by what it says for the part, or against.
 func (d *dense) add(is bool, gain, loss, i, j int) {
+	if !is {
+		if d.no += loss; d.sum > 0 {
+			d.sum -= loss
+		}
+		return
+	}
 	if d.sum <= 0 {
 		d.sum, d.from = 0, i
-	}
-	if !is {
-		d.sum, d.no = d.sum-loss, d.no+loss
-		return
 	}
 	if d.sum, d.yes = d.sum+gain, d.yes+gain; d.sum > d.best {
 		d.best, d.span = d.sum, span{d.from, j}

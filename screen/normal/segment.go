@@ -213,11 +213,11 @@ func cuts(w string) (best []cut, humps int) {
 			if hump(w, i+n-1) {
 				over += overHump
 			}
-			known, ok := vocab.costs.Get(h)
-			if !ok {
+			known, _ := vocab.words.Get(h)
+			if known.cost == 0 {
 				continue
 			}
-			cost := int32(known) + over
+			cost := int32(known.cost) + over
 			put(i, n, cost)
 			if n == 2 || i+n == len(w) || strings.IndexByte("sdeil", lower(w[i+n])) < 0 {
 				continue

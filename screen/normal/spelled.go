@@ -2,10 +2,7 @@ package normal
 
 import (
 	"strings"
-	"sync"
 	"unicode/utf8"
-
-	"github.com/memproxy/memproxy/screen/terms"
 )
 
 // spelling is a way to write letters one by one.
@@ -171,29 +168,14 @@ const (
 )
 
 // spellingWords are the words of the alphabets of ICAO and of the older ones of
-// English, by hash, with the letters that they stand for.
-var spellingWords = sync.OnceValue(func() *terms.Table[byte] {
-	var all terms.Table[byte]
-	for _, w := range strings.Fields(`alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
+// English, which stand for the letters that they begin with, and spellingGaps those that
+// stand for a space.
+const (
+	spellingWords = `alfa alpha bravo charlie delta echo foxtrot golf hotel india juliett juliet kilo lima mike november oscar papa
 quebec romeo sierra tango uniform victor whiskey whisky xray yankee zulu able baker dog easy fox george how item jig king love nan oboe peter
-queen roger sugar tare uncle william yoke zebra`) {
-		*all.At(hash(w)) = w[0]
-	}
-	for _, w := range strings.Fields("space stop break dash") {
-		*all.At(hash(w)) = ' '
-	}
-	return &all
-})
-
-// letter returns the letter that a word of a spelling alphabet stands for, 0 for
-// other words.
-func letter(words *terms.Table[byte], w string, h uint32) byte {
-	if len(w) < 3 || len(w) > 8 {
-		return 0 // most words need no look-up
-	}
-	l, _ := words.Get(h)
-	return l
-}
+queen roger sugar tare uncle william yoke zebra`
+	spellingGaps = "space stop break dash"
+)
 
 // worded reads a word of a spelling alphabet.
 func worded(s string, i int) (c byte, n int) {
@@ -207,8 +189,9 @@ func worded(s string, i int) (c byte, n int) {
 	if x := min(len(s), i+len("x-ray")); n == 1 && strings.EqualFold(w, "x") && strings.HasSuffix(strings.ToLower(s[i+n:x]), "ray") {
 		return 'x', x - i
 	}
-	if c = letter(spellingWords(), w, hash(w)); c == 0 {
+	is, _ := wide().words.Get(hash(w))
+	if is.letter == 0 {
 		return 0, 0
 	}
-	return c, n
+	return is.letter, n
 }

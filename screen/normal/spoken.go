@@ -23,7 +23,7 @@ const (
 // and a table of words does not: with their inner letters mixed, without vowels,
 // spelled, in pig Latin, and in reverse order.
 func spoken(found []View, v *View) []View {
-	s, vocab, letters, smalls := v.Text, wide(), spellingWords(), smallWords()
+	s, vocab := v.Text, wide()
 	words, scrambled, spelled, longest := 0, 0, 0, 0
 	known, strange, mistyped, telling := 0, 0, 0, false
 	var pigs, bare dense
@@ -31,35 +31,36 @@ func spoken(found []View, v *View) []View {
 	eachWord(s, func(i, j int, h uint32) {
 		if j-i > 1 {
 			words++
-			bare.add(strings.IndexFunc(s[i:j], vowel) < 0, 1, manyBare, i, j)
-		}
-		order.clause(i, j)
-		if letter(letters, s[i:j], h) > ' ' {
-			if spelled++; spelled > longest {
-				longest = spelled
+			k := i
+			for k < j && !vowel(rune(s[k])) {
+				k++
 			}
+			bare.add(k == j, 1, manyBare, i, j)
+		}
+		is, _ := vocab.words.Get(h)
+		order.clause(i, j)
+		order.word(is.small)
+		if is.letter > ' ' {
+			spelled++
+			longest = max(longest, spelled)
 		} else if j-i > 1 {
 			spelled = 0
 		}
-		if j-i <= 9 {
-			order.word(smalls, s[i:j], h)
-		} else {
-			order.before = 0
+		if j-i < 3 {
+			return
 		}
-		if j-i >= 3 && vocab.has(h) {
+		pigs.add(lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && is.cost == 0, 1, 1, i, j)
+		if is.cost != 0 {
 			known++
-		} else if j-i >= 3 {
-			strange++
-			if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
-				scrambled++
-			}
-			if w := typed().of(s[i:j], h); w != "" {
-				mistyped++
-				telling = telling || english().word(w)
-			}
+			return
 		}
-		if j-i >= 3 {
-			pigs.add(lower(s[j-1]) == 'y' && lower(s[j-2]) == 'a' && !vocab.has(h), 1, 1, i, j)
+		strange++
+		if j-i >= 4 && scrambles()[signature(s[i:j])] != "" {
+			scrambled++
+		}
+		if w := typed().of(s[i:j], h); w != "" {
+			mistyped++
+			telling = telling || english().word(w)
 		}
 	})
 	order.clause(len(s), len(s))

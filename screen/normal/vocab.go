@@ -23,12 +23,20 @@ var common string
 //go:embed words.txt
 var shared string
 
-// vocabulary is what words cost, by hash, in sixteenths of a bit: how surprising each
-// is where any word may stand, by its rank. The table is small and quick, and wrong on
-// about one strange word in a million.
+// vocabulary is what is known of words, by hash. The table is small and quick, and wrong
+// on about one strange word in a million.
 type vocabulary struct {
-	costs  terms.Table[int16]
+	words  terms.Table[known]
 	begins [27*27*27/64 + 1]uint64 // with which three letters words begin, a bit each
+}
+
+// known is what is known of a word.
+type known struct {
+	// cost is how surprising it is where any word may stand, by its rank, in sixteenths of
+	// a bit, or 0 where it is in no list.
+	cost   int16
+	letter byte // for which it stands in a spelling alphabet
+	small  byte // the kind of a small word
 }
 
 // The frequency of words falls with their rank (Zipf): nearRank ranks have much the
@@ -40,7 +48,7 @@ func newVocabulary(lists ...string) *vocabulary {
 	v := &vocabulary{}
 	for _, list := range lists {
 		for rank, w := range strings.Fields(list) {
-			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, v.costs.At(hash(w))
+			cost, at := int16(16*math.Log2(float64(rank+nearRank)))+rankCost, &v.words.At(hash(w)).cost
 			if *at == 0 || cost < *at {
 				*at = cost
 			}
@@ -64,7 +72,21 @@ func three(w string) int {
 var english = sync.OnceValue(func() *vocabulary { return newVocabulary(common) })
 
 // wide returns the larger vocabulary: for what is known to be words.
-var wide = sync.OnceValue(func() *vocabulary { return newVocabulary(common, shared) })
+var wide = sync.OnceValue(func() *vocabulary {
+	v := newVocabulary(common, shared)
+	for _, w := range strings.Fields(spellingWords) {
+		v.words.At(hash(w)).letter = w[0]
+	}
+	for _, w := range strings.Fields(spellingGaps) {
+		v.words.At(hash(w)).letter = ' '
+	}
+	for kind, words := range smallWords {
+		for _, w := range strings.Fields(words) {
+			v.words.At(hash(w)).small = kind
+		}
+	}
+	return v
+})
 
 // hash is that of a word in lower case.
 func hash(w string) uint32 {
@@ -76,8 +98,8 @@ func hash(w string) uint32 {
 }
 
 func (v *vocabulary) has(h uint32) bool {
-	_, ok := v.costs.Get(h)
-	return ok
+	w, _ := v.words.Get(h)
+	return w.cost != 0
 }
 
 // word reports whether s, in whatever case, is in the vocabulary.
