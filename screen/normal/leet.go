@@ -8,7 +8,7 @@ import (
 )
 
 // leetLetters is what a digit or sign may stand for in a word, the likeliest first.
-var leetLetters = map[byte]string{
+var leetLetters = [256]string{
 	'0': "o", '1': "il", '!': "il", '|': "li", '3': "e", '4': "a", '@': "a", '5': "s", '$': "s", '6': "gb", '9': "gq", '7': "tl",
 	'+': "t", '8': "b", '2': "z", '(': "c", '<': "c", '#': "h",
 }
@@ -23,9 +23,11 @@ var leetPieces = [...]struct {
 	{"|2", 'r'}, {"|>", 'p'}, {"_|", 'j'}, {"><", 'x'},
 }
 
+var draws = bytesIn(`/\|()[]_>`) // with which they begin
+
 // drawn returns the letter that several signs draw at the beginning of s.
 func drawn(s string) (letter byte, n int) {
-	if strings.IndexByte(`/\|()[]_>`, s[0]) >= 0 {
+	if draws[s[0]] {
 		for _, p := range leetPieces {
 			if strings.HasPrefix(s, p.sign) {
 				return p.letter, len(p.sign)
@@ -66,6 +68,15 @@ func leet(found []View, v *View) []View {
 			}
 		}
 		j, letters, digits := i, 0, 0
+		for j < len(s) && isLetter(s[j]) {
+			j++
+		}
+		if j > i && (j == len(s) || leetLetters[s[j]] == "" && !draws[s[j]]) { // most words
+			b.copy(s, i, j)
+			i = j
+			continue
+		}
+		j = i
 		word = word[:0]
 		for j < len(s) && s[j] > ' ' {
 			c := s[j]

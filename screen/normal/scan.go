@@ -194,7 +194,10 @@ func uuid(text string) bool {
 	}
 	at := 8
 	for _, group := range [...]int{4, 4, 4, 12} {
-		if n, _ := hexRun(text[at+1:]); text[at] != '-' || n != group {
+		if text[at] != '-' {
+			return false
+		}
+		if n, _ := hexRun(text[at+1:]); n != group {
 			return false
 		}
 		at += 1 + group
