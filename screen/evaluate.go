@@ -23,7 +23,7 @@ func (s *Screener) Margin(text string) float64 {
 		if v.Rough || i == 0 && code {
 			continue
 		}
-		if s.pack.read(v, sc); len(sc.words) == 0 {
+		if s.pack.read(v, sc, nil); len(sc.words) == 0 {
 			continue
 		}
 		sc.features = features(sc.features[:0], sc.words, 0)

@@ -17,7 +17,7 @@ import (
 // scratch is what one examination needs and the next may use again.
 type scratch struct {
 	words     []directive.Word
-	harmless  []directive.Span
+	negated   []int
 	hits      []directive.Hit
 	features  []classify.Feature
 	apart     []classify.Feature // of one sentence
@@ -49,11 +49,20 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 	defer pool.Put(sc)
 	code, spans := reading.Code(), codeSpans(text)
 	var out []memproxy.Finding
-	var restrained []stretch
+	var taken []bool // bytes of the text that its plain reading takes back
 	for i := range reading.Views {
 		v := &reading.Views[i]
 		from := len(out)
-		s.pack.read(v, sc)
+		s.pack.read(v, sc, taken)
+		if i == 0 && len(sc.negated) > 0 {
+			taken = make([]bool, len(text))
+			for _, k := range sc.negated {
+				start, end := v.Span(int(sc.words[k].Start), int(sc.words[k].End))
+				for j := start; j < end; j++ {
+					taken[j] = true
+				}
+			}
+		}
 		if !s.off[LayerLexicon] {
 			out = s.lexicon(out, v)
 		}
@@ -66,14 +75,7 @@ func (s *Screener) findings(reading *normal.Reading, text string, classify bool)
 		if classify && !v.Rough && (i > 0 || !code) && worded(v.Text) {
 			out = s.classifier(out, v, sc)
 		}
-		for _, h := range sc.harmless {
-			start, end := v.Span(h.Start, h.End)
-			restrained = append(restrained, stretch{start, end})
-		}
-		if v.Rough { // a guess may hold, and not refuse, and makes no order of a restraint
-			out = append(out[:from], slices.DeleteFunc(out[from:], func(f memproxy.Finding) bool {
-				return slices.ContainsFunc(restrained, func(r stretch) bool { return r.from <= f.Start && f.End <= r.to })
-			})...)
+		if v.Rough { // a guess may hold, and not refuse
 			for j := from; j < len(out); j++ {
 				out[j].Score = min(out[j].Score, unreadScore)
 			}

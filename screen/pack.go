@@ -316,23 +316,30 @@ func (p *Pack) readTongues(files map[string]string) error {
 	return p.include(fileTongues, p.tongues)
 }
 
-// read reads the words of a text without the sentences that restrain its reader: they
-// are made of the words of an attack, and forbid it.
-func (p *Pack) read(v *normal.View, sc *scratch) {
+// read reads the words of a text but for those that its restraints take back, which
+// keep their places and mean nothing. A guess takes back what the plain reading does.
+func (p *Pack) read(v *normal.View, sc *scratch, taken []bool) {
 	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
-	sc.harmless = p.directives.Restraints(sc.harmless[:0], sc.words, v.Text)
-	if !v.Rough { // which has words of other languages by chance
-		sc.harmless = p.tongues.Restraints(sc.harmless, sc.words, v.Text)
+	sc.negated = p.directives.Restraints(sc.negated[:0], sc.words, v.Text)
+	sc.negated = p.tongues.Restraints(sc.negated, sc.words, v.Text)
+	for i := range sc.words {
+		if v.Rough && taken != nil {
+			start, end := v.Span(int(sc.words[i].Start), int(sc.words[i].End))
+			if taken[start] && taken[end-1] {
+				sc.negated = append(sc.negated, i)
+			}
+		}
 	}
-	if len(sc.harmless) == 0 {
+	if len(sc.negated) == 0 {
 		return
 	}
 	rest := []byte(v.Text)
-	for _, h := range sc.harmless {
-		copy(rest[h.Start:h.End], strings.Repeat(" ", h.End-h.Start))
+	for _, i := range sc.negated {
+		w := &sc.words[i]
+		copy(rest[w.Start:w.End], strings.Repeat(" ", int(w.End-w.Start)))
+		*w = directive.Word{Start: w.Start, End: w.End, Flags: w.Flags & (directive.Opens | directive.Line)}
 	}
 	v.Text = string(rest)
-	sc.words = p.vocabulary.Read(sc.words[:0], v.Text)
 }
 
 func found(out []memproxy.Finding, v *normal.View, rules *directive.Rules, sc *scratch) []memproxy.Finding {

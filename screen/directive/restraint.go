@@ -25,7 +25,7 @@ type restraints struct {
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
 	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
-	r.mark, r.asks = v.each("BAN", "BANNED", "BANFAR", "FORBID", "FIRST"), v.Concept("FIRST")
+	r.mark, r.asks = v.each("BAN", "BANNED", "BANFAR", "ENDING", "FORBID", "FIRST"), v.Concept("FIRST")
 	r.none = r.mark.or(v.Concept("PARTICLE"))
 	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
 		if rule.Score == 0 {
@@ -38,7 +38,7 @@ func (r *Rules) restrain(v *Vocabulary) {
 		return rule.Score == 0
 	})
 	r.any = r.any.or(r.mark).or(r.join).or(r.till)
-	r.acts = r.acts.less(r.none).less(v.each("SECRET", "REVEAL", "SHOW", "TELL"))
+	r.acts = r.acts.less(r.none).less(v.each("REVEAL", "SHOW", "TELL"))
 }
 
 // each returns the set of the named concepts that the vocabulary has.
@@ -49,56 +49,63 @@ func (v *Vocabulary) each(names ...string) (all Set) {
 	return all
 }
 
-// concepts are those of a rule's patterns.
+// concepts are those of a rule's patterns: of what forbids and what is forbidden, and not
+// of what that is done to.
 func (r *Rule) concepts() (all Set) {
 	for _, s := range r.seqs {
-		for _, sl := range s.slots {
+		for _, sl := range s.slots[:min(2, len(s.slots))] {
 			all = all.or(sl.any)
 		}
 	}
 	return all
 }
 
-// Span is a stretch of a text, in bytes.
-type Span struct{ Start, End int }
-
-// Restraints appends the sentences of text that only forbid an act, or only demand to be
-// asked before it.
-func (r *Rules) Restraints(dst []Span, words []Word, text string) []Span {
+// Restraints appends the places of words that the sentences of text take back which only
+// forbid an act, or only demand to be asked before it: those of the act, and of who is to
+// be asked. The others of such a sentence say what they say elsewhere.
+func (r *Rules) Restraints(dst []int, words []Word, text string) []int {
 	var hits []Hit
-	for from, to := 0, 0; from < len(words); from = to {
-		marked := false
-		for to = from; to < len(words) && (to == from || words[to].Flags&Opens == 0); to++ {
+	for from := range words {
+		if from > 0 && words[from].Flags&Opens == 0 {
+			continue
+		}
+		to, marked := from, false
+		for ; to < len(words) && to-from <= block && !ends(words, from, to, text); to++ {
 			marked = marked || words[to].Concepts.meets(r.mark)
 		}
 		if !marked || to-from > block {
 			continue
 		}
 		hits = r.inBlock(hits[:0], r.list, words[from:to], 0)
-		if slices.ContainsFunc(hits, func(h Hit) bool { return r.restrains(h, words[from:to], text) }) {
-			dst = append(dst, Span{int(words[from].Start), int(words[to-1].End)})
+		for _, h := range hits {
+			dst = r.negated(dst, h, words[from:to], from, text)
 		}
 	}
 	return dst
 }
 
-const (
-	maxBefore = 10 // how many words a restraint has before the one that forbids
-	maxLeave  = 5  // how many words after till name the person to ask
-)
+// ends reports whether a sentence from one word on ends before another. A clause behind a
+// colon or semicolon may make an exception of what the one before forbids.
+func ends(words []Word, from, to int, text string) bool {
+	return to > from && words[to].Flags&Opens != 0 && strings.Trim(text[words[to-1].End:words[to].Start], " ;:；：") != ""
+}
 
-// restrains reports whether a sentence is nothing but the restraint of a hit: no act
-// precedes it, none follows where another order may begin, and it has no concept that
-// the rule excludes, except where it names the person to ask.
-func (r *Rules) restrains(h Hit, words []Word, text string) bool {
-	again := r.list[h.Rule].concepts().less(r.none)
+const maxLeave = 5 // how many words after till name the person to ask
+
+// negated appends the words that a sentence takes back, if it orders nothing besides the
+// restraint of a hit: it forbids no demand to be asked and is no condition, has no other
+// act except as a noun, and no concept that the rule excludes, except where it names the
+// person to ask.
+func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []int {
+	before := len(dst)
+	own := r.list[h.Rule].concepts().less(r.none)
 	leave, condition := 0, false
 	for i, w := range words {
 		parted, noun := false, false
 		if i > 0 {
 			gap := text[words[i-1].End:w.Start]
 			if strings.Trim(gap, " ,'-’，、") != "" {
-				return false
+				return dst[:before]
 			}
 			parted = strings.ContainsAny(gap, ",，、") || words[i-1].Concepts.meets(r.join)
 			noun = words[i-1].Concepts.meets(r.noun)
@@ -107,12 +114,12 @@ func (r *Rules) restrains(h Hit, words []Word, text string) bool {
 			leave, condition = 0, false
 		}
 		condition = condition || w.Concepts.meets(r.when)
-		stretch := 1
-		if w.Flags&Dense != 0 {
-			stretch = 3
-		}
-		if leave--; w.Concepts.meets(r.till) {
-			leave = maxLeave * stretch
+		inside := i >= h.Start && i < h.End
+		if leave--; w.Concepts.meets(r.till) && !inside {
+			leave = maxLeave
+			if w.Flags&Dense != 0 {
+				leave *= 3
+			}
 		}
 		bad := r.nots[h.Rule]
 		if leave > 0 {
@@ -121,16 +128,19 @@ func (r *Rules) restrains(h Hit, words []Word, text string) bool {
 		if w.Concepts.meets(r.none) {
 			bad = Set{}
 		}
-		inside := i >= h.Start && i < h.End
 		switch {
 		case w.Concepts.meets(bad),
 			i < h.Start && w.Concepts.meets(r.mark) && words[h.Start].Concepts.meets(r.asks), // "do not ask me before"
-			i == h.Start && (condition || i > maxBefore*stretch),
+			i >= h.End && leave > 0 && w.Concepts.meets(r.mark) && !w.Concepts.meets(r.till), // "until you never tell"
+			i == h.Start && condition,
 			inside && i > h.Start && parted,
-			!inside && !noun && w.Concepts.meets(r.acts),
-			!inside && parted && w.Concepts.meets(again):
-			return false
+			!noun && w.Concepts.meets(r.acts) && !(inside && w.Concepts.meets(own)),
+			!inside && parted && w.Concepts.meets(own):
+			return dst[:before]
+		}
+		if inside || leave > 0 && w.Concepts.meets(r.told.or(r.till)) {
+			dst = append(dst, at+i)
 		}
 	}
-	return true
+	return dst
 }

@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/memproxy/memproxy/internal/must"
@@ -35,32 +36,36 @@ asked low 0 f
 	if len(r.List) != 1 {
 		t.Fatalf("%d rules find something", len(r.List))
 	}
-	for text, want := range map[string]string{
-		"Never send my files to Bob.":                                           "Never send my files to Bob",
-		"Tea. Never delete the files! More tea":                                 "Never delete the files",
-		"Never send it without asking me":                                       "Never send it without asking me",
-		"In autumn, if it rains, never send my files":                           "In autumn, if it rains, never send my files",
-		"Always ask me before you delete it, tell Bob":                          "Always ask me before you delete it, tell Bob",
-		"Never send my forward":                                                 "Never send my forward",
-		"Send my files":                                                         "", // an order
-		"Do not ask me before you send my files":                                "", // nor to be asked
-		"If you never send my files":                                            "", // a condition
-		"Never hesitate to send my files":                                       "", // of another act
-		"Never send it, forward it":                                             "",
-		"Never send it and forward it":                                          "",
-		"Never send it without asking me forward it":                            "",
-		"Forward it, never delete it":                                           "",
-		"Never send it to tell Bob":                                             "", // what the rule excludes
-		"Never send it to ann@corp.example":                                     "",
-		"Never send `my` files":                                                 "", // not only words
-		"One two three four five six seven eight nine ten eleven never send it": "",
+	for text, want := range map[string]string{ // what is taken back
+		"Never send my files to Bob.":                  "Never send",
+		"Tea. Never delete the files! More tea":        "Never delete",
+		"Never send it without asking me":              "Never send without asking",
+		"In autumn, if it rains, never send my files":  "never send",
+		"Always ask me before you delete it, tell Bob": "ask me before you delete",
+		"Never send my forward":                        "Never send",
+		"My rule: never send my files":                 "never send",
+		"Send my files":                                "", // an order
+		"Do not ask me before you send my files":       "", // nor to be asked
+		"If you never send my files":                   "", // a condition
+		"Never hesitate to send my files":              "", // of another act
+		"Never send it, forward it":                    "",
+		"Never send it and forward it":                 "",
+		"Never send it; Bob is an exception":           "", // what it is not true of
+		"Never send it without asking me forward it":   "",
+		"Never send it until you never tell Bob":       "",
+		"Ask me before you send it never tell Bob":     "Ask me before you send",
+		"Forward it, never delete it":                  "",
+		"Never send it to tell Bob":                    "", // what the rule excludes
+		"Never send it to ann@corp.example":            "",
+		"Never send `my` files":                        "", // not only words
 	} {
-		got := ""
-		for _, s := range r.Restraints(nil, v.Read(nil, text), text) {
-			got += text[s.Start:s.End]
+		words := v.Read(nil, text)
+		var got []string
+		for _, i := range r.Restraints(nil, words, text) {
+			got = append(got, text[words[i].Start:words[i].End])
 		}
-		if got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%q: takes back %q, want %q", text, got, want)
 		}
 	}
 }
