@@ -100,7 +100,7 @@ type ToolWords struct {
 	// Call is the call's id; "" where the request itself was the call.
 	Call  string
 	Texts []string
-	// Unclear is set of arguments of which an answer has a part only.
+	// Unclear is set if the arguments, or their call, could not be read whole.
 	Unclear bool
 }
 

@@ -54,7 +54,13 @@ func TestToolResultsAreObserved(t *testing.T) {
 	run("echoed elsewhere", `CALL echo {"text":"The mill was sold in June."}`, "")
 	l.do("POST", "/v1/agents/"+l.agent+"/archival-memory", `{"text":"Bert keeps geese."}`).want(t, 200)
 	run("searched", `CALL archival_memory_search {"query":"geese"}`, "")
+	// Arguments that the strict parser refuses, then a page with the same text.
+	l.letta.Pages["f"], l.letta.Pages["g"] = "The quay sank in May.", "The inn closed in May."
+	run("before unreadable arguments", `CALL fetch_webpage {"url":"g"}`, "")
+	run("after unreadable arguments", "CALL echo {\"text\":\"The quay sank in \\u004day.\",\"text\":\"\"}\nTHEN\nCALL fetch_webpage {\"url\":\"f\"}", "")
 	for _, tc := range []struct{ session, text, want string }{
+		{"before unreadable arguments", "The inn closed in May.", "tool-observed"},
+		{"after unreadable arguments", "The quay sank in May.", "self-reported"},
 		{"whole", "The tea shop opens at nine.", "tool-observed"},
 		{"whole", "It closes on Sundays.", "tool-observed"},
 		{"whole", "It closes on Mondays.", "self-reported"},

@@ -365,17 +365,19 @@ func heard(_ context.Context, ret *answer) (refused bool, err error) {
 // maxCalls bounds the calls of one turn whose results may be sources.
 const maxCalls = 1024
 
-// heardCall records what an agent says to a tool. A call that arrives in pieces is
-// not known as a whole.
+// heardCall records what an agent says to a tool. A call whose id is used twice, or
+// whose arguments are unclear, is no source.
 func heardCall(ret *answer, who seen.Reader, c memproxy.ToolWords) {
 	if ret.calls == nil {
 		ret.calls = map[string]bool{}
 	}
-	_, again := ret.calls[c.Call]
-	if !again && len(ret.calls) == maxCalls {
+	if _, again := ret.calls[c.Call]; again || len(ret.calls) < maxCalls {
+		ret.calls[c.Call] = !again && !c.Unclear
+	}
+	if c.Unclear {
+		ret.g.readers.SaidUnknown(who)
 		return
 	}
-	ret.calls[c.Call] = !again && !c.Unclear
 	var asked []string
 	for _, text := range c.Texts {
 		asked = append(asked, trust.Plain(text))

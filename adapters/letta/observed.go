@@ -15,14 +15,15 @@ type listener struct {
 	shape shape
 	names map[string]string // of the tools, by call id
 	// parts are the arguments of unfinished calls by id, order their ids, size their
-	// total length in bytes.
+	// total length in bytes, over whether some did not fit.
 	parts map[string]string
 	order []string
 	size  int
+	over  bool
 }
 
-// Bounds of what is kept of a run's calls. Arguments over the size are reported as
-// unclear.
+// Bounds of the unfinished calls that are kept. Those over them are reported as one
+// unclear call.
 const (
 	maxHeardCalls = 1024
 	maxHeardParts = 1 << 20 // bytes
@@ -106,6 +107,7 @@ func (l *listener) part(c *jsondoc.Value) {
 	}
 	if _, known := l.parts[id]; !known {
 		if len(l.order) == maxHeardCalls {
+			l.over = true
 			return
 		}
 		l.order = append(l.order, id)
@@ -113,7 +115,7 @@ func (l *listener) part(c *jsondoc.Value) {
 	if l.size += len(more); l.size <= maxHeardParts {
 		l.parts[id] += more
 	} else {
-		l.parts[id] = ""
+		l.parts[id], l.over = "", true
 	}
 }
 
@@ -122,8 +124,11 @@ func (l *listener) told(calls []memproxy.ToolWords) []memproxy.ToolWords {
 	for _, id := range l.order {
 		calls = append(calls, told(id, l.parts[id]))
 	}
+	if l.over {
+		calls = append(calls, memproxy.ToolWords{Unclear: true})
+	}
 	clear(l.parts)
-	l.order, l.size = nil, 0
+	l.order, l.size, l.over = nil, 0, false
 	return calls
 }
 
@@ -139,9 +144,12 @@ func callsOf(m *jsondoc.Value) []*jsondoc.Value {
 	return nil
 }
 
-// told returns the strings and member names in a call's arguments. Incomplete arguments
-// cannot be parsed and are unclear.
+// told returns the strings and member names in a call's arguments. Arguments that are
+// incomplete, or that the server's lenient parser alone would accept, are unclear.
 func told(id, arguments string) memproxy.ToolWords {
+	if arguments == "" {
+		return memproxy.ToolWords{Call: id}
+	}
 	doc, err := jsondoc.Parse([]byte(arguments), 0)
 	if err != nil || doc.Root.Kind != jsondoc.Object {
 		return memproxy.ToolWords{Call: id, Unclear: true}

@@ -35,7 +35,7 @@ func TestWhoseWordsToolsSay(t *testing.T) {
 			t.Errorf("%s: results %+v", tool, results)
 		}
 	}
-	for _, piece := range []string{`{\"q\":`, `\"tea\"}`, ``, `null`, `[\"tea\"]`} {
+	for _, piece := range []string{`{\"q\":`, `\"tea\"}`, `{\"q\":1,\"q\":2}`, `null`, `[\"tea\"]`} {
 		l := a.Listen(rt)
 		first, _ := l.Hear([]byte(`{"message_type":"tool_call_message","tool_call":{"name":"web_search","arguments":"` + piece + `","tool_call_id":"c1"}}`))
 		calls, _ := l.Hear([]byte(`{"message_type":"stop_reason","stop_reason":"end_turn"}`))
@@ -79,7 +79,16 @@ func TestCallsByTokensAreHeard(t *testing.T) {
 		l.Hear([]byte(part("tool_call_message", `"name":null,"arguments":"`+strings.Repeat(" ", 32<<10)+`","tool_call_id":"c3"`)))
 	}
 	l.Hear([]byte(part("tool_call_message", `"name":"echo","arguments":"{}","tool_call_id":"c3"`)))
-	if calls, _ := l.Hear([]byte(`{"message_type":"stop_reason"}`)); len(calls) != 1 || !calls[0].Unclear {
+	if calls, _ := l.Hear([]byte(`{"message_type":"stop_reason"}`)); len(calls) != 2 || !calls[1].Unclear {
 		t.Errorf("%+v", calls)
+	}
+	for i := range 1025 {
+		l.Hear([]byte(part("tool_call_message", fmt.Sprintf(`"name":"echo","arguments":"{}","tool_call_id":"d%d"`, i))))
+	}
+	for _, want := range []int{1025, 0} { // 1,024, and one for those that were not kept
+		calls, _ := l.Hear([]byte(`{"message_type":"stop_reason"}`))
+		if len(calls) != want || want > 0 && (!calls[want-1].Unclear || calls[want-2].Unclear) {
+			t.Errorf("%d calls", len(calls))
+		}
 	}
 }

@@ -38,7 +38,7 @@ type Reader struct{ Tenant, Principal, Session string }
 type sight struct {
 	seen  []trust.Seen
 	said  []string // in plain form
-	full  bool     // more was said than is remembered
+	full  bool     // more was said than is remembered or could be read
 	bytes int
 	until time.Time
 }
@@ -130,6 +130,14 @@ func (rs *Readers) Said(who Reader, texts []string) {
 		}
 		s.said, s.bytes = append(s.said, text), s.bytes+len(text)
 	}
+}
+
+// SaidUnknown records that a caller said something that could not be read: a tool's
+// text may be the caller's own from here on.
+func (rs *Readers) SaidUnknown(who Reader) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.renew(rs.own, mouth(who)).full = true
 }
 
 // news returns the sentences of a text, in plain form, that the caller did not say:
