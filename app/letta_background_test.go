@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,5 +273,66 @@ func TestStreamsOfOthersAreNotResumed(t *testing.T) {
 	}
 	if a := l.do("POST", "/v1/runs/"+runs[0]+"/stream", `{}`); a.status != 200 || a.body != first.body {
 		t.Errorf("the nearest that passes: %d %s", a.status, a.body)
+	}
+}
+
+// repeating answers messages in background whose ids were sent before, by any caller and
+// to any agent, with the stream of the first run, as the server does.
+func repeating(next http.Handler) http.Handler {
+	var mu sync.Mutex
+	streams := map[string][]byte{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var q struct {
+			Background bool
+			Messages   []struct{ OTID string }
+		}
+		if json.Unmarshal(body, &q) != nil || !q.Background || len(q.Messages) == 0 || q.Messages[0].OTID == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		stream, again := streams[q.Messages[0].OTID]
+		if !again {
+			rec := httptest.NewRecorder()
+			next.ServeHTTP(rec, r)
+			stream = rec.Body.Bytes()
+			streams[q.Messages[0].OTID] = stream
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(stream)
+	})
+}
+
+// Proves EDGE-3, EDGE-13: messages whose ids another tenant used are answered with an
+// error that names nothing of it, and none of its calls is ruled on. With other ids they
+// are sent.
+func TestMessageIDsOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	r := &tenantsRig{lettaRig: startLettaWith(t, someAgent, twoTenants, repeating, "OTHER", sha("other-key"), "NARROW", sha("narrow-key"))}
+	theirs, mine := r.agentOf(devToken), r.agentOf("other-key")
+	send := func(key, agent, script, id string) got {
+		t.Helper()
+		body := must.Get(json.Marshal(map[string]any{"streaming": true, "background": true,
+			"messages": []any{map[string]string{"role": "user", "content": script + "SAY " + canary, "otid": id}}}))(t)
+		return r.as(key, "POST", "/v1/agents/"+agent+"/messages", string(body))
+	}
+	for what, script := range map[string]string{"says": "", "waits": "CALL memory_insert {\"label\":\"human\",\"new_string\":\"Ann likes tea.\"}\nTHEN\n"} {
+		if a := send(devToken, theirs, script, what); a.status != 200 || !strings.Contains(a.body, canary) {
+			t.Fatalf("%s: %d %s", what, a.status, a.body)
+		}
+		before := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`)
+		a := send("other-key", mine, script, what)
+		if !strings.Contains(a.body, "event: error\n") || !strings.Contains(a.body, "otid") || strings.Contains(a.body, canary) || strings.Contains(a.body, theirs) || strings.Contains(a.body, "tea") {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
+		if after := strings.Count(r.audit("--principal", "agent:rival"), `"type":"decision"`); after != before+1 {
+			t.Errorf("%s: %d decisions", what, after-before)
+		}
+		if a := send("other-key", mine, script, what+" again"); a.status != 200 || !strings.Contains(a.body, canary) {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
 	}
 }

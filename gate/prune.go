@@ -275,8 +275,8 @@ func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply m
 // Event filters one event of a stream and returns what is to be sent on. That may
 // be nothing, such as for an event of a run that the caller may not see.
 func (g *Gate) Event(ctx context.Context, a *Admission, event []byte) []byte {
-	if !traced(ctx, g, a, event) {
-		return nil
+	if ok, instead := traced(ctx, g, a, event); !ok {
+		return instead
 	}
 	if !a.Inspect {
 		return event

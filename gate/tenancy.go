@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -282,27 +284,34 @@ type sources struct {
 	anywhere bool
 	seen     map[string]bool // by run: whether its events may be shown to the caller
 	last     bool            // whether the events of the last run named may be shown
+	own      bool            // an event was shown
+	foreign  bool            // another caller's run was named before any event was shown
 	kept     int             // events that were withheld
 }
+
+// Foreign reports whether the backend answered with the stream of another caller's run
+// in place of a new one. The caller was told, and the rest of it may be left unread.
+func (a *Admission) Foreign() bool { return a.sources.foreign }
 
 // maxSources bounds the runs that are remembered of one stream.
 const maxSources = 64
 
 // traced reports whether an event may be passed on: if the backend may have found
 // another caller's stream, only events of runs that the caller may see. An event
-// that names no run belongs to the run of the one before it.
-func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
+// that names no run belongs to the run of the one before it. The first withheld event
+// of a stream is replaced by an error.
+func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, instead []byte) {
 	s := &a.sources
 	if !s.asked {
 		_, s.anywhere = anywhere(a)
 		s.asked, s.seen = true, map[string]bool{}
 	}
 	if !s.anywhere {
-		return true
+		return true, nil
 	}
 	run, data := a.call.Backend.Adapter.(Chainer).RunOf(event)
 	if !data {
-		return true // a comment, the end
+		return true, nil // a comment, the end
 	}
 	if run != "" {
 		ok, known := s.seen[run]
@@ -312,10 +321,20 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) bool {
 		}
 		s.last = ok
 	}
-	if !s.last {
-		s.kept++
+	if s.last {
+		s.own = true
+		return true, nil
 	}
-	return s.last
+	s.kept++
+	if run == "" || s.own || s.foreign {
+		return false, nil
+	}
+	s.foreign = true
+	d := a.Decision
+	d.Verdict, d.Status = memproxy.Deny, memproxy.StatusForbidden
+	d.Reasons = []memproxy.Reason{{Code: memproxy.PayloadDuplicate, Detail: "the agent got no message: the ids of these messages (otid) are in use; send them with new ids"}}
+	reply := a.call.Backend.Adapter.Refuse(a.call.Request, d.Shown())
+	return false, fmt.Appendf(nil, "event: error\ndata: %s\n\n", bytes.TrimSpace(reply.Body))
 }
 
 // reaches reports whether the caller may see an object. If that cannot be

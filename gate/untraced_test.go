@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func TestStreamsFoundAnywhere(t *testing.T) {
 
 // Proves EDGE-3, EDGE-13, TRL-1: of a stream that the backend may have found
 // elsewhere, only the events of runs are passed on that the caller may see, and
-// none before it is known whose they are.
+// none before it is known whose they are. Another's stream is replaced by an error.
 func TestEventsOfOthersRuns(t *testing.T) {
 	ctx := context.Background()
 	for what, tc := range map[string]struct {
@@ -80,10 +81,10 @@ func TestEventsOfOthersRuns(t *testing.T) {
 		events string
 		want   string
 	}{
-		"another tenant's":      {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "end"},
+		"another tenant's":      {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "error end"},
 		"one's own":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end"},
 		"asked the backend":     {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near"},
-		"nobody's":              {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", ""},
+		"nobody's":              {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", "error"},
 		"none is named":         {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine"},
 		"one, then another's":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine"},
 		"where it was ruled on": {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything"},
@@ -100,9 +101,16 @@ func TestEventsOfOthersRuns(t *testing.T) {
 			a := r.admit(memproxy.Operation{Kind: memproxy.Run})
 			var got []string
 			for _, e := range strings.Fields(tc.events) {
-				if out := r.gate.Event(ctx, a, []byte(e)); out != nil {
+				out := r.gate.Event(ctx, a, []byte(e))
+				if bytes.HasPrefix(out, []byte("event: error\n")) {
+					out = []byte("error")
+				}
+				if out != nil {
 					got = append(got, string(out))
 				}
+			}
+			if a.Foreign() != strings.HasPrefix(tc.want, "error") {
+				t.Errorf("foreign: %v", a.Foreign())
 			}
 			if strings.Join(got, " ") != tc.want {
 				t.Errorf("passed on %q, want %q", got, tc.want)

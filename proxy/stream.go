@@ -206,7 +206,10 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 		if err != nil {
 			return nil, err
 		}
-		return p.opt.Gate.Event(on, a, event), nil
+		if event = p.opt.Gate.Event(on, a, event); a.Foreign() {
+			return event, io.EOF
+		}
+		return event, nil
 	})
 	return nil
 }

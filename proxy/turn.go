@@ -112,7 +112,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 		t.fail(ctx, err)
 		return
 	}
-	whole = true
+	whole = !a.Foreign()
 	if t.kept != nil {
 		t.kept.Finish()
 	}
@@ -304,6 +304,9 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 			return false, err
 		}
 		t.pass(ctx, out)
+		if t.a.Foreign() {
+			return true, nil
+		}
 	}
 	t.streams, t.body = true, nil
 	if t.turn.Paused() {
