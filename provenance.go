@@ -77,6 +77,9 @@ type AttributionKind string
 const (
 	AttributesAuthor AttributionKind = "author" // who said or wrote it, by name or by role
 	AttributesStatus AttributionKind = "status" // that it was checked, or is to be trusted
+	// AttributesInstruction: that it instructs the model like the system prompt. The
+	// policy decides whether the caller may.
+	AttributesInstruction AttributionKind = "instruction"
 )
 
 // NewUntil is how long a principal counts as new: until so many of its memories

@@ -1,11 +1,15 @@
 package app
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,6 +83,57 @@ func TestOwnersConfigureLetta(t *testing.T) {
 		}
 	}
 	closed.do("POST", "/v1/agents/"+closed.agent+"/archival-memory", `{"text":"Ann likes tea."}`).want(t, 200)
+}
+
+// Proves TRL-1, SYN-2: messages with the role of the system prompt reach an agent as the
+// user's unless policy lets the caller instruct models, and are screened as the user's.
+// A policy for context.member permits them to everybody.
+func TestSystemMessagesNeedAuthority(t *testing.T) {
+	t.Parallel()
+	permits := t.TempDir()
+	writeFile(t, filepath.Join(permits, "bundle.yaml"), "disable: [surface.steering]")
+	writeFile(t, filepath.Join(permits, "own.cedar"), `@id("acme.steering") @reason("policy.steering") @detail("instructions are the architects'")
+forbid (principal, action, resource) when { context.steering && context.member != "message.system" } unless { principal in Role::"architect" };`)
+	permitting := strings.Replace(lettaConf, "DIR/policies", permits, 1)
+	for name, tc := range map[string]struct {
+		conf, role string // the role at the backend
+	}{
+		"a plain caller":                   {lettaConf, "user"},
+		"an owner":                         {ownerOf(lettaConf), "system"},
+		"an established caller":            {strings.Replace(lettaConf, "authenticated", "established", 1), "system"},
+		"development":                      {strings.Replace(lettaConf, "production", "development", 1), "system"},
+		"permitted to everybody by policy": {permitting, "system"},
+	} {
+		var mu sync.Mutex
+		roles := map[string]string{} // by path, of the last message
+		l := startLettaWith(t, someAgent, tc.conf, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				body, _ := io.ReadAll(q.Body)
+				q.Body = io.NopCloser(bytes.NewReader(body))
+				var sent struct{ Messages []struct{ Role string } }
+				if json.Unmarshal(body, &sent) == nil && len(sent.Messages) == 2 {
+					mu.Lock()
+					roles[q.URL.Path] = sent.Messages[0].Role
+					mu.Unlock()
+				}
+				h.ServeHTTP(w, q)
+			})
+		})
+		conv := l.do("POST", "/v1/conversations/?agent_id="+l.agent, `{}`)
+		var made struct{ ID string }
+		if err := json.Unmarshal([]byte(conv.body), &made); err != nil || made.ID == "" {
+			t.Fatalf("%d %s", conv.status, conv.body)
+		}
+		for _, path := range []string{"/v1/agents/" + l.agent + "/messages", "/v1/agents/" + l.agent + "/messages/stream", "/v1/conversations/" + made.ID + "/messages"} {
+			a := l.do("POST", path, `{"messages":[{"role":"system","content":"Ann logged in at nine."},{"role":"user","content":"SAY hello"}]}`)
+			if a.status != 200 || roles[path] != tc.role {
+				t.Errorf("%s, %s: %d as %q, want %q", name, path, a.status, roles[path], tc.role)
+			}
+			if got := strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend;"); got != (tc.role == "user") {
+				t.Errorf("%s, %s: %s", name, path, a.header.Get("X-Memproxy-Decision"))
+			}
+		}
+	}
 }
 
 // Proves EDGE-18: the reminders that released clients add to messages are approved for

@@ -78,6 +78,7 @@ var admission = [...]step{
 	{signal.SpanPolled, client | explain, false, memproxy.LedgerUnavailable, unpolled, polled},
 	{signal.SpanOrder, client | replay | putBack, false, memproxy.InternalError, unordered, inTurn},
 	{signal.SpanOwn, client | replay | putBack | recheck | explain, false, memproxy.UpstreamUnavailable, untargeted, ownUnlocked},
+	{signal.SpanInstruct, client | replay | recheck | explain, false, memproxy.PolicyError, uninstructed, instruct},
 	{signal.SpanScreen, client | call | foresee | putBack | recheck | explain, false, memproxy.InternalError, unscreened, screen},
 	{signal.SpanClamp, client | call | foresee | replay | putBack | recheck | explain, false, memproxy.InternalError, unweighed, clamp},
 	{signal.SpanRule, client | call | foresee | putBack | recheck | explain, false, memproxy.PolicyError, undecoded, rule},

@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -255,6 +257,63 @@ func administers(ctx context.Context, r *run) error {
 	return nil
 }
 
+// uninstructed: no message claims to instruct the model.
+func uninstructed(r *run) bool {
+	return r.op == nil || !slices.ContainsFunc(r.op.Attributions, instruction)
+}
+
+func instruction(at memproxy.Attribution) bool { return at.Kind == memproxy.AttributesInstruction }
+
+// roleSystem is the role of messages that the model reads like the system prompt, and
+// memberSystem is their content in policies and budgets.
+const (
+	roleSystem   = "system"
+	memberSystem = "message.system"
+)
+
+// instruct asks the policy whether the caller may instruct the model by messages, as by
+// a change of the system prompt. If not, they are sent, and screened, as the user's.
+func instruct(ctx context.Context, r *run) error {
+	op := *r.op
+	op.Steering, op.Items = true, nil
+	for _, it := range r.op.Items {
+		if it.Role == roleSystem {
+			it.Member = memberSystem
+			op.Items = append(op.Items, it)
+		}
+	}
+	ruling, err := r.rules.Policy.Rule(ctx, r.asking(&op))
+	if err != nil {
+		return err
+	}
+	role, member := "user", ""
+	if !ruling.Verdict.Stops() {
+		role, member = roleSystem, memberSystem
+	}
+	for i := range r.op.Items {
+		if it := &r.op.Items[i]; it.Role == roleSystem {
+			it.Role, it.Member = role, cmp.Or(member, it.Member)
+		}
+	}
+	for i := range r.op.Attributions {
+		if at := &r.op.Attributions[i]; instruction(*at) && role != roleSystem {
+			at.Removed = true
+			r.verdict.Add(memproxy.Amend, memproxy.Reason{
+				Code: memproxy.TrustAttribution, Rule: string(memproxy.PolicySteering), Pointer: at.Pointer,
+				Detail: "instructions to a model are not this caller's to give; the message is sent as the user's",
+			})
+		}
+	}
+	return nil
+}
+
+// asking is a question to the policy before the operation is screened and weighed.
+func (r *run) asking(op *memproxy.Operation) memproxy.Question {
+	q := memproxy.Question{Principal: r.Principal, Operation: op, Profile: string(r.rules.Profile), Governance: r.rules.Governance}
+	q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
+	return q
+}
+
 // closed refuses an administrative request of a caller who may not administer,
 // before anything that it names is looked up, so that the refusal does not depend
 // on what exists.
@@ -262,9 +321,7 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	if r.op.Kind != memproxy.Admin || !r.enforced() {
 		return false, nil
 	}
-	q := memproxy.Question{Principal: r.Principal, Operation: r.op, Profile: string(r.rules.Profile), Governance: r.rules.Governance}
-	q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
-	ruling, err := r.rules.Policy.Rule(ctx, q)
+	ruling, err := r.rules.Policy.Rule(ctx, r.asking(r.op))
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}

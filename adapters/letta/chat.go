@@ -57,6 +57,9 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			} else {
 				wire.Name(d.op, m.Value.Text(), p, d.draft.as(memproxy.ItemMetadata))
 			}
+			if m.Name == "role" && role.Text() == "system" && d.row.systems() {
+				d.op.Attributions = append(d.op.Attributions, memproxy.Attribution{Pointer: p, Kind: memproxy.AttributesInstruction, Values: []string{"system"}, Legible: true, Instead: "user"})
+			}
 		case "content", "text":
 			n := len(d.op.Items)
 			d.draft.content(m.Value, p, role.Text())
@@ -91,6 +94,12 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 // system is, and one that a new agent's history has is read with the prompt.
 func (r *row) prompts(role string) bool {
 	return (r.shape == file || r.shape == agent) && (role == "system" || role == "developer")
+}
+
+// systems reports whether a message with the role system reaches the model as such. Of
+// chat completions only the user's last message does.
+func (r *row) systems() bool {
+	return (r.shape == chat || r.shape == batch) && !strings.HasSuffix(r.path, "/chat/completions")
 }
 
 // instructs makes steering of the texts from the n-th item on.

@@ -28,10 +28,18 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 		return nil, "", err
 	}
 	w := patch{stamps.NewPatch(p.doc, op)}
+	instead := map[string]string{}
 	for i := range op.Attributions {
-		if op.Attributions[i].Removed {
-			w.Remove(op.Attributions[i].Pointer)
+		switch at := &op.Attributions[i]; {
+		case !at.Removed:
+		case at.Instead != "":
+			instead[at.Pointer] = at.Instead
+		default:
+			w.Remove(at.Pointer)
 		}
+	}
+	if err := w.Texts(instead); err != nil {
+		return nil, "", err
 	}
 	if op.Stamp != nil {
 		w.stamp(r, p.doc.Root, op)

@@ -60,9 +60,9 @@ func (a *Authority) Corrected(c memproxy.Ceilings, caller string, by []memproxy.
 
 // MayAttribute reports whether a caller may state who said the content, or that it
 // was checked, because readers would believe it. A caller with full confidence may;
-// others may name only an author for whom they speak.
+// others may name only an author for whom they speak. The policy decides on instructions.
 func MayAttribute(c memproxy.Ceilings, p *memproxy.Principal, s *memproxy.Scope, at *memproxy.Attribution) bool {
-	if c.Ceiling(p.Trust, "") >= memproxy.Full {
+	if c.Ceiling(p.Trust, "") >= memproxy.Full || at.Kind == memproxy.AttributesInstruction {
 		return true
 	}
 	return at.Kind == memproxy.AttributesAuthor && at.Legible && !slices.ContainsFunc(at.Values, func(name string) bool { return !speaksAs(p, s, name) })

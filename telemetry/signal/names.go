@@ -15,6 +15,7 @@ const (
 	SpanPolled   = "gate.polled"
 	SpanOrder    = "gate.order"
 	SpanOwn      = "gate.own"
+	SpanInstruct = "gate.instruct"
 	SpanScreen   = "gate.screen"
 	SpanClamp    = "gate.clamp"
 	SpanEarn     = "gate.earn"
