@@ -94,7 +94,7 @@ func media(r *row, req memproxy.Request, body []byte) (boundary string, err erro
 			return "", bad(memproxy.PayloadContentType, 415, "", "the form's boundary cannot be read in one way")
 		}
 		return params["boundary"], spelling.UTF8(params) // also of names and fields
-	case kind != "application/json" || r.shape == upload:
+	case !spelling.JSON(kind) || r.shape == upload:
 		return "", bad(memproxy.PayloadContentType, 415, "", "this route does not take this content type")
 	}
 	return "", spelling.UTF8(params)

@@ -36,7 +36,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	d := &decoding{a: a, row: r, req: req, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
-	if err := media(req.Header, body); err != nil {
+	if err := r.media(req.Header, body); err != nil {
 		return nil, r.unreadable(err)
 	}
 	if len(body) > 0 {
@@ -83,12 +83,12 @@ func (r *row) unreadable(err error) error {
 }
 
 // media refuses bodies whose type the backend might interpret differently.
-func media(h memproxy.Header, body []byte) error {
+func (r *row) media(h memproxy.Header, body []byte) error {
 	kind, params, err := spelling.ContentType(h)
 	if err != nil || len(body) == 0 || kind == "" {
 		return err
 	}
-	if kind != "application/json" {
+	if kind != "application/json" && (r.dialect == hosted || !spelling.JSON(kind)) {
 		return bad(memproxy.PayloadContentType, 415, "", "this route takes application/json")
 	}
 	return spelling.UTF8(params)

@@ -27,6 +27,11 @@ func ContentType(h memproxy.Header) (kind string, params map[string]string, err 
 	return kind, params, nil
 }
 
+// JSON reports whether FastAPI reads a body of the media type as JSON.
+func JSON(kind string) bool {
+	return kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+}
+
 // UTF8 refuses parameters of a media type with another charset. Clients also send utf8,
 // which Python accepts.
 func UTF8(params map[string]string) error {

@@ -30,6 +30,18 @@ func TestMediaTypesAreReadInOneWay(t *testing.T) {
 	}
 }
 
+// Proves CARD-1, EDGE-13: the types that FastAPI reads as JSON, by Python's email.message.
+func TestTypesOfJSON(t *testing.T) {
+	for value, want := range map[string]bool{
+		"application/json": true, "application/vnd.api+json": true, "Application/X+JSON; charset=utf-8": true, "application/+json": true,
+		"text/x+json": false, "application/a/b+json": false, "application/json , text/plain": false, "application/jsonp": false,
+	} {
+		if kind, _, _ := spelling.Media(value); spelling.JSON(kind) != want {
+			t.Errorf("%s: read as %q", value, kind)
+		}
+	}
+}
+
 // A missing charset, and both names of UTF-8, are accepted.
 //
 // Proves CARD-1, EDGE-13.
