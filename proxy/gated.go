@@ -82,6 +82,9 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
+	if r.ContentLength > limit {
+		return nil, r.Body, face.TooLarge(limit) // without waiting for it
+	}
 	lease := leaseOf(w)
 	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
 	if err == nil {

@@ -143,6 +143,22 @@ func TestAnswersDoNotWaitForUnwantedBodies(t *testing.T) {
 	}
 }
 
+// Proves EDGE-14: a body that is announced with more than the limit is refused before it
+// arrives, and the connection is closed; one of the limit is awaited.
+func TestBodiesAnnouncedOverTheLimit(t *testing.T) {
+	for length, wait := range map[int]time.Duration{face.DefaultMaxBody: proxy.DefaultBodyTimeout, face.DefaultMaxBody + 1: 0, 100 * face.DefaultMaxBody: 0} {
+		inBubble(t, nil, func(*http.Request, net.Conn) { t.Errorf("%d bytes: sent to the backend", length) }, func(t *testing.T, b *bubble) {
+			c, begun := b.dial(t, fmt.Sprintf("POST /memory HTTP/1.1\r\nHost: h\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", length)), time.Now()
+			defer c.Close()
+			resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
+			took := time.Since(begun)
+			if (resp.StatusCode == http.StatusRequestEntityTooLarge) != (wait == 0) || took < wait || wait == 0 && took > 0 || !resp.Close {
+				t.Errorf("%d bytes: %d after %v, closed: %v", length, resp.StatusCode, took, resp.Close)
+			}
+		})
+	}
+}
+
 // Proves EDGE-14: a client that does not read is cut off, on passed and gated routes;
 // one that reads slowly gets the whole answer.
 func TestStalledReadersAreCutOff(t *testing.T) {
