@@ -241,6 +241,27 @@ func TestEnvoyBackendDown(t *testing.T) {
 	waitFor(t, "the outcome in the audit log", func() bool { return strings.Contains(b.audit(), `"code":"upstream.unavailable"`) })
 }
 
+// Proves CARD-9, CARD-10: an answer that breaks off is answered by Envoy itself, and
+// names the decision.
+func TestEnvoyAnswerBreaksOff(t *testing.T) {
+	t.Parallel()
+	b := startEnvoy(t)
+	b.answers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"results":[`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	b.start(settings(t))
+	for _, got := range []answer{devCall(t, "POST", "http://"+b.mem0+"/memories", addBody), devCall(t, "GET", "http://"+b.mem0+"/memories?user_id=ann", "")} {
+		_, id, _ := strings.Cut(got.header.Get("X-Memproxy-Decision"), "allow; id=")
+		if got.status != 502 || id == "" {
+			t.Errorf("%d %v %s", got.status, got.header, got.body)
+		}
+		waitFor(t, "the decision in the audit log", func() bool { return strings.Contains(b.audit(), id) })
+	}
+}
+
 // Proves CARD-9: a body that does not come is refused in the dialect and
 // recorded.
 func TestEnvoyBodyTooSlow(t *testing.T) {

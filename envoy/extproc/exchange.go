@@ -49,8 +49,17 @@ func newExchange(p *Processor) *exchange {
 	return x
 }
 
-// take answers one message.
+// take answers one message. What is forwarded leaves its decision in Envoy's dynamic
+// metadata, for answers that Envoy gives by itself and no filter sees.
 func (x *exchange) take(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
+	r, err := x.respond(ctx, msg)
+	if r != nil && x.forward != nil {
+		r.DynamicMetadata = decisionMetadata(face.Decision(x.admission.Shown()))
+	}
+	return r, err
+}
+
+func (x *exchange) respond(ctx context.Context, msg *procv3.ProcessingRequest) (*response, error) {
 	if msg.GetObservabilityMode() {
 		return nil, x.watch.message(ctx, msg)
 	}

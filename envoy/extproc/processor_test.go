@@ -157,6 +157,26 @@ func TestWatching(t *testing.T) {
 	}
 }
 
+// Proves CARD-9, CARD-10: an answer that breaks off is answered by Envoy, with the
+// decision that the processor left in the metadata.
+func TestBrokenAnswersNameTheirDecision(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.parts.Wrote = make(chan memproxy.Event, 1)
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "m1 a")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	})
+	for _, q := range [][]string{{"POST", "/memory", "tea"}, {"GET", "/memory", ""}} {
+		resp, said := r.do(q[0], q[1], q[2])
+		ev := <-r.parts.Wrote
+		if resp.StatusCode != http.StatusBadGateway || strings.Contains(said, "m1") || resp.Header.Get("X-Memproxy-Decision") != "allow; id="+ev.Decision || !ev.Cancelled {
+			t.Errorf("%s: %d %v, recorded %+v", q[0], resp.StatusCode, resp.Header, ev)
+		}
+	}
+}
+
 // Proves CARD-9: a request whose caller hangs up while the backend works has an
 // outcome.
 func TestHangingUp(t *testing.T) {

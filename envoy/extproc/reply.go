@@ -8,6 +8,7 @@ import (
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/face"
@@ -95,6 +96,13 @@ func whole() *modev3.ProcessingMode {
 		RequestBodyMode: modev3.ProcessingMode_BUFFERED, ResponseBodyMode: modev3.ProcessingMode_BUFFERED,
 		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SEND,
 	}
+}
+
+// decisionMetadata has the decision's header as Envoy's access log and local replies name
+// it: %DYNAMIC_METADATA(memproxy:decision)%.
+func decisionMetadata(header string) *structpb.Struct {
+	in := map[string]*structpb.Value{"decision": structpb.NewStringValue(header)}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"memproxy": structpb.NewStructValue(&structpb.Struct{Fields: in})}}
 }
 
 // immediate answers the client instead of the backend.

@@ -65,6 +65,7 @@ type filter struct {
 	// trailers returns the answer's trailers, once its body was read; nil for an answer
 	// of Envoy's own.
 	trailers func() http.Header
+	decision string // from the dynamic metadata
 }
 
 // ServeHTTP passes a request through the processor and forwards it to the backend.
@@ -201,6 +202,9 @@ func (f *filter) ask(q *procv3.ProcessingRequest) (*procv3.ProcessingResponse, e
 	if err != nil {
 		return nil, err
 	}
+	if of := got.GetDynamicMetadata().GetFields()["memproxy"]; of != nil {
+		f.decision = of.GetStructValue().GetFields()["decision"].GetStringValue()
+	}
 	if im := got.GetImmediateResponse(); im != nil {
 		f.immediate(im)
 		return nil, errImmediate
@@ -285,8 +289,12 @@ func (f *filter) respond(h headers, body io.Reader, empty bool, details string) 
 	}
 	if !f.over && !empty && f.mode.ResponseBodyMode == modev3.ProcessingMode_BUFFERED && !f.e.Observe {
 		whole, err := io.ReadAll(body)
-		if err != nil {
-			return err
+		if err != nil { // no filter sees this answer; the example's local_reply_config names the decision
+			if f.decision != "" {
+				f.w.Header().Set("X-Memproxy-Decision", f.decision)
+			}
+			local(f.w, http.StatusBadGateway, "upstream connect error or disconnect/reset before headers")
+			return errImmediate
 		}
 		got, err := f.ask(&procv3.ProcessingRequest{
 			Request: &procv3.ProcessingRequest_ResponseBody{ResponseBody: &procv3.HttpBody{Body: whole, EndOfStream: f.ending() == nil}},
