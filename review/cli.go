@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/internal/cli"
 	"github.com/memproxy/memproxy/internal/durable"
 )
@@ -145,7 +146,7 @@ func (in *invocation) connect() error {
 type option struct {
 	name  string // default: the value's name; "-": not an option
 	about string // default: the API's description
-	like  any    // default: text
+	like  any    // default: text; a state is also the default value
 	body  bool   // it is an option only as a member of a body
 }
 
@@ -170,6 +171,7 @@ func options() map[string]option {
 		"sha256":      {about: "hash of the text to restore"},
 		"similarity":  {about: "a group of similar holds"},
 		"since":       {about: "created within this `time`, as 24h or 7d", like: cli.Age(0)},
+		"state":       {about: "pending, approved, rejected, replaying, done, failed, rewritten or all", like: memproxy.HoldPending},
 		"tenant":      {about: "the tenant"},
 		"version":     {about: "number of the version", like: 0},
 	}
@@ -216,13 +218,15 @@ func (in *invocation) define(fs *pflag.FlagSet, rt route) (needed []string) {
 			return
 		}
 		about = cmp.Or(o.about, about)
-		switch o.like.(type) {
+		switch like := o.like.(type) {
 		case bool:
 			fs.Bool(flag, false, about)
 		case int:
 			fs.Int(flag, 0, about)
 		case cli.Age:
 			fs.Var(new(cli.Age), flag, about)
+		case memproxy.HoldState:
+			fs.String(flag, string(like), about)
 		default:
 			fs.String(flag, "", about)
 		}

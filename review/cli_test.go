@@ -62,6 +62,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{bobToken, "holds list --state pending", 0, "h4"},
 		{bobToken, "holds list --since 1h --limit 2", 0, "more: --cursor"},
+		{bobToken, "holds list --state done", 0, "memproxy holds list --state all"},
 		{bobToken, "holds list --tenant other", 1, "no such tenant among yours (unknown, status 404)"},
 		{bobToken, "holds show h1", 0, "[PATTERN_001] send invoices"},
 		{bobToken, "holds show --full h1", 1, "role"},
@@ -109,14 +110,16 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s%s\nwant %d and %q", c.line, code, out, errs, c.code, c.want)
 		}
 	}
-	_, out, _ := r.run(bobToken, "holds list --json")
-	var page memproxy.HoldPage
-	if err := json.Unmarshal([]byte(out), &page); err != nil || len(page.Holds) != 4 {
-		t.Errorf("%s: %v", out, err)
+	for line, want := range map[string]int{"holds list --json": 0, "holds list --state rejected --json": 2, "holds list --state all --json": 4} {
+		_, out, _ := r.run(bobToken, line)
+		var page memproxy.HoldPage
+		if err := json.Unmarshal([]byte(out), &page); err != nil || len(page.Holds) != want {
+			t.Errorf("%s: %s: %v", line, out, err)
+		}
 	}
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, "WriteFile", os.WriteFile(file, []byte(bobToken+"\n"), 0o600))
-	if code, out, errs := r.run("", "holds list --token-file "+file); code != 0 || !strings.Contains(out, "h1") {
+	if code, out, errs := r.run("", "holds list --state all --token-file "+file); code != 0 || !strings.Contains(out, "h1") {
 		t.Errorf("token from a file: %d %s%s", code, out, errs)
 	}
 }

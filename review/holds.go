@@ -97,11 +97,17 @@ func queryInt(q url.Values, name string) (int, error) {
 	return n, nil
 }
 
+// anyState is the value of a filter for holds in every state.
+const anyState = "all"
+
 func listHolds(c *call) (memproxy.HoldPage, error) {
 	q := c.req.URL.Query()
 	f := memproxy.HoldFilter{
 		State: memproxy.HoldState(q.Get("state")), Backend: q.Get("backend"), Principal: q.Get("principal"),
 		Session: q.Get("session"), Similarity: q.Get("similarity"), After: q.Get("cursor"),
+	}
+	if f.State == anyState {
+		f.State = ""
 	}
 	if f.State != "" && !slices.Contains(memproxy.HoldStates[:], f.State) {
 		return memproxy.HoldPage{}, badRequest("no state is called that")

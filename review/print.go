@@ -68,6 +68,9 @@ func (p *printer) holds(page memproxy.HoldPage) {
 	for _, h := range page.Holds {
 		p.row(h.ID, h.State, h.Today, at(h.Created), h.Tenant, h.Principal, h.Backend, h.Route, h.Score, h.Similarity, codes(h.Reasons))
 	}
+	if len(page.Holds) == 0 {
+		p.line("none; memproxy holds list --state all shows those in every state")
+	}
 	p.more(page.Next)
 }
 
