@@ -371,3 +371,19 @@ func flags(findings []memproxy.Finding) string {
 func (ret *answer) signed(m *memproxy.Memory) bool {
 	return examinerOf(ret.g, ret.Admission).Signed(m)
 }
+
+// boundRow is the row of a memory by its stamp, which is verified for a tenant.
+func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
+	s := m.Stamp
+	row := memproxy.Ownership{
+		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
+		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
+		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
+	}
+	row.Scope.Tenant = tenant
+	// The row is remembered, and its strings are slices of an answer.
+	for _, s := range [...]*string{&row.ID, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run, &row.Actor, (*string)(&row.Trust), (*string)(&row.Source), &row.Decision} {
+		*s = strings.Clone(*s)
+	}
+	return row
+}

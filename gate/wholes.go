@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
 	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/seen"
-	"github.com/memproxy/memproxy/gate/tamper"
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
@@ -103,22 +101,6 @@ func bindOne(ret *answer, it *item) {
 		it.unsaid = "the memory's time was over before anybody read it"
 	}
 	ret.late.States = append(ret.late.States, ends...)
-}
-
-// boundRow is the row of a memory by its stamp, which is verified for a tenant.
-func boundRow(backend string, m *memproxy.Memory, tenant string) memproxy.Ownership {
-	s := m.Stamp
-	row := memproxy.Ownership{
-		Backend: backend, Kind: memproxy.TargetMemory, ID: m.ID, Scope: m.Scope,
-		Actor: s.Actor, Trust: s.Trust, Confidence: s.Confidence, Source: s.Source,
-		Decision: s.ID, SHA256: tamper.Hash(m.Text), Written: s.Time,
-	}
-	row.Scope.Tenant = tenant
-	// The row is remembered, and its strings are slices of an answer.
-	for _, s := range [...]*string{&row.ID, &row.Scope.User, &row.Scope.Agent, &row.Scope.App, &row.Scope.Run, &row.Actor, (*string)(&row.Trust), (*string)(&row.Source), &row.Decision} {
-		*s = strings.Clone(*s)
-	}
-	return row
 }
 
 // receipts answers requests for receipts of writes that were set aside.
