@@ -167,13 +167,13 @@ func deaf(t *testing.T) *rig {
 	r := &rig{t: t}
 	r.before = func() {
 		back := r.back.Handler
-		r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/v1/event") {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
 			back.ServeHTTP(w, q)
-		})
+		}))
 	}
 	return r
 }
@@ -188,12 +188,12 @@ func TestDeletedBeforeItWasRead(t *testing.T) {
 			t.Parallel()
 			r := start(t, forgetting, "ANNS", sha("anns-key"), "FEW", sha("few-key"), "PLAIN", sha("plain-key"), "RIVAL", sha("rival-key"), "globex", other)
 			whole := r.back.Handler
-			r.back.Handler = http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+			r.back.handle(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 				whole.ServeHTTP(httptest.NewRecorder(), q)
 				panic(http.ErrAbortHandler)
-			})
+			}))
 			r.do("POST", "/memories", `{"user_id":"ann","infer":false,"messages":[{"role":"user","content":"Ann likes green tea."}]}`).want(t, http.StatusBadGateway)
-			r.back.Handler = whole
+			r.back.handle(whole)
 			_, rest, _ := strings.Cut(r.behind("GET", "/memories?user_id=ann", ""), `"id":"`)
 			id, _, _ := strings.Cut(rest, `"`)
 			r.do("DELETE", "/memories?user_id=ann", "").want(t, http.StatusOK)
@@ -227,7 +227,7 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			r.versioned(id)
 			whole, how := r.back.Handler, name[strings.LastIndex(name, " ")+1:]
 			later, sent := func() {}, false
-			r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				switch body := must.Get(io.ReadAll(q.Body))(t); {
 				case q.Method != http.MethodGet:
 					q = q.Clone(context.WithoutCancel(q.Context()))
@@ -245,7 +245,7 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 					return
 				}
 				panic(http.ErrAbortHandler)
-			})
+			}))
 			if a := r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)); a.status/100 == 2 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
@@ -254,7 +254,7 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			} else if err := r.car.jobs.Once(t.Context(), "outcomes", time.Now()); (err != nil) != (how == "away") {
 				t.Errorf("outcomes: %v", err)
 			}
-			r.back.Handler = whole
+			r.back.handle(whole)
 			r.once("outcomes", time.Now())
 			must.Do(t, r.car.ledger.Sync(t.Context()))
 			r.clean(name)

@@ -34,7 +34,7 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			id := r.written("Ann likes green tea.", "")
 			r.versioned(id)
 			whole, state, killed := r.back.Handler, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed")
-			r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				if q.Method == http.MethodGet {
 					whole.ServeHTTP(w, q)
 					return
@@ -44,9 +44,9 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 					whole.ServeHTTP(httptest.NewRecorder(), q)
 				}
 				panic(http.ErrAbortHandler)
-			})
+			}))
 			r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)).want(t, http.StatusBadGateway)
-			r.back.Handler = whole
+			r.back.handle(whole)
 			r.stop()
 			must.Do(t, os.Rename(state, state+".over"))
 			must.Do(t, os.Rename(killed, state))
@@ -103,18 +103,18 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`).want(t, 200)
 	r.versioned(id)
 	whole := r.back.Handler
-	r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodGet {
 			whole.ServeHTTP(w, q)
 			return
 		}
 		whole.ServeHTTP(httptest.NewRecorder(), q)
 		panic(http.ErrAbortHandler)
-	})
+	}))
 	if _, _, code := r.command("memory", "rollback", "--backend", "mem0", "--version", "1", "--reason", "it was right", id); code == 0 {
 		t.Error("a rollback without an answer succeeds")
 	}
-	r.back.Handler = whole
+	r.back.handle(whole)
 	clock.Pass(3 * time.Minute)
 	r.once("replays", clock.Now())
 	if h := r.history(id); len(h) != 3 || !strings.HasPrefix(h[2], "rollback") {
@@ -148,7 +148,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				r.versioned(id)
 				hold := heldID(t, r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)))
 				whole, times, away := r.back.Handler, 0, false
-				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					switch {
 					case q.Method == http.MethodGet && !away:
 						whole.ServeHTTP(w, q)
@@ -159,19 +159,19 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 					}
 					away = true
 					panic(http.ErrAbortHandler)
-				})
+				}))
 				r.does("holds", "approve", "--reason", "fine", hold)
 				clock.Pass(20 * time.Minute)
 				_ = r.car.jobs.Once(t.Context(), "replays", clock.Now())
 				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State == memproxy.HoldDone {
 					t.Errorf("while the backend is away: %s %v", h.State, err)
 				}
-				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					if q.Method != http.MethodGet {
 						times++
 					}
 					whole.ServeHTTP(w, q)
-				})
+				}))
 				clock.Pass(20 * time.Minute)
 				r.once("replays", clock.Now())
 				r.once("outcomes", clock.Now())

@@ -79,9 +79,17 @@ func (b *recordingBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	b.seen = append(b.seen, r.Header.Clone())
 	b.raw.Write(body)
+	h := b.Handler
 	b.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	b.Handler.ServeHTTP(w, r)
+	h.ServeHTTP(w, r)
+}
+
+// handle replaces the backend while it serves.
+func (b *recordingBackend) handle(h http.Handler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Handler = h
 }
 
 func (b *recordingBackend) count() int {

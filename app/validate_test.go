@@ -70,13 +70,13 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	var away atomic.Bool
 	r.before = func() {
 		back := r.back.Handler
-		r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if away.Load() {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
 			back.ServeHTTP(w, q)
-		})
+		}))
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: warn")
 	id := r.written("Ann likes green tea.", "")
