@@ -66,28 +66,45 @@ func newRecent(size int, root sdktrace.Sampler, f fence) *recent {
 	return &recent{root: root, fence: f, done: make([]recentRequest, 0, size)}
 }
 
-// recentSpan is a running span: a request, or a step below one.
+// recentSpan is a running request, or a span that is not kept: it is not sampled, or
+// not part of a request.
 type recentSpan struct {
 	noop.Span
-	of      *recent
-	sc      trace.SpanContext
-	name    string
-	start   time.Time
-	request *recentSpan // itself for a request; nil: not part of a request, or not sampled
+	of    *recent
+	sc    trace.SpanContext
+	name  string
+	start time.Time
+	kept  bool
 
 	mu     sync.Mutex
 	ended  bool
 	failed bool
-	attrs  []attribute.KeyValue // of a request
-	steps  []recentStep         // of a request
+	attrs  []attribute.KeyValue
+	steps  []recentStep
+}
+
+// stepSpan is a running step of a request. It is not in its context: what happens in a
+// step happens in the request, and steps have no ids.
+type stepSpan struct {
+	noop.Span
+	of            *recentSpan
+	name          string
+	start         time.Time
+	ended, failed bool // under the request's lock
 }
 
 // Start implements trace.Tracer.
 func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	psc := parent.SpanContext()
-	if above, ok := parent.(*recentSpan); ok && !psc.IsSampled() {
-		return ctx, above // it stands for its steps, which nobody sees
+	c := trace.NewSpanStartConfig(opts...)
+	server := c.SpanKind() == trace.SpanKindServer
+	switch above, ok := parent.(*recentSpan); {
+	case !ok, server && psc.IsSampled():
+	case above.kept:
+		return ctx, &stepSpan{of: above, name: name, start: time.Now()}
+	default:
+		return ctx, above // it stands for what is below it and not kept either
 	}
 	s := &recentSpan{of: r, name: name, start: time.Now()}
 	id := trace.SpanID(random())
@@ -96,12 +113,8 @@ func (r *recent) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	} else {
 		s.sc = r.begin(ctx, name, id)
 	}
-	if s.sc.IsSampled() {
-		if c := trace.NewSpanStartConfig(opts...); c.SpanKind() == trace.SpanKindServer {
-			s.request, s.steps = s, make([]recentStep, 0, usualSteps)
-		} else if above, ok := parent.(*recentSpan); ok {
-			s.request = above.request
-		}
+	if s.kept = server && s.sc.IsSampled(); s.kept {
+		s.steps = make([]recentStep, 0, usualSteps)
 	}
 	return trace.ContextWithSpan(ctx, s), s
 }
@@ -127,11 +140,11 @@ func random() (b [8]byte) {
 // SpanContext implements trace.Span.
 func (s *recentSpan) SpanContext() trace.SpanContext { return s.sc }
 
-// IsRecording implements trace.Span: only the name and the time of steps are kept.
+// IsRecording implements trace.Span. A step does not: only its name and time are kept.
 func (s *recentSpan) IsRecording() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.request == s && !s.ended
+	return s.kept && !s.ended
 }
 
 // SetStatus implements trace.Span. The description could quote content.
@@ -145,7 +158,7 @@ func (s *recentSpan) SetStatus(code codes.Code, _ string) {
 func (s *recentSpan) SetAttributes(list ...attribute.KeyValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.request != s || s.ended {
+	if !s.kept || s.ended {
 		return
 	}
 	s.attrs = slices.Grow(s.attrs, len(list))
@@ -182,28 +195,37 @@ func cut(s string) string {
 func (s *recentSpan) End(...trace.SpanEndOption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.request == nil || s.ended {
+	if !s.kept || s.ended {
 		return
 	}
 	s.ended = true
-	took := time.Since(s.start).Microseconds()
-	if s.request != s {
-		s.request.add(recentStep{Name: s.name, Offset: s.start.Sub(s.request.start).Microseconds(), Micros: took, Failed: s.failed})
-		return
-	}
 	s.of.keep(recentRequest{
-		Trace: s.sc.TraceID(), Span: s.sc.SpanID(), Name: s.name, Start: s.start, Micros: took, Failed: s.failed,
+		Trace: s.sc.TraceID(), Span: s.sc.SpanID(), Name: s.name, Start: s.start, Micros: time.Since(s.start).Microseconds(), Failed: s.failed,
 		attrs: s.attrs, Steps: s.steps,
 	})
 }
 
-// add records a step of a request, unless the request has ended.
-func (s *recentSpan) add(step recentStep) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended && len(s.steps) < maxSteps {
-		s.steps = append(s.steps, step)
+// SpanContext implements trace.Span.
+func (s *stepSpan) SpanContext() trace.SpanContext { return s.of.sc }
+
+// SetStatus implements trace.Span.
+func (s *stepSpan) SetStatus(code codes.Code, _ string) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.failed = s.failed || code == codes.Error
+}
+
+// End implements trace.Span. A step that ends after its request is left out.
+func (s *stepSpan) End(...trace.SpanEndOption) {
+	took := time.Since(s.start).Microseconds()
+	r := s.of
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.ended || r.ended || len(r.steps) >= maxSteps {
+		return
 	}
+	s.ended = true
+	r.steps = append(r.steps, recentStep{Name: s.name, Offset: s.start.Sub(r.start).Microseconds(), Micros: took, Failed: s.failed})
 }
 
 func (r *recent) keep(req recentRequest) {
