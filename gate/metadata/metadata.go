@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -98,13 +97,14 @@ func canonical(v jsontext.Value) bool {
 }
 
 // hash returns the hash of a member for the stamp of one write.
-func (p *pair) hash(id string) string {
+func (p *pair) hash(id string) (text [hashSize]byte) {
 	b := make([]byte, 0, 256)
 	for _, s := range [...]string{"memproxy beside", id, p.name} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 	}
 	sum := sha256.Sum256(append(b, p.value...))
-	return base64.RawURLEncoding.EncodeToString(sum[:8])
+	base64.RawURLEncoding.Encode(text[:], sum[:8])
+	return text
 }
 
 // Hashes returns the member hashes for a stamp that is written next to this
@@ -116,11 +116,13 @@ func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	}
 	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(p.name) })
 	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
-	var out strings.Builder
-	for i := range all[:min(len(all), maxMembers)] {
-		out.WriteString(all[i].hash(id))
+	all = all[:min(len(all), maxMembers)]
+	out := make([]byte, 0, maxMembers*hashSize)
+	for i := range all {
+		hash := all[i].hash(id)
+		out = append(out, hash[:]...)
 	}
-	return out.String()
+	return string(out)
 }
 
 // Differs reports whether a member of the metadata has been changed or removed
@@ -133,12 +135,12 @@ func Differs(s *memproxy.Stamp, raw []byte) bool {
 	if err != nil {
 		return true
 	}
-	hashes := make([]string, len(there))
+	hashes := make([][hashSize]byte, len(there))
 	for i := range there {
 		hashes[i] = there[i].hash(s.ID)
 	}
 	for rest := s.Metadata; rest != ""; rest = rest[hashSize:] {
-		if len(rest) < hashSize || !slices.Contains(hashes, rest[:hashSize]) {
+		if len(rest) < hashSize || !slices.Contains(hashes, [hashSize]byte([]byte(rest[:hashSize]))) {
 			return true
 		}
 	}

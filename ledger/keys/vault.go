@@ -186,8 +186,9 @@ func (v *Vault) unwrap(ref, tenant string, e Envelope) ([]byte, error) {
 }
 
 func (v *Vault) encrypt(aead cipher.AEAD, plain, bound []byte) ([]byte, error) {
-	nonce, err := v.Random(aead.NonceSize())
-	if err != nil {
+	n := aead.NonceSize()
+	nonce := make([]byte, n, n+len(plain)+aead.Overhead())
+	if err := v.fill(nonce); err != nil {
 		return nil, err
 	}
 	return aead.Seal(nonce, nonce, plain, bound), nil
@@ -204,12 +205,19 @@ func decrypt(aead cipher.AEAD, sealed, bound []byte) ([]byte, error) {
 // Random returns n random bytes.
 func (v *Vault) Random(n int) ([]byte, error) {
 	b := make([]byte, n)
+	if err := v.fill(b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (v *Vault) fill(b []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, err := io.ReadFull(v.random, b); err != nil {
-		return nil, fmt.Errorf("keys: randomness: %w", err)
+		return fmt.Errorf("keys: randomness: %w", err)
 	}
-	return b, nil
+	return nil
 }
 
 // Sign returns the MAC over a chain's record and the id of its key.

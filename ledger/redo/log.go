@@ -27,6 +27,8 @@ const (
 	maxSize = 16 << 20
 	// headSize is the size of a frame without the key's name and the sealed entry.
 	headSize = 4 + 8 + 1
+	// keepFrame is the largest buffer that is kept for the next frame.
+	keepFrame = 64 << 10
 )
 
 // Log is an open log. A nil Log keeps nothing. It is safe for concurrent use.
@@ -35,6 +37,7 @@ type Log struct {
 
 	mu    sync.Mutex // held from numbering an entry until it is queued
 	file  *os.File
+	frame []byte // for the next entry
 	last  uint64 // entry that was appended
 	ends  []end
 	done  int64 // end of the last frame that was applied, or was lost
@@ -117,12 +120,14 @@ func (l *Log) append(plain []byte) (uint64, error) {
 		return 0, err
 	}
 	name := l.vault.Current()
-	frame := make([]byte, headSize, headSize+len(name)+len(sealed)+3)
-	binary.BigEndian.PutUint32(frame, uint32(headSize+len(name)+len(sealed)))
-	binary.BigEndian.PutUint64(frame[4:], number)
-	frame[12] = byte(len(name))
+	frame := binary.BigEndian.AppendUint32(l.frame[:0], uint32(headSize+len(name)+len(sealed)))
+	frame = binary.BigEndian.AppendUint64(frame, number)
+	frame = append(frame, byte(len(name)))
 	frame = append(append(frame, name...), sealed...)
 	frame = append(frame, make([]byte, -len(frame)&3)...)
+	if l.frame = frame; cap(frame) > keepFrame {
+		l.frame = nil
+	}
 	if _, err := l.file.WriteAt(frame, from); err != nil {
 		return 0, errors.Join(err, l.file.Truncate(from)) // a partial frame must not stay
 	}
