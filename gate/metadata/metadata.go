@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -97,14 +98,13 @@ func canonical(v jsontext.Value) bool {
 }
 
 // hash returns the hash of a member for the stamp of one write.
-func (p *pair) hash(id string) (text [hashSize]byte) {
+func (p *pair) hash(id string) string {
 	b := make([]byte, 0, 256)
 	for _, s := range [...]string{"memproxy beside", id, p.name} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 	}
 	sum := sha256.Sum256(append(b, p.value...))
-	base64.RawURLEncoding.Encode(text[:], sum[:8])
-	return text
+	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
 
 // Hashes returns the member hashes for a stamp that is written next to this
@@ -116,13 +116,11 @@ func Hashes(id string, raw []byte, mixed func(string) bool) string {
 	}
 	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(p.name) })
 	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
-	all = all[:min(len(all), maxMembers)]
-	out := make([]byte, 0, maxMembers*hashSize)
-	for i := range all {
-		hash := all[i].hash(id)
-		out = append(out, hash[:]...)
+	var out strings.Builder
+	for i := range all[:min(len(all), maxMembers)] {
+		out.WriteString(all[i].hash(id))
 	}
-	return string(out)
+	return out.String()
 }
 
 // Differs reports whether a member of the metadata has been changed or removed
@@ -135,12 +133,12 @@ func Differs(s *memproxy.Stamp, raw []byte) bool {
 	if err != nil {
 		return true
 	}
-	hashes := make([][hashSize]byte, len(there))
+	hashes := make([]string, len(there))
 	for i := range there {
 		hashes[i] = there[i].hash(s.ID)
 	}
 	for rest := s.Metadata; rest != ""; rest = rest[hashSize:] {
-		if len(rest) < hashSize || !slices.Contains(hashes, [hashSize]byte([]byte(rest[:hashSize]))) {
+		if len(rest) < hashSize || !slices.Contains(hashes, rest[:hashSize]) {
 			return true
 		}
 	}
