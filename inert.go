@@ -4,13 +4,29 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"sync"
 	"unicode"
 )
 
 // TextSHA256 is the hex SHA-256 of a text, to which findings are bound.
 func TextSHA256(text string) string {
-	sum := sha256.Sum256([]byte(text))
+	sum := Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// copies are pooled buffers of Sum256.
+var copies = sync.Pool{New: func() any { return new([]byte) }}
+
+// Sum256 returns the SHA-256 of a text. A conversion of the text would allocate a copy of
+// it for each call.
+func Sum256(text string) [sha256.Size]byte {
+	b := copies.Get().(*[]byte)
+	*b = append((*b)[:0], text...)
+	sum := sha256.Sum256(*b)
+	if cap(*b) <= 64<<10 {
+		copies.Put(b)
+	}
+	return sum
 }
 
 // inertSize is the longest name that is recorded unchanged, in bytes.
@@ -188,6 +204,9 @@ const sentence = 3
 // their owners, so that a wordy name is screened as text. Numbers and keys are not
 // words.
 func Wordy(name string) bool {
+	if len(name) < 2*sentence {
+		return false
+	}
 	words, letters, others := 0, 0, 0
 	var before rune
 	end := func() {

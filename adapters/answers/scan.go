@@ -20,7 +20,7 @@ func claimed(s *spec, body []byte, known Known) bool {
 	if !utf8.Valid(body) {
 		return false
 	}
-	c := scan{Scanner: jsondoc.Scanner{Src: body}, known: known}
+	c := scan{Scanner: jsondoc.Scanner{Src: body}, known: known, names: make([][]byte, 0, 16)}
 	return c.value(s, 0) && c.Space() == 0 && c.At == len(body)
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/memproxy/memproxy"
@@ -134,7 +135,7 @@ func (f *finding) Known(list string, i int, rest []byte) int {
 	}
 	e, n := f.a.elements.recognise(f.rt, member, rest)
 	if n > 0 {
-		f.rd.Memories = append(f.rd.Memories, e.at(jsondoc.Index(list, i)))
+		f.rd.Memories = append(f.rd.Memories, e.at(list, i))
 	}
 	return n
 }
@@ -173,11 +174,11 @@ func (e *element) length(rest []byte) int {
 func begins(b []byte, with string) bool { return len(b) >= len(with) && string(b[:len(with)]) == with }
 
 // at returns the element's memory at its place in an answer.
-func (e *element) at(ptr string) memproxy.Memory {
+func (e *element) at(list string, i int) memproxy.Memory {
 	m := e.memory
-	m.Pointer = ptr
-	if e.text != "" {
-		m.TextAt = ptr + e.text
+	text := list + "/" + strconv.Itoa(i) + e.text
+	if m.Pointer = text[:len(text)-len(e.text)]; e.text != "" {
+		m.TextAt = text
 	}
 	return m
 }

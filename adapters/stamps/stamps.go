@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -156,19 +157,48 @@ func ParseRaw(metadata []byte) *memproxy.Stamp {
 
 // Parse reads a stamp out of metadata, or returns nil. It is not verified.
 func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
-	get := func(name string) *jsondoc.Value { return meta.Get(memproxy.StampPrefix + name) }
-	if get("id") == nil || get("sig") == nil {
+	if meta.Get(memproxy.StampPrefix+"id") == nil || meta.Get(memproxy.StampPrefix+"sig") == nil {
 		return nil
 	}
-	s := &memproxy.Stamp{
-		ID: get("id").Text(), Actor: get("actor").Text(), Trust: memproxy.Trust(get("trust").Text()),
-		Source: memproxy.Source(get("source").Text()), Attestation: memproxy.Attestation(get("attestation").Text()),
-		SHA256: get("sha256").Text(), Mark: get("mark").Text(), Metadata: get("meta").Text(), Signature: get("sig").Text(),
+	s := new(memproxy.Stamp)
+	for _, m := range meta.Members {
+		text := m.Value.Text()
+		switch name, _ := strings.CutPrefix(m.Name, memproxy.StampPrefix); name {
+		case m.Name: // not ours
+		case "id":
+			s.ID = text
+		case "actor":
+			s.Actor = text
+		case "trust":
+			s.Trust = memproxy.Trust(text)
+		case "source":
+			s.Source = memproxy.Source(text)
+		case "attestation":
+			s.Attestation = memproxy.Attestation(text)
+		case "sha256":
+			s.SHA256 = text
+		case "mark":
+			s.Mark = text
+		case "meta":
+			s.Metadata = text
+		case "sig":
+			s.Signature = text
+		case "ts":
+			s.Time, _ = time.Parse(time.RFC3339, text) // a bad time fails the signature
+		case "received_at":
+			s.Received, _ = time.Parse(time.RFC3339, text) // and so does this one
+		case "session":
+			s.Session = text
+		case "trigger":
+			s.Trigger = text
+		case "flags":
+			s.Flags = text
+		case "confidence":
+			s.Confidence = share(m.Value, doc)
+		case "score":
+			s.Score = share(m.Value, doc)
+		}
 	}
-	s.Time, _ = time.Parse(time.RFC3339, get("ts").Text())              // a bad time fails the signature
-	s.Received, _ = time.Parse(time.RFC3339, get("received_at").Text()) // and so does this one
-	s.Session, s.Trigger, s.Flags = get("session").Text(), get("trigger").Text(), get("flags").Text()
-	s.Confidence, s.Score = share(get("confidence"), doc), share(get("score"), doc)
 	return s
 }
 

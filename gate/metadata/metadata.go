@@ -4,7 +4,6 @@ package metadata
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -27,46 +26,52 @@ const (
 )
 
 // pair is a member of metadata: its name, and its value in canonical form.
-type pair struct {
-	name  string
-	value []byte
+type pair struct{ name, value []byte }
+
+// reader is a decoder with its source; pooled for their buffers.
+type reader struct {
+	*jsontext.Decoder
+	src bytes.Buffer
 }
 
-// decoders are pooled for their buffers.
-var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
+var readers = sync.Pool{New: func() any { return &reader{Decoder: jsontext.NewDecoder(new(bytes.Buffer))} }}
+
+func (r *reader) read(raw []byte) {
+	r.src = *bytes.NewBuffer(raw)
+	r.Reset(&r.src)
+}
 
 func (p *pair) null() bool { return p.value[0] == 'n' }
 
-// members returns the members of metadata that are not the proxy's own, in document
-// order. The values share raw's memory.
-func members(raw []byte) ([]pair, error) {
-	d := decoders.Get().(*jsontext.Decoder)
-	d.Reset(bytes.NewBuffer(raw))
+// members calls each for the members of metadata that are not the proxy's own, in
+// document order. What it is given shares raw's memory.
+func members(raw []byte, each func(pair)) error {
+	d := readers.Get().(*reader)
+	d.read(raw)
 	defer func() {
-		d.Reset(new(bytes.Buffer)) // the pool must not retain the answer
-		decoders.Put(d)
+		d.read(nil) // the pool must not retain the answer
+		readers.Put(d)
 	}()
 	if d.PeekKind() != '{' {
-		return nil, errors.New("metadata is no object")
+		return errors.New("metadata is no object")
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return nil, err
+		return err
 	}
-	var out []pair
 	for d.PeekKind() == '"' {
 		quoted, err := d.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		name := quoted[1 : len(quoted)-1]
+		name := []byte(quoted[1 : len(quoted)-1])
 		if bytes.IndexByte(name, '\\') >= 0 {
 			if name, err = jsontext.AppendUnquote(nil, quoted); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		value, err := d.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if memproxy.Reserved(string(name)) {
 			continue
@@ -74,13 +79,13 @@ func members(raw []byte) ([]pair, error) {
 		if !canonical(value) {
 			value = value.Clone()
 			if err := value.Canonicalize(); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		out = append(out, pair{string(name), value})
+		each(pair{name, value})
 	}
 	_, err := d.ReadToken() // the end of the input, or the syntax error
-	return out, err
+	return err
 }
 
 // canonical reports whether a value is plainly in canonical form (RFC 8785):
@@ -98,27 +103,30 @@ func canonical(v jsontext.Value) bool {
 }
 
 // hash returns the hash of a member for the stamp of one write.
-func (p *pair) hash(id string) string {
+func (p *pair) hash(id string) (hash [hashSize]byte) {
 	b := make([]byte, 0, 256)
-	for _, s := range [...]string{"memproxy beside", id, p.name} {
+	for _, s := range [...]string{"memproxy beside", id} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 	}
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(p.name))), p.name...)
 	sum := sha256.Sum256(append(b, p.value...))
-	return base64.RawURLEncoding.EncodeToString(sum[:8])
+	base64.RawURLEncoding.Encode(hash[:], sum[:8])
+	return hash
 }
 
 // Hashes returns the member hashes for a stamp that is written next to this
 // metadata. Null members are skipped, because some stores drop them.
 func Hashes(id string, raw []byte, mixed func(string) bool) string {
-	all, err := members(raw)
-	if err != nil {
+	var all []pair
+	if members(raw, func(p pair) { all = append(all, p) }) != nil {
 		return ""
 	}
-	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(p.name) })
-	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
+	all = slices.DeleteFunc(all, func(p pair) bool { return p.null() || mixed(string(p.name)) })
+	slices.SortFunc(all, func(a, b pair) int { return bytes.Compare(a.name, b.name) })
 	var out strings.Builder
 	for i := range all[:min(len(all), maxMembers)] {
-		out.WriteString(all[i].hash(id))
+		hash := all[i].hash(id)
+		out.Write(hash[:])
 	}
 	return out.String()
 }
@@ -129,18 +137,18 @@ func Differs(s *memproxy.Stamp, raw []byte) bool {
 	if s.Metadata == "" {
 		return false
 	}
-	there, err := members(raw)
-	if err != nil {
+	said := len(s.Metadata) / hashSize
+	if len(s.Metadata)%hashSize != 0 || said > maxMembers {
 		return true
 	}
-	hashes := make([]string, len(there))
-	for i := range there {
-		hashes[i] = there[i].hash(s.ID)
-	}
-	for rest := s.Metadata; rest != ""; rest = rest[hashSize:] {
-		if len(rest) < hashSize || !slices.Contains(hashes, rest[:hashSize]) {
-			return true
+	var there uint64 // one bit for each hash of the stamp
+	err := members(raw, func(p pair) {
+		hash := p.hash(s.ID)
+		for i := range said {
+			if s.Metadata[i*hashSize:(i+1)*hashSize] == string(hash[:]) {
+				there |= 1 << i
+			}
 		}
-	}
-	return false
+	})
+	return err != nil || there != 1<<said-1
 }

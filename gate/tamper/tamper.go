@@ -73,7 +73,7 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 			return memproxy.IntegrityMetadata, "the metadata is not what was written"
 		}
 	}
-	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && row.SHA256 != said.text {
+	if row != nil && row.SHA256 != "" && m.Text != "" && m.TextAt != "" && !said.is(row.SHA256) {
 		return memproxy.IntegrityMismatch, "the text is not the one that went through memproxy"
 	}
 	return "", ""
@@ -83,9 +83,16 @@ func (e *Examiner) Examine(ctx context.Context, row *memproxy.Ownership, m *memp
 type proven struct {
 	signer  Verifier
 	tenant  string
-	signed  bool   // the stamp verifies
-	differs bool   // the metadata is not what the stamp was written with
-	text    string // SHA-256 of the text
+	signed  bool // the stamp verifies
+	differs bool // the metadata is not what the stamp was written with
+	text    [sha256.Size]byte
+}
+
+// is reports whether a hash, in hex, is that of the text.
+func (p *proven) is(sum string) bool {
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], p.text[:])
+	return string(text[:]) == sum
 }
 
 // prove verifies a memory's bytes for the tenant that owns it, or else for the
@@ -98,7 +105,7 @@ func (e *Examiner) prove(row *memproxy.Ownership, m *memproxy.Memory) proven {
 	if p, ok := m.Memo.Load().(proven); ok && p.tenant == tenant && p.signer == e.Signer {
 		return p
 	}
-	p := proven{signer: e.Signer, tenant: tenant, text: Hash(m.Text)}
+	p := proven{signer: e.Signer, tenant: tenant, text: memproxy.Sum256(m.Text)}
 	if m.Stamp != nil {
 		p.signed, p.differs = SignedFor(e.Signer, tenant, *m.Stamp), metadata.Differs(m.Stamp, m.Metadata)
 	}
@@ -150,6 +157,5 @@ func Hash(text string) string {
 	if text == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	return memproxy.TextSHA256(text)
 }

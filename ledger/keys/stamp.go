@@ -25,7 +25,7 @@ const (
 	// sigPrefix begins a signature: version, then key id, then the MAC.
 	sigPrefix = "1."
 	sigSize   = len(sigPrefix) + 8 + 1 + 43
-	// tenantKeys bounds the derived keys that are kept.
+	// tenantKeys is how many derived keys are kept at least.
 	tenantKeys = 1024
 )
 
@@ -37,8 +37,8 @@ const (
 // base64url: 54 characters.
 type Signer struct {
 	signing Key
-	keys    map[string]Key                   // by id
-	derived cache.Cache[tenantKey, *macPool] // a MAC for each tenant in use
+	keys    map[string]Key                          // by id
+	derived *cache.Generations[tenantKey, *macPool] // a MAC for each tenant in use
 	id      string
 }
 
@@ -60,7 +60,7 @@ func NewSigner(keys Set) (*Signer, error) {
 	if keys.Signing == (Key{}) {
 		return nil, errors.New("keys: no key to sign stamps with")
 	}
-	derived := cache.New[tenantKey, *macPool](tenantKeys)
+	derived := cache.NewGenerations[tenantKey, *macPool](tenantKeys)
 	s := &Signer{signing: keys.Signing, keys: map[string]Key{}, derived: derived, id: keys.Signing.ID()}
 	for _, k := range append([]Key{keys.Signing}, keys.Verifying...) {
 		id := k.ID()
@@ -90,6 +90,9 @@ func (s *Signer) Sign(st memproxy.Stamp) memproxy.Stamp {
 	return st
 }
 
+// strict accepts only one of the spellings that decode to one MAC.
+var strict = base64.RawURLEncoding.Strict()
+
 // Verify reports whether the stamp, with its Tenant filled in by the reader,
 // is this installation's and unchanged.
 func (s *Signer) Verify(st memproxy.Stamp) bool {
@@ -103,8 +106,8 @@ func (s *Signer) Verify(st memproxy.Stamp) bool {
 		return false
 	}
 	var given, want [sha256.Size]byte
-	// Strict: of the spellings that decode to one MAC only one is accepted.
-	if n, err := base64.RawURLEncoding.Strict().Decode(given[:], []byte(text)); err != nil || n != len(given) {
+	var sig [sigSize]byte
+	if n, err := strict.Decode(given[:], sig[:copy(sig[:], text)]); err != nil || n != len(given) {
 		return false
 	}
 	s.mac(key, id, &st, &want)

@@ -40,7 +40,7 @@ func (p *Panel) known(ctx context.Context, s memproxy.Screening) (found []*looks
 		if !judged(it) {
 			continue
 		}
-		sum, ok := sha256.Sum256([]byte(it.Text)), false
+		sum, ok := memproxy.Sum256(it.Text), false
 		if found[i], ok = p.cache.Get(sum); ok {
 			continue
 		}

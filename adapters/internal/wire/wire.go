@@ -64,6 +64,9 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 // that do.
 func Sentences(texts []string, v *jsondoc.Value) []string {
 	if v.Kind == jsondoc.String && memproxy.Wordy(v.Text()) {
+		if texts == nil {
+			texts = make([]string, 0, 4) // a stamp has three
+		}
 		texts = append(texts, v.Text())
 	}
 	for _, e := range v.Elems {
