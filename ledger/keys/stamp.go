@@ -48,10 +48,11 @@ type tenantKey struct{ id, tenant string }
 // to use it.
 type macPool struct{ pool sync.Pool }
 
-// mac is a state, and the buffer of what it is to sum.
+// mac is a state, the buffer of what it is to sum, and the sum.
 type mac struct {
 	hash.Hash
 	buf []byte
+	out [sha256.Size]byte
 }
 
 // NewSigner returns a signer that signs with keys.Signing and accepts all of
@@ -151,7 +152,7 @@ func (s *Signer) mac(key Key, id string, st *memproxy.Stamp, sum *[sha256.Size]b
 func (p *macPool) end(h *mac, b, sum []byte) {
 	h.Reset()
 	h.Write(b)
-	h.Sum(sum[:0])
+	copy(sum, h.Sum(h.out[:0]))
 	if h.buf = b; cap(b) <= 4<<10 { // a stamp is about a tenth of that, and so is a row
 		p.pool.Put(h)
 	}
@@ -185,14 +186,18 @@ func AppendField(b []byte, s string) []byte {
 // so a forger cannot fill the cache.
 func (s *Signer) macs(key Key, id, tenant string) *macPool {
 	k := tenantKey{id, tenant}
-	if p, ok := s.derived.Get(k); ok {
-		return p
+	p, ok := s.derived.Get(k)
+	if !ok {
+		p = ofTenant(key, tenant)
+		s.derived.Add(k, p)
 	}
+	return p
+}
+
+func ofTenant(key Key, tenant string) *macPool {
 	derived, err := hkdf.Key(sha256.New, key.secret[:], nil, "memproxy stamp tenant\x00"+tenant, sha256.Size)
 	if err != nil {
 		panic("keys: HKDF: " + err.Error()) // only for an impossible length
 	}
-	p := newMACPool(derived)
-	s.derived.Add(k, p)
-	return p
+	return newMACPool(derived)
 }

@@ -63,22 +63,26 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 // Sentences appends the strings in a value that read like sentences, and the names
 // that do.
 func Sentences(texts []string, v *jsondoc.Value) []string {
-	if v.Kind == jsondoc.String && memproxy.Wordy(v.Text()) {
-		if texts == nil {
-			texts = make([]string, 0, 4) // a stamp has three
-		}
-		texts = append(texts, v.Text())
+	if v.Kind == jsondoc.String {
+		texts = sentence(texts, v.Text())
 	}
 	for _, e := range v.Elems {
 		texts = Sentences(texts, e)
 	}
 	for _, m := range v.Members {
-		if memproxy.Wordy(m.Name) {
-			texts = append(texts, m.Name)
-		}
-		texts = Sentences(texts, m.Value)
+		texts = Sentences(sentence(texts, m.Name), m.Value)
 	}
 	return texts
+}
+
+func sentence(texts []string, text string) []string {
+	switch {
+	case !memproxy.Wordy(text):
+		return texts
+	case texts == nil:
+		texts = make([]string, 0, 4) // as a stamp has
+	}
+	return append(texts, text)
 }
 
 // maxName is the length up to which a member's name is not text.
