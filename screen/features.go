@@ -98,13 +98,14 @@ type once struct {
 	list []classify.Feature
 }
 
-// add appends a feature unless the part has it.
-func (o *once) add(h uint32) {
-	i := h >> (32 - wholeBits)
-	if bit := uint64(1) << (i & 63); o.seen[i>>6]&bit == 0 {
-		o.seen[i>>6] |= bit
-		o.list = append(o.list, classify.Feature{Hash: h})
-	}
+// add appends a feature unless the part has it, for which list has room. It does not
+// branch: which of them are new is hard to foresee.
+func (o *once) add(list []classify.Feature, h uint32) []classify.Feature {
+	i, n := h>>(32-wholeBits), len(list)
+	list = append(list, classify.Feature{Hash: h})
+	list = list[:n+int(^o.seen[i>>6]>>(i&63)&1)]
+	o.seen[i>>6] |= 1 << (i & 63)
+	return list
 }
 
 // clear forgets everything, in the time that it took to learn it.
@@ -120,14 +121,19 @@ func (o *once) clear() {
 // and a language by its spelling. part is the text, and words are its words.
 func (o *once) whole(part string, words []directive.Word) {
 	o.clear()
+	list := o.list
 	for i := range words {
-		o.add(hash(kindWholeWord, words[i].Hash, 0))
+		list = o.add(list, hash(kindWholeWord, words[i].Hash, 0))
 		if i > 0 {
-			o.add(hash(kindWholePair, words[i-1].Hash, words[i].Hash))
+			list = o.add(list, hash(kindWholePair, words[i-1].Hash, words[i].Hash))
 		}
 	}
-	var last [5]uint32 // the hash of what began 1 to 5 characters ago
-	run := 0           // characters so far
+	var one, two, three, four, five uint32 // the hashes of the last 1 to 5 characters
+	run := 0                               // characters so far
+	mix := func(h uint32, c rune) uint32 {
+		h = (h ^ uint32(c)) * 0x9e3779b1
+		return h ^ h>>15
+	}
 	space, sign := true, true
 	for i := 0; i < len(part); {
 		c, n := rune(part[i]), 1
@@ -153,19 +159,19 @@ func (o *once) whole(part string, words []directive.Word) {
 			c = ' '
 		}
 		space = c == ' '
-		last[4], last[3], last[2], last[1], last[0] = last[3], last[2], last[1], last[0], kindGram
-		for k := range min(run+1, len(last)) {
-			last[k] = (last[k] ^ uint32(c)) * 0x9e3779b1
-			last[k] ^= last[k] >> 15
+		one, two, three, four, five = mix(kindGram, c), mix(one, c), mix(two, c), mix(three, c), mix(four, c)
+		if run++; run >= 3 {
+			list = o.add(list, three*0x85ebca6b)
 		}
-		run++
-		for k := minGram; k <= min(run, len(last)); k++ {
-			o.add(last[k-1] * 0x85ebca6b)
+		if run >= 4 {
+			list = o.add(list, four*0x85ebca6b)
+		}
+		if run >= 5 {
+			list = o.add(list, five*0x85ebca6b)
 		}
 	}
+	o.list = list
 }
-
-const minGram = 3 // the fewest characters that are a run
 
 // parts calls f with every part of a text that has words, its words, and their
 // places.
