@@ -12,6 +12,21 @@ const maxHits = 16
 
 type span struct{ from, to int }
 
+// stretches are those of one search in which parts may match, and the parts that have
+// any: most have none in most texts.
+type stretches struct {
+	around [][]span // by part
+	parts  []int
+	rules  []int // how many of its parts, by rule
+}
+
+func (st *stretches) clear(l *Lexicon) {
+	for _, part := range st.parts {
+		st.around[part], st.rules[l.parts[part].rule] = st.around[part][:0], 0
+	}
+	st.parts = st.parts[:0]
+}
+
 // Find returns where rules hold in text, in their order there. Where one holds
 // in more places than are told apart, its last hit reaches over all the rest,
 // to the text's end.
@@ -19,41 +34,46 @@ func (l *Lexicon) Find(text string) []Hit {
 	if l.scanner == nil {
 		return nil
 	}
-	var around [][]span // of each part, the stretches in which it may match
+	var st *stretches
 	l.scanner.scan(text, func(id, end int) {
-		if around == nil {
-			around = *l.stretches.Get().(*[][]span)
+		if st == nil {
+			st = l.stretches.Get().(*stretches)
 		}
 		lit := &l.literals[id]
 		for _, e := range lit.ends {
 			if !follows(text[end:], e.rest) {
 				continue
 			}
-			part, a := e.part, l.parts[e.part].anchor
+			around, a := &st.around[e.part], l.parts[e.part].anchor
+			if len(*around) == 0 {
+				st.parts = append(st.parts, e.part)
+				st.rules[l.parts[e.part].rule]++
+			}
 			// One more character on either side is what a boundary of words looks at.
-			around[part] = join(around[part], span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)})
+			*around = join(*around, span{max(0, end-lit.width-a.before-utf8.UTFMax), min(len(text), end+a.after+utf8.UTFMax)})
 		}
 	})
-	if around == nil {
+	if st == nil {
 		return nil
 	}
-	defer func() {
-		for part := range around {
-			around[part] = around[part][:0]
-		}
-		l.stretches.Put(&around)
-	}()
-	for part := range around {
-		around[part] = l.parts[part].repeats.extend(text, around[part])
-	}
-	for ri, first := 0, 0; ri < len(l.Rules); ri++ {
+	defer l.stretches.Put(st)
+	defer st.clear(l)
+	var hits []Hit
+	for ri, n := range st.rules {
 		r := &l.Rules[ri]
-		if r.Within > 0 {
-			r.together(around[first : first+len(r.parts)])
+		if n == 0 || r.Within > 0 && n < len(r.parts) {
+			continue
 		}
-		first += len(r.parts)
+		around := st.around[r.first : r.first+len(r.parts)]
+		for i := range around {
+			around[i] = r.parts[i].repeats.extend(text, around[i])
+		}
+		if r.Within > 0 {
+			r.together(around)
+		}
+		hits = r.hits(hits, ri, text, func(i int) []span { return r.parts[i].matches(text, around[i]) })
 	}
-	return l.hits(text, func(part int) []span { return l.parts[part].matches(text, around[part]) })
+	return sorted(hits)
 }
 
 // together leaves those stretches of each part that have one of every other part
@@ -94,37 +114,36 @@ func (p *part) matches(text string, around []span) []span {
 	return out
 }
 
-// hits are the places in which rules hold, by the matches of their parts.
-func (l *Lexicon) hits(text string, matches func(part int) []span) []Hit {
-	var hits []Hit
-	for ri, first := 0, 0; ri < len(l.Rules); ri++ {
-		r := &l.Rules[ri]
-		var found []span
-		for i := range r.parts {
-			own := matches(first + i)
-			switch {
-			case r.Within == 0:
-				found = append(found, own...)
-			case i == 0:
-				found = own
-			default:
-				found = r.near(found, own)
-			}
-			if r.Within > 0 && len(found) == 0 {
-				break
-			}
+// hits appends the places in which a rule holds, by the matches of its parts.
+func (r *Rule) hits(hits []Hit, ri int, text string, matches func(i int) []span) []Hit {
+	var found []span
+	for i := range r.parts {
+		own := matches(i)
+		switch {
+		case r.Within == 0:
+			found = append(found, own...)
+		case i == 0:
+			found = own
+		default:
+			found = r.near(found, own)
 		}
-		first += len(r.parts)
-		slices.SortFunc(found, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
-		found = slices.Compact(found)
-		if len(found) > maxHits {
-			found = found[:maxHits]
-			found[maxHits-1].to = len(text)
-		}
-		for _, s := range found {
-			hits = append(hits, Hit{ri, s.from, s.to})
+		if r.Within > 0 && len(found) == 0 {
+			break
 		}
 	}
+	slices.SortFunc(found, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	found = slices.Compact(found)
+	if len(found) > maxHits {
+		found = found[:maxHits]
+		found[maxHits-1].to = len(text)
+	}
+	for _, s := range found {
+		hits = append(hits, Hit{ri, s.from, s.to})
+	}
+	return hits
+}
+
+func sorted(hits []Hit) []Hit {
 	slices.SortFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.End, b.End))
 	})

@@ -26,6 +26,7 @@ type Rule struct {
 	rulefile.Rule
 	Within int // bytes from the start of the first part to the end of the last
 	parts  []part
+	first  int // the place of its first part among those of all rules
 }
 
 // part is a pattern and the literals around which it is tried.
@@ -35,17 +36,17 @@ type part struct {
 	repeats repetitions
 	signs   *signs
 	near    bool // it counts near the rule's others alone
+	rule    int
 }
 
 // Lexicon is a compiled set of rules. It is immutable and safe for concurrent
 // use.
 type Lexicon struct {
-	Rules    []Rule
-	parts    []part
-	scanner  *scanner
-	literals []literal
-	// stretches are those that one search needs and the next may use again.
-	stretches sync.Pool
+	Rules     []Rule
+	parts     []part
+	scanner   *scanner
+	literals  []literal
+	stretches sync.Pool // of *stretches, to be used again
 }
 
 // literal is what the scanner finds, the beginning of some parts' literals: its
@@ -101,8 +102,12 @@ func Parse(file, src string) (*Lexicon, error) {
 func (l *Lexicon) index() {
 	var texts []string
 	ids := map[string]int{}
-	for _, r := range l.Rules {
-		for _, p := range r.parts {
+	for ri := range l.Rules {
+		r := &l.Rules[ri]
+		r.first = len(l.parts)
+		for i := range r.parts {
+			p := &r.parts[i]
+			p.near, p.rule = r.Within > 0, ri
 			for _, whole := range p.anchor.literals {
 				text := terms.Head(whole, maxScanned)
 				id, ok := ids[text]
@@ -114,12 +119,13 @@ func (l *Lexicon) index() {
 				}
 				l.literals[id].ends = append(l.literals[id].ends, ending{whole[len(text):], len(l.parts)})
 			}
-			p.near = r.Within > 0
-			l.parts = append(l.parts, p)
+			l.parts = append(l.parts, *p)
 		}
 	}
 	l.scanner = newScanner(texts)
-	l.stretches.New = func() any { return new(make([][]span, len(l.parts))) }
+	l.stretches.New = func() any {
+		return &stretches{around: make([][]span, len(l.parts)), rules: make([]int, len(l.Rules))}
+	}
 }
 
 const leastRarity = 2 // that of two letters

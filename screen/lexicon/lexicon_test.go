@@ -118,13 +118,18 @@ func TestMistakesNameTheirLine(t *testing.T) {
 
 // everywhere is what Find returns, by each expression over the whole text.
 func (l *Lexicon) everywhere(text string) []Hit {
-	return l.hits(text, func(part int) []span {
-		var out []span
-		for _, m := range l.parts[part].re.FindAllStringIndex(text, -1) {
-			out = append(out, span{m[0], m[1]})
-		}
-		return out
-	})
+	var hits []Hit
+	for ri := range l.Rules {
+		r := &l.Rules[ri]
+		hits = r.hits(hits, ri, text, func(i int) []span {
+			var out []span
+			for _, m := range r.parts[i].re.FindAllStringIndex(text, -1) {
+				out = append(out, span{m[0], m[1]})
+			}
+			return out
+		})
+	}
+	return sorted(hits)
 }
 
 func shipped(t testing.TB) *Lexicon {

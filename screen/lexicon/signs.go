@@ -26,7 +26,7 @@ func (s *signs) in(text string) bool {
 
 // common are those that most texts have.
 func (s *signs) common() bool {
-	return s == nil || strings.ContainsFunc(" \n.,etaoin0", func(c rune) bool { return s[c] })
+	return s == nil || strings.ContainsFunc(" \n.,etaoinshrdlcumwfgypbvk0", func(c rune) bool { return s[c] })
 }
 
 // signsOf returns the first that many texts have none of, or nil.
@@ -34,7 +34,11 @@ func signsOf(re *syntax.Regexp) *signs {
 	switch re.Op {
 	case syntax.OpLiteral:
 		for _, c := range re.Rune {
-			if s := ofRunes([]rune{c, c}); unicode.SimpleFold(c) == c && !s.common() {
+			same := []rune{c, c}
+			for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
+				same = append(same, f, f)
+			}
+			if s := ofRunes(same); !s.common() {
 				return s
 			}
 		}
