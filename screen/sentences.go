@@ -24,7 +24,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 	case len(sc.words) < paragraph:
 		return best
 	}
-	zero, sum := s.pack.zero, s.pack.model.Sum(sc.features)
+	zero, sum := s.pack.zero, best.Sum
 	alone := func(from, end int, less float32) (said, bool) {
 		what, one := s.alone(v, sc, from, end)
 		if end-from < least {
@@ -93,7 +93,7 @@ func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) (said, cla
 	words := sc.words[first:end]
 	sc.apart = features(sc.apart[:0], words, 0)
 	one := s.pack.model.Score(sc.apart, len(words), nil)
-	what := said{from: first, n: len(sc.apart), sum: s.pack.model.Sum(sc.apart), margin: one.Margin}
+	what := said{from: first, n: len(sc.apart), sum: one.Sum, margin: one.Margin}
 	one.Start, one.End = first+one.Start, first+one.End
 	if one.Margin < s.pack.zero-far {
 		return what, one

@@ -84,9 +84,12 @@ func opaque(s string, words []word) ([]span, cue) {
 	}
 	var out []span
 	for at := inSecrets.next(s, 0); at.len() > 0; at = inSecrets.next(s, at.to) {
-		t := strings.TrimRight(s[at.from:at.to], ".!?:")
-		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") &&
-			(strings.ContainsAny(t, "0123456789") || (c.piece || c.label != "") && strings.ContainsAny(t, "_-")) {
+		t := s[at.from:at.to]
+		if !digits.any(t) && !((c.piece || c.label != "") && joints.any(t)) {
+			continue
+		}
+		t = strings.TrimRight(t, ".!?:")
+		if len(t) >= minOpaque && len(t) <= maxOpaque && !strings.Contains(t, "part") {
 			out = append(out, span{at.from, at.from + len(t)})
 		}
 	}

@@ -21,7 +21,7 @@ func longestRun(s string) (best span) {
 		if len(t) < minRun || len(t) <= best.len() {
 			continue
 		}
-		if strings.ContainsAny(t, "0123456789") || strings.ContainsAny(t[1:], capitals) && strings.ContainsAny(t, smalls) {
+		if digits.any(t) || strings.ContainsAny(t[1:], capitals) && strings.ContainsAny(t, smalls) {
 			best = span{at.from, len(s) - len(strings.TrimLeft(s[at.to:], "="))}
 		}
 	}

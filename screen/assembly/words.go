@@ -75,13 +75,16 @@ func hashLower(w string) uint32 {
 func split(s string) []word {
 	words := make([]word, 0, len(s)/wordBytes+1)
 	for i := 0; i < len(s); {
-		from, more := i, false
+		from, h, plain, more := i, terms.Start, true, false
 		for i < len(s) {
 			if c := s[i]; c < utf8.RuneSelf {
 				if !inWords[c] {
 					break
 				}
-				more = more || c == '_'
+				if 'A' <= c && c <= 'Z' {
+					c += 'a' - 'A'
+				}
+				h, more = terms.Next(h, c), more || c == '_'
 				i++
 				continue
 			}
@@ -89,6 +92,7 @@ func split(s string) []word {
 			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '’' {
 				break
 			}
+			plain = false
 			i += n
 		}
 		if i == from {
@@ -97,7 +101,10 @@ func split(s string) []word {
 			continue
 		}
 		w := word{span: span{from, i}}
-		if w.in, _ = lists.Get(hash(s[from:i])); more {
+		if !plain {
+			h = hash(s[from:i])
+		}
+		if w.in, _ = lists.Get(h); more {
 			w.in |= cueing
 		}
 		words = append(words, w)
@@ -133,6 +140,18 @@ func (b *bytes) next(s string, i int) span {
 	}
 	return span{from, i}
 }
+
+// any reports whether s has one of the bytes.
+func (b *bytes) any(s string) bool {
+	for i := range len(s) {
+		if b[s[i]] {
+			return true
+		}
+	}
+	return false
+}
+
+var digits, joints = bytesOf(func(c byte) bool { return '0' <= c && c <= '9' }), bytesOf(func(c byte) bool { return c == '_' || c == '-' })
 
 // inside returns the words within p.
 func inside(words []word, p span) []word {

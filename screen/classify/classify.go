@@ -45,22 +45,20 @@ type Model struct {
 type Span struct {
 	Start, End int
 	Margin     float32
+	Sum        int32 // what all features weigh, of the window with the highest margin
 }
 
 // Whole returns the margin of features that are judged together, wherever they
 // stand: positive is poison.
-func (m *Model) Whole(features []Feature) float32 { return m.Margin(m.Sum(features), len(features)) }
-
-// Sum returns what features weigh: sums of several lists add up.
-func (m *Model) Sum(features []Feature) (sum int32) {
+func (m *Model) Whole(features []Feature) float32 {
 	if len(m.weights) == 0 {
-		return 0
+		return m.Margin(0, 0)
 	}
-	shift := 32 - m.bits
+	sum, shift := int32(0), 32-m.bits
 	for _, f := range features {
 		sum += int32(m.weights[f.Hash>>shift])
 	}
-	return sum
+	return m.Margin(sum, len(features))
 }
 
 // Margin returns the margin of so many features by their sum.
@@ -76,11 +74,12 @@ func (m *Model) Margin(sum int32, features int) float32 {
 // the words, added to the margin: one number for every Stride of them, or nil.
 func (m *Model) Score(features []Feature, words int, lift []float32) Span {
 	best := Span{Margin: float32(math.Inf(-1))}
-	m.windows(features, words, lift, func(s Span) {
+	sum := m.windows(features, words, lift, func(s Span) {
 		if s.Margin > best.Margin {
 			best = s
 		}
 	})
+	best.Sum = sum
 	return best
 }
 
@@ -106,9 +105,11 @@ func (m *Model) Over(features []Feature, words int, lift []float32, least float3
 	return out
 }
 
-func (m *Model) windows(features []Feature, words int, lift []float32, f func(Span)) {
+// windows calls f with each window, and returns what all features weigh: sums of several
+// lists add up.
+func (m *Model) windows(features []Feature, words int, lift []float32, f func(Span)) (all int32) {
 	if len(m.weights) == 0 {
-		return
+		return 0
 	}
 	const slots = Window / Stride
 	// A ring of sums by stride: a window is the sum of its strides.
@@ -124,6 +125,7 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 			n++
 			next++
 		}
+		all += a
 		sum[s%slots], count[s%slots] = a, n
 		var total, number int32
 		for i := range slots {
@@ -138,8 +140,9 @@ func (m *Model) windows(features []Feature, words int, lift []float32, f func(Sp
 		if lift != nil {
 			margin += max(lift[start], lift[s])
 		}
-		f(Span{start * Stride, min(words, (s+1)*Stride), margin})
+		f(Span{Start: start * Stride, End: min(words, (s+1)*Stride), Margin: margin})
 	}
+	return all
 }
 
 const thin = 16 // added to the number of a window's features: a few words are less certain than many
