@@ -23,6 +23,7 @@ type scratch struct {
 	apart     []classify.Feature // of one sentence
 	sentences []classify.Span    // that are dangerous by themselves
 	said      []said             // sentences so far
+	judged    int                // words, each time they were judged in a sentence or several
 	part      once
 	lift      []float32 // what the whole says, for every classify.Stride words
 }

@@ -15,7 +15,7 @@ import (
 // stands out. The scratch has those that are dangerous afterwards.
 func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.Span {
 	best := s.pack.model.Score(sc.features, len(sc.words), lift)
-	sc.sentences, sc.said = sc.sentences[:0], sc.said[:0]
+	sc.sentences, sc.said, sc.judged = sc.sentences[:0], sc.said[:0], 0
 	linked, least, less := v.Name == normal.Linked, leastAlone, float32(s.pack.weights["apart"])/1000
 	marks, most := ".!?\n", mostAlone
 	switch {
@@ -57,7 +57,7 @@ func (s *Screener) worst(v *normal.View, sc *scratch, lift []float32) classify.S
 		sum, n, top := what.sum, what.n, what.margin
 		for k := len(sc.said) - 2; !linked && !found && k >= 0; k-- {
 			first := &sc.said[k]
-			if end-first.from > mostTogether {
+			if end-first.from > mostTogether || len(sc.said)-k > mostSaid {
 				break
 			}
 			sum, n, top = sum+first.sum, n+first.n, max(top, first.margin)
@@ -91,6 +91,7 @@ func begins(text string, words []directive.Word, i int) bool {
 // alone is what the words from first to end are by themselves.
 func (s *Screener) alone(v *normal.View, sc *scratch, first, end int) (said, classify.Span) {
 	words := sc.words[first:end]
+	sc.judged += len(words)
 	sc.apart = features(sc.apart[:0], words, 0)
 	one := s.pack.model.Score(sc.apart, len(words), nil)
 	what := said{from: first, n: len(sc.apart), sum: one.Sum, margin: one.Margin}
@@ -109,6 +110,7 @@ const (
 	leastAlone, mostAlone = 6, 48
 	maxCuts               = 3  // bounds the places of a sentence at which another may begin
 	mostTogether          = 80 // how many words sentences have that are judged together
+	mostSaid              = 16 // how many sentences are: of a word each, 80 would be judged in every stretch of them
 	lessForTwo            = .4 // how much less several sentences weigh than one: any of them are more like poison, here and there, than any one
 	// The margin of what stands around them, where that is harmless beyond doubt, and
 	// where it is of their kind: they stand out in one, and weigh less in the other, the
