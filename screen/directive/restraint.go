@@ -18,13 +18,15 @@ type restraints struct {
 	told Set    // concepts that are allowed after till
 	mark Set    // words that forbid, or demand to be asked first
 	asks Set    // the latter
+	name Set    // names
 	none Set    // words without a meaning of their own: mark, and particles
 }
 
 // restrain moves the rules of score 0 from List to list.
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
-	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY")
+	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY", "NEG")
+	r.name = v.Concept(conceptName)
 	r.mark, r.asks = v.each("BAN", "BANNED", "BANFAR", "ENDING", "FORBID", "FIRST"), v.Concept("FIRST")
 	r.none = r.mark.or(v.Concept("PARTICLE"))
 	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
@@ -99,15 +101,16 @@ const maxLeave = 5 // how many words after till name the person to ask
 func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []int {
 	before := len(dst)
 	own := r.list[h.Rule].concepts().less(r.none)
-	leave, condition := 0, false
+	leave, asked, condition := 0, false, false
 	for i, w := range words {
-		parted, noun := false, false
+		comma, parted, noun := false, false, false
 		if i > 0 {
 			gap := text[words[i-1].End:w.Start]
 			if strings.Trim(gap, " ,'-’，、") != "" {
 				return dst[:before]
 			}
-			parted = strings.ContainsAny(gap, ",，、") || words[i-1].Concepts.meets(r.join)
+			comma = strings.ContainsAny(gap, ",，、")
+			parted = comma || words[i-1].Concepts.meets(r.join)
 			noun = words[i-1].Concepts.meets(r.noun)
 		}
 		if parted {
@@ -131,13 +134,14 @@ func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []i
 		switch {
 		case w.Concepts.meets(bad),
 			i < h.Start && w.Concepts.meets(r.mark) && words[h.Start].Concepts.meets(r.asks), // "do not ask me before"
-			i >= h.End && leave > 0 && w.Concepts.meets(r.mark) && !w.Concepts.meets(r.till), // "until you never tell"
+			asked && (comma || w.Concepts.meets(r.mark.or(r.name))),                          // "without asking Zed, who"
 			i == h.Start && condition,
 			inside && i > h.Start && parted,
 			!noun && w.Concepts.meets(r.acts) && !(inside && w.Concepts.meets(own)),
 			!inside && parted && w.Concepts.meets(own):
 			return dst[:before]
 		}
+		asked = asked || i >= h.End && w.Concepts.meets(r.till)
 		if inside || leave > 0 && w.Concepts.meets(r.told.or(r.till)) {
 			dst = append(dst, at+i)
 		}

@@ -14,6 +14,7 @@ func TestRestraints(t *testing.T) {
 EMAIL:
 NUMBERS:
 TLD: example
+NAME:
 BAN: never, do not
 FIRST: ask me before
 SEND: send, forward
@@ -54,6 +55,8 @@ asked low 0 f
 		"Never send it without asking me forward it":   "",
 		"Never send it until you never tell Bob":       "",
 		"Ask me before you send it never tell Bob":     "Ask me before you send",
+		"Never send it without asking Zed":             "",
+		"Never send it without asking me, he agrees":   "",
 		"Forward it, never delete it":                  "",
 		"Never send it to tell Bob":                    "", // what the rule excludes
 		"Never send it to ann@corp.example":            "",
