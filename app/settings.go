@@ -132,7 +132,7 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 	}
 	err = s.rules.adopt(cfg, func(rules *gate.Rules) error {
 		if err := bindNames(ctx, cfg, s.ledger, s.clock(), s.log); err != nil {
-			return err
+			return oneOutage(err)
 		}
 		err := s.gate.Use(rules)
 		if err == nil {
@@ -156,6 +156,18 @@ func (s *edits) take(ctx context.Context, next *config.Config) error {
 		s.log.Error("the settings cannot be kept; the next start names edits since the last it knows", "error", err)
 	}
 	return nil
+}
+
+// errOutage is every failure of the ledger: the store's own texts name ports and times,
+// so that each attempt would look like another failure and be reported again.
+var errOutage = errors.New("the ledger does not answer, and owns the names that the configuration lists; it is tried again")
+
+// oneOutage returns the contradictions that bindNames found, or errOutage.
+func oneOutage(err error) error {
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		return faults
+	}
+	return errOutage
 }
 
 // failed keeps the configuration in force and reports the failure in log, metrics

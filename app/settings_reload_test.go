@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/internal/must"
 	"github.com/memproxy/memproxy/internal/ring"
 )
@@ -112,4 +114,18 @@ func TestBrokenPoliciesRemainReported(t *testing.T) {
 	}
 	writeBundle(t, dir, harmless)
 	r.within(p, time.Second, "the policies mended", func() bool { return !isBroken() })
+}
+
+// A store's errors differ at each attempt, and an edit's failure is reported once for each
+// text: an outage of the ledger has one. Contradictions of names keep theirs.
+//
+// Proves CARD-3.
+func TestOutagesOfTheLedgerAreOneFailure(t *testing.T) {
+	first, second := oneOutage(errors.New("dial tcp 127.0.0.1:50001: refused")), oneOutage(fmt.Errorf("names: %w", errors.New("dial tcp 127.0.0.1:50002: refused")))
+	if first.Error() != second.Error() || strings.Contains(first.Error(), "127.0.0.1") {
+		t.Errorf("%v, %v", first, second)
+	}
+	if got := oneOutage(fmt.Errorf("names: %w", config.Faults{"bob is globex's"})); got.Error() != (config.Faults{"bob is globex's"}).Error() {
+		t.Error(got)
+	}
 }
