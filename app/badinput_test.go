@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/internal/must"
 )
 
@@ -134,5 +135,26 @@ func TestOversizedAndSlowBodies(t *testing.T) {
 	}
 	if rec := r.audit("--verdict", "deny"); strings.Count(rec, `"type":"decision"`) != 2 {
 		t.Errorf("records: %s", rec)
+	}
+}
+
+// Proves CARD-1, CARD-2, EDGE-4: a change with other members that could be its text is made
+// with the text that the server reads, and that text is recorded.
+func TestChangesHaveOneText(t *testing.T) {
+	t.Parallel()
+	r := start(t, plain, "log: {level: info}", "log: {level: error}")
+	for path, method := range map[string]string{"/memories/ID": "PUT", "/v1/memories/ID/": "PUT", "/v1/batch/": "PUT"} {
+		id := r.planted("likes coffee")
+		body := `{"data":"likes beer","text":"likes tea","memory_content":"likes wine","content":"likes milk"}`
+		if path == "/v1/batch/" {
+			body = `{"memories":[` + strings.Replace(body, "{", `{"memory_id":"`+id+`",`, 1) + `]}`
+		}
+		a := r.do(method, strings.Replace(path, "ID", id, 1), body)
+		if a.status != 200 || !strings.HasPrefix(a.header.Get("X-Memproxy-Decision"), "amend;") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		if got := r.do("GET", "/memories/"+id, ""); !strings.Contains(got.body, "likes tea") || got.header.Get(face.UnverifiedHeader) != "" {
+			t.Errorf("%s: %v %s", path, got.header, got.body)
+		}
 	}
 }

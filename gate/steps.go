@@ -184,7 +184,7 @@ func reserved(r *run) {
 	if len(r.op.Unclaimed) > 0 {
 		r.verdict.Add(memproxy.Amend, memproxy.Reason{
 			Code: memproxy.PayloadUnclaimed, Pointer: r.op.Unclaimed[0],
-			Detail: "memproxy does not know what this names, nor does the backend, and it was removed",
+			Detail: "neither memproxy nor the backend reads this, and it was removed",
 		})
 	}
 }

@@ -96,9 +96,11 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 	case "deduced_memories":
 		return d.texts(v, ptr)
 	case "text", "data", "memory_content", "content":
-		if id != "" && m.Name != "text" && v.Kind != jsondoc.Null {
-			// The servers ignore it, but it would be recorded and stamped as the text.
-			return bad(memproxy.PayloadDuplicate, 400, ptr, "the text of a change is in the member text")
+		if id != "" && m.Name != "text" {
+			// The text of a change is in the member text. The servers ignore the others, and
+			// old ones store the whole body as the text.
+			d.op.Unclaimed = append(d.op.Unclaimed, ptr)
+			return nil
 		}
 		return d.content(v, ptr, "", id)
 	case "query":
