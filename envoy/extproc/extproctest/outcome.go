@@ -143,7 +143,7 @@ func (c *Case) Run(f Face) (all, summary string, err error) {
 		out.WriteString("\n")
 		sum.WriteString("\n")
 	}
-	return settled(out.String()), settled(sum.String()), nil
+	return Settled(out.String()), Settled(sum.String()), nil
 }
 
 // canary must not be in any answer.
@@ -304,7 +304,8 @@ var changing = []struct {
 	{regexp.MustCompile(`(?m)^((?:retry-after|x-ratelimit-reset): )\d+$`), "${1}N"},
 }
 
-func settled(s string) string {
+// Settled replaces what differs between two runs of a case: ids, times and signatures.
+func Settled(s string) string {
 	for _, c := range changing {
 		s = c.re.ReplaceAllString(s, c.with)
 	}

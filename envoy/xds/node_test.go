@@ -1,4 +1,4 @@
-package fleetpb_test
+package xds_test
 
 import (
 	"strings"

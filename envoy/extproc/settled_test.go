@@ -1,6 +1,10 @@
-package extproctest
+package extproc_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
+)
 
 // Two runs of a case on both sides of a full minute compare as equal: times are
 // replaced in members, in sentences and in names.
@@ -12,11 +16,11 @@ func TestSettledHidesEveryTime(t *testing.T) {
 		{`{"reset":"2026-11-25T02:07:00Z"}`, `{"reset":""}`},
 		{"retry-after: 59\n", "retry-after: 1\n"},
 	} {
-		if a, b := settled(pair[0]), settled(pair[1]); a != b {
+		if a, b := extproctest.Settled(pair[0]), extproctest.Settled(pair[1]); a != b {
 			t.Errorf("%s and %s differ: %s and %s", pair[0], pair[1], a, b)
 		}
 	}
-	if a, b := settled(`used 1 of 2`), settled(`used 2 of 2`); a == b {
+	if a, b := extproctest.Settled(`used 1 of 2`), extproctest.Settled(`used 2 of 2`); a == b {
 		t.Error("numbers that are not times are hidden")
 	}
 }
