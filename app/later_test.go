@@ -270,3 +270,45 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// Proves GOV-7: a memory that is deleted before its process hears that it was made stays
+// deleted: the receipt that comes later does not bring it back into the ledger.
+func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]bool{"never read": false, "read": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told, r := make(chan struct{}), &rig{t: t}
+			r.before = func() {
+				back := r.back.Handler
+				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if strings.HasPrefix(q.URL.Path, "/v1/event") {
+						<-told
+					}
+					back.ServeHTTP(w, q)
+				})
+			}
+			startRig(r, screeningConf, "SCREENING", "memories: {validate: 0}")
+			r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"Ann keeps bees."},{"role":"user","content":"Ann sails."}]}`).want(t, 200).has(t, "event_id")
+			ids := map[string]string{}
+			ring.Until(t, "the memories", func() bool {
+				var page struct{ Results []struct{ ID, Memory string } }
+				must.Do(t, json.Unmarshal([]byte(r.behind("GET", "/memories?user_id=ann", "")), &page))
+				for _, m := range page.Results {
+					ids[m.Memory] = m.ID
+				}
+				return len(ids) == 2
+			})
+			id, stays := ids["Ann keeps bees."], ids["Ann sails."]
+			if read {
+				r.do("GET", "/memories/"+id, "").want(t, 200).has(t, "bees")
+			}
+			r.do("DELETE", "/memories/"+id, "").want(t, 200)
+			close(told)
+			r.versioned(stays) // recorded along with the other
+			must.Do(t, r.car.ledger.Sync(t.Context()))
+			r.clean(name)
+			r.do("GET", "/v1/memories/"+id+"/history/", "").lacks(t, "bees")
+		})
+	}
+}

@@ -20,7 +20,7 @@ func TestSentencesAreJudgedAFewTimes(t *testing.T) {
 	} {
 		v := normal.View{Name: normal.Plain, Text: strings.Repeat(piece, 8<<10/len(piece))}
 		sc := new(scratch)
-		s.pack.read(&v, sc)
+		s.pack.read(&v, sc, nil)
 		s.classifier(nil, &v, sc)
 		if most := 160 * len(sc.words); len(sc.words) == 0 || sc.judged > most {
 			t.Errorf("%.20q: %d words are judged %d times", piece, len(sc.words), sc.judged)
