@@ -35,10 +35,10 @@ const (
 const smallLease = 256 << 10
 
 // busyWait is how long a request waits for room. A large one waits largeWaits times as
-// long, because others of its size take their time to be ruled on.
+// long, which is how long another one may take to be screened.
 const (
 	busyWait   = 2 * time.Second
-	largeWaits = 5
+	largeWaits = 15
 )
 
 // InFlight bounds the memory that bodies and answers take at once, for a listener,

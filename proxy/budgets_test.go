@@ -23,7 +23,7 @@ import (
 func filled(t *testing.T) (budget *face.InFlight, free func()) {
 	t.Helper()
 	budget = face.NewInFlight(4<<20, 4<<20) // 2 MiB of data
-	budget.Wait = 100 * time.Millisecond
+	budget.Wait = 30 * time.Millisecond
 	other := budget.Lease("192.0.2.1")
 	other.Force(2 << 20)
 	return budget, other.Release
