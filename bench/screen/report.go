@@ -244,6 +244,6 @@ func speed(w io.Writer) error {
 		us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 		fmt.Fprintf(w, "| %d | %.0f µs | %.0f µs | %s |\n", c.n, us(took[len(took)/2]), us(took[len(took)*99/100]), c.want)
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\n%s", note("speed"))
 	return nil
 }
