@@ -19,6 +19,7 @@ type restraints struct {
 	mark Set    // words that forbid, or demand to be asked first
 	asks Set    // the latter
 	name Set    // names
+	skip Set    // what says that something need not, or must not, be done
 	none Set    // words without a meaning of their own: mark, and particles
 }
 
@@ -26,7 +27,7 @@ type restraints struct {
 func (r *Rules) restrain(v *Vocabulary) {
 	r.join, r.when, r.noun, r.till = v.Concept("JOIN"), v.Concept("WHEN"), v.Concept("NOUN"), v.Concept("TILL")
 	r.told = v.each("TELL", "HUSH", "CONCEAL", "SECRETLY", "UNASKED", "OWNER", "USER", "SAFETY", "NEG")
-	r.name = v.Concept(conceptName)
+	r.name, r.skip = v.Concept(conceptName), v.Concept("NOTASK")
 	r.mark, r.asks = v.each("BAN", "BANNED", "BANFAR", "ENDING", "FORBID", "FIRST"), v.Concept("FIRST")
 	r.none = r.mark.or(v.Concept("PARTICLE"))
 	r.List = slices.DeleteFunc(r.List, func(rule Rule) bool {
@@ -133,8 +134,8 @@ func (r *Rules) negated(dst []int, h Hit, words []Word, at int, text string) []i
 		}
 		switch {
 		case w.Concepts.meets(bad),
-			i < h.Start && w.Concepts.meets(r.mark) && words[h.Start].Concepts.meets(r.asks), // "do not ask me before"
-			asked && (comma || w.Concepts.meets(r.mark.or(r.name))),                          // "without asking Zed, who"
+			i < h.Start && w.Concepts.meets(r.mark.or(r.skip)) && words[h.Start].Concepts.meets(r.asks), // "do not ask me before"
+			asked && (comma || w.Concepts.meets(r.mark.or(r.name))),                                     // "without asking Zed, who"
 			i == h.Start && condition,
 			inside && i > h.Start && parted,
 			!noun && w.Concepts.meets(r.acts) && !(inside && w.Concepts.meets(own)),
