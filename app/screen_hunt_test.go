@@ -61,7 +61,7 @@ func mem0Store(t *testing.T) *embedded.Backend {
 	return b
 }
 
-// Proves SYN-2: the memories of a Mem0 are screened through its API with the backend's
+// Proves SYN-2, EDGE-7: the memories of a Mem0 are screened through its API with the backend's
 // credential, for both API versions; the report has ids, rules and places, and texts
 // only on request.
 func TestHuntInMem0(t *testing.T) {

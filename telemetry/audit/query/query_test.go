@@ -59,7 +59,7 @@ func run(t testing.TB, dir string, f query.Filter) (got []int) {
 	return got
 }
 
-// Proves SYN-6: queries by agent, field, action, verdict, time and last n.
+// Proves SYN-6, EDGE-7: queries by agent, field, action, verdict, time and last n.
 func TestQuery(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir)
