@@ -10,8 +10,8 @@ import (
 	"github.com/memproxy/memproxy/gate/access"
 )
 
-// streamer is a fake whose backend finds streams by names of its callers'
-// making. An event's run is what stands behind its colon.
+// streamer is a fake backend that finds streams by names that callers choose. The run of
+// an event is the text after its colon.
 type streamer struct {
 	*fakeReader
 	again memproxy.Resumption
@@ -35,22 +35,22 @@ func (streamer) Merge(memproxy.Route, memproxy.Request, string, bool, [][]byte) 
 	return nil, nil
 }
 
-// Proves EDGE-3, EDGE-13, TRL-1: a stream that the backend would look for
-// everywhere is not asked for where others' are there, too; callers who may see
-// everybody's, and streams that are found where the caller was ruled on, pass.
+// Proves EDGE-3, EDGE-13, TRL-1: a stream that the backend would find by its name alone
+// is not requested if it could be another caller's. Callers who may see every stream, and
+// streams of the object that the decision was about, pass.
 func TestStreamsFoundAnywhere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again   memproxy.Resumption
 		change  func(*rig)
 		refused bool
 	}{
-		"several tenants":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, nil, true},
-		"where it was":      {memproxy.Resumption{Names: []string{"x"}}, nil, false},
-		"one that begins":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, nil, false},
-		"no stream":         {memproxy.Resumption{}, nil, false},
-		"one tenant":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, false},
-		"one limited agent": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.who.ActsAs = true, only("dev") }, true},
-		"shadow mode":       {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.Enforce = false }, false},
+		"several tenants":    {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, nil, true},
+		"found by its place": {memproxy.Resumption{Names: []string{"x"}}, nil, false},
+		"a run that starts":  {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, nil, false},
+		"no stream":          {memproxy.Resumption{}, nil, false},
+		"one tenant":         {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.rules.Unattributed = true, access.Visible }, false},
+		"one limited agent":  {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.OneTenant, r.who.ActsAs = true, only("dev") }, true},
+		"shadow mode":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true}, func(r *rig) { r.rules.Enforce = false }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tenants(t, func(r *rig) {
@@ -81,13 +81,13 @@ func TestEventsOfOthersRuns(t *testing.T) {
 		events string
 		want   string
 	}{
-		"another tenant's":      {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "error end"},
-		"one's own":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end"},
-		"asked the backend":     {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near"},
-		"nobody's":              {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", "error"},
-		"none is named":         {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine"},
-		"one, then another's":   {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine"},
-		"where it was ruled on": {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything"},
+		"another tenant's":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:theirs d: d:theirs end", "error end"},
+		"the caller's run":                 {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "comment d:mine d: d:mine end", "comment d:mine d: d:mine end"},
+		"located by the backend":           {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:near d:far", "d:near"},
+		"run without an owner":             {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:unheard d:", "error"},
+		"first event without a run":        {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d: d:mine", "d:mine"},
+		"the caller's run, then another's": {memproxy.Resumption{Names: []string{"x"}, Anywhere: true, Starts: true}, "d:mine d:theirs d: d:mine", "d:mine d:mine"},
+		"found by its place":               {memproxy.Resumption{Names: []string{"x"}}, "d:mine d:anything", "d:mine d:anything"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := tenants(t, func(r *rig) {
