@@ -104,9 +104,10 @@ fuzz: ## every fuzz target for FUZZTIME each
 	.ci/fuzz $(FUZZTIME)
 
 SEED ?= $(shell date +%j)
-search: e2e-install ## rotating seeds, which are printed, on real servers: a search and no gate
+search: e2e-install ## rotating seeds, which are printed, on real servers and in random sequences: a search and no gate
 	@echo "SEED=$(SEED)"
 	MATRIX_SEED=$(SEED) EDITS_SEED=$(SEED) $(GO) test -tags e2e -count=1 -timeout 60m -v -run '^(TestMatrix|TestLettaSelfEditsAreRead)' ./e2e
+	LAWS_SEED=$(SEED) LAWS_SEEDS=300 $(GO) test -tags slow -count=1 -timeout 60m -v -run '^TestLaws$$' ./app
 
 MUTATE ?=
 mutate: ## small faults, each to be noticed by the tests of its requirement: hours; MUTATE='-share 3/12' or '-only SYN-3' tries some
