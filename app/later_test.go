@@ -39,17 +39,26 @@ func TestAsyncMemoriesGetTheirState(t *testing.T) {
 }
 
 // Proves SYN-9: what nobody read before its time was over is shown to nobody, by the
-// first reader's request neither.
+// first reader's request neither, also if it has a status already.
 func TestWhatWasNeverReadEndsInTime(t *testing.T) {
 	t.Parallel()
-	r, clock := deaf(t), ledgertest.NewClock()
-	r.clock = clock.Now
-	startRig(r, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {default: 720h}}`)
-	r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)).want(t, 200).has(t, "event_id")
-	clock.Pass(721 * time.Hour)
-	for range 2 {
-		r.do("POST", "/v3/memories/search/", `{"query":"bees","filters":{"user_id":"ann"}}`).want(t, 200).lacks(t, "bees.")
-		r.do("GET", "/memories?user_id=ann", "").want(t, 200).lacks(t, "bees")
+	for _, rated := range []bool{false, true} {
+		r, clock := deaf(t), ledgertest.NewClock()
+		r.clock = clock.Now
+		startRig(r, screeningConf, "SCREENING", `memories: {validate: 0, ttl: {default: 720h}}`)
+		r.do("POST", "/v3/memories/add/", strings.Replace(noted("Ann keeps bees."), `"infer":false,`, "", 1)).want(t, 200).has(t, "event_id")
+		if rated {
+			_, rest, _ := strings.Cut(r.behind("GET", "/memories?user_id=ann", ""), `"id":"`)
+			id, _, _ := strings.Cut(rest, `"`)
+			must.Get(r.car.ledger.SetState(t.Context(), memproxy.StateChange{
+				MemoryKey: memproxy.MemoryKey{Backend: "mem0", Kind: memproxy.TargetMemory, ID: id}, Tenant: "acme", State: memproxy.StateValidated,
+			}))(t)
+		}
+		clock.Pass(721 * time.Hour)
+		for range 2 {
+			r.do("POST", "/v3/memories/search/", `{"query":"bees","filters":{"user_id":"ann"}}`).want(t, 200).lacks(t, "bees.")
+			r.do("GET", "/memories?user_id=ann", "").want(t, 200).lacks(t, "bees")
+		}
 	}
 }
 

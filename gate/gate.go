@@ -121,6 +121,8 @@ type Gate struct {
 	accounts accounts
 
 	reported reported
+
+	cleared atomic.Pointer[time.Time] // when all that an owner has was last deleted
 }
 
 // New returns a gate that applies rules until Use replaces them.

@@ -90,6 +90,8 @@ func (ret *effects) renewed() (all []memproxy.Renewal) {
 		}
 	}
 	switch {
+	case ret.op.Kind == memproxy.Recall:
+		return ret.late.Renewed
 	case ret.op.Kind == memproxy.Learn && ret.reading != nil:
 		for i := range ret.reading.Memories {
 			if m := &ret.reading.Memories[i]; !m.Drop && m.Event != "" && m.Event != eventAdd && m.Event != eventDelete && m.Layer != memproxy.Episodic {

@@ -371,3 +371,21 @@ func parents(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) m
 	}
 	return found
 }
+
+// goneSince asks the backend which memories were deleted. Those that it does not
+// answer for, and those over the limit of side requests, are not in the result.
+func goneSince(ctx context.Context, ret *answer, ids []string) map[string]bool {
+	loc, ok := ret.call.Backend.Adapter.(Locator)
+	if !ok || ret.call.Backend.Fetch == nil {
+		return nil
+	}
+	ids = ids[:min(len(ids), limits.MaxUnknown)]
+	found, errs := askEach(ctx, ret.g, ret.call, loc, ids)
+	gone := map[string]bool{}
+	for i, id := range ids {
+		if errs[i] == nil {
+			gone[id] = found[i].Missing
+		}
+	}
+	return gone
+}

@@ -231,6 +231,7 @@ func (ret *answer) absorb(ctx context.Context, pages []*answer) {
 		ret.late.Owners = append(ret.late.Owners, page.late.Owners...)
 		ret.late.Versions = append(ret.late.Versions, page.late.Versions...)
 		ret.late.States = append(ret.late.States, page.late.States...)
+		ret.late.Renewed = append(ret.late.Renewed, page.late.Renewed...)
 	}
 	slices.Sort(ret.Contested)
 	ret.Contested = slices.Compact(ret.Contested)

@@ -209,6 +209,8 @@ func (ret *effects) corrected() {
 // totals.
 func (ret *effects) forgotten(ctx context.Context) {
 	if ret.op.Sweeps {
+		now := ret.g.opt.Clock()
+		ret.g.cleared.Store(&now)
 		var v memproxy.Version
 		if ret.enforced() {
 			v = ret.version(memproxy.TargetMemory, "", memproxy.OpDelete)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/seen"
 	"github.com/memproxy/memproxy/gate/trust"
 )
@@ -73,22 +72,17 @@ func boundBy(ctx context.Context, ret *answer, it *item) bool {
 	return ret.g.opt.Signer.Verify(s) && !examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, it.Memory)
 }
 
-// goneSince asks the backend which memories were deleted. Those that it does not
-// answer for, and those over the limit of side requests, are not in the result.
-func goneSince(ctx context.Context, ret *answer, ids []string) map[string]bool {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.call.Backend.Fetch == nil {
+// clearedSince asks the backend which memories of a write were deleted, if all that an
+// owner has was deleted since the write was sent.
+func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) map[string]bool {
+	if at := ret.g.cleared.Load(); at == nil || at.Before(ret.begun) {
 		return nil
 	}
-	ids = ids[:min(len(ids), limits.MaxUnknown)]
-	found, errs := askEach(ctx, ret.g, ret.call, loc, ids)
-	gone := map[string]bool{}
-	for i, id := range ids {
-		if errs[i] == nil {
-			gone[id] = found[i].Missing
-		}
+	var ids []string
+	for i := range memories {
+		ids = append(ids, memories[i].ID)
 	}
-	return gone
+	return goneSince(ctx, ret, ids)
 }
 
 func bindOne(ret *answer, it *item) {
@@ -101,6 +95,9 @@ func bindOne(ret *answer, it *item) {
 		it.unsaid = "the memory's time was over before anybody read it"
 	}
 	ret.late.States = append(ret.late.States, ends...)
+	for _, c := range ends { // it may have another status already, as one that was contested
+		ret.late.Renewed = append(ret.late.Renewed, memproxy.Renewal{MemoryKey: c.MemoryKey, Expires: c.Expires, Sooner: true})
+	}
 }
 
 // receipts answers requests for receipts of writes that were set aside.
