@@ -73,7 +73,7 @@ type App struct {
 	webhooks   *review.Webhooks
 	custodian  *integrity.Custodian
 
-	unconfirmed memories.Unconfirmed
+	unconfirmed *memories.Unconfirmed
 }
 
 // How much may wait that callers do not wait for: lines of work, and the length
@@ -123,6 +123,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 	if s.callers, err = newCallers(cfg, s.keys.Signing.Derive("anonymous callers")); err != nil {
 		return nil, err
 	}
+	s.unconfirmed = &memories.Unconfirmed{Log: s.log}
 	s.fleet = &member{App: s, tally: newTally(s.telemetry.Instruments())}
 	s.gate, err = gate.New(gate.Options{
 		Identifier: s.callers, Ledger: s.ledger, Budget: s.budget, Recorder: s.audit, Signer: s.signer,
@@ -134,12 +135,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *App, err error)
 			}
 			return there >= cfg.Review.Need
 		}}, RefuseHolds: s.cfg.Review.Answer == "refuse", Rejections: s.cfg.Limits.RejectionLimit(), Later: s.later.run, Check: s.custodian.Check, Steps: s.steps,
-		Unconfirmed: func(ev memproxy.Event) {
-			if !s.unconfirmed.Add(ev) {
-				s.log.Warn("too many changes without an answer wait: this one is asked about at the next start", "decision", ev.Decision)
-			}
-		},
-		Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
+		Unconfirmed: s.unconfirmed.Add, Tracer: s.telemetry.Tracer(), Meter: s.fleet.tally, Log: s.log,
 	}, s.rules.current())
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -20,19 +21,22 @@ const maxUnconfirmed = 1 << 16
 // Unconfirmed are changes and deletions that the backend did not confirm, oldest first.
 // It is safe for concurrent use.
 type Unconfirmed struct {
+	Log *slog.Logger
+
 	mu      sync.Mutex
 	waiting []memproxy.Event
 	size    int
 }
 
-// Add adds a change. It returns false if too many wait; the next process finds those in
-// the audit log.
-func (u *Unconfirmed) Add(ev memproxy.Event) bool {
+// Add adds a change to those that are asked about in the next round. If too many wait it
+// is left to the next process, which finds it in the audit log.
+func (u *Unconfirmed) Add(ev memproxy.Event) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.size += 1 + len(ev.Targets); u.size > maxUnconfirmed {
 		u.size -= 1 + len(ev.Targets)
-		return false
+		u.Log.Warn("too many changes without an answer wait: this one is asked about at the next start", "decision", ev.Decision)
+		return
 	}
 	// Names are cloned because they may be parts of a request's body.
 	of := memproxy.Event{
@@ -44,7 +48,6 @@ func (u *Unconfirmed) Add(ev memproxy.Event) bool {
 		of.Targets = append(of.Targets, strings.Clone(id))
 	}
 	u.waiting = append(u.waiting, of)
-	return true
 }
 
 // next removes and returns the oldest.

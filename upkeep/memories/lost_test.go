@@ -18,7 +18,7 @@ func TestChangesWaitForTheLedger(t *testing.T) {
 	l := must.Get(ledger.Open(ledger.Options{Clock: time.Now}))(t)
 	must.Do(t, l.Close())
 	k := &Keeper{Options: Options{
-		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{}, Backend: func(string) *proxy.Own { return &proxy.Own{} },
+		Ledger: l, Log: slog.New(slog.DiscardHandler), Unconfirmed: &Unconfirmed{Log: slog.New(slog.DiscardHandler)}, Backend: func(string) *proxy.Own { return &proxy.Own{} },
 	}, found: true}
 	const n = 2 * maxFailures
 	for i := range n {
@@ -39,16 +39,18 @@ func TestChangesWaitForTheLedger(t *testing.T) {
 
 // Changes of many targets do not fill the memory.
 func TestUnconfirmedChangesAreBounded(t *testing.T) {
-	u, many := Unconfirmed{}, make([]string, maxUnconfirmed/2)
-	for i, want := range []bool{true, false} {
-		if got := u.Add(memproxy.Event{Targets: many}) && u.Add(memproxy.Event{Targets: many[:1]}); got != want {
-			t.Errorf("change %d: taken %v", i, got)
+	u, many := Unconfirmed{Log: slog.New(slog.DiscardHandler)}, make([]string, maxUnconfirmed/2)
+	for range 3 {
+		u.Add(memproxy.Event{Targets: many})
+		u.Add(memproxy.Event{Targets: many[:1]})
+		if left := u.len(); u.size > maxUnconfirmed || left == 0 {
+			t.Errorf("%d changes with %d targets wait", left, u.size)
 		}
 	}
 	for ok := true; ok; {
 		_, ok = u.next()
 	}
-	if u.size != 0 || !u.Add(memproxy.Event{Targets: many}) {
-		t.Errorf("%d targets wait after the last was taken", u.size)
+	if u.Add(memproxy.Event{Targets: many}); u.len() != 1 {
+		t.Error("none is taken after the last was asked about")
 	}
 }
