@@ -192,7 +192,7 @@ func TestInterruptedSealContinues(t *testing.T) {
 	back := &paging{refuse: "2"}
 	var last string
 	r.before = func() {
-		back.Handler, r.back.Handler = r.back.Handler, back
+		back.Handler = r.back.handle(back)
 		for i := range 120 {
 			last = r.planted(fmt.Sprintf("Ann has %d cats.", i))
 		}
@@ -230,7 +230,7 @@ func TestSealWithoutCredentialNamesTheSetting(t *testing.T) {
 	r := &rig{t: t, clock: p.now, pace: p.ticker, seals: true}
 	back := &paging{refuse: "1"}
 	r.before = func() {
-		back.Handler, r.back.Handler = r.back.Handler, back
+		back.Handler = r.back.handle(back)
 		r.planted("Ann has a boat.")
 	}
 	startRig(r, screeningConf, "SCREENING", "", "level: error", "level: info")

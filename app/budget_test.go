@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +97,7 @@ func TestBudgetsCountMemories(t *testing.T) {
 // extracting answers adds like a backend whose model extracts made() memories from any
 // text; asynchronously, they are reported by an event.
 func extracting(next http.Handler, made func() int) http.Handler {
+	var mu sync.Mutex
 	events := map[string]int{}
 	results := func(n int) []map[string]any {
 		out := make([]map[string]any, n)
@@ -107,6 +109,8 @@ func extracting(next http.Handler, made func() int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		var answer any
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
 		case q.Method == "POST" && q.URL.Path == "/memories":
 			answer = map[string]any{"results": results(made())}
@@ -137,7 +141,7 @@ func TestExtractionsAreCharged(t *testing.T) {
 	t.Parallel()
 	r := startBudget(t)
 	made := 1
-	r.back.Handler = extracting(r.back.Handler, func() int { return made })
+	r.back.handle(extracting(r.back.handler(), func() int { return made }))
 	left := 100
 	want := func(what string) {
 		t.Helper()

@@ -337,11 +337,12 @@ func newCrashRig(t *testing.T, onLetta bool) *crashRig {
 	t.Helper()
 	r := &crashRig{t: t}
 	b := must.Get(embedded.New(embedded.Options{}))(t)
-	r.back = &recordingBackend{Handler: b}
+	r.back = &recordingBackend{to: b}
 	conf, policy := plain, holdingPolicy
 	if onLetta {
 		r.letta = lettaback.New()
-		r.back.Handler, conf, policy = r.letta, compensating, noPersona
+		r.back.handle(r.letta)
+		conf, policy = compensating, noPersona
 	}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)

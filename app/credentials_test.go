@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memproxy/memproxy/envoy/extproc/extproctest"
@@ -14,10 +15,10 @@ import (
 // same caller. Otherwise the request is refused at both faces and not forwarded.
 func TestTwoCredentialsMustMatch(t *testing.T) {
 	t.Parallel()
-	arrived := 0
+	var arrived atomic.Int32
 	f := facesBefore(t, extproctest.Settings{"profile": "production", "enforce": "true", "kind": "mem0", "body": "65536", "writes_per_hour": "10000"},
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			arrived++
+			arrived.Add(1)
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"results":[]}`)
 		}))
@@ -38,13 +39,13 @@ func TestTwoCredentialsMustMatch(t *testing.T) {
 						}
 						q.Header.Set(name, value)
 					}
-					arrived = 0
+					arrived.Store(0)
 					resp := must.Get(http.DefaultClient.Do(q))(t)
 					resp.Body.Close()
 					good := presented[0] == presented[1] && presented[0] != "unknown" || // the same caller, or the backend's own key
 						presented[0] == "m0sk_dev" && presented[1] == "unknown" && ours(one) && !ours(other)
-					if want := map[bool]int{true: 200, false: 401}[good]; resp.StatusCode != want || (arrived > 0) != good {
-						t.Errorf("envoy %v: %s of %s and %s of %s: %d and %d arrived, want %d", envoy, one, presented[0], other, presented[1], resp.StatusCode, arrived, want)
+					if want := map[bool]int{true: 200, false: 401}[good]; resp.StatusCode != want || (arrived.Load() > 0) != good {
+						t.Errorf("envoy %v: %s of %s and %s of %s: %d and %d arrived, want %d", envoy, one, presented[0], other, presented[1], resp.StatusCode, arrived.Load(), want)
 					}
 				}
 			}

@@ -38,7 +38,7 @@ func servedUnderAttack(t *testing.T, from string) {
 	r := start(t, plain, `upstream: "UPSTREAM"`, `upstream: "UPSTREAM", passthrough: ["POST /custom/*"]`, "log: {level: info}",
 		fmt.Sprintf("    - {sha256: %q, id: \"agent:mallory\", kind: agent, trust: authenticated, tenant: evil, acts_as: [\"*\"]}\nbudgets: {default: {writes_per_hour: 100000, writes_total: 100000}}\nlimits: {connections: %d, in_flight: %d}\nlog: {level: info}\n",
 			sha(attackerToken), connections, inFlight))
-	r.back.Handler = hostile.Backend(r.back.Handler)
+	r.back.handle(hostile.Backend(r.back.handler()))
 	to := hostile.Target{Addr: r.car.Addr("mem0"), From: "127.0.0.1", Key: devToken}
 	ctx, stop := context.WithCancel(t.Context())
 	var all, open sync.WaitGroup

@@ -80,7 +80,7 @@ func TestStopCancelsJobs(t *testing.T) {
 	redis := silentServer(t)
 	before := goroutines()
 	r := &rig{t: t, seals: true}
-	r.before = func() { r.back.Handler = backend }
+	r.before = func() { r.back.handle(backend) }
 	startRig(r, screeningConf, workflow(&told{url: receiver.URL}, "memories: {sweep: 1h}\nscreening: {baseline: {}}\nbudgets: {redis: {url: \"redis://"+redis+"\"}}", policyDir(t, holdingPolicy))...)
 	id := heldID(t, r.do("POST", "/memories", sailing(1)))
 	r.review(id, true)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,7 +176,7 @@ func TestApprovalsSurviveARestart(t *testing.T) {
 func deaf(t *testing.T) *rig {
 	r := &rig{t: t}
 	r.before = func() {
-		back := r.back.Handler
+		back := r.back.handler()
 		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/v1/event") {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -196,7 +197,7 @@ func TestDeletedBeforeItWasRead(t *testing.T) {
 		t.Run("and tenant "+other, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, forgetting, "ANNS", sha("anns-key"), "FEW", sha("few-key"), "PLAIN", sha("plain-key"), "RIVAL", sha("rival-key"), "globex", other)
-			whole := r.back.Handler
+			whole := r.back.handler()
 			r.back.handle(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 				whole.ServeHTTP(httptest.NewRecorder(), q)
 				panic(http.ErrAbortHandler)
@@ -234,18 +235,20 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
 			id := r.written("Ann likes green tea.", "")
 			r.versioned(id)
-			whole, how := r.back.Handler, name[strings.LastIndex(name, " ")+1:]
-			later, sent := func() {}, false
+			whole, how := r.back.handler(), name[strings.LastIndex(name, " ")+1:]
+			later, sent := make(chan func(), 1), atomic.Bool{}
 			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				switch body := must.Get(io.ReadAll(q.Body))(t); {
 				case q.Method != http.MethodGet:
 					q = q.Clone(context.WithoutCancel(q.Context()))
 					q.Body = io.NopCloser(bytes.NewReader(body))
-					sent = true
-					if later = func() { whole.ServeHTTP(httptest.NewRecorder(), q) }; how != "later" {
-						later()
+					sent.Store(true)
+					if do := func() { whole.ServeHTTP(httptest.NewRecorder(), q) }; how != "later" {
+						do()
+					} else {
+						later <- do
 					}
-				case how != "away" || !sent:
+				case how != "away" || !sent.Load():
 					whole.ServeHTTP(w, q)
 					return
 				}
@@ -259,7 +262,7 @@ func TestChangesWithoutAnAnswer(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 			if how == "later" {
-				later()
+				(<-later)()
 			} else if err := r.car.jobs.Once(t.Context(), "outcomes", time.Now()); (err != nil) != (how == "away") {
 				t.Errorf("outcomes: %v", err)
 			}
@@ -289,13 +292,13 @@ func TestWhatIsDeletedBeforeItsReceiptStaysDeleted(t *testing.T) {
 			t.Parallel()
 			told, r := make(chan struct{}), &rig{t: t}
 			r.before = func() {
-				back := r.back.Handler
-				r.back.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				back := r.back.handler()
+				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					if strings.HasPrefix(q.URL.Path, "/v1/event") {
 						<-told
 					}
 					back.ServeHTTP(w, q)
-				})
+				}))
 			}
 			startRig(r, screeningConf, "SCREENING", "memories: {validate: 0}")
 			r.do("POST", "/v3/memories/add/", `{"user_id":"ann","messages":[{"role":"user","content":"Ann keeps bees."},{"role":"user","content":"Ann sails."}]}`).want(t, 200).has(t, "event_id")

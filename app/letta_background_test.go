@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,10 +123,10 @@ func TestInterruptedStreamsResume(t *testing.T) {
 	t.Parallel()
 	release, reached := make(chan struct{}), make(chan struct{})
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		requests := 0
+		var requests atomic.Int32
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST" {
-				if requests++; requests == 2 {
+				if requests.Add(1) == 2 {
 					close(reached)
 					<-release
 				}
@@ -206,7 +207,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 	release, reached := make(chan struct{}), make(chan struct{})
 	var cancelled string
 	l := startLettaBehind(t, someAgent, func(h http.Handler) http.Handler {
-		requests := 0
+		var requests atomic.Int32
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case strings.HasSuffix(r.URL.Path, "/cancel"):
@@ -214,7 +215,7 @@ func TestStoppedRunsWriteNothing(t *testing.T) {
 				cancelled = string(b)
 				r.Body = io.NopCloser(strings.NewReader(cancelled))
 			case strings.HasSuffix(r.URL.Path, "/messages") && r.Method == "POST":
-				if requests++; requests == 3 {
+				if requests.Add(1) == 3 {
 					close(reached)
 					<-release
 				}

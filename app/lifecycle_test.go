@@ -136,8 +136,8 @@ func (b *slowBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func slowed(t *testing.T, r *rig) *slowBackend {
 	t.Helper()
-	b := &slowBackend{Handler: r.back.Handler, arrived: make(chan struct{}, 16), let: make(chan struct{})}
-	r.back.Handler = b
+	b := &slowBackend{Handler: r.back.handler(), arrived: make(chan struct{}, 16), let: make(chan struct{})}
+	r.back.handle(b)
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestChangesOfAKilledProcessAreRecorded(t *testing.T) {
 			r := start(t, screeningConf, "SCREENING", "memories: {validate: 0}", "kind: agent,", "kind: agent, roles: [memproxy-forget],")
 			id := r.written("Ann likes green tea.", "")
 			r.versioned(id)
-			whole, state, killed := r.back.Handler, filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed")
+			whole, state, killed := r.back.handler(), filepath.Join(r.dir, "state"), filepath.Join(r.dir, "killed")
 			r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				if q.Method == http.MethodGet {
 					whole.ServeHTTP(w, q)
@@ -102,7 +103,7 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 	id := r.written("Ann likes green tea.", "")
 	r.do("PUT", "/memories/"+id, `{"text":"Ann likes coffee."}`).want(t, 200)
 	r.versioned(id)
-	whole := r.back.Handler
+	whole := r.back.handler()
 	r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodGet {
 			whole.ServeHTTP(w, q)
@@ -147,17 +148,17 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				id := r.written("Ann likes green tea.", "")
 				r.versioned(id)
 				hold := heldID(t, r.do(tc.method, strings.Replace(tc.path, "ID", id, 1), strings.Replace(tc.body, "ID", id, 1)))
-				whole, times, away := r.back.Handler, 0, false
+				whole, times, away := r.back.handler(), atomic.Int32{}, atomic.Bool{}
 				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					switch {
-					case q.Method == http.MethodGet && !away:
+					case q.Method == http.MethodGet && !away.Load():
 						whole.ServeHTTP(w, q)
 						return
-					case made && !away:
-						times++
+					case made && !away.Load():
+						times.Add(1)
 						whole.ServeHTTP(httptest.NewRecorder(), q)
 					}
-					away = true
+					away.Store(true)
 					panic(http.ErrAbortHandler)
 				}))
 				r.does("holds", "approve", "--reason", "fine", hold)
@@ -168,15 +169,15 @@ review: {reviewers: [{id: eve, sha256: "%s", roles: [view, review], tenants: "*"
 				}
 				r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 					if q.Method != http.MethodGet {
-						times++
+						times.Add(1)
 					}
 					whole.ServeHTTP(w, q)
 				}))
 				clock.Pass(20 * time.Minute)
 				r.once("replays", clock.Now())
 				r.once("outcomes", clock.Now())
-				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times != 1 {
-					t.Errorf("%s %v, sent %d times", h.State, err, times)
+				if h, err := r.car.ledger.Holds.Get(t.Context(), hold); err != nil || h.State != memproxy.HoldDone || times.Load() != 1 {
+					t.Errorf("%s %v, sent %d times", h.State, err, times.Load())
 				}
 				must.Do(t, r.car.ledger.Sync(t.Context()))
 				r.clean(name)

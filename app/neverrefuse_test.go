@@ -142,7 +142,7 @@ func TestNeverRefuseOfAsyncWrites(t *testing.T) {
 	for i := range readsOfMem0 {
 		b := must.Get(embedded.New(embedded.Options{Deferred: true}))(t)
 		r := start(t, screeningConf, "SCREENING", never)
-		r.back.Handler = b
+		r.back.handle(b)
 		a := r.do("POST", "/v3/memories/add/", fmt.Sprintf(`{"user_id":"ann","messages":[{"role":"user","content":%q}]}`, suspicious))
 		var receipt struct {
 			Event string `json:"event_id"`

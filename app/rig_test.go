@@ -68,8 +68,8 @@ func (l *lockedBuffer) String() string {
 
 // recordingBackend is the embedded backend with a record of its requests.
 type recordingBackend struct {
-	http.Handler
 	mu   sync.Mutex
+	to   http.Handler
 	seen []http.Header
 	raw  bytes.Buffer
 }
@@ -79,17 +79,26 @@ func (b *recordingBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	b.seen = append(b.seen, r.Header.Clone())
 	b.raw.Write(body)
-	h := b.Handler
+	h := b.to
 	b.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	h.ServeHTTP(w, r)
 }
 
-// handle replaces the backend while it serves.
-func (b *recordingBackend) handle(h http.Handler) {
+// handle replaces the backend, also while it serves, and returns the replaced one.
+func (b *recordingBackend) handle(h http.Handler) http.Handler {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Handler = h
+	old := b.to
+	b.to = h
+	return old
+}
+
+// handler returns the present backend.
+func (b *recordingBackend) handler() http.Handler {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.to
 }
 
 func (b *recordingBackend) count() int {
@@ -146,7 +155,7 @@ func startRig(r *rig, conf string, change ...string) *rig {
 	t := r.t
 	t.Helper()
 	b := must.Get(embedded.New(embedded.Options{}))(t)
-	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{Handler: b}
+	r.dir, r.log, r.back = ring.Dir(t), &lockedBuffer{}, &recordingBackend{to: b}
 	up := httptest.NewServer(r.back)
 	t.Cleanup(up.Close)
 	r.up = up.URL

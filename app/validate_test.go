@@ -69,7 +69,7 @@ func TestNothingIsValidatedDuringAnOutage(t *testing.T) {
 	r := &rig{t: t, clock: p.now, pace: p.ticker}
 	var away atomic.Bool
 	r.before = func() {
-		back := r.back.Handler
+		back := r.back.handler()
 		r.back.handle(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if away.Load() {
 				w.WriteHeader(http.StatusServiceUnavailable)
