@@ -79,7 +79,7 @@ func held(rec *recorder) (asked, let chan struct{}) {
 // Proves CARD-9: a processor that is too slow lets nothing pass.
 func TestEnvoyProcessorSlow(t *testing.T) {
 	t.Parallel()
-	b := startEnvoy(t, "message_timeout: 15s", "message_timeout: 0.3s")
+	b := startEnvoy(t, "message_timeout: 40s", "message_timeout: 0.3s")
 	rec := &recorder{}
 	b.answers(rec)
 	_, let := held(rec)
