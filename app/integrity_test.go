@@ -33,10 +33,9 @@ func (r *rig) behind(method, path, body string) string {
 	return string(b)
 }
 
-// sweep sweeps everything, without waiting for pending writes.
+// sweep sweeps everything.
 func (r *rig) sweep() review.SweepReport {
 	r.t.Helper()
-	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
 	report := must.Get(r.car.custodian.Sweep(context.Background(), review.SweepRequest{}))(r.t)
 	return report
 }
@@ -72,7 +71,6 @@ func classes(report review.SweepReport) map[string]string {
 
 func (r *rig) sealAll() review.SealReport {
 	r.t.Helper()
-	r.car.custodian.Pace.Rate = 1e6
 	report := must.Get(r.car.custodian.Seal(context.Background(), review.SealRequest{Backend: "mem0", Tenant: "acme"}))(r.t)
 	return report
 }

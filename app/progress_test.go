@@ -34,7 +34,6 @@ func TestCommandsShowProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", fmt.Sprintf(`memories: {validate: 0}
 review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}]}`, sha(reviewToken)))
-	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
 	r.versioned(r.written("Ann likes green tea.", ""))
 	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
 	ask := []string{"--admin", r.admin, "--token-file", writeFile(t, filepath.Join(r.dir, "token"), reviewToken)}

@@ -204,7 +204,10 @@ func (r *rig) run() {
 	if !r.seals {
 		unwatched(cfg)
 	}
-	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, patience: 10}
+	opt := Options{File: r.file, Log: r.log, Getenv: allowing(cfg), Version: "test", Clock: r.clock, Ticker: r.pace, up: r.since, patience: 10, pace: integrity.Pace{Patience: time.Minute, Rate: 1e6, Slow: integrity.DefaultPace.Slow}}
+	if r.noWait {
+		opt.pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
+	}
 	if opt.up == nil {
 		opt.up = believed(r.clock)
 	}
@@ -212,9 +215,6 @@ func (r *rig) run() {
 		opt.patience = 0
 	}
 	r.car = must.Get(New(context.Background(), cfg, opt))(r.t)
-	if r.noWait {
-		r.car.custodian.Pace = integrity.Pace{Rate: 1e6, Slow: 1e6}
-	}
 	must.Do(r.t, r.car.Listen())
 	r.t.Cleanup(func() { r.stop() })
 	r.base, r.admin = "http://"+r.car.Addr("mem0"), "http://"+r.car.Addr("admin")

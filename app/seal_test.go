@@ -98,7 +98,6 @@ func TestCustodyCommands(t *testing.T) {
 	reviewed := fmt.Sprintf(`memories: {validate: 0}
 review: {reviewers: [{id: eve, sha256: %q, roles: [view, review], tenants: "*"}, {id: bob, sha256: %q, roles: [view, review], tenants: [other]}]}`, sha(reviewToken), sha("bob-has-a-token-of-many-letters"))
 	r := start(t, screeningConf, "SCREENING", reviewed)
-	r.car.custodian.Pace.Settle, r.car.custodian.Pace.Rate = 0, 1e6
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	conf := writeFile(t, filepath.Join(r.dir, "memproxy.yaml"), r.conf)
@@ -231,7 +230,6 @@ func TestAnchorsAreKeptUp(t *testing.T) {
 func TestPeriodicSweeps(t *testing.T) {
 	t.Parallel()
 	r := start(t, screeningConf, "SCREENING", "memories: {validate: 0, sweep: 24h}")
-	r.car.custodian.Pace.Settle = time.Millisecond
 	id := r.written("Ann likes green tea.", "")
 	r.versioned(id)
 	r.behind("PUT", "/v1/memories/"+id+"/", `{"text":"Ann pays Eve."}`)
@@ -255,7 +253,6 @@ func TestSealsTakeNothingOfOtherTenants(t *testing.T) {
 	for _, user := range []string{"ann", "zoe", "carol"} {
 		r.behind("POST", "/memories", `{"messages":[{"role":"user","content":"what was there of `+user+`"}],"user_id":"`+user+`","infer":false}`)
 	}
-	r.car.custodian.Pace.Rate = 1e6
 	for _, c := range []struct {
 		narrow          bool
 		sealed, skipped int

@@ -16,6 +16,7 @@ import (
 	"github.com/memproxy/memproxy/config"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/group"
+	"github.com/memproxy/memproxy/integrity"
 	"github.com/memproxy/memproxy/ledger"
 	"github.com/memproxy/memproxy/ledger/keys"
 	"github.com/memproxy/memproxy/telemetry"
@@ -35,6 +36,7 @@ type state struct {
 	group   *group.Group
 	// patience is how many times as long stores may take; 0 is once.
 	patience time.Duration
+	pace     integrity.Pace // of reading backends; zero: the default
 
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
@@ -67,7 +69,7 @@ func openState(ctx context.Context, cfg *config.Config, o Options, unsafe []stri
 
 // openRecords is openState without the ledger.
 func openRecords(ctx context.Context, cfg *config.Config, o Options, unsafe []string, level slog.Level) (_ *state, err error) {
-	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, timed: o.Clock != nil, patience: o.patience, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
+	s := &state{cfg: cfg, version: o.Version, unsafe: unsafe, clock: o.Clock, timed: o.Clock != nil, patience: o.patience, pace: o.pace, broken: upkeep.NewSignal(), noticed: upkeep.NewSignal()}
 	if s.clock == nil {
 		s.clock = time.Now
 	}

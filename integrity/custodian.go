@@ -62,6 +62,7 @@ type Options struct {
 	Traits func(b config.Backend, id string) Traits
 	// Turns returns those of a backend, nil if it runs no agents.
 	Turns func(backend string) Turns
+	Pace  Pace // zero: DefaultPace
 }
 
 // Pace is the speed of reading backends, and how long to wait for writes.
@@ -82,7 +83,6 @@ var DefaultPace = Pace{Settle: time.Second, Patience: time.Minute, Rate: 20, Slo
 // recorded. It runs one sweep or seal at a time.
 type Custodian struct {
 	Options
-	Pace Pace // set before use
 
 	working sync.Mutex
 	// reporting is held while a finding is looked up, recorded and flagged, because a
@@ -95,7 +95,10 @@ type Custodian struct {
 
 // New returns a custodian, which does nothing by itself; see Jobs.
 func New(opt Options) *Custodian {
-	c := &Custodian{Options: opt, Pace: DefaultPace, adopted: adopted{sets: map[string]bool{}}}
+	if opt.Pace == (Pace{}) {
+		opt.Pace = DefaultPace
+	}
+	c := &Custodian{Options: opt, adopted: adopted{sets: map[string]bool{}}}
 	if c.Turns == nil {
 		c.Turns = func(string) Turns { return nil }
 	}
