@@ -81,6 +81,12 @@ func Chart(adapter gate.Adapter, passthrough Patterns, h Head) Course {
 	return c
 }
 
+// Ruled reports whether the gate rules on the request.
+func (c *Course) Ruled() bool { return c.Way == Gated || c.Way == Passed }
+
+// Whole reports whether the body is read before the gate rules.
+func (c *Course) Whole() bool { return c.Way == Gated || c.Fields }
+
 // Call adds the course to a call.
 func (c *Course) Call(call gate.Call) *gate.Call {
 	call.Route, call.Known, call.Passed = c.Route, c.Known, c.Way == Passed

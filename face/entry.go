@@ -74,6 +74,14 @@ func (e *Entry) Admit(ctx context.Context, body []byte, flaw *memproxy.Malformed
 	return a
 }
 
+// Refuse returns the refusal of a request whose body did not arrive whole: half a body
+// cannot be forwarded, even in shadow mode.
+func (e *Entry) Refuse(a *gate.Admission, unread *memproxy.Malformed) memproxy.Reply {
+	d := a.Decision
+	d.Verdict, d.Status = memproxy.Deny, unread.Status
+	return e.Call.Backend.Adapter.Refuse(a.Call().Request, d.Shown())
+}
+
 // End records the result of a request in its span, and returns the verdict for its
 // metrics. The admission is nil if the gate did not rule, the status 0 if none was
 // sent.

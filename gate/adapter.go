@@ -30,7 +30,8 @@ type Adapter interface {
 	// request's where the route carries its payload there.
 	Encode(memproxy.Route, memproxy.Request, []byte, *memproxy.Operation) (body []byte, query string, err error)
 
-	// Refuse writes a decision in the backend's own error dialect.
+	// Refuse writes a decision in the backend's own error dialect. A refusal that may not
+	// last (429, 503) has a Retry-After.
 	Refuse(memproxy.Request, memproxy.Decision) memproxy.Reply
 }
 

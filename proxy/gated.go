@@ -14,22 +14,24 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memproxy/memproxy"
+	"github.com/memproxy/memproxy/agentrun"
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
 	"github.com/memproxy/memproxy/telemetry/signal"
 )
 
-// gated passes a request through the gate.
-func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Admission {
+// ruled passes a request through the gate. The body is read first, unless the request
+// touches no memory and a field of its body cannot matter: then it is streamed.
+func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Admission {
 	var body []byte
-	var rest io.Reader
+	var rest io.Reader // is streamed
 	var unread *memproxy.Malformed
-	if e.Identify(r.Context()) { // the body of a caller who is not accepted is not read
-		if accept(w, r, e) {
-			body, rest, unread = takeBody(w, r, p.opt.MaxBody)
-		}
-	} else {
+	switch {
+	case !e.Identify(r.Context()): // the body of a caller who is not accepted is not read
 		drain(r)
+	case !accept(w, r, e):
+	case e.Course.Whole():
+		body, rest, unread = takeBody(w, r, p.opt.MaxBody)
 	}
 	e.Read(body)
 	a := e.Admit(r.Context(), body, unread)
@@ -37,11 +39,14 @@ func (p *Proxy) gated(w *statusWriter, r *http.Request, e *face.Entry) *gate.Adm
 		w.lease.Keep(int64(len(a.Reply.Body)))
 	}
 	decided(w, r, a)
-	if a.Reply == nil && unread != nil && rest == nil {
-		// Half a body cannot be forwarded, even in shadow mode.
-		d := a.Decision
-		d.Verdict, d.Status = memproxy.Deny, unread.Status
-		a.Next = gate.Reply{Reply: p.opt.Adapter.Refuse(a.Call().Request, d.Shown())}
+	switch {
+	case a.Reply == nil && unread != nil && rest == nil:
+		a.Next = gate.Reply{Reply: e.Refuse(a, unread)}
+	case e.Course.Way == face.Gated, rest != nil:
+	case len(body) > 0:
+		rest = bytes.NewReader(body)
+	case r.ContentLength != 0:
+		rest = r.Body
 	}
 	p.obey(w, r, a, a.Next, rest)
 	if a.Watched() {
@@ -67,9 +72,11 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	case gate.RunAgent:
 		p.takeTurn(w, r, a, next.Turn)
 	case gate.Probe:
-		p.probe(w, r, a, next, rest)
+		// It runs one of an agent's tools, and is forwarded once it is known which one.
+		p.locked(w, r, a, rest, next.Agent, agentrun.Shared, func(ctx context.Context) error { return p.opt.Gate.Agents().Probe(ctx, a, next) })
 	case gate.Rearm:
-		p.rearm(w, r, a, next.Agent)
+		// A tool that is added during a turn would write without a pause.
+		p.locked(w, r, a, rest, next.Agent, agentrun.Exclusive, func(context.Context) error { return nil })
 	default:
 		p.forward(w, r, a, rest)
 	}
@@ -92,7 +99,6 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 	}
 	switch {
 	case errors.Is(err, face.ErrBusy):
-		w.Header().Set("Retry-After", "1")
 		return nil, nil, face.Busy()
 	case errors.Is(err, face.ErrTooLarge):
 		return nil, io.MultiReader(bytes.NewReader(body), r.Body), face.TooLarge(limit)
@@ -115,28 +121,33 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
 	asked := asks(a, &p.streams)
 	out := p.outgoing(ctx, r, a, rest)
+	transport := p.opt.Transport
+	if a.Call().Passed {
+		transport = p.opt.PassTransport
+	}
 	if rest != nil {
 		out.Body = on.upload(out.Body)
 	}
-	resp, err := p.opt.Transport.RoundTrip(out)
+	resp, err := transport.RoundTrip(out)
 	if err != nil {
-		span.End()
 		p.abandon(w, r, a, unsent(err))
 		return
 	}
 	defer resp.Body.Close()
 	relocate(resp, p.opt.Upstream)
 	switch {
+	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
+		p.opt.Gate.Streamed(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
+		p.write(w, face.Failed(resp.StatusCode), nil, a)
+		return
 	case !a.Inspect:
 		p.stream(on, w, resp, a)
-		span.End()
 		return
 	case a.Streams() && face.EventStream(resp.Header):
-		err := p.filtered(on, w, resp, a)
-		span.End()
-		if err != nil {
+		if err := p.filtered(on, w, resp, a); err != nil {
 			p.abandon(w, r, a, err)
 		}
 		return
@@ -164,13 +175,15 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 		body := a.Body
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	case r.ContentLength == 0 && len(r.Header["Content-Length"]) > 0:
-		out.Body = http.NoBody
 	}
 	if a.Changed {
 		dropDigests(out.Header)
 	}
-	p.opt.Credential.Present(out.Header)
+	if a.Call().Passed && a.Principal.ID == "" {
+		p.opt.Credential.Conceal(out.Header)
+	} else {
+		p.opt.Credential.Present(out.Header)
+	}
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	return out.WithContext(ctx)
 }
@@ -200,9 +213,6 @@ func unsent(err error) error {
 func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := face.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
-		if why.Status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "1")
-		}
 		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
 		return
 	}
@@ -235,4 +245,14 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 	}
 	w.WriteHeader(reply.Status)
 	_, _ = w.Write(reply.Body) // the caller may have disconnected; the outcome is recorded already
+}
+
+// passOn sends a backend's answer as the gate returned it; changed reports that its
+// bytes are not the backend's.
+func (p *Proxy) passOn(w http.ResponseWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
+	header := http.Header(got.Header)
+	if changed {
+		face.DropEntityHeaders(header)
+	}
+	p.write(w, got, header, a)
 }

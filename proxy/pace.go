@@ -17,21 +17,21 @@ const drainTimeout = time.Second
 // paced puts a deadline on the body of a request, on every route and for every
 // reader, and on writes to one stream of a multiplexed connection (HTTP/2). A
 // request that is paced already is left unchanged.
-func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration) (*pacedWriter, *http.Request) {
-	if pw, is := w.(*pacedWriter); is {
-		return pw, r
+func paced(w http.ResponseWriter, r *http.Request, timeout, stall time.Duration) (*answerWriter, *http.Request) {
+	if aw, is := w.(*answerWriter); is {
+		return aw, r
 	}
-	pw := &pacedWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
+	aw := &answerWriter{ResponseWriter: w, multiplexed: r.ProtoMajor > 1, stall: stall}
 	if r.Body == nil || r.Body == http.NoBody {
-		return pw, r
+		return aw, r
 	}
-	pw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
+	aw.body = &pacedBody{ReadCloser: r.Body, ctl: http.NewResponseController(w), allowed: timeout, left: timeout}
 	// The deadline also covers what the server itself reads of the body, if no
 	// handler does.
-	_ = pw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests' recorders
+	_ = aw.body.ctl.SetReadDeadline(time.Now().Add(timeout)) // unsupported only in tests' recorders
 	r = r.WithContext(r.Context())                           // the server looks at the body in its own request
-	r.Body = pw.body
-	return pw, r
+	r.Body = aw.body
+	return aw, r
 }
 
 // pacedBody is a request body with a minimum pace: its reader may wait for as long as
@@ -110,33 +110,41 @@ func (b *pacedBody) hurry() {
 // accepted on a connection.
 func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, caller string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pw, r := paced(w, r, timeout, stall)
-		pw.accepted = accepted
-		defer pw.end()
-		h.ServeHTTP(pw, r)
+		aw, r := paced(w, r, timeout, stall)
+		aw.accepted = accepted
+		defer aw.end()
+		h.ServeHTTP(aw, r)
 	})
 }
 
-// pacedWriter puts a deadline on writes. Over HTTP/1 the connection has one; a
-// stream of a multiplexed connection needs its own.
-type pacedWriter struct {
+// answerWriter records the status that was sent, and puts a deadline on writes. Over
+// HTTP/1 the connection has one; a stream of a multiplexed connection needs its own.
+type answerWriter struct {
 	http.ResponseWriter
 	body        *pacedBody // nil without one
-	begun       bool
+	code        int        // 0 until the answer begins
 	multiplexed bool
 	stall       time.Duration
 	accepted    func(remote, caller string) // or nil
+	lease       *face.Lease
+	torn        bool // the answer is incomplete: the connection must be aborted
+	ruled       bool // the answer is for one caller only
 }
 
-func (w *pacedWriter) WriteHeader(code int) {
-	if code >= 200 {
-		w.begin()
+func (w *answerWriter) WriteHeader(code int) {
+	if w.code == 0 && code >= 200 {
+		w.begin(code)
+		if w.ruled {
+			face.Uncached(w.Header())
+		}
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *pacedWriter) Write(b []byte) (written int, err error) {
-	w.begin()
+func (w *answerWriter) Write(b []byte) (written int, err error) {
+	if w.code == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
 	if !w.multiplexed {
 		return w.ResponseWriter.Write(b)
 	}
@@ -155,7 +163,7 @@ func (w *pacedWriter) Write(b []byte) (written int, err error) {
 }
 
 // FlushError flushes with a deadline.
-func (w *pacedWriter) FlushError() error {
+func (w *answerWriter) FlushError() error {
 	ctl := http.NewResponseController(w.ResponseWriter)
 	if w.multiplexed {
 		_ = ctl.SetWriteDeadline(time.Now().Add(w.stall))
@@ -166,8 +174,10 @@ func (w *pacedWriter) FlushError() error {
 
 // end marks the end of the handler. It bounds what the server itself still reads of
 // the body and sends of a stream.
-func (w *pacedWriter) end() {
-	w.begin()
+func (w *answerWriter) end() {
+	if w.code == 0 {
+		w.begin(http.StatusOK)
+	}
 	if w.body != nil {
 		_ = w.body.Close()
 		w.body.hurry()
@@ -183,15 +193,15 @@ func (w *pacedWriter) end() {
 // transport still reads it; the transport would abort the upstream connection and
 // with it the answer. Delaying the answer until the body has ended could wait for
 // ever, if the backend does not read on.
-func (w *pacedWriter) begin() {
-	if !w.begun && w.body != nil && !w.multiplexed && !w.body.whole() {
+func (w *answerWriter) begin(code int) {
+	if w.body != nil && !w.multiplexed && !w.body.whole() {
 		w.Header().Set("Connection", "close")
 	}
-	w.begun = true
+	w.code = code
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // drainMost bounds, in bytes, how much of an unwanted body is read so that an
 // ordinary client keeps its connection.
@@ -214,20 +224,17 @@ const dawdleTime = time.Second
 // accept attributes a request to its caller before the body is read: its connection,
 // bytes and place then count as the caller's. If the caller has too many, the request
 // is refused, in shadow mode as well.
-func accept(w *statusWriter, r *http.Request, e *face.Entry) (accepted bool) {
-	caller, _ := e.Call.Caller()
-	if pw, ok := w.ResponseWriter.(*pacedWriter); ok && pw.accepted != nil {
-		pw.accepted(r.RemoteAddr, caller)
+func accept(w *answerWriter, r *http.Request, e *face.Entry) (accepted bool) {
+	if w.accepted != nil {
+		caller, _ := e.Call.Caller()
+		w.accepted(r.RemoteAddr, caller)
 	}
-	if accepted = e.Enter(r.Context()); !accepted {
-		w.Header().Set("Retry-After", "1")
-	}
-	return accepted
+	return e.Enter(r.Context())
 }
 
 // decided adds the decision's header to an answer, and marks it as not cacheable. The
 // sender of a flood is delayed, which costs the sender more than memproxy.
-func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
+func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if a.Flooded {
 		_ = wait.Sleep(r.Context(), dawdleTime) // or until the sender disconnects
 	}
@@ -237,8 +244,8 @@ func decided(w *statusWriter, r *http.Request, a *gate.Admission) {
 
 // leaseOf returns the lease of an answer's request.
 func leaseOf(w http.ResponseWriter) *face.Lease {
-	if sw, ok := w.(*statusWriter); ok {
-		return sw.lease
+	if aw, ok := w.(*answerWriter); ok {
+		return aw.lease
 	}
 	return nil
 }

@@ -96,32 +96,30 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx)
 	r.Header = http.Header(req.Header)
-	pw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
-	defer pw.end()
+	aw, r := paced(w, r, p.opt.BodyTimeout, face.DefaultWriteTimeout)
+	defer aw.end()
+	aw.Header()["Content-Type"] = nil // net/http would guess one from the body
 	peer := face.Peer(r.RemoteAddr)
-	sw := &statusWriter{ResponseWriter: pw, lease: p.opt.InFlight.Lease(peer)}
-	defer sw.lease.Release()
-	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: sw.lease, Course: course, Call: gate.Call{
+	aw.lease = p.opt.InFlight.Lease(peer)
+	defer aw.lease.Release()
+	e := &face.Entry{Gate: p.opt.Gate, Log: p.opt.Log, Lease: aw.lease, Course: course, Call: gate.Call{
 		Backend: p.backend, Credentials: creds, Request: req, Peer: peer, Session: face.Session(req.Header),
 	}}
 	var a *gate.Admission
-	unruled := course.Way == face.Preflight || course.Way == face.Open
 	switch {
-	case unruled && sw.lease.Enter(ctx, "", "") != nil:
-		sw.Header().Set("Retry-After", "1")
-		p.write(sw, face.NoRoom(p.opt.Adapter, req), nil, nil)
+	case course.Ruled():
+		a = p.ruled(aw, r, e)
+	case aw.lease.Enter(ctx, "", "") != nil:
+		p.write(aw, face.NoRoom(p.opt.Adapter, req), nil, nil)
 	case course.Way == face.Preflight:
-		public{p, sw, r}.preflight()
-	case course.Way == face.Open:
-		public{p, sw, r}.open(course.Route, creds)
-	case course.Way == face.Passed:
-		a = p.pass(sw, r, e)
+		public{p}.preflight(aw, r)
 	default:
-		a = p.gated(sw, r, e)
+		public{p}.open(aw, r, course.Route, creds)
 	}
-	verdict := e.End(span, a, r.Method, sw.status())
-	p.opt.Observe(r.Context(), course.Name, string(course.Route.Kind), verdict, sw.status(), time.Since(start))
-	if sw.torn {
+	status := cmp.Or(aw.code, http.StatusOK)
+	verdict := e.End(span, a, r.Method, status)
+	p.opt.Observe(r.Context(), course.Name, string(course.Route.Kind), verdict, status, time.Since(start))
+	if aw.torn {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
 }
@@ -155,37 +153,3 @@ func credentials(r *http.Request) memproxy.Credentials {
 	}
 	return c
 }
-
-// statusWriter records the status that was sent.
-type statusWriter struct {
-	http.ResponseWriter
-	code  int
-	lease *face.Lease
-	torn  bool // the answer is incomplete: the connection must be aborted
-	ruled bool // the answer is for one caller only
-}
-
-func (w *statusWriter) WriteHeader(code int) {
-	if w.code == 0 && code >= 200 {
-		w.code = code
-		if _, typed := w.Header()["Content-Type"]; !typed {
-			w.Header()["Content-Type"] = nil // net/http would guess one from the body
-		}
-		if w.ruled {
-			face.Uncached(w.Header())
-		}
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *statusWriter) Write(b []byte) (int, error) {
-	if w.code == 0 {
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *statusWriter) status() int { return cmp.Or(w.code, http.StatusOK) }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"time"
 
@@ -13,22 +12,17 @@ import (
 // preflightTimeout bounds a CORS preflight.
 const preflightTimeout = 10 * time.Second
 
-// public is a request that is not ruled on: for a public route, or a browser's
-// preflight.
-type public struct {
-	p *Proxy
-	w *statusWriter
-	r *http.Request
-}
+// public carries out requests that are not ruled on: for public routes, and browsers'
+// preflights.
+type public struct{ *Proxy }
 
 // open forwards a request for a public route. If the backend has a credential of
 // its own, identified callers are sent with it, and the credentials of all others
 // are removed, because they are meant for memproxy.
-func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
-	p, w, r := o.p, o.w, o.r
+func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds memproxy.Credentials) {
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
 	inspect = inspect && r.Method != http.MethodHead
-	out := passed(p.opt.Upstream, r, r.URL.RawQuery, r.Body, inspect)
+	out := onward(p.opt.Upstream, r, r.URL.RawQuery, inspect)
 	if p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds) {
 		p.opt.Credential.Present(out.Header)
 	} else {
@@ -36,54 +30,43 @@ func (o public) open(rt memproxy.Route, creds memproxy.Credentials) {
 	}
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
-	resp, err := passOn(p.opt.PassTransport, on, out)
+	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(on))
 	if err != nil {
-		o.gone(err)
+		p.gone(w, r, err)
 		return
 	}
 	defer resp.Body.Close()
 	relocate(resp, p.opt.Upstream)
 	switch {
-	case inspect:
-		o.opened(on, rt, resp)
-		return
-	case byStatus && resp.StatusCode >= http.StatusBadRequest:
+	case byStatus && resp.StatusCode >= http.StatusBadRequest && !inspect:
 		p.write(w, face.Failed(resp.StatusCode), nil, nil)
 		return
-	}
-	p.stream(on, w, resp, nil)
-}
-
-// opened passes on a public route's answer without members that have no claim.
-func (o public) opened(ctx context.Context, rt memproxy.Route, resp *http.Response) {
-	p, w := o.p, o.w
-	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(ctx, n) })
-	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
-	if err == nil {
-		reply, err = p.opt.Gate.Public(ctx, p.backend, rt, reply)
-	}
-	if err != nil {
-		o.gone(err)
+	case !inspect:
+		p.stream(on, w, resp, nil)
 		return
 	}
-	if decoded || !face.SameBytes(reply.Body, body) {
-		reply.Header = maps.Clone(reply.Header)
-		face.DropEntityHeaders(http.Header(reply.Header))
+	body, decoded, err := face.ReadAnswer(resp, face.MaxPublic, func(n int64) error { return w.lease.Grow(on, n) })
+	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
+	if err == nil {
+		reply, err = p.opt.Gate.Public(on, p.backend, rt, reply)
 	}
-	p.write(w, reply, http.Header(reply.Header), nil)
+	if err != nil {
+		p.gone(w, r, err)
+		return
+	}
+	p.passOn(w, reply, decoded || !face.SameBytes(reply.Body, body), nil)
 }
 
 // preflight forwards a CORS preflight: only its CORS headers are sent, and only
 // those of its answer are returned.
-func (o public) preflight() {
-	p, w, r := o.p, o.w, o.r
+func (p public) preflight(w *answerWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTimeout)
 	defer cancel()
 	out := &http.Request{Method: http.MethodOptions, URL: target(p.opt.Upstream, r.URL, r.URL.RawQuery), Header: http.Header{"User-Agent": nil}}
 	face.Question(out.Header, r.Header)
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
-		o.gone(err)
+		p.gone(w, r, err)
 		return
 	}
 	_ = resp.Body.Close()
@@ -93,8 +76,7 @@ func (o public) preflight() {
 }
 
 // gone answers if the backend did not and there is no admission.
-func (o public) gone(err error) {
-	p := o.p
-	p.opt.Log.WarnContext(o.r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
-	p.write(o.w, face.Gone(), nil, nil)
+func (p public) gone(w *answerWriter, r *http.Request, err error) {
+	p.opt.Log.WarnContext(r.Context(), "upstream did not answer", "backend", p.opt.Name, "error", err)
+	p.write(w, face.Gone(), nil, nil)
 }

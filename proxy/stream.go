@@ -61,9 +61,6 @@ func (w *watchdog) stream(r io.Reader) io.Reader {
 // upload is a streamed request body: the backend's time to answer starts with the last
 // piece that it read.
 func (w *watchdog) upload(body io.ReadCloser) io.ReadCloser {
-	if body == nil || body == http.NoBody {
-		return body
-	}
 	return struct {
 		io.Reader
 		io.Closer
@@ -148,12 +145,6 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	}
 }
 
-// passOn sends a request with a streamed body.
-func passOn(to http.RoundTripper, on *watchdog, out *http.Request) (*http.Response, error) {
-	out.Body = on.upload(out.Body)
-	return to.RoundTrip(out.WithContext(on))
-}
-
 // deliver sends pieces to the client now.
 func deliver(w http.ResponseWriter, ctl *http.ResponseController, pieces ...[]byte) error {
 	for _, b := range pieces {
@@ -218,7 +209,7 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 // the answer's end, and an HTTP/2 stream is reset.
 func tear(w http.ResponseWriter) {
 	switch w := w.(type) {
-	case *statusWriter:
+	case *answerWriter:
 		w.torn = true
 	case *heldAnswer:
 		tear(w.ResponseWriter)

@@ -43,32 +43,18 @@ type turning struct {
 	ending      bool // the events that are sent are the last ones
 }
 
-// rearm forwards a request that changes an agent's tools while no turn of the agent is
-// in progress: a tool that is added during a turn would write without a pause.
-func (p *Proxy) rearm(w http.ResponseWriter, r *http.Request, a *gate.Admission, agent string) {
-	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
-	defer cancel()
-	unlock, err := p.locks.Lock(ctx, "agent "+agent, agentrun.Exclusive)
-	if err != nil {
-		p.abandon(w, r, a, err)
-		return
-	}
-	defer unlock()
-	p.forward(w, r, a, nil)
-}
-
-// probe forwards a request that runs one of an agent's tools, once it is known which
-// one. The agent's tools are locked meanwhile.
-func (p *Proxy) probe(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Probe, rest io.Reader) {
+// locked forwards a request, unless check fails, while an agent's tools are locked:
+// exclusively while no turn of the agent is in progress.
+func (p *Proxy) locked(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader, agent string, weight int64, check func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
 	err := func() error {
-		unlock, err := p.locks.Lock(ctx, "agent "+next.Agent, agentrun.Shared)
+		unlock, err := p.locks.Lock(ctx, "agent "+agent, weight)
 		if err != nil {
 			return err
 		}
 		defer unlock() // a watch takes the lock for itself
-		if err := p.opt.Gate.Agents().Probe(ctx, a, next); err != nil {
+		if err := check(ctx); err != nil {
 			return err
 		}
 		p.forward(w, r, a, rest)
@@ -271,11 +257,7 @@ func (t *turning) piece(ctx context.Context, answer, body []byte) {
 		t.p.write(t.w, got, nil, t.a)
 		return
 	}
-	header := http.Header(got.Header)
-	if !face.SameBytes(got.Body, body) {
-		face.DropEntityHeaders(header)
-	}
-	t.p.write(t.w, got, header, t.a)
+	t.p.passOn(t.w, got, !face.SameBytes(got.Body, body), t.a)
 }
 
 // events passes on a request's stream, event by event.

@@ -36,15 +36,9 @@ func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Re
 	lease.Keep(int64(len(got.Body)))
 	p.follower.Follow(a)
 	face.Listed(a, w.Header().Set)
-	if a.Answered == nil && face.SameBytes(got.Body, body) && !decoded {
-		p.write(w, got, resp.Header, a)
-		return
-	}
-	if got.Status != reply.Status || a.Answered != nil { // the gate answers in the backend's place
+	if a.Answered != nil { // the gate answers in the backend's place
 		p.write(w, got, nil, a)
 		return
 	}
-	header := http.Header(got.Header) // the backend's headers, or the gate's
-	face.DropEntityHeaders(header)
-	p.write(w, got, header, a)
+	p.passOn(w, got, decoded || !face.SameBytes(got.Body, body), a)
 }

@@ -303,8 +303,8 @@ func refusals(t *testing.T, a Adapter, req memproxy.Request) {
 		if gives := len(body.Reasons) == 1 && body.Reasons[0] == d.Reasons[0]; gives == (status == 404) {
 			t.Errorf("%d: reasons %+v", status, body.Reasons)
 		}
-		if status == 429 && reply.Header.Get("Retry-After") == "" {
-			t.Error("429 without Retry-After")
+		if (status == 429 || status == 503) && reply.Header.Get("Retry-After") == "" {
+			t.Errorf("%d without Retry-After", status)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"context"
-	"maps"
 	"net/http"
 
 	"github.com/memproxy/memproxy"
@@ -51,19 +50,9 @@ func (x *exchange) cutShort(a attrs) (*response, error) {
 	}
 	_, refusal := x.admit(nil, flaw)
 	if refusal == nil {
-		// Half a body cannot be forwarded, even in shadow mode.
-		d := x.admission.Decision
-		d.Verdict, d.Status = memproxy.Deny, flaw.Status
-		refusal = x.refused(x.b.Adapter.Refuse(x.req.Request, d.Shown()))
+		refusal = x.refused(x.entry.Refuse(x.admission, flaw))
 	}
 	return refusal, nil
-}
-
-// retry adds a time to retry after.
-func retry(h memproxy.Header) memproxy.Header {
-	out := memproxy.Header{"Retry-After": {"1"}}
-	maps.Copy(out, h)
-	return out
 }
 
 // unread answers for a backend whose answer cannot be read.
@@ -72,11 +61,7 @@ func (x *exchange) unread(err error) *response {
 	if why == nil {
 		return x.abandon(http.StatusBadGateway)
 	}
-	reply := x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why)
-	if reply.Status == http.StatusServiceUnavailable {
-		reply.Header = retry(reply.Header)
-	}
-	return x.refused(reply)
+	return x.refused(x.p.opt.Gate.Unread(context.WithoutCancel(x.forwarded), x.admission, why))
 }
 
 // abandon answers for a backend that did not answer, and records the outcome.

@@ -118,7 +118,6 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	case x.ruled:
 	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
 		reply := face.NoRoom(x.b.Adapter, x.req.Request)
-		reply.Header = retry(reply.Header)
 		x.settled, x.over, x.status = true, true, reply.Status
 		return immediate(reply, &memproxy.Decision{}), nil
 	case x.entry.Course.Way == face.Open:
@@ -229,9 +228,6 @@ func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *res
 func (x *exchange) obey(a *gate.Admission, next gate.Next) (reply memproxy.Reply, refused bool) {
 	switch next := next.(type) {
 	case gate.Reply:
-		if next.Status == http.StatusServiceUnavailable {
-			next.Header = retry(next.Header)
-		}
 		return next.Reply, true
 	case gate.Resume:
 		if reply, refused := x.p.opt.Gate.Agents().Untraced(x.ctx, a); refused {

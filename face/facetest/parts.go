@@ -72,7 +72,11 @@ func (Toy) Refuse(_ memproxy.Request, d memproxy.Decision) memproxy.Reply {
 	if len(d.Reasons) > 0 {
 		code = d.Reasons[0].Code
 	}
-	return memproxy.Reply{Status: d.Status, Header: memproxy.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: fmt.Appendf(nil, "%q", code)}
+	h := memproxy.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}
+	if d.Status == memproxy.StatusUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	return memproxy.Reply{Status: d.Status, Header: h, Body: fmt.Appendf(nil, "%q", code)}
 }
 
 func (Toy) Read(_ memproxy.Route, _ memproxy.Request, r memproxy.Reply) (*memproxy.Reading, error) {
