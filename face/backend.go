@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -55,6 +56,22 @@ func (b *Backend) Complete() {
 	if b.Observe == nil {
 		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
+}
+
+// Onward returns the headers with which a request is forwarded, with the backend's
+// credential if the caller is known. Plain asks for an answer without compression.
+func (b *Backend) Onward(h http.Header, plain, known bool) http.Header {
+	out := make(http.Header, len(h)+2)
+	Onward(out, h)
+	if plain {
+		out["Accept-Encoding"] = []string{"identity"}
+	}
+	if known {
+		b.Credential.Present(out)
+	} else {
+		b.Credential.Conceal(out)
+	}
+	return out
 }
 
 // ForGate returns the gate's view of the backend. Fetch sends its side requests.

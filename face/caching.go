@@ -10,7 +10,7 @@ import (
 // refused to it, whatever the backend says about its caching.
 func Uncached(h http.Header) {
 	for name := range h {
-		if Caching(name) {
+		if cachingHeader(name) {
 			delete(h, name)
 		}
 	}
@@ -20,9 +20,9 @@ func Uncached(h http.Header) {
 // NoStore is the Cache-Control of Uncached answers (RFC 9111, section 5.2.2.5).
 const NoStore = "no-store"
 
-// Caching reports whether a header controls caches, including vendor headers
+// cachingHeader reports whether a header controls caches, including vendor headers
 // (CDN-Cache-Control, Surrogate-Control).
-func Caching(name string) bool {
+func cachingHeader(name string) bool {
 	is := func(caches string) bool { return strings.EqualFold(name, caches) }
 	return slices.ContainsFunc(caching, is) || holds(name, "cache-control")
 }

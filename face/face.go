@@ -74,19 +74,25 @@ func Session(h memproxy.Header) memproxy.SessionName {
 	return memproxy.NameSession(h.Get(SessionHeader))
 }
 
-// Digests are the headers that depend on a body's bytes: they are removed if the body
-// is changed.
+// Digests are the headers that depend on a request's bytes.
 var Digests = [...]string{"Content-Md5", "Digest", "Content-Digest"}
 
-// EntityHeaders describe an answer's bytes, other than their number, and are wrong
-// once these change.
-var EntityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
+// DropDigests removes the Digests of a request whose body was changed.
+func DropDigests(h http.Header) {
+	for _, name := range Digests {
+		delete(h, name)
+	}
+}
 
-// DropEntityHeaders removes the EntityHeaders and the length of an answer whose
+// entityHeaders describe an answer's bytes, other than their number, and are wrong
+// once these change.
+var entityHeaders = [...]string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Etag", "Accept-Ranges", "Last-Modified"}
+
+// DropEntityHeaders removes the headers that describe the bytes and the length of an answer whose
 // bytes have changed.
 func DropEntityHeaders(h http.Header) {
 	delete(h, "Content-Length")
-	for _, name := range EntityHeaders {
+	for _, name := range entityHeaders {
 		delete(h, name)
 	}
 }
@@ -137,6 +143,13 @@ func Relocated(location string, upstream *url.URL) (string, bool) {
 	return u.String(), true
 }
 
+// Relocate makes a redirect to the upstream lead through the face.
+func Relocate(h http.Header, upstream *url.URL) {
+	if to, ok := Relocated(h.Get("Location"), upstream); ok {
+		h["Location"] = []string{to}
+	}
+}
+
 // Credential is the backend key that memproxy presents instead of the
 // client's, so that agents never hold it.
 type Credential struct {
@@ -144,8 +157,8 @@ type Credential struct {
 	Value  string // whole header value, "Token …"
 }
 
-// CredentialHeaders are the headers in which a backend takes a credential.
-var CredentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
+// credentialHeaders are the headers in which a backend takes a credential.
+var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "X-Bare-Password"}
 
 // Present replaces the client's credential. If c is nil, the client's is kept.
 func (c *Credential) Present(h http.Header) {
@@ -164,7 +177,7 @@ func (c *Credential) Conceal(h http.Header) {
 	if c == nil {
 		return
 	}
-	for _, name := range CredentialHeaders {
+	for _, name := range credentialHeaders {
 		h.Del(name)
 	}
 }

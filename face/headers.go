@@ -6,8 +6,6 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-
-	"github.com/memproxy/memproxy"
 )
 
 // Forwardable returns the request headers that are ruled on and forwarded: all but
@@ -59,7 +57,7 @@ func Onward(dst, src http.Header) {
 // backend.
 func forget(dst, src http.Header) {
 	for _, token := range addressed(src) {
-		for _, name := range CredentialHeaders {
+		for _, name := range credentialHeaders {
 			if slices.ContainsFunc(dst[name], func(v string) bool { return strings.HasSuffix(strings.TrimSpace(v), token) }) {
 				delete(dst, name)
 			}
@@ -78,31 +76,6 @@ func addressed(h http.Header) []string {
 			}
 		}
 	}
-	return out
-}
-
-// Withheld returns the names of a request's headers that Onward leaves out, for a face
-// that changes headers and does not copy them.
-func Withheld(h memproxy.Header) []string {
-	return left(h, func(kept http.Header) { Onward(kept, http.Header(h)) })
-}
-
-// Unanswered returns the names of an answer's headers that Back leaves out.
-func Unanswered(h memproxy.Header, others Others) []string {
-	return left(h, func(kept http.Header) { Back(kept, http.Header(h), others) })
-}
-
-// left returns the names in h that a copy leaves out.
-func left(h memproxy.Header, to func(http.Header)) []string {
-	kept := make(http.Header, len(h))
-	to(kept)
-	var out []string
-	for name := range h {
-		if _, ok := kept[name]; !ok {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
 	return out
 }
 

@@ -137,7 +137,7 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 		return
 	}
 	defer resp.Body.Close()
-	relocate(resp, p.opt.Upstream)
+	face.Relocate(resp.Header, p.opt.Upstream)
 	switch {
 	case a.ErrorsByStatus && resp.StatusCode >= http.StatusBadRequest:
 		p.opt.Gate.Streamed(context.WithoutCancel(on), a, resp.StatusCode, memproxy.StreamWhole)
@@ -166,7 +166,8 @@ func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 }
 
 func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission, rest io.Reader) *http.Request {
-	out := onward(p.opt.Upstream, r, a.Query, a.Inspect)
+	known := a.Principal.ID != "" || !a.Call().Passed
+	out := p.onward(r, a.Query, a.Inspect, known)
 	out.Method = face.Asks(r.Method, a)
 	switch {
 	case rest != nil:
@@ -177,22 +178,10 @@ func (p *Proxy) outgoing(ctx context.Context, r *http.Request, a *gate.Admission
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	if a.Changed {
-		dropDigests(out.Header)
-	}
-	if a.Call().Passed && a.Principal.ID == "" {
-		p.opt.Credential.Conceal(out.Header)
-	} else {
-		p.opt.Credential.Present(out.Header)
+		face.DropDigests(out.Header)
 	}
 	p.opt.Propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
 	return out.WithContext(ctx)
-}
-
-// dropDigests removes the digest headers of a body that has changed.
-func dropDigests(h http.Header) {
-	for _, name := range face.Digests {
-		delete(h, name)
-	}
 }
 
 // unsentError is the reason why there was no connection for a request.

@@ -22,12 +22,8 @@ type public struct{ *Proxy }
 func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds memproxy.Credentials) {
 	inspect, byStatus := p.opt.Gate.InspectsPublic(p.backend, rt)
 	inspect = inspect && r.Method != http.MethodHead
-	out := onward(p.opt.Upstream, r, r.URL.RawQuery, inspect)
-	if p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds) {
-		p.opt.Credential.Present(out.Header)
-	} else {
-		p.opt.Credential.Conceal(out.Header)
-	}
+	known := p.opt.Credential != nil && p.opt.Gate.Knows(r.Context(), creds)
+	out := p.onward(r, r.URL.RawQuery, inspect, known)
 	on, cancel := p.upstreamContext(r.Context(), nil)
 	defer cancel()
 	resp, err := p.opt.PassTransport.RoundTrip(out.WithContext(on))
@@ -36,7 +32,7 @@ func (p public) open(w *answerWriter, r *http.Request, rt memproxy.Route, creds 
 		return
 	}
 	defer resp.Body.Close()
-	relocate(resp, p.opt.Upstream)
+	face.Relocate(resp.Header, p.opt.Upstream)
 	switch {
 	case byStatus && resp.StatusCode >= http.StatusBadRequest && !inspect:
 		p.write(w, face.Failed(resp.StatusCode), nil, nil)

@@ -43,10 +43,3 @@ func NewTransport(conf *tls.Config) *http.Transport {
 func target(upstream, in *url.URL, query string) *url.URL {
 	return face.Join(upstream, in.Path, in.EscapedPath(), query, in.ForceQuery)
 }
-
-// relocate makes a redirect to the upstream lead through the proxy.
-func relocate(resp *http.Response, upstream *url.URL) {
-	if to, ok := face.Relocated(resp.Header.Get("Location"), upstream); ok {
-		resp.Header.Set("Location", to)
-	}
-}

@@ -183,13 +183,13 @@ func (t *turning) request(ctx context.Context) (over bool, err error) {
 	out := t.p.outgoing(ctx, t.r, t.a, nil)
 	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	out.Header["Accept-Encoding"] = []string{"identity"}
-	dropDigests(out.Header)
+	face.DropDigests(out.Header)
 	resp, err := t.p.opt.Transport.RoundTrip(out)
 	if err != nil {
 		return false, err
 	}
 	defer resp.Body.Close()
-	relocate(resp, t.p.opt.Upstream)
+	face.Relocate(resp.Header, t.p.opt.Upstream)
 	first := t.status == 0
 	if first {
 		t.status = resp.StatusCode

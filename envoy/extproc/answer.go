@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -18,10 +19,10 @@ var errUnruled = errors.New("the backend answers a request that was never ruled 
 // answer is the answer of an exchange. The head arrives first; the body is awaited
 // if it must be read.
 type answer struct {
-	x      *exchange
-	reply  memproxy.Reply
-	media  string       // after the gate
-	events *eventStream // set if it is a stream of events
+	x        *exchange
+	received memproxy.Header // the backend's
+	reply    memproxy.Reply  // what is passed on
+	events   *eventStream    // set if it is a stream of events
 	// passing is set if the answer's body is not read.
 	passing bool
 }
@@ -38,16 +39,15 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	if err != nil {
 		return nil, errProtocol
 	}
-	an.reply.Header = header
-	switch x.entry.Course.Way {
-	case face.Preflight:
-		if !x.over {
-			return x.public.permission(code, header), nil
-		}
-	case face.Open:
-		return x.public.headers(code, h.GetEndOfStream()), nil
-	}
-	if !x.ruled || x.settled {
+	an.received, an.reply = header, memproxy.Reply{Status: code, Header: header}
+	switch {
+	case x.span == nil, x.over:
+		return nil, errProtocol
+	case x.entry.Course.Way == face.Preflight:
+		return an.permission(), nil
+	case x.entry.Course.Way == face.Open:
+		return an.opened(h.GetEndOfStream()), nil
+	case x.settled:
 		return nil, errProtocol
 	}
 	if x.admission == nil {
@@ -62,7 +62,6 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		return x.abandon(code), nil // a change of protocol is not an answer
 	}
 	x.status = code
-	an.reply = memproxy.Reply{Status: code, Header: header}
 	adm := x.admission
 	switch {
 	case !adm.Inspect:
@@ -77,15 +76,14 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 		an.events = &eventStream{an: an, events: face.Events{Max: x.b.MaxAnswer}}
 		return an.events.begin(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
-		body, changed, refusal := an.returned(nil)
-		if refusal != nil {
+		if _, refusal := an.returned(nil); refusal != nil {
 			return refusal, nil
 		}
-		if changed && len(body) > 0 {
+		if len(an.reply.Body) > 0 {
 			return x.abandon(http.StatusBadGateway), nil // an answer without a body cannot be given one
 		}
 		x.over = true
-		return onResponseHeaders(an.incoming()), nil
+		return onResponseHeaders(changes(header, an.header(false))), nil
 	}
 	if n, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64); err == nil && n > x.b.MaxAnswer {
 		return x.unread(face.ErrTooLarge), nil
@@ -101,10 +99,10 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	}
 	if an.passing { // Envoy does not accept a mode override here
 		x.over = b.GetEndOfStream()
-		return onResponseBody(nil, nil, false), nil
+		return onResponseBody(nil, nil), nil
 	}
-	if x.public.inspect {
-		return x.public.publish(b), nil
+	if x.inspect {
+		return an.published(b), nil
 	}
 	if x.settled || x.admission == nil || an.reply.Status == 0 {
 		return nil, errProtocol
@@ -114,29 +112,26 @@ func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	if err := an.reserve(int64(len(body))); err != nil {
 		return x.unread(err), nil
 	}
-	plain, decoded, err := face.Plain(body, http.Header(an.reply.Header), x.b.MaxAnswer)
+	plain, decoded, err := face.Plain(body, http.Header(an.received), x.b.MaxAnswer)
 	if err != nil {
 		return x.unread(err), nil
 	}
-	got, changed, refusal := an.returned(plain)
+	changed, refusal := an.returned(plain)
 	if refusal != nil {
 		return refusal, nil
 	}
 	x.over = b.GetEndOfStream() // else trailers follow
-	return an.rewritten(an.incoming(), got, changed || decoded), nil
+	return an.rewritten(changed || decoded), nil
 }
 
-// rewritten passes on an answer that was read, with the changes.
-func (an *answer) rewritten(m *mutation, body []byte, changed bool) *response {
-	if media := an.reply.Header.Get("Content-Type"); media != an.media {
-		m.set("Content-Type", an.media)
-	}
+// rewritten passes on an answer that was read.
+func (an *answer) rewritten(changed bool) *response {
+	h := an.header(changed)
 	if !changed {
-		return onResponseBody(m, nil, false)
+		return onResponseBody(changes(an.received, h), nil)
 	}
-	m.changed(an.reply.Header)
-	m.length(len(body))
-	return onResponseBody(m, body, true)
+	h.Set("Content-Length", strconv.Itoa(len(an.reply.Body)))
+	return onResponseBody(changes(an.received, h), replaced(an.reply.Body))
 }
 
 // reserve reserves the memory for an answer and its filtering. The outcome of a
@@ -161,7 +156,7 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 	case an.events != nil:
 		an.events.ended(memproxy.StreamWhole)
 	default:
-		if _, _, refusal := an.returned(nil); refusal != nil {
+		if _, refusal := an.returned(nil); refusal != nil {
 			return refusal, nil
 		}
 	}
@@ -170,43 +165,36 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 }
 
 // returned passes an answer through the gate. A refusal replaces it.
-func (an *answer) returned(body []byte) (out []byte, changed bool, refusal *response) {
+func (an *answer) returned(body []byte) (changed bool, refusal *response) {
 	x := an.x
 	an.reply.Body = body
-	got := x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
-	if got.Status != an.reply.Status || x.admission.Answered != nil {
-		return nil, false, x.refused(got)
+	an.reply = x.p.opt.Gate.Return(context.WithoutCancel(x.forwarded), x.admission, an.reply)
+	if x.admission.Answered != nil {
+		return false, x.refused(an.reply)
 	}
 	x.b.follower.Follow(x.admission)
-	x.settled, an.media = true, got.Header.Get("Content-Type")
-	return got.Body, !face.SameBytes(got.Body, body), nil
+	x.settled = true
+	return !face.SameBytes(an.reply.Body, body), nil
 }
 
-// incoming are the changes of an answer's headers that every answer gets.
-func (an *answer) incoming() *mutation {
+// header returns the headers with which the answer is passed on; changed reports that
+// its bytes are not the backend's.
+func (an *answer) header(changed bool) http.Header {
 	x := an.x
-	m := an.backward()
-	m.set(face.DecisionHeader, face.Decision(x.admission.Shown()))
-	if !x.admission.Shadow() {
-		m.uncached(an.reply.Header)
+	from, out := http.Header(maps.Clone(an.reply.Header)), http.Header{}
+	face.Relocate(from, x.b.Upstream)
+	face.Back(out, from, func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names) })
+	if a := x.admission; a != nil {
+		out.Set(face.DecisionHeader, face.Decision(a.Shown()))
+		if !a.Shadow() {
+			face.Uncached(out)
+		}
+		face.Listed(a, out.Set)
 	}
-	face.Listed(x.admission, func(name, value string) { m.set(name, value) })
-	return m
-}
-
-// backward are the changes of an answer's headers on every route.
-func (an *answer) backward() *mutation {
-	x := an.x
-	var m mutation
-	h := an.reply.Header
-	if to, ok := face.Relocated(h.Get("Location"), x.b.Upstream); ok {
-		h["Location"] = []string{to}
-		m.set("Location", to)
+	if changed {
+		face.DropEntityHeaders(out)
 	}
-	m.strip(face.Unanswered(h, func(names []string) bool {
-		return x.p.opt.Gate.Headers(x.ctx, x.admission, x.b.Name, names)
-	}))
-	return &m
+	return out
 }
 
 // unread passes on an answer whose body is not read: only generally allowed headers
@@ -214,11 +202,7 @@ func (an *answer) backward() *mutation {
 func (an *answer) unread(end bool) *response {
 	x := an.x
 	x.settled, x.over, an.passing = true, end, true
-	m := an.backward()
-	if x.admission != nil {
-		m = an.incoming()
-	}
-	r := onResponseHeaders(m)
+	r := onResponseHeaders(changes(an.received, an.header(false)))
 	r.ModeOverride = headersOnly()
 	return r
 }

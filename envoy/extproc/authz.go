@@ -42,7 +42,7 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	x := newExchange(p)
-	x.b, x.settled = b, true // the outcome is not visible here
+	x.b = b
 	q := at.GetRequest().GetHttp()
 	body := q.GetRawBody()
 	if len(body) == 0 {
@@ -53,15 +53,15 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 	defer x.end()
 	switch x.entry.Course.Way {
 	case face.Open:
-		return p.let(x, x.public.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.open().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	case face.Preflight:
-		return p.let(x, x.public.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
+		return p.let(x, x.preflight().GetRequestHeaders().GetResponse().GetHeaderMutation()), nil
 	}
 	if x.entry.Identify(x.ctx) {
 		x.entry.Enter(x.ctx)
 	}
 	var flaw *memproxy.Malformed
-	if x.whole {
+	if x.entry.Course.Whole() {
 		if flaw = x.authFlaw(body); flaw == nil && x.room(body) != nil {
 			flaw = face.Busy()
 		}
@@ -72,10 +72,11 @@ func (p *Processor) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3
 		x.entry.Read(body)
 	}
 	m, refusal := x.admit(body, flaw)
+	x.settled = true // the outcome is not visible here
 	if refusal != nil {
 		return denied(refusal), nil
 	}
-	return p.let(x, m.done()), nil
+	return p.let(x, m), nil
 }
 
 // authRequest puts ext_authz's description of a request into the gate's terms.
@@ -146,7 +147,7 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 
 // let admits a request. Only changes of headers can be applied, and none of those
 // that describe a changed body or path.
-func (p *Processor) let(x *exchange, m headerMutation) *authv3.CheckResponse {
+func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
 	for _, h := range m.GetSetHeaders() {
 		switch h.GetHeader().GetKey() {
@@ -173,12 +174,6 @@ func overwrite(name, value string) *corev3.HeaderValueOption {
 		Header:       &corev3.HeaderValue{Key: name, Value: value},
 		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 	}
-}
-
-// headerMutation is the interface of a mutation that may be nil.
-type headerMutation interface {
-	GetRemoveHeaders() []string
-	GetSetHeaders() []*corev3.HeaderValueOption
 }
 
 // denied converts a refusal to ext_authz.

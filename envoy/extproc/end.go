@@ -16,7 +16,7 @@ func (x *exchange) end() {
 		return
 	}
 	ctx := context.WithoutCancel(x.ctx)
-	if x.ruled && x.admission == nil {
+	if x.entry.Course.Ruled() && x.admission == nil && !x.settled {
 		x.ctx = ctx
 		_, _ = x.admit(nil, face.TooSlow())
 		x.settled = true

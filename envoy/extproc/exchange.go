@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -26,11 +27,7 @@ type exchange struct {
 	span trace.Span
 	req  request
 
-	entry face.Entry
-	// whole is set if the request's body is read, ruled if the gate rules on the
-	// request.
-	whole, ruled bool
-
+	entry     face.Entry
 	admission *gate.Admission
 	forwarded context.Context // of the forward span, until the backend answers
 	forward   trace.Span
@@ -39,13 +36,16 @@ type exchange struct {
 	over      bool // no more messages are needed from Envoy
 
 	answer answer
-	public public // state of a request without a ruling
-	watch  watch  // state in observability mode
+	watch  watch // state in observability mode
+
+	// Of a public route: inspect is set if members of the answer must be claimed,
+	// byStatus if an error is reduced to its status.
+	inspect, byStatus bool
 }
 
 func newExchange(p *Processor) *exchange {
 	x := &exchange{p: p}
-	x.answer.x, x.public.x, x.watch.x = x, x, x
+	x.answer.x, x.watch.x = x, x
 	return x
 }
 
@@ -103,8 +103,6 @@ func (x *exchange) start(ctx context.Context, r request, address string, body bo
 	x.entry = face.Entry{Gate: x.p.opt.Gate, Log: x.p.opt.Log, Lease: x.b.InFlight.Lease(address), Course: course, Call: gate.Call{
 		Backend: x.b.gate, Credentials: r.credentials, Request: r.Request, Peer: address, Session: face.Session(r.Header),
 	}}
-	x.ruled = course.Way == face.Gated || course.Way == face.Passed
-	x.whole = course.Way == face.Gated || course.Fields
 	ctx = x.p.opt.Propagator.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	x.ctx, x.span = x.p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 }
@@ -115,23 +113,21 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 		return nil, err
 	}
 	switch {
-	case x.ruled:
+	case x.entry.Course.Ruled():
 	case x.entry.Lease.Enter(x.ctx, "", "") != nil:
-		reply := face.NoRoom(x.b.Adapter, x.req.Request)
-		x.settled, x.over, x.status = true, true, reply.Status
-		return immediate(reply, &memproxy.Decision{}), nil
+		return x.instead(face.NoRoom(x.b.Adapter, x.req.Request)), nil
 	case x.entry.Course.Way == face.Open:
-		return x.public.open(), nil
+		return x.open(), nil
 	default:
-		return x.public.preflight(), nil
+		return x.preflight(), nil
 	}
-	flaw := x.req.flaw
-	if flaw == nil && x.whole && x.req.length() > x.b.MaxBody {
+	flaw, reads := x.req.flaw, x.entry.Course.Whole()
+	if flaw == nil && reads && x.req.length() > x.b.MaxBody {
 		flaw = face.TooLarge(x.b.MaxBody)
 	}
 	// The body of a caller who is not accepted is not requested, nor one for which
 	// there is no room.
-	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && x.whole && !h.GetEndOfStream() {
+	if x.entry.Identify(x.ctx) && x.entry.Enter(x.ctx) && flaw == nil && reads && !h.GetEndOfStream() {
 		if x.entry.Lease.Room(x.ctx, x.req.length()) == nil {
 			return onRequestHeaders(nil, whole()), nil
 		}
@@ -148,16 +144,16 @@ func (x *exchange) requestHeaders(ctx context.Context, h *procv3.HttpHeaders, a 
 	switch {
 	case flaw != nil:
 		next = headersOnly() // in shadow mode, a body that is too large is not read
-	case !x.whole && x.admission.Inspect:
+	case !reads && x.admission.Inspect:
 		next = answerOnly()
-	case !x.whole:
+	case !reads:
 		next = headersOnly()
 	}
 	return onRequestHeaders(m, next), nil
 }
 
 func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
-	if !x.whole || x.admission != nil {
+	if x.span == nil || !x.entry.Course.Whole() || x.admission != nil {
 		return nil, errProtocol
 	}
 	body := b.GetBody()
@@ -178,9 +174,9 @@ func (x *exchange) requestBody(b *procv3.HttpBody) (*response, error) {
 		return answer, nil
 	}
 	if x.admission.Changed {
-		return onRequestBody(m, x.admission.Body, true), nil
+		return onRequestBody(m, replaced(x.admission.Body)), nil
 	}
-	return onRequestBody(m, nil, false), nil
+	return onRequestBody(m, nil), nil
 }
 
 // room reserves the memory for a body and for ruling on it.
@@ -197,7 +193,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 	if x.span == nil {
 		return nil, errProtocol
 	}
-	if x.whole && x.admission == nil {
+	if x.entry.Course.Whole() && x.admission == nil {
 		// Headers can no longer be changed, so even a harmless request could not be
 		// forwarded correctly.
 		_, refusal := x.admit(nil, &memproxy.Malformed{
@@ -212,7 +208,7 @@ func (x *exchange) requestTrailers(t *procv3.HttpTrailers) (*response, error) {
 
 // admit passes the request through the gate. It returns a refusal, or the changes of
 // the request's headers.
-func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*mutation, *response) {
+func (x *exchange) admit(body []byte, flaw *memproxy.Malformed) (*headerMutation, *response) {
 	a := x.entry.Admit(x.ctx, body, flaw)
 	x.admission = a
 	if reply, refused := x.obey(a, a.Next); refused {
@@ -251,12 +247,11 @@ func (x *exchange) refused(reply memproxy.Reply) *response {
 }
 
 // outgoing returns the changes of an admitted request's headers.
-func (x *exchange) outgoing(a *gate.Admission) *mutation {
-	var m mutation
-	m.strip(face.Withheld(x.req.credentials.Header))
+func (x *exchange) outgoing(a *gate.Admission) *headerMutation {
+	out := x.b.Onward(http.Header(x.req.credentials.Header), a.Inspect, a.Principal.ID != "")
 	if a.Changed {
-		m.length(len(a.Body))
-		m.removeSet(x.req.Header, face.Digests[:])
+		face.DropDigests(out)
+		out.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	path := x.req.forwarded
 	if a.Query != x.req.Query {
@@ -266,16 +261,8 @@ func (x *exchange) outgoing(a *gate.Admission) *mutation {
 		}
 	}
 	if path != x.req.target {
-		m.set(":path", path)
+		out[":path"] = []string{path}
 	}
-	if a.Inspect {
-		m.set("Accept-Encoding", "identity")
-	}
-	if a.Principal.ID == "" && x.b.Credential != nil {
-		m.conceal(x.req.Header)
-	} else {
-		m.present(x.b.Credential, x.req.Header)
-	}
-	x.p.opt.Propagator.Inject(x.forwarded, carrier{&m})
-	return &m
+	x.p.opt.Propagator.Inject(x.forwarded, propagation.HeaderCarrier(out))
+	return changes(x.req.credentials.Header, out)
 }

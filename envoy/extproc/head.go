@@ -41,19 +41,12 @@ func (an *answer) whole() *response {
 		return x.unread(face.ErrBusy)
 	}
 	an.reply, x.status = reply, reply.Status
-	body, changed, refusal := an.returned(reply.Body)
+	changed, refusal := an.returned(reply.Body)
 	if refusal != nil {
 		return refusal
 	}
-	if to, ok := face.Relocated(reply.Header.Get("Location"), x.b.Upstream); ok {
-		an.reply.Header["Location"] = []string{to}
-	}
-	h := http.Header{}
-	face.Back(h, http.Header(an.reply.Header), func(names []string) bool { return x.p.opt.Gate.Headers(x.ctx, a, x.b.Name, names) })
+	h := an.header(changed)
 	delete(h, "Content-Length") // Envoy sets it
-	if changed {
-		face.DropEntityHeaders(h)
-	}
-	face.Listed(a, h.Set)
-	return immediate(memproxy.Reply{Status: reply.Status, Header: memproxy.Header(h), Body: body}, &a.Decision)
+	an.reply.Header = memproxy.Header(h)
+	return immediate(an.reply, &a.Decision)
 }

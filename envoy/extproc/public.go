@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"bytes"
 	"net/http"
 
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -10,93 +9,68 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// public is a request that is not ruled on: for a public route, or a browser's
-// preflight.
-type public struct {
-	x *exchange
-	// inspect is set if members of the answer must be claimed, byStatus if an error is
-	// reduced to its status.
-	inspect, byStatus bool
-}
-
-// open admits a request for a public route. If the backend has a credential of its
-// own, it is added for identified callers.
-func (o *public) open() *response {
-	x := o.x
-	var m mutation
-	m.strip(face.Withheld(x.req.credentials.Header))
-	if x.b.Credential != nil {
-		if x.p.opt.Gate.Knows(x.ctx, x.req.credentials) {
-			m.present(x.b.Credential, x.req.Header)
-		} else {
-			m.conceal(x.req.Header)
-		}
-	}
+// open admits a request for a public route, which is not ruled on. If the backend has a
+// credential of its own, it is added for identified callers.
+func (x *exchange) open() *response {
 	x.settled = true
+	x.inspect, x.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Course.Route)
+	x.inspect = x.inspect && x.req.Method != http.MethodHead
 	mode := headersOnly()
-	o.inspect, o.byStatus = x.p.opt.Gate.InspectsPublic(x.b.gate, x.entry.Course.Route)
-	if o.inspect = o.inspect && x.req.Method != http.MethodHead; o.inspect {
-		m.set("Accept-Encoding", "identity")
+	if x.inspect {
 		mode = answerOnly()
 	}
-	return onRequestHeaders(&m, mode)
+	known := x.b.Credential != nil && x.p.opt.Gate.Knows(x.ctx, x.req.credentials)
+	return onRequestHeaders(changes(x.req.credentials.Header, x.b.Onward(http.Header(x.req.credentials.Header), x.inspect, known)), mode)
 }
 
 // preflight forwards a CORS preflight, with its CORS headers only.
-func (o *public) preflight() *response {
-	x := o.x
+func (x *exchange) preflight() *response {
 	kept := http.Header{}
 	face.Question(kept, http.Header(x.req.credentials.Header))
-	var m mutation
-	for name := range x.req.credentials.Header {
-		if _, ok := kept[name]; !ok {
-			m.remove(name)
-		}
-	}
 	x.settled = true
-	return onRequestHeaders(&m, headersOnly())
+	return onRequestHeaders(changes(x.req.credentials.Header, kept), headersOnly())
 }
 
 // permission answers a CORS preflight, without a body.
-func (o *public) permission(code int, h memproxy.Header) *response {
-	reply := memproxy.Reply{Status: face.PermissionStatus(code), Header: memproxy.Header{}}
-	face.Permission(http.Header(reply.Header), http.Header(h))
-	o.x.over, o.x.status = true, reply.Status
-	return immediate(reply, &memproxy.Decision{})
+func (an *answer) permission() *response {
+	reply := memproxy.Reply{Status: face.PermissionStatus(an.reply.Status), Header: memproxy.Header{}}
+	face.Permission(http.Header(reply.Header), http.Header(an.received))
+	return an.x.instead(reply)
 }
 
-// headers handles the head of a public route's answer.
-func (o *public) headers(code int, end bool) *response {
-	x := o.x
+// opened handles the head of a public route's answer.
+func (an *answer) opened(end bool) *response {
+	x, code := an.x, an.reply.Status
 	x.status = code
 	switch {
 	case code < http.StatusOK: // a change of protocol is not an answer
-		x.over = true
-		return immediate(memproxy.Reply{Status: http.StatusBadGateway}, &memproxy.Decision{})
-	case o.inspect && !end:
+		return x.instead(memproxy.Reply{Status: http.StatusBadGateway})
+	case x.inspect && !end:
 		return onResponseHeaders(nil)
-	case o.byStatus && code >= http.StatusBadRequest:
-		x.over = true
-		return immediate(face.Failed(code), &memproxy.Decision{})
+	case x.byStatus && code >= http.StatusBadRequest:
+		return x.instead(face.Failed(code))
 	}
-	return x.answer.unread(end)
+	return an.unread(end)
 }
 
-// publish passes on a public route's answer without members that have no claim.
-func (o *public) publish(b *procv3.HttpBody) *response {
-	x := o.x
+// published passes on a public route's answer without members that have no claim.
+func (an *answer) published(b *procv3.HttpBody) *response {
+	x := an.x
 	x.over = b.GetEndOfStream() // else trailers follow
-	body := b.GetBody()
-	plain, decoded, err := face.Plain(body, http.Header(x.answer.reply.Header), face.MaxPublic)
-	reply := memproxy.Reply{Status: x.status, Header: x.answer.reply.Header, Body: plain}
+	plain, decoded, err := face.Plain(b.GetBody(), http.Header(an.received), face.MaxPublic)
+	an.reply.Body = plain
 	if err == nil {
-		reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Course.Route, reply)
+		an.reply, err = x.p.opt.Gate.Public(x.ctx, x.b.gate, x.entry.Course.Route, an.reply)
 	}
 	if err != nil {
 		x.p.opt.Log.WarnContext(x.ctx, "answer withheld", "backend", x.b.Name, "route", x.entry.Course.Name, "error", err)
-		x.over, x.status = true, http.StatusBadGateway
-		return immediate(face.Gone(), &memproxy.Decision{})
+		return x.instead(face.Gone())
 	}
-	x.answer.media = reply.Header.Get("Content-Type")
-	return x.answer.rewritten(x.answer.backward(), reply.Body, decoded || !bytes.Equal(reply.Body, plain))
+	return an.rewritten(decoded || !face.SameBytes(an.reply.Body, plain))
+}
+
+// instead answers a request that is not ruled on in the backend's place.
+func (x *exchange) instead(reply memproxy.Reply) *response {
+	x.settled, x.over, x.status = true, true, reply.Status
+	return immediate(reply, &memproxy.Decision{})
 }

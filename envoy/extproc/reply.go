@@ -3,7 +3,6 @@ package extproc
 import (
 	"maps"
 	"net/http"
-	"slices"
 
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -19,38 +18,34 @@ import (
 
 type response = procv3.ProcessingResponse
 
-func common(m *mutation, body []byte, replace bool) *procv3.CommonResponse {
-	c := &procv3.CommonResponse{}
-	if m != nil {
-		c.HeaderMutation = m.done()
-	}
-	if replace {
-		c.BodyMutation = &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: body}}
-	}
-	return c
+type headerMutation = procv3.HeaderMutation
+
+// replaced is the mutation that replaces a body; nil leaves it unchanged.
+func replaced(by []byte) *procv3.BodyMutation {
+	return &procv3.BodyMutation{Mutation: &procv3.BodyMutation_Body{Body: by}}
 }
 
-func onRequestHeaders(m *mutation, next *modev3.ProcessingMode) *response {
+func onRequestHeaders(m *headerMutation, next *modev3.ProcessingMode) *response {
 	return &response{ModeOverride: next, Response: &procv3.ProcessingResponse_RequestHeaders{
-		RequestHeaders: &procv3.HeadersResponse{Response: common(m, nil, false)},
+		RequestHeaders: &procv3.HeadersResponse{Response: &procv3.CommonResponse{HeaderMutation: m}},
 	}}
 }
 
-func onRequestBody(m *mutation, body []byte, replace bool) *response {
+func onRequestBody(m *headerMutation, b *procv3.BodyMutation) *response {
 	return &response{Response: &procv3.ProcessingResponse_RequestBody{
-		RequestBody: &procv3.BodyResponse{Response: common(m, body, replace)},
+		RequestBody: &procv3.BodyResponse{Response: &procv3.CommonResponse{HeaderMutation: m, BodyMutation: b}},
 	}}
 }
 
-func onResponseHeaders(m *mutation) *response {
+func onResponseHeaders(m *headerMutation) *response {
 	return &response{Response: &procv3.ProcessingResponse_ResponseHeaders{
-		ResponseHeaders: &procv3.HeadersResponse{Response: common(m, nil, false)},
+		ResponseHeaders: &procv3.HeadersResponse{Response: &procv3.CommonResponse{HeaderMutation: m}},
 	}}
 }
 
-func onResponseBody(m *mutation, body []byte, replace bool) *response {
+func onResponseBody(m *headerMutation, b *procv3.BodyMutation) *response {
 	return &response{Response: &procv3.ProcessingResponse_ResponseBody{
-		ResponseBody: &procv3.BodyResponse{Response: common(m, body, replace)},
+		ResponseBody: &procv3.BodyResponse{Response: &procv3.CommonResponse{HeaderMutation: m, BodyMutation: b}},
 	}}
 }
 
@@ -64,12 +59,8 @@ func onResponseTrailers(t *procv3.HttpTrailers) *response {
 
 // untrailed removes the trailers of a request or an answer, because none has a claim.
 func untrailed(t *procv3.HttpTrailers) *procv3.TrailersResponse {
-	var m mutation
 	_, trailers := headers(t.GetTrailers())
-	for name := range trailers {
-		m.remove(name)
-	}
-	return &procv3.TrailersResponse{HeaderMutation: m.done()}
+	return &procv3.TrailersResponse{HeaderMutation: changes(trailers, nil)}
 }
 
 // answerIn requests all trailers, the answer's headers, and its body in a mode: NONE,
@@ -91,11 +82,9 @@ func answerOnly() *modev3.ProcessingMode { return answerIn(modev3.ProcessingMode
 // whole requests the whole request and its answer, with trailers: a request without a
 // body may end in trailers, and those of an answer are removed.
 func whole() *modev3.ProcessingMode {
-	return &modev3.ProcessingMode{
-		RequestHeaderMode: modev3.ProcessingMode_SEND, ResponseHeaderMode: modev3.ProcessingMode_SEND,
-		RequestBodyMode: modev3.ProcessingMode_BUFFERED, ResponseBodyMode: modev3.ProcessingMode_BUFFERED,
-		RequestTrailerMode: modev3.ProcessingMode_SEND, ResponseTrailerMode: modev3.ProcessingMode_SEND,
-	}
+	mode := answerOnly()
+	mode.RequestBodyMode = modev3.ProcessingMode_BUFFERED
+	return mode
 }
 
 // decisionMetadata has the decision's header as Envoy's access log and local replies name
@@ -107,23 +96,14 @@ func decisionMetadata(header string) *structpb.Struct {
 
 // immediate answers the client instead of the backend.
 func immediate(reply memproxy.Reply, d *memproxy.Decision) *response {
-	var m mutation
+	h := http.Header{}
+	maps.Copy(h, http.Header(reply.Header))
 	if d.ID != "" {
-		h := http.Header(maps.Clone(reply.Header))
-		if h == nil {
-			h = http.Header{}
-		}
 		face.Uncached(h)
-		reply.Header = memproxy.Header(h)
-	}
-	for _, name := range slices.Sorted(maps.Keys(reply.Header)) {
-		m.set(name, reply.Header[name]...)
-	}
-	if d.ID != "" {
-		m.set(face.DecisionHeader, face.Decision(d))
+		h.Set(face.DecisionHeader, face.Decision(d))
 	}
 	return &response{Response: &procv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &procv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(reply.Status)},
-		Headers: m.done(), Body: reply.Body, Details: "memproxy_" + d.Verdict.String(),
+		Headers: changes(nil, h), Body: reply.Body, Details: "memproxy_" + d.Verdict.String(),
 	}}}
 }

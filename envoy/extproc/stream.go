@@ -21,11 +21,8 @@ type eventStream struct {
 // begin begins a stream of events, which are filtered one by one as they arrive. A
 // compressed stream, although none was requested, is read as a whole.
 func (s *eventStream) begin(end bool) *response {
-	x, h := s.an.x, s.an.reply.Header
-	m := s.an.incoming()
-	m.remove("Content-Length")
-	m.changed(h)
-	r := onResponseHeaders(m)
+	x, h := s.an.x, s.an.received
+	r := onResponseHeaders(changes(h, s.an.header(true)))
 	if len(h["Content-Encoding"]) == 0 {
 		r.ModeOverride = answerIn(modev3.ProcessingMode_STREAMED)
 	}
@@ -41,7 +38,7 @@ func (s *eventStream) begin(end bool) *response {
 // client's.
 func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 	x := s.an.x
-	plain, _, err := face.Plain(b.GetBody(), http.Header(s.an.reply.Header), x.b.MaxAnswer)
+	plain, _, err := face.Plain(b.GetBody(), http.Header(s.an.received), x.b.MaxAnswer)
 	var events [][]byte
 	if err == nil {
 		events, err = s.events.Feed(plain)
@@ -65,7 +62,7 @@ func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
 		s.ended(memproxy.StreamWhole)
 		x.over = true
 	}
-	return onResponseBody(nil, out, true), nil
+	return onResponseBody(nil, replaced(out)), nil
 }
 
 // ended records the outcome of a stream.

@@ -32,18 +32,18 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 			return err
 		}
 		w.on, x.entry.Call.Watch = true, true
-		if !x.ruled {
+		if !x.entry.Course.Ruled() {
 			x.settled, x.over = true, true
 			return nil
 		}
-		if !x.whole {
+		if !x.entry.Course.Whole() {
 			w.seen()
 			return nil
 		}
 		if c := msg.GetProtocolConfig(); c != nil && c.GetRequestBodyMode() != modev3.ProcessingMode_STREAMED && !h.GetEndOfStream() {
 			// The body would not be sent, and a ruling without it is meaningless.
 			// (Envoy 1.40 does not report the protocol configuration in this mode.)
-			x.ruled, x.settled = false, true
+			x.settled = true
 			return errWatch
 		}
 		if h.GetEndOfStream() {
@@ -54,7 +54,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 	case *procv3.ProcessingRequest_RequestTrailers:
 		w.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
-		if !w.on || !x.ruled || x.settled {
+		if !w.on || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
@@ -72,7 +72,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 // gather appends to the body, up to the limit.
 func (w *watch) gather(b *procv3.HttpBody) {
 	x := w.x
-	if !w.on || !x.ruled || x.admission != nil {
+	if !w.on || x.settled || x.admission != nil {
 		return
 	}
 	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
@@ -92,7 +92,7 @@ func (w *watch) gather(b *procv3.HttpBody) {
 // seen rules on the collected request, once.
 func (w *watch) seen() {
 	x := w.x
-	if !w.on || !x.ruled || x.admission != nil {
+	if !w.on || x.settled || x.admission != nil {
 		return
 	}
 	flaw := cmp.Or(x.req.flaw, w.flaw)
