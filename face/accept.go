@@ -121,7 +121,9 @@ func (l *Listener) enters(c *Conn, now time.Time) bool {
 // turnAway closes a connection that waited too long.
 func (l *Listener) turnAway(e *list.Element) {
 	c := l.queue.waiting.Remove(e).(*Conn)
-	l.conns.refuse()
+	l.conns.mu.Lock()
+	l.conns.refused++
+	l.conns.mu.Unlock()
 	if t, is := c.Conn.(*net.TCPConn); is {
 		_ = t.SetLinger(0) // reset, so that the kernel keeps no state of it
 	}

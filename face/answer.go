@@ -58,38 +58,30 @@ func Asks(method string, a *gate.Admission) string {
 // answer of unknown length grows (see ReadGrown). Some servers compress although identity
 // was requested: the answer is then decompressed, and decoded is true.
 func ReadAnswer(resp *http.Response, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	encoding := encodingOf(resp.Header)
-	if !compressed(encoding) {
-		if resp.ContentLength > limit {
-			return nil, false, ErrTooLarge
-		}
-		if resp.ContentLength >= 0 {
-			body, err = readGrown(resp.Body, resp.ContentLength+1, resp.ContentLength, limit, reserve)
-			if err == nil && int64(len(body)) < resp.ContentLength {
-				err = io.ErrUnexpectedEOF
-			}
-			if err != nil {
-				return nil, false, err
-			}
-			return body, false, nil
-		}
+	if compressed(resp.Header) {
+		return decode(resp.Body, resp.Header, limit, reserve)
 	}
-	return decode(resp.Body, encoding, limit, reserve)
-}
-
-// encodingOf is an answer's Content-Encoding. Several headers are one list (RFC 9110,
-// section 5.3), as clients read them.
-func encodingOf(h http.Header) string { return strings.Join(h["Content-Encoding"], ",") }
-
-func compressed(encoding string) bool {
-	return encoding != "" && !strings.EqualFold(encoding, "identity")
+	announced, size := resp.ContentLength, int64(firstBuffer)
+	switch {
+	case announced > limit:
+		return nil, false, ErrTooLarge
+	case announced >= 0:
+		size = announced + 1
+	}
+	if body, err = readGrown(resp.Body, size, announced, limit, reserve); err == nil && int64(len(body)) < announced {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return body, false, nil
 }
 
 // Plain decompresses an answer that was already read.
 func Plain(answer []byte, h http.Header, limit int64) (body []byte, decoded bool, err error) {
-	switch encoding := encodingOf(h); {
-	case compressed(encoding):
-		return decode(bytes.NewReader(answer), encoding, limit, nil)
+	switch {
+	case compressed(h):
+		return decode(bytes.NewReader(answer), h, limit, nil)
 	case int64(len(answer)) > limit:
 		return nil, false, ErrTooLarge
 	}
@@ -97,21 +89,30 @@ func Plain(answer []byte, h http.Header, limit int64) (body []byte, decoded bool
 }
 
 // decode decompresses a body, up to limit bytes.
-func decode(src io.Reader, encoding string, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
-	if src, err = inflate(src, encoding); err != nil {
-		return nil, false, err
+func decode(src io.Reader, h http.Header, limit int64, reserve func(int64) error) (body []byte, decoded bool, err error) {
+	if src, err = Inflate(src, h); err == nil {
+		body, err = ReadGrown(src, -1, limit, reserve)
 	}
-	if body, err = ReadGrown(src, -1, limit, reserve); err != nil {
-		return nil, compressed(encoding), err
+	if err != nil {
+		return nil, true, err
 	}
-	return body, compressed(encoding), nil
+	return body, true, nil
 }
 
-// inflate decompresses an answer. An unrequested encoding that memproxy cannot
+// encodingOf is an answer's Content-Encoding. Several headers are one list (RFC 9110,
+// section 5.3), as clients read them.
+func encodingOf(h http.Header) string { return strings.Join(h["Content-Encoding"], ",") }
+
+func compressed(h http.Header) bool {
+	encoding := encodingOf(h)
+	return encoding != "" && !strings.EqualFold(encoding, "identity")
+}
+
+// Inflate decompresses an answer. An unrequested encoding that memproxy cannot
 // decode is an error: an answer that cannot be read cannot be filtered.
-func inflate(src io.Reader, encoding string) (io.Reader, error) {
-	switch {
-	case !compressed(encoding):
+func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
+	switch encoding := encodingOf(h); {
+	case !compressed(h):
 		return src, nil
 	case !strings.EqualFold(encoding, "gzip"):
 		return nil, fmt.Errorf("answer encoded as %q: %w", encoding, ErrEncoded)

@@ -3,6 +3,7 @@ package face
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -47,16 +48,26 @@ type Backend struct {
 	// Observe receives the route, kind, verdict, status and duration of every request.
 	// Nil: not called.
 	Observe func(ctx context.Context, route, kind, verdict string, status int, d time.Duration)
+
+	patterns Patterns // of Passthrough
 }
 
 // Complete sets the defaults.
-func (b *Backend) Complete() {
+func (b *Backend) Complete() (err error) {
+	if b.Adapter == nil || b.Name == "" {
+		return errors.New("face: a backend needs a name and an adapter")
+	}
 	b.MaxBody = cmp.Or(max(b.MaxBody, 0), DefaultMaxBody)
 	b.MaxAnswer = cmp.Or(max(b.MaxAnswer, 0), DefaultMaxAnswer)
 	if b.Observe == nil {
 		b.Observe = func(context.Context, string, string, string, int, time.Duration) {}
 	}
+	b.patterns, err = ParsePatterns(b.Passthrough)
+	return err
 }
+
+// Chart determines how a request to the backend is handled.
+func (b *Backend) Chart(h Head) Course { return Chart(b.Adapter, b.patterns, h) }
 
 // Onward returns the headers with which a request is forwarded, with the backend's
 // credential if the caller is known. Plain asks for an answer without compression.
@@ -99,8 +110,6 @@ func (r *Runtime) Complete() {
 		r.After = time.After
 	}
 	r.Tracer = cmp.Or[trace.Tracer](r.Tracer, noop.Tracer{})
-	if r.Propagator == nil {
-		r.Propagator = propagation.TraceContext{}
-	}
+	r.Propagator = cmp.Or[propagation.TextMapPropagator](r.Propagator, propagation.TraceContext{})
 	r.Log = cmp.Or(r.Log, slog.New(slog.DiscardHandler))
 }

@@ -28,7 +28,7 @@ type conns struct {
 	mu      sync.Mutex
 	n       int
 	peers   map[string]*peerConns
-	callers map[holder]int64 // connections within their shares
+	callers map[party]int64  // connections within their shares
 	open    map[string]*Conn // by the client's address and port
 	ranks   ranks
 	refused int64
@@ -69,9 +69,6 @@ func (cs *conns) admit(c *Conn, evict bool) (ok bool, over *Conn) {
 		cs.evicted++
 		cs.drop(over)
 	}
-	if cs.peers == nil {
-		cs.peers, cs.callers, cs.open = map[string]*peerConns{}, map[holder]int64{}, map[string]*Conn{}
-	}
 	cs.peers[c.peer] = p // dropping may have removed it
 	cs.open[c.remote] = c
 	cs.n++
@@ -109,32 +106,25 @@ func (cs *conns) take(c *Conn) {
 // leave removes a connection from its caller's share.
 func (cs *conns) leave(c *Conn) {
 	if c.caller != "" {
-		add(cs.callers, holder{c.peer, c.caller}, -1)
+		add(cs.callers, party{c.peer, c.caller}, -1)
 		c.caller = ""
 	}
 }
 
-// drop stops counting a connection; the lock is held.
+// drop stops counting a connection, if it is counted; the lock is held.
 func (cs *conns) drop(c *Conn) {
-	cs.take(c)
 	if !c.counted {
 		return
 	}
-	cs.leave(c)
 	c.counted = false
+	cs.take(c)
+	cs.leave(c)
 	delete(cs.open, c.remote)
 	cs.n--
 	p := cs.peers[c.peer]
 	if p.n--; p.n == 0 {
 		delete(cs.peers, c.peer)
 	}
-}
-
-// gone removes a closed connection.
-func (cs *conns) gone(c *Conn) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.drop(c)
 }
 
 // Accepted reports that the connection from remote, an address with its port, has a
@@ -147,7 +137,7 @@ func (l *Listener) Accepted(remote, caller string) {
 	if c == nil || cs.keep || caller == "" || c.caller == caller {
 		return
 	}
-	who := holder{c.peer, caller}
+	who := party{c.peer, caller}
 	if cs.callers[who] >= int64(cs.share) {
 		if c.caller != "" { // it belonged to another caller
 			cs.leave(c)
@@ -173,22 +163,13 @@ func (l *Listener) State(nc net.Conn, s http.ConnState) {
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if !c.counted || c.caller == "" {
-		return
-	}
-	switch s {
-	case http.StateActive:
+	switch {
+	case c.caller == "":
+	case s == http.StateActive:
 		cs.take(c)
-	case http.StateIdle:
+	case s == http.StateIdle:
 		cs.put(c, &cs.ranks.idle, &cs.peers[c.peer].ranks.idle)
 	}
-}
-
-// refuse counts a connection that is not served.
-func (cs *conns) refuse() {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.refused++
 }
 
 // Turned returns how many connections were refused, and how many were closed for
@@ -201,6 +182,8 @@ func (l *Listener) Turned() (refused, evicted int64) {
 
 // Close stops counting the connection.
 func (c *Conn) Close() error {
-	c.conns.gone(c)
+	c.conns.mu.Lock()
+	c.conns.drop(c)
+	c.conns.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -15,11 +15,6 @@ func EventStream(h http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
-// Inflate decompresses a stream, if its encoding is known.
-func Inflate(src io.Reader, h http.Header) (io.Reader, error) {
-	return inflate(src, encodingOf(h))
-}
-
 // Events splits a stream of server-sent events (WHATWG HTML, section 9.2) at the blank
 // lines between them, in whatever pieces it arrives. The zero value is unbounded.
 type Events struct {

@@ -13,13 +13,7 @@ import (
 // them.
 func Forwardable(h http.Header) http.Header {
 	out := make(http.Header, len(h))
-	listed := connection(h)
-	for name, values := range h {
-		if !ends(name, listed) && !rerouting(name) {
-			out[name] = values
-		}
-	}
-	forget(out, h)
+	forward(out, h, func(string) bool { return true })
 	return out
 }
 
@@ -44,18 +38,19 @@ func Presented(h http.Header) http.Header {
 // Onward copies the headers that are forwarded to the backend: without those for
 // memproxy, and without any copy of a token that the caller presents to memproxy.
 func Onward(dst, src http.Header) {
+	forward(dst, src, func(name string) bool { return !own(name) })
+}
+
+// forward copies the headers of a request that keep allows, without hop-by-hop and
+// rerouting ones. Of the credentials for the backend it leaves out those with a token
+// that src presents to memproxy.
+func forward(dst, src http.Header, keep func(name string) bool) {
 	listed := connection(src)
 	for name, values := range src {
-		if !own(name) && !ends(name, listed) && !rerouting(name) {
+		if keep(name) && !ends(name, listed) && !rerouting(name) {
 			dst[name] = values
 		}
 	}
-	forget(dst, src)
-}
-
-// forget removes tokens that src presents to memproxy from the credentials for the
-// backend.
-func forget(dst, src http.Header) {
 	for _, token := range addressed(src) {
 		for _, name := range credentialHeaders {
 			if slices.ContainsFunc(dst[name], func(v string) bool { return strings.HasSuffix(strings.TrimSpace(v), token) }) {

@@ -59,19 +59,14 @@ type InFlight struct {
 	total, peer, caller int64 // of either half
 
 	mu      sync.Mutex
-	used    int64
+	used    counts
 	work    int64
-	peers   map[string]int64
-	callers map[holder]int64
 	waiting list.List // of *waiter, in order of arrival
 	first   *Lease    // large one that may grow into the reserved quarter, so that growing ones do not all wait for each other
 	refused int64
 
 	known, strangers *requests
 }
-
-// holder is a caller at an address.
-type holder struct{ peer, caller string }
 
 // waiter is a request that waits for room.
 type waiter struct {
@@ -85,9 +80,9 @@ func NewInFlight(total, peer int64) *InFlight {
 	total = cmp.Or(max(total, 0), DefaultInFlight)
 	peer = min(cmp.Or(max(peer, 0), min(DefaultInFlightPeer, total-total/4)), total) / 2
 	return &InFlight{
-		Wait: busyWait, total: total / 2, peer: peer, caller: peer - peer/4, peers: map[string]int64{}, callers: map[holder]int64{},
-		known:     newRequests(MaxRequests, minTenant),
-		strangers: newRequests(maxStrangers, 0),
+		Wait: busyWait, total: total / 2, peer: peer, caller: peer - peer/4, used: newCounts(),
+		known:     &requests{most: MaxRequests, least: minTenant, counts: newCounts()},
+		strangers: &requests{most: maxStrangers, counts: newCounts()},
 	}
 }
 
@@ -105,12 +100,12 @@ func (f *InFlight) Side() *InFlight {
 // Lease is the share of one request. A nil Lease is unlimited.
 type Lease struct {
 	all  *InFlight
-	who  holder
+	who  party // at an address
 	n    int64
 	work int64
 
 	in    *requests // counter of the request, or nil
-	party party
+	party party     // of a tenant, or an address
 }
 
 // Own is the address of memproxy's own requests.
@@ -121,22 +116,29 @@ func (f *InFlight) Lease(peer string) *Lease {
 	if f == nil {
 		return nil
 	}
-	return &Lease{all: f, who: holder{peer: peer}}
+	return &Lease{all: f, who: party{group: peer}}
 }
 
 // By sets the caller, once it is identified. Bytes held by unidentified callers count
 // for the address only.
 func (l *Lease) By(caller string) {
-	if l == nil || caller == "" || l.who.caller == caller {
+	if l == nil || caller == "" || l.who.name == caller {
 		return
 	}
-	l.all.mu.Lock()
-	defer l.all.mu.Unlock()
-	if l.who.caller != "" {
-		add(l.all.callers, l.who, -l.n)
+	l.locked(func() {
+		l.all.used.add(l.who, -l.n)
+		l.who.name = caller
+		l.all.used.add(l.who, l.n)
+	})
+}
+
+// locked calls f with the lock held, if the lease is limited.
+func (l *Lease) locked(f func()) {
+	if l != nil {
+		l.all.mu.Lock()
+		defer l.all.mu.Unlock()
+		f()
 	}
-	l.who.caller = caller
-	add(l.all.callers, l.who, l.n)
 }
 
 func (f *InFlight) fits(l *Lease, n int64) bool {
@@ -145,28 +147,18 @@ func (f *InFlight) fits(l *Lease, n int64) bool {
 		total, peer, caller = total-total/4, peer-peer/4, caller-caller/4
 	}
 	// A single request is always served, within its own limits.
-	alone := f.used == l.n
-	return alone || f.used+n <= total && f.peers[l.who.peer]+n <= peer && (l.who.caller == "" || f.callers[l.who]+n <= caller)
+	alone := f.used.all == l.n
+	return alone || f.used.all+n <= total && f.used.groups[l.who.group]+n <= peer && (l.who.name == "" || f.used.callers[l.who]+n <= caller)
 }
 
 func (f *InFlight) take(l *Lease, n int64) {
 	l.n += n
-	f.used += n
-	add(f.peers, l.who.peer, n)
-	if l.who.caller != "" {
-		add(f.callers, l.who, n)
-	}
+	f.used.add(l.who, n)
 	if n < 0 {
 		if f.first == l {
 			f.first = nil
 		}
 		f.wake()
-	}
-}
-
-func add[K comparable](m map[K]int64, k K, n int64) {
-	if m[k] += n; m[k] == 0 {
-		delete(m, k)
 	}
 }
 
@@ -230,14 +222,13 @@ func (l *Lease) Work(ctx context.Context, n int64) error {
 
 // Done releases what Work reserved.
 func (l *Lease) Done() {
-	if l == nil || l.work == 0 {
-		return
+	if l != nil && l.work != 0 {
+		l.locked(func() {
+			l.all.work -= l.work
+			l.work = 0
+			l.all.wake()
+		})
 	}
-	l.all.mu.Lock()
-	defer l.all.mu.Unlock()
-	l.all.work -= l.work
-	l.work = 0
-	l.all.wake()
 }
 
 // wait calls take, with the lock held, until it succeeds.
@@ -273,46 +264,42 @@ func (f *InFlight) wait(ctx context.Context, most time.Duration, take func() boo
 // Force takes n more bytes without a check, for data that cannot be refused any
 // more.
 func (l *Lease) Force(n int64) {
-	if l != nil {
-		l.all.mu.Lock()
-		defer l.all.mu.Unlock()
-		l.all.take(l, n)
-	}
+	l.locked(func() { l.all.take(l, n) })
 }
 
 // Keep releases everything but n bytes.
 func (l *Lease) Keep(n int64) {
-	if l != nil {
-		l.all.mu.Lock()
-		defer l.all.mu.Unlock()
+	l.locked(func() {
 		if l.n > n {
 			l.all.take(l, n-l.n)
 		}
-	}
+	})
 }
 
 // Holds returns the number of bytes of the lease.
-func (l *Lease) Holds() int64 {
-	if l == nil {
-		return 0
-	}
-	l.all.mu.Lock()
-	defer l.all.mu.Unlock()
-	return l.n
+func (l *Lease) Holds() (n int64) {
+	l.locked(func() { n = l.n })
+	return n
 }
 
 // Release returns everything.
 func (l *Lease) Release() {
 	l.Done()
 	l.Keep(0)
-	l.leave()
+	l.locked(func() {
+		if l.in != nil {
+			l.in.add(l.party, -1)
+			l.in = nil
+			l.all.wake()
+		}
+	})
 }
 
 // Held returns the number of bytes of all leases.
 func (f *InFlight) Held() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.used
+	return f.used.all
 }
 
 // Refused returns how many requests found no room since the start.

@@ -49,8 +49,11 @@ func Bound(ln net.Listener, o ListenOptions) *Listener {
 	most := cmp.Or(max(o.Connections, 0), DefaultConnections)
 	peer := cmp.Or(max(o.ConnectionsPeer, 0), max(1, most-most/4))
 	l := &Listener{Listener: ln, stall: cmp.Or(max(o.WriteTimeout, 0), DefaultWriteTimeout)}
-	l.conns.most, l.conns.mostPeer, l.conns.keep = most, peer, o.Keep
-	l.conns.share = max(1, peer/4) // a caller's guaranteed share of an address
+	l.conns = conns{
+		most: most, mostPeer: peer, keep: o.Keep,
+		share: max(1, peer/4), // a caller's guaranteed share of an address
+		peers: map[string]*peerConns{}, callers: map[party]int64{}, open: map[string]*Conn{},
+	}
 	if !o.Keep {
 		l.queue = queueFor(ln, most)
 	}

@@ -54,6 +54,8 @@ func NewSide(o SideOptions) (*Side, error) {
 	switch {
 	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
 		return nil, errors.New("face: upstream must be an http or https URL with a host")
+	case o.Upstream.User != nil:
+		return nil, errors.New("face: upstream must not carry a credential; use credential instead")
 	case o.Transport == nil:
 		return nil, errors.New("face: side requests need a transport")
 	}

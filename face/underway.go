@@ -14,41 +14,51 @@ const (
 	minTenant = 4
 )
 
-// party is a caller of a tenant, or an address in place of a tenant.
-type party struct{ tenant, name string }
+// party is a caller in a group: its tenant, or the address of a client. An unidentified
+// one has no name.
+type party struct{ group, name string }
 
-// requests counts concurrent requests: in total, of each tenant and of each caller. A
-// tenant has at most half of what the others leave, and a caller half of what the
-// others of its tenant leave of that. So there is always room for another: two
-// tenants cannot use all of it, and it takes ten to use all but the guaranteed
-// minimum of each tenant.
-type requests struct {
-	most, least int64
-
-	n       int64
-	tenants map[string]int64
+// counts are sums: of everything, of each group, and of each caller with a name.
+type counts struct {
+	all     int64
+	groups  map[string]int64
 	callers map[party]int64
 }
 
-func newRequests(most, least int64) *requests {
-	return &requests{most: most, least: least, tenants: map[string]int64{}, callers: map[party]int64{}}
+func newCounts() counts { return counts{groups: map[string]int64{}, callers: map[party]int64{}} }
+
+func (c *counts) add(who party, n int64) {
+	c.all += n
+	add(c.groups, who.group, n)
+	if who.name != "" {
+		add(c.callers, who, n)
+	}
+}
+
+func add[K comparable](m map[K]int64, k K, n int64) {
+	if m[k] += n; m[k] == 0 {
+		delete(m, k)
+	}
+}
+
+// requests counts concurrent requests. A tenant has at most half of what the others
+// leave, and a caller half of what the others of its tenant leave of that. So there is
+// always room for another: two tenants cannot use all of it, and it takes ten to use all
+// but the guaranteed minimum of each tenant.
+type requests struct {
+	most, least int64
+	counts
 }
 
 // enter counts one more, if that is within all bounds.
 func (q *requests) enter(who party) bool {
-	tenant, caller := q.tenants[who.tenant], q.callers[who]
-	share := max((q.most-(q.n-tenant))/2, q.least)
+	tenant, caller := q.groups[who.group], q.callers[who]
+	share := max((q.most-(q.all-tenant))/2, q.least)
 	if tenant >= share || who.name != "" && caller >= max((share-(tenant-caller))/2, min(q.least, 1)) {
 		return false
 	}
-	q.count(who, 1)
+	q.add(who, 1)
 	return true
-}
-
-func (q *requests) count(who party, n int64) {
-	q.n += n
-	add(q.tenants, who.tenant, n)
-	add(q.callers, who, n)
 }
 
 // Enter counts the request as concurrent until Release, for the caller or, if that is
@@ -61,7 +71,7 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 	l.By(caller)
 	in, who := l.all.known, party{tenant, caller}
 	if caller == "" {
-		in, who = l.all.strangers, party{tenant: l.who.peer}
+		in, who = l.all.strangers, party{group: l.who.group}
 	}
 	return l.all.wait(ctx, l.all.Wait, func() bool {
 		if !in.enter(who) {
@@ -70,16 +80,4 @@ func (l *Lease) Enter(ctx context.Context, caller, tenant string) error {
 		l.in, l.party = in, who
 		return true
 	})
-}
-
-// leave reverses Enter.
-func (l *Lease) leave() {
-	if l == nil || l.in == nil {
-		return
-	}
-	l.all.mu.Lock()
-	defer l.all.mu.Unlock()
-	l.in.count(l.party, -1)
-	l.in = nil
-	l.all.wake()
 }

@@ -56,13 +56,11 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	switch {
-	case o.Gate == nil, o.Adapter == nil, o.Name == "":
-		return errors.New("proxy: gate, adapter and name are required")
-	case o.Upstream == nil || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https") || o.Upstream.Host == "":
-		return errors.New("proxy: upstream must be an http or https URL with a host")
-	case o.Upstream.User != nil:
-		return errors.New("proxy: upstream must not carry a credential; use credential instead")
+	if o.Gate == nil {
+		return errors.New("proxy: a gate is required")
+	}
+	if err := o.Backend.Complete(); err != nil {
+		return err
 	}
 	switch o.Ungated {
 	case gate.UngatedByProfile, gate.UngatedDeny:
@@ -73,7 +71,6 @@ func (o *Options) complete() error {
 	default:
 		return fmt.Errorf("proxy: ungated runs cannot be met with %q", o.Ungated)
 	}
-	o.Backend.Complete()
 	o.Runtime.Complete()
 	o.BodyTimeout = cmp.Or(max(o.BodyTimeout, 0), DefaultBodyTimeout)
 	o.UpstreamTimeout = cmp.Or(max(o.UpstreamTimeout, 0), DefaultUpstreamTimeout)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 // use.
 type Proxy struct {
 	opt      Options
-	patterns face.Patterns
 	backend  gate.Backend
 	side     *face.Side
 	follower *face.Follower
@@ -44,9 +42,6 @@ func New(opt Options) (*Proxy, error) {
 	p := &Proxy{opt: opt, streams: agentrun.Streams{Clock: opt.Clock}}
 	var err error
 	p.severed, p.cut = context.WithCancel(context.Background())
-	if p.patterns, err = face.ParsePatterns(opt.Passthrough); err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
-	}
 	p.side, err = face.NewSide(face.SideOptions{Upstream: opt.Upstream, Transport: opt.SideTransport, InFlight: opt.InFlight.Side(), Credential: opt.Credential, Propagator: opt.Propagator})
 	if err != nil {
 		return nil, err
@@ -90,7 +85,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req, creds := describe(r), credentials(r)
-	course := face.Chart(p.opt.Adapter, p.patterns, face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
+	course := p.opt.Chart(face.Head{Request: req, Sent: creds.Header, Body: r.ContentLength != 0})
 	ctx := p.opt.Propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := p.opt.Tracer.Start(ctx, signal.SpanServer+course.Name, trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()

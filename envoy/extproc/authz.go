@@ -149,11 +149,9 @@ func (x *exchange) authFlaw(body []byte) *memproxy.Malformed {
 // that describe a changed body or path.
 func (p *Processor) let(x *exchange, m *headerMutation) *authv3.CheckResponse {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: m.GetRemoveHeaders()}
-	for _, h := range m.GetSetHeaders() {
-		switch h.GetHeader().GetKey() {
-		case "content-length", ":path", "accept-encoding":
-		default:
-			ok.Headers = append(ok.Headers, overwrite(h.GetHeader().GetKey(), string(h.GetHeader().GetRawValue())))
+	for _, h := range texts(m.GetSetHeaders()) {
+		if !slices.Contains([]string{"content-length", ":path", "accept-encoding"}, h.GetHeader().GetKey()) {
+			ok.Headers = append(ok.Headers, h)
 		}
 	}
 	for _, name := range face.Digests { // the body is unchanged, and so are its digests
@@ -179,15 +177,20 @@ func overwrite(name, value string) *corev3.HeaderValueOption {
 // denied converts a refusal to ext_authz.
 func denied(r *response) *authv3.CheckResponse {
 	im := r.GetImmediateResponse()
-	no := &authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Body: string(im.GetBody())}
-	for _, h := range im.GetHeaders().GetSetHeaders() {
-		no.Headers = append(no.Headers, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())},
-			AppendAction: h.GetAppendAction(),
-		})
+	no := &authv3.DeniedHttpResponse{
+		Status: &typev3.HttpStatus{Code: im.GetStatus().GetCode()}, Headers: texts(im.GetHeaders().GetSetHeaders()), Body: string(im.GetBody()),
 	}
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.PermissionDenied)},
 		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: no},
 	}
+}
+
+// texts gives headers the form of ext_authz, whose values are text.
+func texts(list []*corev3.HeaderValueOption) []*corev3.HeaderValueOption {
+	out := make([]*corev3.HeaderValueOption, len(list))
+	for i, h := range list {
+		out[i] = &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: string(h.GetHeader().GetRawValue())}, AppendAction: h.GetAppendAction()}
+	}
+	return out
 }

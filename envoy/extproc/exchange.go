@@ -96,7 +96,7 @@ func (x *exchange) begin(ctx context.Context, h *procv3.HttpHeaders, a attrs) er
 // start determines how a request is handled.
 func (x *exchange) start(ctx context.Context, r request, address string, body bool) {
 	x.begun, x.req = x.p.opt.Clock(), r
-	course := face.Chart(x.b.Adapter, x.b.patterns, face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
+	course := x.b.Chart(face.Head{Request: r.Request, Sent: r.credentials.Header, Body: body})
 	if r.flaw != nil {
 		course.Way = face.Gated
 	}

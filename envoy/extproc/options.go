@@ -2,7 +2,6 @@ package extproc
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/memproxy/memproxy/face"
 	"github.com/memproxy/memproxy/gate"
@@ -21,7 +20,6 @@ type Backend struct {
 	// unknown owners remain unknown. See face.NewSide.
 	Fetch gate.Fetcher
 
-	patterns face.Patterns
 	follower *face.Follower
 	gate     gate.Backend
 }
@@ -52,13 +50,8 @@ func (o *Options) complete() error {
 }
 
 func (b *Backend) complete() error {
-	if b.Name == "" || b.Adapter == nil {
-		return errors.New("extproc: a backend needs a name and an adapter")
-	}
-	b.Backend.Complete()
-	var err error
-	if b.patterns, err = face.ParsePatterns(b.Passthrough); err != nil {
-		return fmt.Errorf("extproc: %w", err)
+	if err := b.Backend.Complete(); err != nil {
+		return err
 	}
 	if b.Ungated == gate.UngatedCompensate {
 		b.Ungated = gate.UngatedDeny

@@ -17,7 +17,6 @@ import (
 // enforced.
 type watch struct {
 	x    *exchange
-	on   bool
 	body []byte
 	flaw *memproxy.Malformed
 }
@@ -31,7 +30,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 		if err := x.begin(ctx, h, attributes(msg)); err != nil {
 			return err
 		}
-		w.on, x.entry.Call.Watch = true, true
+		x.entry.Call.Watch = true
 		if !x.entry.Course.Ruled() {
 			x.settled, x.over = true, true
 			return nil
@@ -54,7 +53,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 	case *procv3.ProcessingRequest_RequestTrailers:
 		w.seen()
 	case *procv3.ProcessingRequest_ResponseHeaders:
-		if !w.on || x.settled {
+		if !x.entry.Call.Watch || x.settled {
 			return nil
 		}
 		if x.admission == nil { // a backend may answer before it has the whole body
@@ -72,7 +71,7 @@ func (w *watch) message(ctx context.Context, msg *procv3.ProcessingRequest) erro
 // gather appends to the body, up to the limit.
 func (w *watch) gather(b *procv3.HttpBody) {
 	x := w.x
-	if !w.on || x.settled || x.admission != nil {
+	if !x.entry.Call.Watch || x.settled || x.admission != nil {
 		return
 	}
 	if int64(len(w.body)+len(b.GetBody())) > x.b.MaxBody {
@@ -92,9 +91,7 @@ func (w *watch) gather(b *procv3.HttpBody) {
 // seen rules on the collected request, once.
 func (w *watch) seen() {
 	x := w.x
-	if !w.on || x.settled || x.admission != nil {
-		return
+	if x.entry.Call.Watch && !x.settled && x.admission == nil {
+		_, _ = x.admit(w.body, cmp.Or(x.req.flaw, w.flaw))
 	}
-	flaw := cmp.Or(x.req.flaw, w.flaw)
-	_, _ = x.admit(w.body, flaw)
 }
