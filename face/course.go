@@ -87,15 +87,6 @@ func (c *Course) Ruled() bool { return c.Way == Gated || c.Way == Passed }
 // Whole reports whether the body is read before the gate rules.
 func (c *Course) Whole() bool { return c.Way == Gated || c.Fields }
 
-// Call adds the course to a call.
-func (c *Course) Call(call gate.Call) *gate.Call {
-	call.Route, call.Known, call.Passed = c.Route, c.Known, c.Way == Passed
-	if c.Flaw != nil {
-		call.Flaw, call.Barred = c.Flaw, true
-	}
-	return &call
-}
-
 // protocol refuses requests outside of the protocol that is ruled on: a method
 // without routes, a protocol upgrade, an override of the method in the request
 // line.

@@ -63,7 +63,11 @@ func (e *Entry) Asked(body []byte, flaw *memproxy.Malformed) *gate.Call {
 		body = nil
 	}
 	call.Request, call.Body, call.Flaw, call.Wishes = req, body, cmp.Or(flaw, wrong), wishes
-	return e.Course.Call(call)
+	call.Route, call.Known, call.Passed = e.Course.Route, e.Course.Known, e.Course.Way == Passed
+	if e.Course.Flaw != nil {
+		call.Flaw, call.Barred = e.Course.Flaw, true
+	}
+	return &call
 }
 
 // Admit has the gate rule on the request, and then releases the working memory.

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/memproxy/memproxy/internal/wait"
 )
 
 // A Stage is a step of stopping. Each has its own time, so that a part that hangs takes
@@ -69,7 +71,7 @@ type Group struct {
 	stops   [][]func(context.Context) error // by stage
 	ended   bool
 	running map[string]int
-	idle    chan struct{} // closed when the last loop has returned after the stop
+	loops   sync.WaitGroup
 }
 
 // New returns an empty group. Its context has ctx's values and ends with ctx.
@@ -80,7 +82,7 @@ func New(ctx context.Context, opt Options) *Group {
 	if opt.Ticker == nil {
 		opt.Ticker = systemTicker
 	}
-	g := &Group{opt: opt, running: map[string]int{}, idle: make(chan struct{}), failed: make(chan error, 1), stops: make([][]func(context.Context) error, len(opt.Stages))}
+	g := &Group{opt: opt, running: map[string]int{}, failed: make(chan error, 1), stops: make([][]func(context.Context) error, len(opt.Stages))}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.Own(opt.Loops, g.stopLoops)
 	return g
@@ -97,10 +99,10 @@ func (g *Group) Go(name string, f func(context.Context)) {
 		return
 	}
 	g.running[name]++
-	go func() {
+	g.loops.Go(func() {
 		defer g.returned(name)
 		f(g.ctx)
-	}()
+	})
 }
 
 // Tick is Go with a ticker.
@@ -192,9 +194,6 @@ func (g *Group) returned(name string) {
 	if g.running[name]--; g.running[name] == 0 {
 		delete(g.running, name)
 	}
-	if g.ended && len(g.running) == 0 {
-		close(g.idle)
-	}
 }
 
 // stopLoops cancels the loops and waits for them. The error names those that have not
@@ -202,21 +201,12 @@ func (g *Group) returned(name string) {
 func (g *Group) stopLoops(ctx context.Context) error {
 	g.cancel()
 	g.mu.Lock()
-	if !g.ended {
-		g.ended = true
-		if len(g.running) == 0 {
-			close(g.idle)
-		}
-	}
+	g.ended = true
 	g.mu.Unlock()
-	select {
-	case <-g.idle:
-		return nil
-	case <-ctx.Done():
-	}
+	err := wait.For(ctx, g.loops.Wait)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.running) == 0 {
+	if err == nil || len(g.running) == 0 {
 		return nil
 	}
 	return fmt.Errorf("still running: %s", strings.Join(slices.Sorted(maps.Keys(g.running)), ", "))

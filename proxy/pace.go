@@ -106,17 +106,6 @@ func (b *pacedBody) hurry() {
 	}
 }
 
-// pace bounds every request to a handler. Accepted is called with the callers that are
-// accepted on a connection.
-func pace(h http.Handler, timeout, stall time.Duration, accepted func(remote, caller string)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		aw, r := paced(w, r, timeout, stall)
-		aw.accepted = accepted
-		defer aw.end()
-		h.ServeHTTP(aw, r)
-	})
-}
-
 // answerWriter records the status that was sent, and puts a deadline on writes. Over
 // HTTP/1 the connection has one; a stream of a multiplexed connection needs its own.
 type answerWriter struct {

@@ -24,7 +24,6 @@ type Proxy struct {
 	backend  gate.Backend
 	side     *face.Side
 	follower *face.Follower
-	own      *Own
 
 	// Turns of agents.
 	locks   agentrun.Locks
@@ -48,7 +47,6 @@ func New(opt Options) (*Proxy, error) {
 	}
 	p.follower = face.NewFollower(opt.Gate, p.side, opt.Name, opt.Runtime)
 	p.backend = opt.ForGate(p.side)
-	p.own = &Own{&p.opt, p.backend, p.side, p.follower}
 	p.runs = agentrun.New(agentrun.Options{
 		Gate: opt.Gate, Backend: p.backend, Side: p.side, MaxAnswer: opt.MaxAnswer, RunTimeout: opt.RunTimeout,
 		Locks: &p.locks, Dir: opt.Journal, Every: opt.Reconcile, Clock: opt.Clock, After: opt.After, Steps: opt.Steps, Log: opt.Log,
@@ -66,16 +64,14 @@ func (p *Proxy) Own() *Own {
 	if p == nil {
 		return nil
 	}
-	return p.own
+	return &Own{p}
 }
 
 // Close ends the background work. No request may be in progress.
 func (p *Proxy) Close(ctx context.Context) error {
 	err := errors.Join(p.follower.Close(ctx), p.runs.Close(ctx))
 	for _, t := range [...]http.RoundTripper{p.opt.Transport, p.opt.PassTransport, p.opt.SideTransport} {
-		if c, ok := t.(interface{ CloseIdleConnections() }); ok {
-			c.CloseIdleConnections()
-		}
+		(&http.Client{Transport: t}).CloseIdleConnections()
 	}
 	return err
 }

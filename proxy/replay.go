@@ -17,16 +17,11 @@ import (
 
 // Own sends memproxy's own requests to a backend: approved writes, restored versions,
 // requests for one memory.
-type Own struct {
-	opt      *Options
-	backend  gate.Backend
-	side     *face.Side
-	follower *face.Follower
-}
+type Own struct{ p *Proxy }
 
 // Replay sends a held write that was approved.
 func (o *Own) Replay(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) memproxy.Sent {
-	a, err := o.opt.Gate.Reviewed().Replay(ctx, o.backend, h, content)
+	a, err := o.p.opt.Gate.Reviewed().Replay(ctx, o.p.backend, h, content)
 	if errors.Is(err, gate.ErrGone) { // no further attempt finds the route
 		return memproxy.Sent{Outcome: memproxy.OutcomeRefused, Result: memproxy.HoldResult{Detail: "memproxy no longer knows the route of this write"}}
 	}
@@ -42,37 +37,34 @@ func (o *Own) dispatch(ctx context.Context, a *gate.Admission, req memproxy.Requ
 	if a.Reply != nil {
 		return refused(a)
 	}
-	lease := o.opt.InFlight.Lease(face.Own)
+	lease := o.p.opt.InFlight.Lease(face.Own)
 	defer lease.Release()
 	if err := lease.Grow(ctx, int64(len(a.Body))); err != nil {
-		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
+		o.p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamGone)
 		return memproxy.Unsent(err)
 	}
 	path, err := url.PathUnescape(req.EscapedPath)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
-	out := &http.Request{Method: req.Method, URL: face.Join(o.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: http.Header{}}
-	face.Onward(out.Header, http.Header(req.Header))
-	out.Header.Set("Accept-Encoding", "identity")
+	out := &http.Request{Method: req.Method, URL: face.Join(o.p.opt.Upstream, path, req.EscapedPath, a.Query, false), Header: o.p.opt.Onward(http.Header(req.Header), true, true)}
 	if len(a.Body) > 0 {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(a.Body)), int64(len(a.Body))
 	}
-	o.opt.Credential.Present(out.Header)
-	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
 	defer cancel()
-	resp, err := o.opt.Transport.RoundTrip(out.WithContext(ctx))
+	resp, err := o.p.opt.Transport.RoundTrip(out.WithContext(ctx))
 	var body []byte
 	if err == nil {
 		defer resp.Body.Close()
-		body, _, err = face.ReadAnswer(resp, o.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
+		body, _, err = face.ReadAnswer(resp, o.p.opt.MaxAnswer, func(n int64) error { lease.Force(n); return nil }) // the write has happened
 	}
 	if err != nil {
-		o.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
+		o.p.opt.Gate.Abandon(context.WithoutCancel(ctx), a, memproxy.StreamWhole)
 		return sentOrNot(err)
 	}
-	o.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
-	o.follower.Follow(a)
+	o.p.opt.Gate.Return(context.WithoutCancel(ctx), a, memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body})
+	o.p.follower.Follow(a)
 	return memproxy.Answered(memproxy.HoldResult{Status: resp.StatusCode, Memories: a.Memories})
 }
 
@@ -101,11 +93,11 @@ func refused(a *gate.Admission) memproxy.Sent {
 
 // Reconsider evaluates a held write under the rules in force.
 func (o *Own) Reconsider(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (memproxy.Reevaluation, error) {
-	return o.opt.Gate.Reviewed().Reconsider(ctx, o.backend, h, content)
+	return o.p.opt.Gate.Reviewed().Reconsider(ctx, o.p.backend, h, content)
 }
 
 // Sought asks the backend whether an approved write with an unknown outcome
 // arrived; known is false if the backend cannot tell.
 func (o *Own) Sought(ctx context.Context, h memproxy.HeldWrite, content memproxy.HoldContent) (ids []string, known bool, err error) {
-	return o.opt.Gate.Reviewed().Seek(ctx, o.backend, h, content)
+	return o.p.opt.Gate.Reviewed().Seek(ctx, o.p.backend, h, content)
 }

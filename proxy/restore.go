@@ -22,7 +22,7 @@ var ErrUnanswered = errors.New("the backend does not answer")
 func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
 	m, err := o.Look(ctx, k)
 	if err == nil && m.Missing {
-		o.opt.Gate.Reviewed().FoundGone(ctx, k)
+		o.p.opt.Gate.Reviewed().FoundGone(ctx, k)
 	}
 	return m, err
 }
@@ -30,7 +30,7 @@ func (o *Own) Now(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, e
 // Look is Now without the record. The error is ErrUnanswered if a later attempt may
 // succeed, and ErrNoRestore if the backend has no request for one memory.
 func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, error) {
-	restorer, ok := o.opt.Adapter.(gate.Restorer)
+	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.Memory{}, ErrNoRestore
 	}
@@ -49,14 +49,14 @@ func (o *Own) Look(ctx context.Context, k memproxy.MemoryKey) (memproxy.Memory, 
 // Restore restores a version of a memory, on behalf of a reviewer; now is the result of
 // Now.
 func (o *Own) Restore(ctx context.Context, to memproxy.Version, now memproxy.Memory, decision, reviewer string) memproxy.Sent {
-	restorer, ok := o.opt.Adapter.(gate.Restorer)
+	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return memproxy.Unsent(ErrNoRestore)
 	}
 	if to.Kind == memproxy.TargetObject {
 		return o.putBack(ctx, restorer, to, now, decision, reviewer)
 	}
-	requests := restorer.Restore(to, now, o.opt.Gate.Reviewed().RestoredStamp(to, decision))
+	requests := restorer.Restore(to, now, o.p.opt.Gate.Reviewed().RestoredStamp(to, decision))
 	_, reply, err := o.first(ctx, requests)
 	switch {
 	case errors.Is(err, ErrNoRestore):
@@ -87,7 +87,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 	if q.Request.Path, err = url.PathUnescape(q.Request.EscapedPath); err != nil {
 		return memproxy.Unsent(err)
 	}
-	a, err := o.opt.Gate.Reviewed().PutBack(ctx, o.backend, q, decision, reviewer, to.Tenant)
+	a, err := o.p.opt.Gate.Reviewed().PutBack(ctx, o.p.backend, q, decision, reviewer, to.Tenant)
 	if err != nil {
 		return memproxy.Unsent(err)
 	}
@@ -96,7 +96,7 @@ func (o *Own) putBack(ctx context.Context, restorer gate.Restorer, to memproxy.V
 
 // Remove deletes a memory in the backend. A missing one counts as deleted.
 func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
-	restorer, ok := o.opt.Adapter.(gate.Restorer)
+	restorer, ok := o.p.opt.Adapter.(gate.Restorer)
 	if !ok {
 		return ErrNoRestore
 	}
@@ -113,7 +113,7 @@ func (o *Own) Remove(ctx context.Context, k memproxy.MemoryKey) error {
 // uncache removes a memory from the adapter's cache that was deleted or replaced by a
 // request of memproxy's own.
 func (o *Own) uncache(id string) {
-	if cacher, caches := o.opt.Adapter.(gate.Cacher); caches {
+	if cacher, caches := o.p.opt.Adapter.(gate.Cacher); caches {
 		cacher.Forget(id)
 	}
 }
@@ -128,11 +128,11 @@ func (o *Own) first(ctx context.Context, requests []memproxy.Search) (int, mempr
 	if len(requests) == 0 {
 		return 0, memproxy.Reply{}, ErrNoRestore
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.opt.UpstreamTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.p.opt.UpstreamTimeout)
 	defer cancel()
 	var last memproxy.Reply
 	for i, q := range requests {
-		reply, err := o.side.Send(ctx, q.Request, q.Body)
+		reply, err := o.p.side.Send(ctx, q.Request, q.Body)
 		if err != nil {
 			return 0, memproxy.Reply{}, err
 		}

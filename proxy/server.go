@@ -66,12 +66,10 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	o.CutTime = cmp.Or(max(o.CutTime, 0), DefaultCutTime)
 	bounded := face.Bound(ln, face.ListenOptions{WriteTimeout: o.WriteTimeout, Connections: o.Connections, ConnectionsPeer: o.ConnectionsPeer})
 	ln = bounded
-	var flight inFlight
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	flight := &inFlight{ServerOptions: o, accepted: bounded.Accepted}
 	srv := &http.Server{
-		Handler: flight.count(o.Log, pace(o.Handler, o.BodyTimeout, o.WriteTimeout, bounded.Accepted)), TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
+		Handler: flight, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		// No WriteTimeout and no ReadTimeout, because streams may last for any time.
 		// Bodies and each write have deadlines of their own.
@@ -93,49 +91,48 @@ func Serve(ln net.Listener, o ServerOptions) (stop func(context.Context) error, 
 	}()
 	return func(ctx context.Context) error {
 		err := srv.Shutdown(ctx)
-		if err == nil || ctx.Err() == nil {
-			return errors.Join(err, flight.wait(o.CutTime))
+		if err != nil && ctx.Err() != nil {
+			if o.Cut != nil {
+				o.Cut()
+			}
+			if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {
+				err = nil
+			}
+			err = errors.Join(ErrCutOff, err)
 		}
-		if o.Cut != nil {
-			o.Cut()
+		cut, cancel := context.WithTimeout(context.Background(), o.CutTime)
+		defer cancel()
+		if wait.For(cut, flight.Wait) != nil {
+			err = errors.Join(err, errors.New("requests that were cut off have not returned"))
 		}
-		if err = srv.Close(); errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
-		return errors.Join(ErrCutOff, err, flight.wait(o.CutTime))
+		return err
 	}, errs
 }
 
 // inFlight counts the requests in handlers. The server does not wait for those whose
 // connections it has closed; they still write to stores that must stay open.
-type inFlight struct{ sync.WaitGroup }
-
-// count counts requests while next serves them. It logs a panic and aborts the
-// connection.
-func (f *inFlight) count(log *slog.Logger, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.Add(1)
-		defer f.Done()
-		defer func() {
-			switch v := recover(); v {
-			case nil:
-				return
-			case http.ErrAbortHandler:
-			default:
-				log.ErrorContext(r.Context(), "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
-			}
-			panic(http.ErrAbortHandler)
-		}()
-		next.ServeHTTP(w, r)
-	})
+type inFlight struct {
+	ServerOptions
+	sync.WaitGroup
+	accepted func(remote, caller string) // receives the callers that are accepted on a connection
 }
 
-// wait waits for requests whose connections are closed.
-func (f *inFlight) wait(most time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	if wait.For(ctx, f.Wait) != nil {
-		return errors.New("requests that were cut off have not returned")
-	}
-	return nil
+// ServeHTTP bounds a request in time. It logs a panic and aborts the connection.
+func (f *inFlight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.Add(1)
+	defer f.Done()
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+			return
+		case http.ErrAbortHandler:
+		default:
+			f.Log.ErrorContext(r.Context(), "panic", "value", fmt.Sprint(v), "stack", string(debug.Stack()))
+		}
+		panic(http.ErrAbortHandler)
+	}()
+	aw, r := paced(w, r, f.BodyTimeout, f.WriteTimeout)
+	aw.accepted = f.accepted
+	defer aw.end()
+	f.Handler.ServeHTTP(aw, r)
 }

@@ -79,22 +79,21 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 	if err == nil {
 		err = t.prepare(ctx)
 	}
-	if errors.Is(err, memproxy.ErrUngated) {
+	switch {
+	case errors.Is(err, memproxy.ErrUngated):
 		p.ungated(w, r, a)
 		return
+	case err != nil:
+		t.fail(ctx, err)
+		return
 	}
-	if err == nil {
-		done := p.runs.Open(ctx, turn.Key())
-		defer func() { done(whole) }()
-	}
-	if resumable, ok := turn.(memproxy.Resumable); ok && err == nil {
+	done := p.runs.Open(ctx, turn.Key())
+	defer func() { done(whole) }()
+	if resumable, ok := turn.(memproxy.Resumable); ok {
 		t.kept = p.streams.Begin(resumable)
 		defer t.kept.End()
 	}
-	if err == nil {
-		err = t.requests(ctx)
-	}
-	if err != nil {
+	if err = t.requests(ctx); err != nil {
 		t.fail(ctx, err)
 		return
 	}

@@ -22,7 +22,7 @@ type answer struct {
 	x        *exchange
 	received memproxy.Header // the backend's
 	reply    memproxy.Reply  // what is passed on
-	events   *eventStream    // set if it is a stream of events
+	events   *face.Events    // set if it is a stream of events
 	// passing is set if the answer's body is not read.
 	passing bool
 }
@@ -73,8 +73,8 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 	case x.req.Method == http.MethodHead: // no GET could be sent whose answer could be filtered
 		return x.abandon(http.StatusBadGateway), nil
 	case adm.Streams() && face.EventStream(http.Header(header)):
-		an.events = &eventStream{an: an, events: face.Events{Max: x.b.MaxAnswer}}
-		return an.events.begin(h.GetEndOfStream()), nil
+		an.events = &face.Events{Max: x.b.MaxAnswer}
+		return an.streamed(h.GetEndOfStream()), nil
 	case h.GetEndOfStream():
 		if _, refusal := an.returned(nil); refusal != nil {
 			return refusal, nil
@@ -95,7 +95,7 @@ func (an *answer) headers(h *procv3.HttpHeaders, a attrs) (*response, error) {
 func (an *answer) body(b *procv3.HttpBody) (*response, error) {
 	x := an.x
 	if an.events != nil && !x.settled {
-		return an.events.piece(b)
+		return an.piece(b)
 	}
 	if an.passing { // Envoy does not accept a mode override here
 		x.over = b.GetEndOfStream()
@@ -154,7 +154,7 @@ func (an *answer) trailers(t *procv3.HttpTrailers) (*response, error) {
 	switch {
 	case x.admission == nil || x.settled || an.reply.Status == 0:
 	case an.events != nil:
-		an.events.ended(memproxy.StreamWhole)
+		an.ended(memproxy.StreamWhole)
 	default:
 		if _, refusal := an.returned(nil); refusal != nil {
 			return refusal, nil

@@ -12,22 +12,16 @@ import (
 	"github.com/memproxy/memproxy/face"
 )
 
-// eventStream is an answer that is a stream of events.
-type eventStream struct {
-	an     *answer
-	events face.Events
-}
-
-// begin begins a stream of events, which are filtered one by one as they arrive. A
+// streamed begins a stream of events, which are filtered one by one as they arrive. A
 // compressed stream, although none was requested, is read as a whole.
-func (s *eventStream) begin(end bool) *response {
-	x, h := s.an.x, s.an.received
-	r := onResponseHeaders(changes(h, s.an.header(true)))
+func (an *answer) streamed(end bool) *response {
+	x, h := an.x, an.received
+	r := onResponseHeaders(changes(h, an.header(true)))
 	if len(h["Content-Encoding"]) == 0 {
 		r.ModeOverride = answerIn(modev3.ProcessingMode_STREAMED)
 	}
 	if end {
-		s.ended(memproxy.StreamWhole)
+		an.ended(memproxy.StreamWhole)
 		x.over = true
 	}
 	return r
@@ -36,38 +30,38 @@ func (s *eventStream) begin(end bool) *response {
 // piece filters the next part of a stream. An incomplete event waits for its rest.
 // On an error the processor ends its stream with a status, and Envoy resets the
 // client's.
-func (s *eventStream) piece(b *procv3.HttpBody) (*response, error) {
-	x := s.an.x
-	plain, _, err := face.Plain(b.GetBody(), http.Header(s.an.received), x.b.MaxAnswer)
+func (an *answer) piece(b *procv3.HttpBody) (*response, error) {
+	x := an.x
+	plain, _, err := face.Plain(b.GetBody(), http.Header(an.received), x.b.MaxAnswer)
 	var events [][]byte
 	if err == nil {
-		events, err = s.events.Feed(plain)
+		events, err = an.events.Feed(plain)
 	}
 	if err != nil {
 		end := memproxy.StreamTorn
 		if errors.Is(err, face.ErrTooLarge) {
 			end = memproxy.StreamTooLarge
 		}
-		s.ended(end)
+		an.ended(end)
 		return nil, err
 	}
 	if b.GetEndOfStream() {
-		events = append(events, s.events.Rest()...)
+		events = append(events, an.events.Rest()...)
 	}
 	var out []byte
 	for _, e := range events {
 		out = append(out, x.p.opt.Gate.Event(x.forwarded, x.admission, e)...)
 	}
 	if b.GetEndOfStream() {
-		s.ended(memproxy.StreamWhole)
+		an.ended(memproxy.StreamWhole)
 		x.over = true
 	}
 	return onResponseBody(nil, replaced(out)), nil
 }
 
 // ended records the outcome of a stream.
-func (s *eventStream) ended(end memproxy.StreamEnd) {
-	x := s.an.x
+func (an *answer) ended(end memproxy.StreamEnd) {
+	x := an.x
 	x.settled = true
 	x.p.opt.Gate.Streamed(context.WithoutCancel(x.forwarded), x.admission, x.status, end)
 }

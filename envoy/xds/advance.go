@@ -19,26 +19,24 @@ func (s *Server) advance() bool {
 			continue
 		}
 		p := s.marks[o.next.Number]
-		if !p.seen {
-			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
-			moved = s.mark(s.stage(o, 0)) || moved
-			s.warn(o.base, o.next)
-			continue
-		}
-		if _, known := s.before[o.next.Number]; !known { // another replica began it
+		if _, known := s.before[o.next.Number]; !known || !p.seen { // it begins, or another replica began it
 			s.before[o.next.Number] = maps.Clone(s.tallies[o.base.Name()])
 			s.warn(o.base, o.next)
 		}
-		if why := s.stopReason(o); why != "" {
+		var m Mark
+		switch why := s.stopReason(o); {
+		case !p.seen:
+			m = s.stage(o, 0)
+		case why != "":
 			s.opt.Log.Error("a rollout is stopped and taken back", "release", o.next.Number, "to", o.base.Number, "reason", why)
-			moved = s.mark(Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}) || moved
+			m = Mark{Release: o.next.Number, Kind: MarkStopped, Reason: why}
+		case s.stageDone(o, p):
+			m = s.stage(o, p.stage+1)
+			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
+		default:
 			continue
 		}
-		if s.stageDone(o, p) {
-			m := s.stage(o, p.stage+1)
-			s.opt.Log.Info("a rollout advances", "release", m.Release, "to", string(m.Kind), "stage", m.Stage)
-			moved = s.mark(m) || moved
-		}
+		moved = s.mark(m) || moved
 	}
 	return moved
 }

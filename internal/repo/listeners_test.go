@@ -81,7 +81,7 @@ func TestListenersAreBounded(t *testing.T) {
 		}
 	}
 	text := must.Get(os.ReadFile(filepath.Join(root, "proxy/server.go")))(t)
-	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "pace(o.Handler,", "ConnState:"} {
+	for _, bound := range []string{"ReadHeaderTimeout:", "IdleTimeout:", "MaxHeaderBytes:", "paced(w, r, f.BodyTimeout, f.WriteTimeout)", "ConnState:"} {
 		if !strings.Contains(string(text), bound) {
 			t.Errorf("proxy/server.go: no %s", bound)
 		}

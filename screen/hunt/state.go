@@ -94,18 +94,16 @@ func parseState(raw []byte) (State, error) {
 }
 
 // Save writes the state durably and as a whole. No path: nowhere.
-func (s State) Save(path string) (err error) {
+func (s State) Save(path string) error {
 	if path == "" {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("hunt: keeping the state: %w", err)
-		}
-	}()
 	raw, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
+	if err == nil {
+		err = durable.Write(path, append(raw, '\n'))
 	}
-	return durable.Write(path, append(raw, '\n'))
+	if err != nil {
+		return fmt.Errorf("hunt: keeping the state: %w", err)
+	}
+	return nil
 }

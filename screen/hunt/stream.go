@@ -60,32 +60,26 @@ type line struct {
 func Stream(ctx context.Context, in io.Reader, out io.Writer, o StreamOptions) (Result, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
-	// Each batch goes to a worker and, in order, to the writer. The channels
-	// are short, so that a slow writer stops the reader.
-	work, order := make(chan *batch, workers), make(chan *batch, 2*workers)
+	g.SetLimit(workers + 2) // with the reader and the writer
+	// Each batch goes to a worker and, in order, to the writer. The channel is
+	// short, so that a slow writer stops the reader.
+	order := make(chan *batch, 2*workers)
 	g.Go(func() error {
-		defer close(work)
 		defer close(order)
 		return readBatches(ctx, in, func(b *batch) error {
-			for _, c := range []chan<- *batch{order, work} {
-				select {
-				case c <- b:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
+			select {
+			case order <- b:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
+			g.Go(func() error {
+				defer close(b.done)
+				b.screen(o.Screen)
+				return nil
+			})
 			return nil
 		})
 	})
-	for range workers {
-		g.Go(func() error {
-			for b := range work {
-				b.screen(o.Screen)
-				close(b.done)
-			}
-			return nil
-		})
-	}
 	var total Result
 	count := o.Progress.Counting()
 	g.Go(func() error {

@@ -150,9 +150,13 @@ func (f *Follower) Start(inForce bool) {
 }
 
 // State returns the current state.
-func (f *Follower) State() State {
+func (f *Follower) State() State { return f.update(func(*State) {}) }
+
+// update changes the state, and returns it.
+func (f *Follower) update(change func(*State)) State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	change(&f.state)
 	return f.state
 }
 
@@ -225,11 +229,12 @@ func (f *Follower) Run(ctx context.Context) {
 }
 
 func (f *Follower) lost(err error) {
-	f.mu.Lock()
-	was := f.state.Connected || f.state.Lost == nil
-	f.state.Connected, f.state.Lost = false, err
-	f.mu.Unlock()
-	if was {
+	var was State
+	f.update(func(s *State) {
+		was = *s
+		s.Connected, s.Lost = false, err
+	})
+	if was.Connected || was.Lost == nil {
 		f.opt.Log.Warn("the control plane is away; the rules in force stay", "error", err)
 	}
 }

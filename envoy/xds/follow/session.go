@@ -74,7 +74,7 @@ func (f *Follower) session(ctx context.Context) (heard bool, err error) {
 		if !heard {
 			heard = true
 			silent.Stop()
-			f.found()
+			f.update(func(s *State) { s.Connected, s.Lost = true, nil })
 			reporting.Go(func() {
 				if err := f.report(ctx, conn); err != nil && ctx.Err() == nil {
 					cancel(fmt.Errorf("reports: %w", err))
@@ -98,12 +98,6 @@ func cause(ctx context.Context, err error) error {
 		return c
 	}
 	return err
-}
-
-func (f *Follower) found() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state.Connected, f.state.Lost = true, nil
 }
 
 // answer acts on a response and acknowledges it, or rejects it with the reason.
@@ -141,10 +135,7 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 	if a.GetRelease() != "" && !releaseName.MatchString(a.GetRelease()) {
 		return nil, errors.New("an assignment that names no release")
 	}
-	s.f.mu.Lock()
-	s.f.state.Assigned, s.f.state.Refused = a.GetRelease(), nil
-	running := s.f.state.Running
-	s.f.mu.Unlock()
+	running := s.f.update(func(s *State) { s.Assigned, s.Refused = a.GetRelease(), nil }).Running
 	next := &discovery.DeltaDiscoveryRequest{TypeUrl: fleetpb.ReleaseType}
 	if s.subscribed != "" && s.subscribed != a.GetRelease() {
 		next.ResourceNamesUnsubscribe = []string{s.subscribed}
@@ -155,7 +146,7 @@ func (s *session) assigned(r *discovery.Resource) (*discovery.DeltaDiscoveryRequ
 		s.subscribed = a.GetRelease()
 	}
 	if len(next.ResourceNamesSubscribe)+len(next.ResourceNamesUnsubscribe) == 0 {
-		return nil, nil
+		next = nil
 	}
 	return next, nil
 }
@@ -175,9 +166,7 @@ func (s *session) released(r *discovery.Resource) error {
 		err = s.f.take(r.GetName(), m.GetEncoded())
 	}
 	if err != nil {
-		s.f.mu.Lock()
-		s.f.state.Refused = err
-		s.f.mu.Unlock()
+		s.f.update(func(s *State) { s.Refused = err })
 		s.f.opt.Log.Error("a release is refused; the rules in force stay", "release", s.subscribed, "error", err)
 	}
 	return errors.Join(err, s.f.pace(s.stream.Context(), before))
