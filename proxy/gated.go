@@ -56,7 +56,7 @@ func (p *Proxy) ruled(w *answerWriter, r *http.Request, e *face.Entry) *gate.Adm
 }
 
 // obey carries out the gate's next action.
-func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
+func (p *Proxy) obey(w *answerWriter, r *http.Request, a *gate.Admission, next gate.Next, rest io.Reader) {
 	switch next := next.(type) {
 	case gate.Reply:
 		p.write(w, next.Reply, nil, a)
@@ -85,14 +85,14 @@ func (p *Proxy) obey(w http.ResponseWriter, r *http.Request, a *gate.Admission, 
 // takeBody reads the body up to the limit; ServeHTTP sets its deadline. A body over the
 // limit is a flaw, which the gate refuses and records; rest is then the whole body,
 // because shadow mode still forwards it.
-func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
+func takeBody(w *answerWriter, r *http.Request, limit int64) (body []byte, rest io.Reader, flaw *memproxy.Malformed) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
 	if r.ContentLength > limit {
 		return nil, r.Body, face.TooLarge(limit) // without waiting for it
 	}
-	lease := leaseOf(w)
+	lease := w.lease
 	body, err := face.ReadGrown(r.Body, r.ContentLength, limit, func(n int64) error { return lease.Grow(r.Context(), n) })
 	if err == nil {
 		err = lease.Work(r.Context(), face.BodyCost*int64(len(body)))
@@ -110,14 +110,14 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 
 // forward sends an admitted request, unless the run is to be watched: compensate sends
 // that one, after the turn that detected it has released its locks.
-func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+func (p *Proxy) forward(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	if !a.Watched() {
 		p.send(w, r, a, rest)
 	}
 }
 
 // send sends an admitted request and passes the answer back through the gate.
-func (p *Proxy) send(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
+func (p *Proxy) send(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader) {
 	on, cancel := p.upstreamContext(r.Context(), a)
 	defer cancel()
 	ctx, span := p.opt.Tracer.Start(on, signal.SpanForward, trace.WithSpanKind(trace.SpanKindClient))
@@ -199,7 +199,7 @@ func unsent(err error) error {
 
 // abandon answers for a backend that did not answer, or whose answer cannot be read,
 // and records the outcome.
-func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admission, err error) {
+func (p *Proxy) abandon(w *answerWriter, r *http.Request, a *gate.Admission, err error) {
 	if why := face.Unreadable(err, p.opt.MaxAnswer); why != nil {
 		p.opt.Log.WarnContext(r.Context(), "answer withheld", "backend", p.opt.Name, "decision", a.Decision.ID, "error", err)
 		p.write(w, p.opt.Gate.Unread(context.WithoutCancel(r.Context()), a, why), nil, a)
@@ -222,7 +222,7 @@ func (p *Proxy) abandon(w http.ResponseWriter, r *http.Request, a *gate.Admissio
 }
 
 // write sends a whole answer, with the upstream's headers if there are any.
-func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
+func (p *Proxy) write(w *answerWriter, reply memproxy.Reply, upstream http.Header, a *gate.Admission) {
 	h := w.Header()
 	if upstream != nil {
 		p.back(h, upstream, a)
@@ -238,7 +238,7 @@ func (p *Proxy) write(w http.ResponseWriter, reply memproxy.Reply, upstream http
 
 // passOn sends a backend's answer as the gate returned it; changed reports that its
 // bytes are not the backend's.
-func (p *Proxy) passOn(w http.ResponseWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
+func (p *Proxy) passOn(w *answerWriter, got memproxy.Reply, changed bool, a *gate.Admission) {
 	header := http.Header(got.Header)
 	if changed {
 		face.DropEntityHeaders(header)

@@ -116,12 +116,16 @@ type answerWriter struct {
 	stall       time.Duration
 	accepted    func(remote, caller string) // or nil
 	lease       *face.Lease
-	torn        bool // the answer is incomplete: the connection must be aborted
-	ruled       bool // the answer is for one caller only
+	torn        bool   // the answer is incomplete: the connection is aborted without its end, or the HTTP/2 stream reset
+	ruled       bool   // the answer is for one caller only
+	before      func() // is called before an answer that is no stream of events; or nil
 }
 
 func (w *answerWriter) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
+		if w.before != nil && !face.EventStream(w.Header()) {
+			w.before()
+		}
 		w.begin(code)
 		if w.ruled {
 			face.Uncached(w.Header())
@@ -229,12 +233,4 @@ func decided(w *answerWriter, r *http.Request, a *gate.Admission) {
 	}
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 	w.ruled = !a.Shadow()
-}
-
-// leaseOf returns the lease of an answer's request.
-func leaseOf(w http.ResponseWriter) *face.Lease {
-	if aw, ok := w.(*answerWriter); ok {
-		return aw.lease
-	}
-	return nil
 }

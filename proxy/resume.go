@@ -21,7 +21,7 @@ func resumes(q gate.Resume, streams *agentrun.Streams) *agentrun.Stream {
 }
 
 // resume sends a turn's stream from an event on, and follows it until it ends.
-func (p *Proxy) resume(w http.ResponseWriter, r *http.Request, a *gate.Admission, ch *agentrun.Stream, after int64) {
+func (p *Proxy) resume(w *answerWriter, r *http.Request, a *gate.Admission, ch *agentrun.Stream, after int64) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")

@@ -121,7 +121,7 @@ func ended(ctx context.Context, err error) memproxy.StreamEnd {
 // io.EOF is the answer's end. All answers that are not read as a whole pass through
 // it: whatever ends an answer is in its outcome, and the connection of an
 // incomplete one is aborted.
-func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
+func (p *Proxy) relay(ctx context.Context, w *answerWriter, a *gate.Admission, status int, next func() ([]byte, error)) {
 	ctl := http.NewResponseController(w)
 	var err error
 	for err == nil {
@@ -135,7 +135,7 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 	}
 	end := ended(ctx, err)
 	if end != memproxy.StreamWhole {
-		tear(w)
+		w.torn = true
 	}
 	if end != memproxy.StreamWhole && end != memproxy.StreamGone { // clients hang up at any time
 		p.opt.Log.WarnContext(ctx, "a stream broke off", "backend", p.opt.Name, "ended", string(end), "error", err)
@@ -146,7 +146,7 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, a *gate.Admiss
 }
 
 // deliver sends pieces to the client now.
-func deliver(w http.ResponseWriter, ctl *http.ResponseController, pieces ...[]byte) error {
+func deliver(w *answerWriter, ctl *http.ResponseController, pieces ...[]byte) error {
 	for _, b := range pieces {
 		if _, err := w.Write(b); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (p *Proxy) back(dst, src http.Header, a *gate.Admission) {
 }
 
 // stream passes on an answer as it arrives. A is nil for a public route.
-func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) {
+func (p *Proxy) stream(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) {
 	p.back(w.Header(), resp.Header, a)
 	w.WriteHeader(resp.StatusCode)
 	body := on.stream(resp.Body)
@@ -180,7 +180,7 @@ func (p *Proxy) stream(on *watchdog, w http.ResponseWriter, resp *http.Response,
 
 // filtered passes on a stream, filtered by the gate event by event. An error means that
 // the stream cannot be read and that nothing was sent.
-func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Response, a *gate.Admission) error {
+func (p *Proxy) filtered(on *watchdog, w *answerWriter, resp *http.Response, a *gate.Admission) error {
 	body, err := face.Inflate(on.stream(resp.Body), resp.Header)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 	if a.Call().Request.Method == http.MethodHead {
 		body = http.NoBody
 	}
-	in := face.NewEventReader(body, p.opt.MaxAnswer, leaseOf(w))
+	in := face.NewEventReader(body, p.opt.MaxAnswer, w.lease)
 	p.relay(on, w, a, resp.StatusCode, func() ([]byte, error) {
 		event, err := in.Next(on)
 		if err != nil {
@@ -203,15 +203,4 @@ func (p *Proxy) filtered(on *watchdog, w http.ResponseWriter, resp *http.Respons
 		return event, nil
 	})
 	return nil
-}
-
-// tear marks an answer as incomplete for the client: the connection is closed without
-// the answer's end, and an HTTP/2 stream is reset.
-func tear(w http.ResponseWriter) {
-	switch w := w.(type) {
-	case *answerWriter:
-		w.torn = true
-	case *heldAnswer:
-		tear(w.ResponseWriter)
-	}
 }

@@ -23,7 +23,7 @@ const maxRequests = 200
 // turning is the state of one turn of an agent.
 type turning struct {
 	p    *Proxy
-	w    http.ResponseWriter
+	w    *answerWriter
 	r    *http.Request
 	a    *gate.Admission
 	turn memproxy.Turn
@@ -45,7 +45,7 @@ type turning struct {
 
 // locked forwards a request, unless check fails, while an agent's tools are locked:
 // exclusively while no turn of the agent is in progress.
-func (p *Proxy) locked(w http.ResponseWriter, r *http.Request, a *gate.Admission, rest io.Reader, agent string, weight int64, check func(context.Context) error) {
+func (p *Proxy) locked(w *answerWriter, r *http.Request, a *gate.Admission, rest io.Reader, agent string, weight int64, check func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.opt.UpstreamTimeout)
 	defer cancel()
 	err := func() error {
@@ -70,7 +70,7 @@ func (p *Proxy) locked(w http.ResponseWriter, r *http.Request, a *gate.Admission
 
 // takeTurn runs an agent, request by request, ruling on each gated tool call before
 // the backend runs it.
-func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
+func (p *Proxy) takeTurn(w *answerWriter, r *http.Request, a *gate.Admission, turn memproxy.Turn) {
 	ctx, cancel := newWatchdog(context.WithoutCancel(r.Context()), p.severed, p.opt.RunTimeout)
 	defer cancel()
 	t := &turning{p: p, w: w, r: r, a: a, turn: turn, on: ctx, held: agentrun.Held{Locks: &p.locks}}
@@ -110,7 +110,7 @@ func (p *Proxy) takeTurn(w http.ResponseWriter, r *http.Request, a *gate.Admissi
 
 // ungated refuses a run that cannot be gated, or forwards it if the rules admit
 // that.
-func (p *Proxy) ungated(w http.ResponseWriter, r *http.Request, a *gate.Admission) {
+func (p *Proxy) ungated(w *answerWriter, r *http.Request, a *gate.Admission) {
 	if reply, refused := p.opt.Gate.Agents().Ungated(r.Context(), a); refused {
 		w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
 		p.write(w, reply, nil, a)
@@ -229,7 +229,7 @@ func (t *turning) whole(ctx context.Context, resp *http.Response) (bool, error) 
 // read reads an answer within the lease. A request for which there is no room ends
 // the turn: the agent waits, and its next turn continues.
 func (t *turning) read(ctx context.Context, resp *http.Response) (body []byte, free func(), err error) {
-	lease := leaseOf(t.w)
+	lease := t.w.lease
 	before := lease.Holds()
 	body, _, err = face.ReadAnswer(resp, t.p.opt.MaxAnswer, func(n int64) error { return lease.Grow(ctx, n) })
 	return body, func() { lease.Keep(before) }, err
@@ -271,7 +271,7 @@ func (t *turning) events(ctx context.Context, resp *http.Response) (bool, error)
 		t.w.WriteHeader(resp.StatusCode)
 		t.begun = true
 	}
-	in := face.NewEventReader(body, t.p.opt.MaxAnswer, leaseOf(t.w))
+	in := face.NewEventReader(body, t.p.opt.MaxAnswer, t.w.lease)
 	for {
 		event, err := in.Next(ctx)
 		if err == io.EOF {

@@ -11,8 +11,8 @@ import (
 
 // whole reads an answer to its end, within a limit and the lease. Decoded reports
 // that it was decompressed.
-func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
-	lease := leaseOf(w)
+func whole(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, limit int64) (body []byte, decoded bool, err error) {
+	lease := w.lease
 	body, decoded, err = face.ReadAnswer(resp, limit, func(n int64) error {
 		if a.Writes() { // it happened: its outcome must be known
 			lease.Force(n)
@@ -27,8 +27,8 @@ func whole(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *g
 }
 
 // answer passes a complete answer through the gate, and sends the result.
-func (p *Proxy) answer(ctx context.Context, w http.ResponseWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
-	lease := leaseOf(w)
+func (p *Proxy) answer(ctx context.Context, w *answerWriter, resp *http.Response, a *gate.Admission, body []byte, decoded bool) {
+	lease := w.lease
 	reply := memproxy.Reply{Status: resp.StatusCode, Header: memproxy.Header(resp.Header), Body: body}
 	got := p.opt.Gate.Return(context.WithoutCancel(ctx), a, reply)
 	w.Header().Set(face.DecisionHeader, face.Decision(a.Shown()))
