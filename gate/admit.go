@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -301,14 +300,11 @@ func (r *run) decisionEvent(ctx context.Context) memproxy.Event {
 }
 
 // notes writes events to the audit log that follow a recorded decision.
-type notes struct {
-	recorder Recorder
-	log      *slog.Logger
-}
+type notes struct{ opt *Options }
 
 func (n *notes) add(ctx context.Context, ev memproxy.Event) {
-	if err := n.recorder.Note(ev); err != nil {
-		n.log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
+	if err := n.opt.Recorder.Note(ev); err != nil {
+		n.opt.Log.ErrorContext(ctx, "audit note lost", "decision", ev.Decision, "type", string(ev.Type), "error", err)
 	}
 }
 
@@ -346,7 +342,7 @@ func inTurn(ctx context.Context, r *run) error {
 			}
 		}
 	}
-	enter(ctx, r, r.g.opt.FetchTimeout, op.Kind != memproxy.Learn, keys)
+	enter(ctx, r, DefaultFetchTimeout, op.Kind != memproxy.Learn, keys)
 	return nil
 }
 

@@ -113,7 +113,7 @@ func (g Agents) Probe(ctx context.Context, a *Admission, p Probe) error {
 	if a.call.Backend.Fetch == nil {
 		return memproxy.ErrUngated
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
 	reply, err := a.call.Backend.Fetch.Fetch(ctx, p.ask)
 	if err != nil {

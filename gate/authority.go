@@ -89,12 +89,9 @@ func wordOf(r *run, target string) word {
 		w.row.Kind = memproxy.TargetMemory
 	}
 	var stamp memproxy.Stamp
-	if m.Stamp != nil {
+	if m.Stamp != nil && tamper.SignedFor(r.g.opt.Signer, r.Principal.Tenant, *m.Stamp) {
 		stamp = *m.Stamp
 		stamp.Tenant = r.Principal.Tenant
-		if !r.g.opt.Signer.Verify(stamp) {
-			stamp = memproxy.Stamp{}
-		}
 	}
 	w.Authority = trust.AuthorityOf(r.rules.Ceilings, r.Principal.ID, &w.row, &stamp)
 	return w
@@ -128,8 +125,9 @@ func loadReplaced(ctx context.Context, r *run, watched bool) {
 			}
 		}
 	}
-	if loc, ok := r.call.Backend.Adapter.(Locator); ok && !watched && r.call.Backend.Fetch != nil {
-		if err := fetchTargets(ctx, r, loc, targets); err != nil {
+	if _, ok := r.call.Backend.locator(); ok && !watched {
+		var err error
+		if op.Current, err = fetch(ctx, r.call, targets); err != nil {
 			r.g.opt.Log.ErrorContext(ctx, "the authors of the memories that a call changes cannot be fetched", "decision", r.Decision.ID, "error", err)
 			r.verdict.Refuse(memproxy.StatusUnavailable, memproxy.Reason{Code: memproxy.UpstreamUnavailable, Detail: "who wrote the memory cannot be looked up"})
 			return
@@ -238,12 +236,8 @@ func dissent(ctx context.Context, g *Gate, a *Admission, w *word, text string) {
 // correction describes the change that the admission makes, or would make, to a
 // memory.
 func correction(a *Admission, w *word, reason string) memproxy.Correction {
-	tenant := w.row.Scope.Tenant
-	if tenant == "" {
-		tenant = a.Principal.Tenant
-	}
 	return memproxy.Correction{
-		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: tenant, Author: w.row.Actor,
+		Backend: w.row.Backend, Kind: w.row.Kind, ID: w.row.ID, Tenant: cmp.Or(w.row.Scope.Tenant, a.Principal.Tenant), Author: w.row.Actor,
 		Corrector: a.Principal.ID, Trust: a.Principal.Trust, Decision: a.Decision.ID, Reason: reason, Time: a.begun,
 	}
 }

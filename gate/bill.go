@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -230,13 +229,7 @@ func (ret *effects) countsLater(b *bill) bool {
 
 // accounts keep the write budgets in line with what was written: they release
 // charges of writes that made nothing, and settle the others.
-type accounts struct {
-	budget  Budget
-	notes   notes
-	clock   func() time.Time
-	timeout time.Duration // of one settlement
-	log     *slog.Logger
-}
+type accounts struct{ notes }
 
 // release gives back the charge of a write that made nothing.
 func (acc *accounts) release(ctx context.Context, a *Admission) {
@@ -247,8 +240,8 @@ func (acc *accounts) release(ctx context.Context, a *Admission) {
 	if a.bill == nil || !a.bill.close() || len(a.bill.charge.Lines) == 0 {
 		return
 	}
-	if err := acc.budget.Release(ctx, a.bill.charge); err != nil {
-		acc.log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
+	if err := acc.opt.Budget.Release(ctx, a.bill.charge); err != nil {
+		acc.opt.Log.WarnContext(ctx, "budget not released", "decision", a.Decision.ID, "error", err)
 	}
 }
 
@@ -270,8 +263,8 @@ func (acc *accounts) repay(ctx context.Context, a *Admission, history Histories,
 
 // lower reduces one author's totals.
 func (acc *accounts) lower(ctx context.Context, a *Admission, who memproxy.Tally) {
-	if err := Lower(ctx, acc.budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
-		acc.log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
+	if err := Lower(ctx, acc.opt.Budget, a.rules, a.Decision.ID, a.begun, who); err != nil {
+		acc.opt.Log.WarnContext(ctx, "total not lowered after a deletion", "decision", a.Decision.ID, "error", err)
 	}
 }
 
@@ -341,7 +334,7 @@ func (acc *accounts) warnOf(ctx context.Context, a *Admission, al *memproxy.Allo
 func (acc *accounts) note(ctx context.Context, a *Admission, t memproxy.EventType, al *memproxy.Allowance) {
 	ev := following(&a.event, t, a.event.Time)
 	ev.Budget, ev.Degraded, ev.Targets, ev.Fields = al.Lines, al.Degraded, nil, nil
-	acc.notes.add(ctx, ev)
+	acc.add(ctx, ev)
 }
 
 // settleTo makes the charge so many memories in its windows, which count those
@@ -379,21 +372,21 @@ func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy
 	if len(lines) == 0 || difference == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acc.opt.RecordTimeout)
 	defer cancel()
 	c := *of
 	c.ID, c.Lines = c.ID+id, lines
 	if difference < 0 {
 		c.Cost = -difference
-		if err := acc.budget.Release(ctx, c); err != nil {
-			acc.log.WarnContext(ctx, "budget not settled: the charge is too high", "decision", a.Decision.ID, "error", err)
+		if err := acc.opt.Budget.Release(ctx, c); err != nil {
+			acc.opt.Log.WarnContext(ctx, "budget not settled: the charge is too high", "decision", a.Decision.ID, "error", err)
 		}
 		return
 	}
-	c.Cost, c.Time, c.Written = min(difference, maxSettled), acc.clock(), true
-	allowance, err := acc.budget.Charge(ctx, c)
+	c.Cost, c.Time, c.Written = min(difference, maxSettled), acc.opt.Clock(), true
+	allowance, err := acc.opt.Budget.Charge(ctx, c)
 	if err != nil {
-		acc.log.ErrorContext(ctx, "budget not settled: a write made more than was charged", "decision", a.Decision.ID, "error", err)
+		acc.opt.Log.ErrorContext(ctx, "budget not settled: a write made more than was charged", "decision", a.Decision.ID, "error", err)
 		return
 	}
 	acc.warnOf(ctx, a, &allowance)

@@ -67,12 +67,7 @@ func (ret *making) extracted(ctx context.Context) error {
 // caller written it. The policy that ruled on the write is asked. A memory that
 // every answer would withhold is retracted whatever the policy says.
 func (ret *making) worse(ctx context.Context, m *memproxy.Memory, j judged) (bool, error) {
-	var input memproxy.PerMille
-	secret := false
-	for i := range ret.findings {
-		input = max(input, ret.findings[i].Score)
-		secret = secret || isSecret(ret.findings[i])
-	}
+	input, secret := memproxy.Risk(ret.findings), slices.ContainsFunc(ret.findings, isSecret)
 	if leaks := !secret && slices.ContainsFunc(j.spans, isSecret); j.risk <= input && !leaks {
 		return false, nil
 	}
@@ -116,7 +111,7 @@ func (ret *making) takeBack(ctx context.Context, m memproxy.Memory) error {
 	if !ok || !known {
 		return errUndo
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
 	defer cancel()
 	for _, q := range requests {
 		q.Request.Header, q.Request.Base = ret.call.Request.Header, ret.call.Request.Base
@@ -246,7 +241,7 @@ func (ret *making) trespassed(ctx context.Context) error {
 		return nil
 	}
 	v := ret.viewer(ret.g.opt.Signer, known)
-	err := v.lookUp(ctx, ret.g, nil, bare, keys...)
+	err := v.lookUp(ctx, nil, bare, keys...)
 	var unknown error // why the author of a memory that was changed is unknown
 	for i := range ret.memories {
 		m := &ret.memories[i]
@@ -340,17 +335,15 @@ func (ret *making) ruleOnInferred(ctx context.Context, found map[int]judged) err
 // inferredFact is the policy question about a fact that a model made.
 func (ret *making) inferredFact(m *memproxy.Memory) memproxy.Question {
 	field := fieldOf(ret.op, m)
-	confidence := max(0, ret.event.Confidence)
-	return memproxy.Question{
-		Principal: ret.Principal, Confidence: confidence, Claimed: confidence, Profile: string(ret.rules.Profile), Governance: ret.rules.Governance,
-		Ceiling: ret.rules.Ceilings.Ceiling(ret.Principal.Trust, ""),
-		Operation: &memproxy.Operation{
-			Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
-			Items: []memproxy.Item{{
-				Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: layerOf(ret.Admission, field), Role: "assistant", Inferred: true,
-			}},
-		},
-	}
+	q := ret.asking(&memproxy.Operation{
+		Kind: memproxy.Learn, Backend: ret.op.Backend, Route: ret.op.Route, Scope: ret.op.Scope, SourceClaim: ret.op.SourceClaim, LayerClaims: ret.op.LayerClaims,
+		Items: []memproxy.Item{{
+			Kind: memproxy.ItemContent, Pointer: m.Pointer, Text: m.Text, Field: field, Layer: layerOf(ret.Admission, field), Role: "assistant", Inferred: true,
+		}},
+	})
+	q.Confidence = max(0, ret.event.Confidence)
+	q.Claimed = q.Confidence
+	return q
 }
 
 // markLater records memories that the backend reported only after the write, the same
@@ -360,7 +353,7 @@ func (ret *making) markLater(ctx context.Context) {
 	_ = known.memories(ctx, ret.memories) // after an error they are taken to be there
 	ret.reading = &memproxy.Reading{Memories: slices.DeleteFunc(slices.Clone(ret.memories), func(m memproxy.Memory) bool {
 		row := known.owner(m.TargetKind(), m.ID)
-		return m.Drop || row != nil && row.Deleted || gone[m.ID]
+		return m.Drop || row != nil && row.Deleted || gone[m.ID].Missing
 	})}
 	if made := (&effects{answer: ret.answer}); len(ret.reading.Memories) > 0 {
 		_ = commit(ctx, ret.g, &ret.Decision, memproxy.Entry{States: made.newStates()}, "the state of new memories is not kept") // it is in the log
@@ -379,7 +372,7 @@ func (acc *accounts) counted(ctx context.Context, a *Admission, counter Counter,
 	}
 	ids, more, over, err := counter.Counted(reply)
 	if err != nil {
-		acc.log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
+		acc.opt.Log.WarnContext(ctx, "the number of memories of a write cannot be read; the estimate remains charged", "decision", a.Decision.ID, "error", err)
 		return true
 	}
 	if !over {

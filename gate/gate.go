@@ -88,23 +88,19 @@ type Options struct {
 	// negative: all are recorded.
 	Rejections int
 
-	// FetchTimeout bounds one side request to the backend. Default 5 s.
-	FetchTimeout time.Duration
 	// RecordTimeout bounds the writing of one audit record. Default 5 s.
 	RecordTimeout time.Duration
-	// FetchParallel bounds the side requests of one admission. Default 8.
-	FetchParallel int
 
 	Tracer trace.Tracer
 	Meter  Meter
 	Log    *slog.Logger
 }
 
-// Defaults of Options.
+// Bounds of what a request waits for.
 const (
-	DefaultFetchTimeout  = 5 * time.Second
-	DefaultFetchParallel = 8
-	DefaultRecordTimeout = 5 * time.Second
+	DefaultFetchTimeout  = 5 * time.Second // of one side request to the backend
+	DefaultRecordTimeout = 5 * time.Second // of Options
+	fetchParallel        = 8               // side requests of one admission at a time
 )
 
 // Gate decides. It is safe for concurrent use.
@@ -119,7 +115,6 @@ type Gate struct {
 	order    queue.Queue
 	notes    notes
 	accounts accounts
-
 	reported reported
 
 	cleared atomic.Pointer[time.Time] // when all that an owner has was last deleted
@@ -133,14 +128,8 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
 	}
-	if opt.FetchTimeout <= 0 {
-		opt.FetchTimeout = DefaultFetchTimeout
-	}
 	if opt.RecordTimeout <= 0 {
 		opt.RecordTimeout = DefaultRecordTimeout
-	}
-	if opt.FetchParallel <= 0 {
-		opt.FetchParallel = DefaultFetchParallel
 	}
 	if opt.Later == nil {
 		opt.Later = func(_ string, f func()) { f() }
@@ -158,8 +147,9 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: seen.New(opt.Clock), notes: notes{opt.Recorder, opt.Log}}
-	g.accounts = accounts{opt.Budget, g.notes, opt.Clock, opt.RecordTimeout, opt.Log}
+	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: seen.New(opt.Clock)}
+	g.notes = notes{&g.opt}
+	g.accounts = accounts{g.notes}
 	if g.rejected.Limit = opt.Rejections; opt.Rejections == 0 {
 		g.rejected.Limit = DefaultRejections
 	}

@@ -11,15 +11,11 @@ import (
 
 // version is a version of a memory that this operation makes.
 func (ret *effects) version(kind memproxy.TargetKind, id string, op memproxy.VersionOp) memproxy.Version {
-	v := memproxy.Version{
+	return memproxy.Version{
 		MemoryKey: memproxy.MemoryKey{Backend: ret.op.Backend, Kind: kind, ID: id}, Tenant: ret.Principal.Tenant,
 		Op: op, Time: ret.begun, Actor: ret.Principal.ID, Trust: ret.Principal.Trust, Confidence: max(0, ret.event.Confidence),
-		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID,
+		Attestation: ret.attested(ret.marksOf(id)), Decision: ret.Decision.ID, Score: memproxy.Risk(ret.findings),
 	}
-	for i := range ret.findings {
-		v.Score = max(v.Score, ret.findings[i].Score)
-	}
-	return v
 }
 
 // found is the version before the operation, for a memory without a recorded
@@ -252,7 +248,7 @@ func precede(ctx context.Context, r *run) error {
 
 // followEdits makes the side requests of a tool call.
 func followEdits(ctx context.Context, g *Gate, a *Admission) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultFetchTimeout)
 	defer cancel()
 	for {
 		q, more := a.edits.Prepare()
@@ -328,11 +324,10 @@ func reconcile(ctx context.Context, ret *effects, e memproxy.Entry) memproxy.Ent
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
 	defer cancel()
-	loc, asks := ret.call.Backend.Adapter.(Locator)
 	records, err := ret.g.opt.Ledger.Lookup(ctx, keys...)
 	var there map[string]memproxy.Memory
-	if err == nil && asks && ret.call.Backend.Fetch != nil {
-		there, err = located(ctx, ret.g, ret.call, loc, ret.op.Targets)
+	if err == nil {
+		there, err = fetch(ctx, ret.call, ret.op.Targets)
 	}
 	if err != nil {
 		ret.g.opt.Log.ErrorContext(ctx, "which change was the last cannot be looked up", "decision", ret.Decision.ID, "error", err)

@@ -11,24 +11,27 @@ import (
 	"github.com/memproxy/memproxy/gate/content"
 )
 
-// full refuses a hold because too many writes of the caller, or of its end user,
-// are waiting for review.
-func full(ctx context.Context, r *run, no *memproxy.HoldsFull) {
-	d := &r.Decision
-	line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
-	d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
-	d.Status = memproxy.StatusTooMany
-	unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
-		"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)})
-}
-
-// unqueued refuses a write that cannot wait for review. The status is that of the
-// decision.
-func unqueued(ctx context.Context, r *run, why memproxy.Reason) {
-	d := &r.Decision
+// unqueued refuses a write that cannot wait for review: there are not enough reviewers,
+// or too many writes of the caller, or of its end user, are waiting. It returns any
+// other error.
+func unqueued(ctx context.Context, r *run, err error) error {
+	d, why := &r.Decision, memproxy.Reason{}
+	if no, full := errors.AsType[*memproxy.HoldsFull](err); full {
+		line := memproxy.Line{Reason: memproxy.HoldQueue, Key: no.Key, Window: memproxy.WindowTotal, Limit: int64(no.Limit)}
+		d.Allowance = &memproxy.Allowance{Lines: []memproxy.LineState{{Line: line, Used: int64(no.Limit)}}}
+		d.Status = memproxy.StatusTooMany
+		why = memproxy.Reason{Code: memproxy.HoldQueue, Rule: no.Key, Detail: fmt.Sprintf(
+			"%d writes wait for review, as many as may; a reviewer makes room (memproxy holds list), and %s sets the number", no.Limit, no.Setting)}
+	} else if errors.Is(err, memproxy.ErrNoReviewer) {
+		d.Status = memproxy.StatusForbidden
+		why = memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"}
+	} else {
+		return err
+	}
+	r.g.accounts.release(ctx, r.Admission)
 	d.Verdict, d.Reasons = memproxy.Deny, []memproxy.Reason{why}
-	_ = answerRefused(ctx, r) // it cannot fail
 	r.g.outcome(ctx, &answer{Admission: r.Admission, g: r.g, reasons: d.Reasons})
+	return answerRefused(ctx, r)
 }
 
 // unheld: the write is not held, or held writes are not stored.
@@ -54,18 +57,8 @@ func hold(ctx context.Context, r *run) error {
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
 	defer cancel()
 	held, content := toKeep(a, w)
-	switch err, no := g.opt.Keeper.Keep(kctx, held, content), (*memproxy.HoldsFull)(nil); {
-	case errors.As(err, &no):
-		g.accounts.release(ctx, r.Admission)
-		full(ctx, r, no)
-		return nil
-	case errors.Is(err, memproxy.ErrNoReviewer):
-		g.accounts.release(ctx, r.Admission)
-		r.Decision.Status = memproxy.StatusForbidden
-		unqueued(ctx, r, memproxy.Reason{Code: memproxy.HoldReviewer, Detail: "it would wait for review, and there are not enough reviewers for it; review.reviewers lists them"})
-		return nil
-	case err != nil:
-		return err
+	if err := g.opt.Keeper.Keep(kctx, held, content); err != nil {
+		return unqueued(ctx, r, err)
 	}
 	g.opt.Steps.At(memproxy.StepHoldKept)
 	if holder, ok := r.call.Backend.Adapter.(Holder); ok && !g.opt.RefuseHolds && !inside(r) {
@@ -110,10 +103,7 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 		ID: a.Decision.ID, Backend: c.Backend.Name, Route: c.Route.ID, Method: c.Request.Method, EscapedPath: c.Request.EscapedPath,
 		Tenant: a.Principal.Tenant, Principal: a.Principal.ID, Trust: a.Principal.Trust, Session: a.event.Session,
 		Scope: a.op.Scope, Kind: a.op.Kind, Reasons: a.Decision.Recorded(), Findings: a.findings, Policy: a.Decision.Policy,
-		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending,
-	}
-	for i := range a.findings {
-		h.Score = max(h.Score, a.findings[i].Score)
+		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending, Score: memproxy.Risk(a.findings),
 	}
 	author := a.Principal
 	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author, Objects: map[string]string{}}
@@ -162,7 +152,7 @@ func unpolled(r *run) bool {
 // the receipt and says so.
 func polled(ctx context.Context, r *run) error {
 	id := r.call.Backend.Adapter.(Holder).Polls(r.call.Route)
-	ctx, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
 	h, ok, err := r.g.opt.Keeper.Kept(ctx, id)
 	if err != nil {
@@ -181,7 +171,7 @@ func unasked(r *run) bool { return r.held == nil || r.Reply != nil || !r.enforce
 // answerPoll answers in the backend's place.
 func answerPoll(ctx context.Context, r *run) error {
 	if r.held.State == memproxy.HoldDone && len(r.held.Result.Memories) == 0 {
-		asking, cancel := context.WithTimeout(ctx, r.g.opt.FetchTimeout)
+		asking, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 		workedOn(asking, r)
 		cancel()
 	}
@@ -286,16 +276,11 @@ const (
 // asideOf is the status of a memory that a write made and that is set aside. A
 // memory that is quarantined already stays quarantined.
 func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
-	c := memproxy.StateChange{
+	return memproxy.StateChange{
 		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
 		Rules: a.rules.Version, Reason: "it looked dangerous when it was written",
+		From: slices.DeleteFunc(slices.Clone(memproxy.MemoryStates[:]), func(s memproxy.MemoryState) bool { return s == memproxy.StateQuarantined }),
 	}
-	for _, s := range memproxy.MemoryStates {
-		if s != memproxy.StateQuarantined {
-			c.From = append(c.From, s)
-		}
-	}
-	return c
 }
 
 // spansIn returns the findings that apply to a memory's text: those of the one item
@@ -325,18 +310,12 @@ func (ret *making) asideLater(ctx context.Context) error {
 	if ret.aside == "" {
 		return nil
 	}
-	var changes []memproxy.StateChange
-	for i := range ret.memories {
-		if m := &ret.memories[i]; m.ID != "" && m.Event != eventNone && m.Event != eventDelete {
-			c := asideOf(ret.Admission, memproxy.MemoryKey{Backend: ret.op.Backend, Kind: m.TargetKind(), ID: m.ID})
-			c.Findings, c.Text = spansIn(ret.Admission, m), memproxy.TextSHA256(m.Text)
-			changes = append(changes, c)
-		}
-	}
-	if len(changes) == 0 {
+	ret.reading = &memproxy.Reading{Memories: ret.memories}
+	e := memproxy.Entry{States: (&effects{answer: ret.answer}).newStates()}
+	if e.Empty() {
 		return nil
 	}
-	return ret.g.opt.Ledger.Commit(ctx, memproxy.Entry{States: changes})
+	return ret.g.opt.Ledger.Commit(ctx, e)
 }
 
 // recallStates derives the status of targets that have none recorded from the
@@ -346,32 +325,20 @@ func recallStates(ctx context.Context, r *run) error {
 	if _, carries := r.call.Backend.Adapter.(Carrier); !carries || r.dry() {
 		return nil
 	}
-	known := r.known
-	ret := &answer{Admission: r.Admission, g: r.g, looked: known, reading: &memproxy.Reading{}}
+	ret := &answer{Admission: r.Admission, g: r.g, looked: r.known, reading: &memproxy.Reading{}}
 	for id, m := range r.op.Current {
 		if _, known := r.owners[id]; !known && m.ID != "" && !m.Missing && stamped(ret, &m) != "" {
 			ret.reading.Memories = append(ret.reading.Memories, m)
 		}
 	}
-	if len(ret.reading.Memories) == 0 {
-		return nil
-	}
-	ret.items = itemsOf(ret.reading)
-	made := origins(ret, false)
-	keys := known.keys(memproxy.TargetDecision, made...)
-	for i := range ret.items {
-		keys = append(keys, known.key(memproxy.TargetMemory, ret.items[i].ID))
-	}
-	if err := known.need(ctx, keys...); err != nil {
+	if err := r.known.memories(ctx, ret.reading.Memories); err != nil {
 		return err
 	}
+	ret.items = itemsOf(ret.reading)
 	for i := range ret.items {
-		it := &ret.items[i]
-		if it.rec = known.of(memproxy.TargetMemory, it.ID); it.rec.Rated() && it.rec.Status.Decision == made[i] {
-			made[i] = "" // it may have been reviewed since
-		}
+		ret.items[i].know(r.known)
 	}
-	return settleAside(ctx, ret, made)
+	return settleAside(ctx, ret, origins(ret, false))
 }
 
 // unwritten refuses a write that was admitted, because something that must be

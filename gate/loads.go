@@ -38,7 +38,7 @@ func records(ctx context.Context, ret *answer) error {
 		return nil
 	}
 	if err == nil {
-		err = ret.view.lookUp(ctx, ret.g, scopes, bare)
+		err = ret.view.lookUp(ctx, scopes, bare)
 	}
 	if err != nil {
 		ret.view.Blind, ret.blind = true, true
@@ -275,26 +275,15 @@ func byDecision(ctx context.Context, ret *answer) {
 	}
 	known, bare := ret.lookups(), carrier.Bare(ret.call.Route)
 	made := origins(ret, bare)
-	var ask []memproxy.MemoryKey
 	for i := range ret.items {
-		it, d := &ret.items[i], made[i]
-		made[i] = ""
-		switch {
+		switch it := &ret.items[i]; {
 		case it.ID == "" || it.Drop || it.Missing:
-		case known.err != nil && ret.rules.NeverRefuse, d == "" && !it.rec.Rated() && bare && ret.rules.NeverRefuse:
-			it.unsaid = unsaidWrite
-		case d != "" && (!it.rec.Rated() || it.rec.Status.Decision != d):
-			made[i] = d
-			ask = append(ask, known.key(memproxy.TargetDecision, d))
+			made[i] = ""
+		case ret.rules.NeverRefuse && (known.err != nil || made[i] == "" && !it.rec.Rated() && bare):
+			it.unsaid, made[i] = unsaidWrite, ""
 		}
 	}
-	if len(ask) == 0 {
-		return
-	}
-	err := known.need(ctx, ask...)
-	if err == nil {
-		err = settleAside(ctx, ret, made)
-	}
+	err := settleAside(ctx, ret, made)
 	if err == nil {
 		return
 	}
@@ -308,10 +297,22 @@ func byDecision(ctx context.Context, ret *answer) {
 
 const unsaidWrite = "the write that the memory came of is not known, and it is withheld"
 
-// settleAside gives memories the status of their write and records it. Made are the
-// writes by memory; of those that need no record the writes are taken out.
+// settleAside gives memories the status of their write and records it, unless they have
+// one from it: it may have been reviewed since. Made are the writes by memory; of those
+// that need no record the writes are taken out.
 func settleAside(ctx context.Context, ret *answer, made []string) error {
 	known := ret.lookups()
+	var ask []string
+	for i := range ret.items {
+		if rec := &ret.items[i].rec; rec.Rated() && rec.Status.Decision == made[i] {
+			made[i] = ""
+		} else if made[i] != "" {
+			ask = append(ask, made[i])
+		}
+	}
+	if err := known.need(ctx, known.keys(memproxy.TargetDecision, ask...)...); err != nil {
+		return err
+	}
 	var changes []memproxy.StateChange
 	for i := range ret.items {
 		it, d := &ret.items[i], made[i]

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -281,7 +280,7 @@ func TestLoads(t *testing.T) {
 		for _, tc := range tests[f.Name] {
 			ret := readerAnswer(func(ret *answer) {
 				ret.call.Backend.Name, ret.op.Backend = "mem", "mem"
-				ret.g.opt = Options{Ledger: tc.ledger, Signer: signs{}, Log: slog.New(slog.DiscardHandler), FetchTimeout: time.Second, FetchParallel: 1}
+				ret.g.opt = Options{Ledger: tc.ledger, Signer: signs{}, Log: slog.New(slog.DiscardHandler)}
 				ret.g.opt.Check = func(row memproxy.Ownership) bool { tc.ledger.queued = append(tc.ledger.queued, row.ID); return true }
 				ret.reading = &memproxy.Reading{Memories: tc.items}
 				ret.items = itemsOf(ret.reading)

@@ -126,10 +126,6 @@ func unpictured(r *run) bool {
 // history, not permission: an object that cannot be read is changed all the same,
 // and its version then has only the new state.
 func images(ctx context.Context, r *run) error {
-	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || r.call.Backend.Fetch == nil {
-		return nil
-	}
 	var ask []string
 	for i := range r.op.Changes {
 		id := r.op.Changes[i].Object
@@ -140,7 +136,7 @@ func images(ctx context.Context, r *run) error {
 	if len(ask) == 0 {
 		return nil
 	}
-	found, err := located(ctx, r.g, r.call, loc, ask)
+	found, err := fetch(ctx, r.call, ask)
 	if err != nil {
 		r.g.opt.Log.WarnContext(ctx, "the object that a change replaces cannot be fetched", "decision", r.Decision.ID, "error", err)
 	}
@@ -237,9 +233,10 @@ func (a *Admission) viewer(signer Signer, known *lookups) viewer {
 }
 
 // lookUp loads the owners and objects that the scopes of records, and memories
-// without a record, refer to. After an error none of them is known. The keys in
-// also are looked up along with them.
-func (v *viewer) lookUp(ctx context.Context, g *Gate, scopes []memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) error {
+// without a record, refer to. After an error none of them is known, and the view is
+// blind. The keys in also are looked up along with them.
+func (v *viewer) lookUp(ctx context.Context, scopes []memproxy.Scope, bare []memproxy.Memory, also ...memproxy.MemoryKey) (err error) {
+	defer func() { v.Blind = v.Blind || err != nil }()
 	ask := func(kind memproxy.TargetKind, id string) { also = append(also, v.known.key(kind, id)) }
 	named := func(s *memproxy.Scope, all bool) {
 		for _, d := range access.Dimensions {
@@ -263,7 +260,7 @@ func (v *viewer) lookUp(ctx context.Context, g *Gate, scopes []memproxy.Scope, b
 	if err := v.known.need(ctx, also...); err != nil {
 		return err
 	}
-	if err := v.ascend(ctx, g, bare); err != nil || v.Principal.ActsAs.All {
+	if err := v.ascend(ctx, bare); err != nil || v.Principal.ActsAs.All {
 		return err
 	}
 	also = also[:0]

@@ -145,8 +145,8 @@ func among(fields []string, field string) bool {
 // be merged with the present state, and those whose text is put in front of an
 // agent.
 func locate(ctx context.Context, r *run) error {
-	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || r.call.Backend.Fetch == nil || r.op.TargetKind == memproxy.TargetExport {
+	loc, ok := r.call.Backend.locator()
+	if !ok || r.op.TargetKind == memproxy.TargetExport {
 		return nil
 	}
 	merge := loc.Merges(r.call.Route, r.op) || needsImage(r)
@@ -172,7 +172,9 @@ func locate(ctx context.Context, r *run) error {
 	if len(ask) == 0 || answersItself(r.Admission, loc, ask) {
 		return nil
 	}
-	return fetchTargets(ctx, r, loc, ask)
+	var err error
+	r.op.Current, err = fetch(ctx, r.call, ask)
+	return err
 }
 
 // maxImages bounds the memories that are fetched for the history of a change.
@@ -194,47 +196,48 @@ func answersItself(a *Admission, loc Locator, ask []string) bool {
 	return q.Method == a.call.Request.Method && q.EscapedPath == a.call.Request.EscapedPath
 }
 
-func fetchTargets(ctx context.Context, r *run, loc Locator, ask []string) error {
-	found, err := located(ctx, r.g, r.call, loc, ask)
-	r.op.Current = found
-	return err
+// locator returns what describes side requests for objects of the backend; false if
+// nothing can be fetched from it.
+func (b *Backend) locator() (Locator, bool) {
+	loc, ok := b.Adapter.(Locator)
+	return loc, ok && b.Fetch != nil
 }
 
-// located fetches memories from the backend, by id.
-func located(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) (map[string]memproxy.Memory, error) {
-	found, errs := askEach(ctx, g, c, loc, ids)
-	current := make(map[string]memproxy.Memory, len(ids))
-	for i, id := range ids {
-		if errs[i] != nil {
-			return current, fmt.Errorf("ask the backend for a target: %w", errs[i])
-		}
-		current[id] = found[i]
+// fetch asks the backend for objects by id, concurrently within the limit. The result
+// has those that it answered for, and the error is the first of the others'. Nothing is
+// found on a backend without a locator.
+func fetch(ctx context.Context, c *Call, ids []string) (map[string]memproxy.Memory, error) {
+	loc, ok := c.Backend.locator()
+	if !ok {
+		return nil, nil
 	}
-	return current, nil
-}
-
-// askEach fetches objects from the backend, concurrently within the limit, and
-// returns the result for each.
-func askEach(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) ([]memproxy.Memory, []error) {
-	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
-	found, errs := make([]memproxy.Memory, len(ids)), make([]error, len(ids))
-	slots := make(chan struct{}, g.opt.FetchParallel)
+	all, errs := make([]memproxy.Memory, len(ids)), make([]error, len(ids))
+	slots := make(chan struct{}, fetchParallel)
 	var wg sync.WaitGroup
 	for i, id := range ids {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			reply, err := c.Backend.Fetch.Fetch(ctx, loc.Locate(c.Route, c.Request, id))
-			if err != nil {
-				errs[i] = err
-				return
+			if err == nil {
+				all[i], err = loc.Located(c.Route, id, reply)
 			}
-			found[i], errs[i] = loc.Located(c.Route, id, reply)
+			errs[i] = err
 		})
 	}
 	wg.Wait()
-	return found, errs
+	found := make(map[string]memproxy.Memory, len(ids))
+	var first error
+	for i, id := range ids {
+		if errs[i] == nil {
+			found[id] = all[i]
+		} else if first == nil {
+			first = fmt.Errorf("ask the backend for a target: %w", errs[i])
+		}
+	}
+	return found, first
 }
 
 // judgeTargets refuses targets that the principal may not see. A target that does
@@ -252,9 +255,7 @@ func judgeTargets(ctx context.Context, r *run) {
 			bare = append(bare, m)
 		}
 	}
-	if err := v.lookUp(ctx, r.g, scopes, bare); err != nil {
-		v.Blind = true
-	}
+	_ = v.lookUp(ctx, scopes, bare) // the view is then blind
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
@@ -311,10 +312,10 @@ const maxAscent = 64
 // record: of a message the run, and of the run the agent, which has an owner. What
 // is found counts as if it had been recorded. If one tenant has the backend alone,
 // only callers who may not act for every agent need it.
-func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) error {
-	a := v.call
-	loc, ok := a.call.Backend.Adapter.(Locator)
-	if !ok || a.call.Backend.Fetch == nil || a.alone() && v.Principal.ActsAs.All {
+func (v *viewer) ascend(ctx context.Context, bare []memproxy.Memory) error {
+	c := v.call.call
+	loc, ok := c.Backend.locator()
+	if !ok || v.call.alone() && v.Principal.ActsAs.All {
 		return nil
 	}
 	var ask []string
@@ -331,7 +332,9 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	if len(ask) == 0 {
 		return nil
 	}
-	found := parents(ctx, g, a.call, loc, ask)
+	located := slices.DeleteFunc(slices.Clone(ask), func(id string) bool { return loc.Locate(c.Route, c.Request, id).EscapedPath == "" })
+	found, _ := fetch(ctx, c, located) // an object that is not returned belongs to nothing
+	maps.DeleteFunc(found, func(_ string, m memproxy.Memory) bool { return m.Missing })
 	var above []memproxy.MemoryKey
 	for _, id := range ask {
 		for _, ref := range found[id].Within {
@@ -358,34 +361,9 @@ func (v *viewer) ascend(ctx context.Context, g *Gate, bare []memproxy.Memory) er
 	return nil
 }
 
-// parents fetches objects from the backend. An object that it does not return
-// belongs to nothing.
-func parents(ctx context.Context, g *Gate, c *Call, loc Locator, ids []string) map[string]memproxy.Memory {
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return loc.Locate(c.Route, c.Request, id).EscapedPath == "" })
-	all, errs := askEach(ctx, g, c, loc, ids)
-	found := make(map[string]memproxy.Memory, len(ids))
-	for i, id := range ids {
-		if errs[i] == nil && !all[i].Missing {
-			found[id] = all[i]
-		}
-	}
+// present asks the backend for memories that may have been deleted. Those that it does
+// not answer for, and those over the limit of side requests, are not in the result.
+func present(ctx context.Context, ret *answer, ids []string) map[string]memproxy.Memory {
+	found, _ := fetch(ctx, ret.call, ids[:min(len(ids), limits.MaxUnknown)])
 	return found
-}
-
-// goneSince asks the backend which memories were deleted. Those that it does not
-// answer for, and those over the limit of side requests, are not in the result.
-func goneSince(ctx context.Context, ret *answer, ids []string) map[string]bool {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.call.Backend.Fetch == nil {
-		return nil
-	}
-	ids = ids[:min(len(ids), limits.MaxUnknown)]
-	found, errs := askEach(ctx, ret.g, ret.call, loc, ids)
-	gone := map[string]bool{}
-	for i, id := range ids {
-		if errs[i] == nil {
-			gone[id] = found[i].Missing
-		}
-	}
-	return gone
 }

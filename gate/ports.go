@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/memproxy/memproxy"
@@ -337,6 +338,7 @@ type Rules struct {
 }
 
 func (r *Rules) validate() error {
+	unclaimed := []Unclaimed{"", UnclaimedDrop, UnclaimedPass}
 	switch {
 	case r == nil:
 		return errors.New("gate: no rules")
@@ -348,22 +350,14 @@ func (r *Rules) validate() error {
 		return errors.New("gate: rules without a version")
 	case r.Profile != Development && r.Profile != Production:
 		return fmt.Errorf("gate: unknown profile %q", r.Profile)
-	}
-	for what, setting := range map[string]Unclaimed{"members": r.Unclaimed, "headers": r.Headers} {
-		switch setting {
-		case "", UnclaimedDrop, UnclaimedPass:
-		default:
-			return fmt.Errorf("gate: unknown setting %q for unclaimed %s of answers", setting, what)
-		}
-	}
-	switch r.Rewrite {
-	case "", memproxy.RewriteOff, memproxy.RewriteSoft, memproxy.RewriteHard:
-	default:
+	case !slices.Contains(unclaimed, r.Unclaimed):
+		return fmt.Errorf("gate: unknown setting %q for unclaimed members of answers", r.Unclaimed)
+	case !slices.Contains(unclaimed, r.Headers):
+		return fmt.Errorf("gate: unknown setting %q for unclaimed headers of answers", r.Headers)
+	case !slices.Contains([]memproxy.Rewriting{"", memproxy.RewriteOff, memproxy.RewriteSoft, memproxy.RewriteHard}, r.Rewrite):
 		return fmt.Errorf("gate: unknown rewriting %q", r.Rewrite)
+	case !slices.Contains([]access.Unattributed{access.Visible, access.Named, access.Hidden}, r.Unattributed):
+		return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)
 	}
-	switch r.Unattributed {
-	case access.Visible, access.Named, access.Hidden:
-		return nil
-	}
-	return fmt.Errorf("gate: unknown setting %q for unattributed memories", r.Unattributed)
+	return nil
 }

@@ -142,7 +142,7 @@ func (ret *answer) refill(ctx context.Context, upstream memproxy.Reply) (pages [
 	if fill == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, ret.g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
 	left := dropped(ret.reading, nil)
 	for range maxRequests {

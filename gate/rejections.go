@@ -203,12 +203,7 @@ func against(reasons []memproxy.Reason) (session, caller bool) {
 }
 
 func has(reasons []memproxy.Reason, code memproxy.ReasonCode) bool {
-	for i := range reasons {
-		if reasons[i].Code == code {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(reasons, func(why memproxy.Reason) bool { return why.Code == code })
 }
 
 // DefaultRejections is how many rejections a minute of one address are answered and

@@ -81,10 +81,7 @@ func (g Reviewed) Reconsider(ctx context.Context, b Backend, h memproxy.HeldWrit
 	if r.verdict.Status >= memproxy.StatusUnavailable { // a failed step is not a verdict
 		return memproxy.Reevaluation{}, errors.New("gate: a held write could not be ruled on: " + r.verdict.Reasons[0].Detail)
 	}
-	v := memproxy.Reevaluation{Verdict: r.verdict.Worst, Reasons: slices.Concat(r.verdict.Reasons, r.verdict.Notes), Findings: r.findings, Policy: r.Decision.Policy}
-	for i := range r.findings {
-		v.Score = max(v.Score, r.findings[i].Score)
-	}
+	v := memproxy.Reevaluation{Verdict: r.verdict.Worst, Reasons: slices.Concat(r.verdict.Reasons, r.verdict.Notes), Findings: r.findings, Policy: r.Decision.Policy, Score: memproxy.Risk(r.findings)}
 	// A write that the rules would admit under a restricting status, or on which a
 	// policy fails, keeps waiting: only an unconditional result settles a hold. So
 	// does a rewritten write: a person has to decide on it.
@@ -132,7 +129,7 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 		return nil, false, err
 	}
 	if op.Kind == memproxy.Correct || op.Kind == memproxy.Forget {
-		return changeArrived(ctx, g.Gate, &Call{Backend: b, Request: req, Route: route, Known: true}, seeker, op, &h, content.Before)
+		return changeArrived(ctx, g.Gate, &Call{Backend: b, Request: req, Route: route, Known: true}, op, &h, content.Before)
 	}
 	all := 0
 	for page := 1; page <= maxSought; page++ {
@@ -161,18 +158,19 @@ func (g Reviewed) Seek(ctx context.Context, b Backend, h memproxy.HeldWrite, con
 // changeArrived asks for the targets of an approved change or deletion. It arrived if
 // all are deleted or have its stamp, and did not if none is and all have the texts that
 // it replaces; else nothing is known.
-func changeArrived(ctx context.Context, g *Gate, c *Call, loc Locator, op *memproxy.Operation, h *memproxy.HeldWrite, before map[string]string) (ids []string, known bool, err error) {
+func changeArrived(ctx context.Context, g *Gate, c *Call, op *memproxy.Operation, h *memproxy.HeldWrite, before map[string]string) (ids []string, known bool, err error) {
 	if len(op.Targets) == 0 || len(op.Targets) > maxImages {
 		return nil, false, nil
 	}
-	found, errs := askEach(ctx, g, c, loc, op.Targets)
+	found, err := fetch(ctx, c, op.Targets)
+	if err != nil {
+		return nil, false, err
+	}
 	untouched := 0
-	for i, id := range op.Targets {
-		m, replaced := &found[i], before[id]
+	for _, id := range op.Targets {
+		m, replaced := found[id], before[id]
 		switch {
-		case errs[i] != nil:
-			return nil, false, errs[i]
-		case m.Missing && op.Kind == memproxy.Forget, stampedBy(g, m, h.ID, h.Tenant):
+		case arrivedAt(g, op, &m, h.ID, h.Tenant):
 			ids = append(ids, id)
 		case m.Missing, m.Unproven:
 		case op.Kind == memproxy.Forget, replaced != "" && replaced == tamper.Hash(m.Text) && rewrites(op, id, m.Text):
@@ -189,21 +187,17 @@ func rewrites(op *memproxy.Operation, id, text string) bool {
 	})
 }
 
-// stampedBy reports whether a memory has the stamp of a decision of a tenant.
-func stampedBy(g *Gate, m *memproxy.Memory, decision, tenant string) bool {
-	if m.Stamp == nil || m.Stamp.ID != decision {
-		return false
-	}
-	s := *m.Stamp
-	s.Tenant = tenant
-	return g.opt.Signer.Verify(s)
+// arrivedAt reports whether a memory is as an operation leaves it: deleted, or with the
+// stamp of its decision.
+func arrivedAt(g *Gate, op *memproxy.Operation, m *memproxy.Memory, decision, tenant string) bool {
+	return m.Missing && op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == decision && tamper.SignedFor(g.opt.Signer, tenant, *m.Stamp)
 }
 
 // maxSought is how many pages are read in search of a write.
 const maxSought = 50
 
 func (g Reviewed) fetch(ctx context.Context, b Backend, q memproxy.Request) (memproxy.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.opt.FetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DefaultFetchTimeout)
 	defer cancel()
 	return b.Fetch.Fetch(ctx, q)
 }

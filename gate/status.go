@@ -98,17 +98,15 @@ func (ret *answer) arrived(ctx context.Context) {
 	ret.shown = done.shown
 }
 
-// doneTargets returns the targets that the backend shows as the operation leaves them: deleted,
-// or with its stamp. None are asked for if there are too many.
+// doneTargets returns the targets that the backend shows as the operation leaves them.
+// None are asked for if there are too many.
 func doneTargets(ctx context.Context, ret *answer) (ids []string) {
-	loc, ok := ret.call.Backend.Adapter.(Locator)
-	if !ok || ret.call.Backend.Fetch == nil || len(ret.op.Targets) > maxImages {
+	if len(ret.op.Targets) > maxImages {
 		return nil
 	}
-	found, errs := askEach(ctx, ret.g, ret.call, loc, ret.op.Targets)
-	for i, id := range ret.op.Targets {
-		m := &found[i]
-		if errs[i] == nil && (m.Missing && ret.op.Kind == memproxy.Forget || m.Stamp != nil && m.Stamp.ID == ret.Decision.ID && ret.signed(m)) {
+	found, _ := fetch(ctx, ret.call, ret.op.Targets)
+	for _, id := range ret.op.Targets {
+		if m, asked := found[id]; asked && arrivedAt(ret.g, ret.op, &m, ret.Decision.ID, ret.Principal.Tenant) {
 			ids = append(ids, id)
 		}
 	}

@@ -115,25 +115,31 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 	return err == nil
 }
 
-// decode reads the payload. A payload that cannot be read is refused, never passed
-// on.
+// decode reads the payload. A payload that cannot be read is refused, never passed on.
+// Of a request that touches no memory the head is read, so that the owners it names are
+// checked. An anonymous caller of it, allowed in the development profile only, has no
+// limits to check against.
 func decode(_ context.Context, r *run) error {
 	c := r.call
-	if c.Flaw != nil {
+	op, body := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}, c.Body
+	switch {
+	case c.Flaw != nil:
 		r.verdict.Malformed(c.Flaw)
 		return nil
-	}
-	if c.Passed {
-		return passed(r)
-	}
-	if !c.Known {
+	case c.Passed && r.Principal.ID == "":
+		return nil
+	case c.Passed:
+		body = nil
+	case !c.Known:
 		return unknown(r)
 	}
-	op, err := c.Backend.Adapter.Decode(c.Route, c.Request, c.Body)
-	if err != nil {
-		return r.verdict.Unreadable(err)
+	if c.Known {
+		var err error
+		if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
+			return r.verdict.Unreadable(err)
+		}
 	}
-	if much := limits.TooMuch(op); much != "" {
+	if much := limits.TooMuch(op); much != "" && !c.Passed {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})
 		return nil
 	}
@@ -142,33 +148,9 @@ func decode(_ context.Context, r *run) error {
 		return nil
 	}
 	op.Backend = c.Backend.Name
-	r.op = op
-	reserved(r)
-	return nil
-}
-
-// passed reads the head of a request that touches no memory, so that the owners it
-// names are checked. An anonymous caller, allowed in the development profile only,
-// has no limits to check against.
-func passed(r *run) error {
-	if r.Principal.ID == "" {
-		return nil
+	if r.op = op; !c.Passed {
+		reserved(r)
 	}
-	c := r.call
-	op := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
-	if c.Known {
-		var err error
-		op, err = c.Backend.Adapter.Decode(c.Route, c.Request, nil)
-		if err != nil {
-			return r.verdict.Unreadable(err)
-		}
-	}
-	if flaw := limits.Trimmed(op); flaw != nil {
-		r.verdict.Malformed(flaw)
-		return nil
-	}
-	op.Backend = c.Backend.Name
-	r.op = op
 	return nil
 }
 
@@ -307,11 +289,12 @@ func instruct(ctx context.Context, r *run) error {
 	return nil
 }
 
-// asking is a question to the policy before the operation is screened and weighed.
-func (r *run) asking(op *memproxy.Operation) memproxy.Question {
-	q := memproxy.Question{Principal: r.Principal, Operation: op, Profile: string(r.rules.Profile), Governance: r.rules.Governance}
-	q.Ceiling = r.rules.Ceilings.Ceiling(r.Principal.Trust, "")
-	return q
+// asking is a question to the policy about an operation that is not screened and weighed.
+func (a *Admission) asking(op *memproxy.Operation) memproxy.Question {
+	return memproxy.Question{
+		Principal: a.Principal, Operation: op, Profile: string(a.rules.Profile), Governance: a.rules.Governance,
+		Ceiling: a.rules.Ceilings.Ceiling(a.Principal.Trust, ""),
+	}
 }
 
 // closed refuses an administrative request of a caller who may not administer,

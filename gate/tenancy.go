@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,9 +147,7 @@ func referred(ctx context.Context, r *run) error {
 			scopes = append(scopes, row.Scope)
 		}
 	}
-	if err := v.lookUp(ctx, r.g, scopes, nil); err != nil {
-		v.Blind = true
-	}
+	_ = v.lookUp(ctx, scopes, nil) // the view is then blind
 	names := namesOf(r)
 	for i := range r.op.Refs {
 		ref := &r.op.Refs[i]
@@ -190,8 +189,8 @@ func cursor(pointer string) bool {
 // discover fetches the parents of objects that are not in the ledger. Objects that
 // cannot be fetched are denied on shared backends, except to administrators.
 func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy.Ref) error {
-	loc, ok := r.call.Backend.Adapter.(Locator)
-	if !ok || r.call.Backend.Fetch == nil || r.dry() {
+	loc, ok := r.call.Backend.locator()
+	if !ok || r.dry() {
 		return nil
 	}
 	var some []string
@@ -212,18 +211,12 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 		})
 		return nil
 	}
-	found, err := located(ctx, r.g, r.call, loc, some)
+	found, err := fetch(ctx, r.call, some)
 	if err != nil {
 		return err
 	}
 	v := r.viewer(r.g.opt.Signer, r.known)
-	memories := make([]memproxy.Memory, 0, len(found))
-	for _, m := range found {
-		memories = append(memories, m)
-	}
-	if err := v.lookUp(ctx, r.g, nil, memories); err != nil {
-		v.Blind = true
-	}
+	_ = v.lookUp(ctx, nil, slices.Collect(maps.Values(found))) // the view is then blind
 	for _, id := range some {
 		if m := found[id]; m.Missing && !r.alone() || !m.Missing && !v.Sees(nil, &m) {
 			r.verdict.Missing(at[id].Pointer)
@@ -340,8 +333,7 @@ func traced(ctx context.Context, g *Gate, a *Admission, event []byte) (ok bool, 
 // reaches reports whether the caller may see an object. If that cannot be
 // determined it may not.
 func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
-	loc, ok := a.call.Backend.Adapter.(Locator)
-	if !ok || a.call.Backend.Fetch == nil {
+	if _, ok := a.call.Backend.locator(); !ok {
 		return false
 	}
 	known := newLookups(g, a)
@@ -350,15 +342,15 @@ func reaches(ctx context.Context, g *Gate, a *Admission, id string) bool {
 	}
 	v := a.viewer(g.opt.Signer, known)
 	if row := known.owner(memproxy.TargetMemory, id); row != nil {
-		return v.lookUp(ctx, g, []memproxy.Scope{row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
+		return v.lookUp(ctx, []memproxy.Scope{row.Scope}, nil) == nil && v.Sees(row, &memproxy.Memory{})
 	}
-	found, err := located(ctx, g, a.call, loc, []string{id})
+	found, err := fetch(ctx, a.call, []string{id})
 	if err != nil {
 		g.opt.Log.WarnContext(ctx, "the owner of a run could not be determined", "decision", a.Decision.ID, "error", err)
 		return false
 	}
 	m := found[id]
-	return !m.Missing && v.lookUp(ctx, g, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
+	return !m.Missing && v.lookUp(ctx, nil, []memproxy.Memory{m}) == nil && v.Sees(nil, &m)
 }
 
 // tellKept reports withheld events of another caller's stream in the outcome's

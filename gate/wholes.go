@@ -31,9 +31,10 @@ func members(ctx context.Context, ret *answer) (refused bool, err error) {
 func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	var late []*item
 	var past []string
+	e := examinerOf(ret.g, ret.Admission)
 	for i := range ret.items {
 		it := &ret.items[i]
-		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !boundBy(ctx, ret, it) {
+		if ret.answers || it.Drop || it.row != nil || it.Memory.TargetKind() != memproxy.TargetMemory || it.ID == "" || !ret.signed(it.Memory) || e.Anothers(ctx, nil, it.Memory) {
 			continue
 		}
 		if m := ret.op.Current[it.ID]; m.Missing {
@@ -47,10 +48,10 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 			past = append(past, it.ID)
 		}
 	}
-	gone := goneSince(ctx, ret, past)
+	found := present(ctx, ret, past)
 	for _, it := range late {
-		switch deleted, asked := gone[it.ID]; {
-		case it.Event == "" || asked && !deleted:
+		switch m, asked := found[it.ID]; {
+		case it.Event == "" || asked && !m.Missing:
 			bindOne(ret, it)
 		case !asked:
 			it.unsaid = "whether the memory still exists is not known, and it is withheld"
@@ -61,20 +62,9 @@ func bindLate(ctx context.Context, ret *answer) (refused bool, err error) {
 	return false, nil
 }
 
-// boundBy reports whether a memory's stamp names its owner: it is signed for the
-// caller's tenant and matches the memory.
-func boundBy(ctx context.Context, ret *answer, it *item) bool {
-	if it.Stamp == nil {
-		return false
-	}
-	s := *it.Stamp
-	s.Tenant = ret.Principal.Tenant
-	return ret.g.opt.Signer.Verify(s) && !examinerOf(ret.g, ret.Admission).Anothers(ctx, nil, it.Memory)
-}
-
 // clearedSince asks the backend which memories of a write were deleted, if all that an
 // owner has was deleted since the write was sent.
-func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) map[string]bool {
+func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) map[string]memproxy.Memory {
 	if at := ret.g.cleared.Load(); at == nil || at.Before(ret.begun) {
 		return nil
 	}
@@ -82,7 +72,7 @@ func clearedSince(ctx context.Context, ret *answer, memories []memproxy.Memory) 
 	for i := range memories {
 		ids = append(ids, memories[i].ID)
 	}
-	return goneSince(ctx, ret, ids)
+	return present(ctx, ret, ids)
 }
 
 func bindOne(ret *answer, it *item) {
