@@ -160,7 +160,7 @@ func (g Agents) Ask(ctx context.Context, a *Admission, tc memproxy.ToolCall) *Ad
 func (g Agents) Decline(ctx context.Context, a *Admission, tc memproxy.ToolCall, why string) *Admission {
 	r := g.asked(decline, a, tc)
 	r.op = tc.Operation
-	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.RunUngated, Detail: why})
+	r.verdict.Forbid(memproxy.RunUngated, "", why)
 	return ask(ctx, r)
 }
 
@@ -211,7 +211,7 @@ func toolCall(ctx context.Context, r *run) error {
 		return nil
 	}
 	if r.op = r.tool.Operation; revoked(ctx, r.g.opt.Identifier, r.under) {
-		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.IdentityInvalid, Detail: "the key that started the run is no longer its caller's"})
+		r.verdict.Forbid(memproxy.IdentityInvalid, "", "the key that started the run is no longer its caller's")
 		return nil
 	}
 	attributeTexts(r, r.under.op)

@@ -52,10 +52,8 @@ func loadAuthors(ctx context.Context, r *run, targets []string) {
 	for i := range r.words {
 		// An author's own later text is no other's word.
 		if w := &r.words[i]; r.before[w.row.ID] != "" && r.before[w.row.ID] != w.row.SHA256 && (!w.Own || w.Others > 0) {
-			r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-				Code: memproxy.TrustAuthority, Pointer: "target:" + w.target,
-				Detail: "the memory was changed after the write was held, so it is not the text that the reviewer let it replace",
-			})
+			r.verdict.Forbid(memproxy.TrustAuthority, "target:"+w.target,
+				"the memory was changed after the write was held, so it is not the text that the reviewer let it replace")
 		}
 	}
 }

@@ -210,10 +210,7 @@ func setAside(r *run, ruling *memproxy.Ruling) {
 // cannot be filtered.
 func unfiltered(r *run) {
 	if r.rules.NeverRefuse && r.op.Kind == memproxy.Recall && r.op.Derived {
-		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-			Code:   memproxy.StateWithheld,
-			Detail: "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)",
-		})
+		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of all memories, also of those that are written and must not be shown (memories.never_refuse)")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"unicode/utf8"
 
@@ -162,19 +161,23 @@ func locate(ctx context.Context, r *run) error {
 			ask = append(ask, id)
 		}
 	}
-	if unknown > limits.MaxUnknown {
-		r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{
-			Code:   memproxy.LimitSideRequests,
-			Detail: "the request names " + strconv.Itoa(unknown) + " memories that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
-		})
-		return nil
-	}
-	if len(ask) == 0 || answersItself(r.Admission, loc, ask) {
+	if asksTooMuch(r, unknown, "names %d memories") || len(ask) == 0 || answersItself(r.Admission, loc, ask) {
 		return nil
 	}
 	var err error
 	r.op.Current, err = fetch(ctx, r.call, ask)
 	return err
+}
+
+// asksTooMuch refuses a request for which the backend would be asked about too many
+// objects that the ledger does not know.
+func asksTooMuch(r *run, n int, what string) bool {
+	if n <= limits.MaxUnknown {
+		return false
+	}
+	r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{Code: memproxy.LimitSideRequests, Detail: fmt.Sprintf(
+		"the request "+what+" that memproxy would have to ask the backend about; at most %d are asked about", n, limits.MaxUnknown)})
+	return true
 }
 
 // maxImages bounds the memories that are fetched for the history of a change.

@@ -33,64 +33,40 @@ type leftovers struct {
 	unreadable int
 }
 
-func prune(ctx context.Context, g *Gate, a *Admission, reply memproxy.Reply) (memproxy.Reply, error) {
-	pruner, ok := a.call.Backend.Adapter.(Pruner)
-	if !ok || !a.Inspect {
-		return reply, nil
+// members removes the members without a claim from an answer, or from one event of a
+// stream, which may then be empty, and counts them, removed or not. It runs before every
+// other filter, because none of them knows these members.
+func members(ctx context.Context, ret *answer) (refused bool, err error) {
+	pruner, ok := ret.call.Backend.Adapter.(Pruner)
+	if !ok || !ret.Inspect {
+		return false, nil
 	}
-	p, err := pruner.Prune(a.call.Route, reply)
-	pass := a.rules.Unclaimed == UnclaimedPass
+	var p memproxy.Pruned
+	if pass := ret.rules.Unclaimed == UnclaimedPass; ret.single {
+		p = pruner.PruneEvent(ret.call.Route, ret.reply.Body)
+		p.Unreadable, p.Readable = 0, ret.reply.Body
+	} else if p, err = pruner.Prune(ret.call.Route, ret.reply); err != nil && !pass {
+		return false, err
+	} else if err != nil {
+		p = memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}}
+	}
+	u := &ret.leftovers
+	u.n, u.unreadable = u.n+p.Unclaimed, u.unreadable+p.Unreadable
+	u.names = append(u.names, p.Names[:min(len(p.Names), maxUnclaimed-len(u.names))]...)
+	if p.Unclaimed > 0 {
+		ret.g.opt.Meter.Unclaimed(ctx, ret.call.Backend.Name, p.Unclaimed)
+	}
 	switch {
-	case err != nil && pass:
-		countUnclaimed(ctx, g, a, memproxy.Pruned{Unclaimed: 1, Names: []string{"/"}})
-		return reply, nil
-	case err != nil:
-		return reply, err
+	case ret.rules.Unclaimed != UnclaimedPass:
+		ret.reply.Body = p.Body
+	case p.Unreadable > 0:
+		ret.reply.Body = p.Readable
 	}
-	countUnclaimed(ctx, g, a, p)
-	a.leftovers.unreadable += p.Unreadable
-	switch {
-	case pass && p.Unreadable > 0:
-		reply.Body = p.Readable
-		return reply, nil
-	case pass, p.Unclaimed == 0 && p.Unreadable == 0:
-		return reply, nil
+	if p.Type != "" && ret.rules.Unclaimed != UnclaimedPass {
+		ret.reply.Header = maps.Clone(ret.reply.Header)
+		ret.reply.Header.Set("Content-Type", p.Type)
 	}
-	reply.Body = p.Body
-	if p.Type != "" {
-		reply.Header = maps.Clone(reply.Header)
-		reply.Header.Set("Content-Type", p.Type)
-	}
-	return reply, nil
-}
-
-// countUnclaimed counts the members without a claim in a call's answers, removed or
-// not.
-func countUnclaimed(ctx context.Context, g *Gate, a *Admission, p memproxy.Pruned) {
-	if p.Unclaimed == 0 {
-		return
-	}
-	a.leftovers.n += p.Unclaimed
-	for _, name := range p.Names {
-		if len(a.leftovers.names) < maxUnclaimed {
-			a.leftovers.names = append(a.leftovers.names, name)
-		}
-	}
-	g.opt.Meter.Unclaimed(ctx, a.call.Backend.Name, p.Unclaimed)
-}
-
-// pruneEvent prunes one event of a stream; the result may be empty.
-func pruneEvent(ctx context.Context, g *Gate, a *Admission, event []byte) []byte {
-	pruner, ok := a.call.Backend.Adapter.(Pruner)
-	if !ok {
-		return event
-	}
-	p := pruner.PruneEvent(a.call.Route, event)
-	countUnclaimed(ctx, g, a, p)
-	if a.rules.Unclaimed == UnclaimedPass {
-		return event
-	}
-	return p.Body
+	return false, nil
 }
 
 // tellUnclaimed reports members without a claim in the outcome's reasons and in the
@@ -264,13 +240,13 @@ func (g *Gate) InspectsPublic(b Backend, rt memproxy.Route) (inspect, byStatus b
 // is logged once. If the answer cannot be read Public returns an error, and the
 // answer must not be passed on.
 func (g *Gate) Public(ctx context.Context, b Backend, rt memproxy.Route, reply memproxy.Reply) (memproxy.Reply, error) {
-	a := &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}
-	reply, err := prune(ctx, g, a, reply)
-	if names := g.reported.fresh(b.Name+" "+rt.ID, a.leftovers.names); len(names) > 0 {
+	ret := &answer{g: g, reply: reply, Admission: &Admission{Inspect: true, call: &Call{Backend: b, Route: rt}, rules: g.rules.Load()}}
+	_, err := members(ctx, ret)
+	if names := g.reported.fresh(b.Name+" "+rt.ID, ret.leftovers.names); len(names) > 0 {
 		g.opt.Log.WarnContext(ctx, "members of a public answer that no row claims", "backend", b.Name, "route", rt.ID, "names", names,
-			"passed", a.rules.Unclaimed == UnclaimedPass)
+			"passed", ret.rules.Unclaimed == UnclaimedPass)
 	}
-	return reply, err
+	return ret.reply, err
 }
 
 // Event filters one event of a stream and returns what is to be sent on. That may

@@ -260,13 +260,9 @@ func apart(ctx context.Context, r *run) {
 	switch {
 	case r.op.Kind != memproxy.Recall || !r.op.Derived:
 	case r.call.Wishes.MinTrust > 0:
-		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-			Code: memproxy.TrustBelow, Detail: "this is made of many memories and cannot be kept to a least confidence",
-		})
+		r.verdict.Forbid(memproxy.TrustBelow, "", "this is made of many memories and cannot be kept to a least confidence")
 	case hides(ctx, r.g, r.Admission):
-		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-			Code: memproxy.StateWithheld, Detail: "this is made of many memories, and some of them are withheld from this caller for their state",
-		})
+		r.verdict.Forbid(memproxy.StateWithheld, "", "this is made of many memories, and some of them are withheld from this caller for their state")
 	}
 }
 
@@ -385,8 +381,7 @@ func refuseWithheld(ctx context.Context, r *run) {
 	}
 	for _, id := range ids {
 		if state := known.of(r.op.TargetKind, id).Status.State; r.rules.display(state) != show {
-			why := "the memory is " + string(cmp.Or(state, memproxy.StateUntrusted)) + " and is not given to an agent"
-			r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: memproxy.StateWithheld, Pointer: "target:" + id, Detail: why})
+			r.verdict.Forbid(memproxy.StateWithheld, "target:"+id, "the memory is "+string(cmp.Or(state, memproxy.StateUntrusted))+" and is not given to an agent")
 			return
 		}
 	}

@@ -158,16 +158,10 @@ func decode(_ context.Context, r *run) error {
 // that neither memproxy nor the backend knows.
 func reserved(r *run) {
 	if len(r.op.Reserved) > 0 {
-		r.verdict.Add(memproxy.Amend, memproxy.Reason{
-			Code: memproxy.PayloadReserved, Pointer: r.op.Reserved[0],
-			Detail: "keys that begin with " + memproxy.StampPrefix + " are memproxy's own and were removed",
-		})
+		r.verdict.Amend(memproxy.PayloadReserved, r.op.Reserved[0], "keys that begin with "+memproxy.StampPrefix+" are memproxy's own and were removed")
 	}
 	if len(r.op.Unclaimed) > 0 {
-		r.verdict.Add(memproxy.Amend, memproxy.Reason{
-			Code: memproxy.PayloadUnclaimed, Pointer: r.op.Unclaimed[0],
-			Detail: "neither memproxy nor the backend reads this, and it was removed",
-		})
+		r.verdict.Amend(memproxy.PayloadUnclaimed, r.op.Unclaimed[0], "neither memproxy nor the backend reads this, and it was removed")
 	}
 }
 
@@ -178,10 +172,7 @@ func unknown(r *run) error {
 	if r.rules.Profile == Development && safe(r.call.Request.Method) {
 		return nil
 	}
-	r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-		Code:   memproxy.RouteUnknown,
-		Detail: "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory",
-	})
+	r.verdict.Forbid(memproxy.RouteUnknown, "", "memproxy does not know this route, so it cannot rule on it; list it as passthrough if it touches no memory")
 	return nil
 }
 
@@ -211,8 +202,6 @@ func rule(ctx context.Context, r *run) error {
 	r.verdict.Ruled(&ruling)
 	mark(r, ruling.Marks)
 	explainFindings(r, ruling.Reasons)
-	r.verdict.Shadow = append(r.verdict.Shadow, ruling.Shadow...)
-	r.verdict.Would = max(r.verdict.Would, ruling.ShadowVerdict)
 	if has(ruling.Shadow, memproxy.PolicyError) {
 		r.g.opt.Log.WarnContext(ctx, "a policy that is not enforced could not be evaluated; enforced it would deny", "decision", r.Decision.ID)
 	}
@@ -234,8 +223,6 @@ func administers(ctx context.Context, r *run) error {
 		return nil
 	}
 	r.verdict.Ruled(&ruling)
-	r.verdict.Shadow = append(r.verdict.Shadow, ruling.Shadow...)
-	r.verdict.Would = max(r.verdict.Would, ruling.ShadowVerdict)
 	return nil
 }
 
@@ -308,6 +295,7 @@ func closed(ctx context.Context, r *run) (bool, error) {
 	if err != nil || ruling.Verdict != memproxy.Deny {
 		return false, err
 	}
+	ruling.Shadow, ruling.ShadowVerdict = nil, memproxy.Allow
 	r.verdict.Ruled(&ruling)
 	return true, nil
 }
@@ -344,10 +332,8 @@ func clamp(ctx context.Context, r *run) error {
 	for i := range op.Attributions {
 		if at := &op.Attributions[i]; !trust.MayAttribute(ceilings, &r.Principal, &op.Scope, at) {
 			at.Removed = true
-			r.verdict.Add(memproxy.Amend, memproxy.Reason{
-				Code: memproxy.TrustAttribution, Pointer: at.Pointer,
-				Detail: "says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off",
-			})
+			r.verdict.Amend(memproxy.TrustAttribution, at.Pointer,
+				"says of the content who said it, or that it is to be trusted, which is not this caller's to say; it was taken off")
 		}
 	}
 	r.attestation = trust.Attest(op, r.g.readers.Of(readerOf(r.Admission)))

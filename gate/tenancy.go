@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
-	"github.com/memproxy/memproxy/gate/limits"
 	"github.com/memproxy/memproxy/gate/tamper"
 )
 
@@ -65,9 +63,8 @@ func allowOwn(ctx context.Context, r *run) {
 // answered like one that does not exist.
 func tenancy(ctx context.Context, r *run) error {
 	if t := r.call.Backend.Tenant; t != "" && t != r.Principal.Tenant {
-		r.verdict.Refuse(memproxy.StatusForbidden, memproxy.Reason{
-			Code: memproxy.IdentityTenant, Detail: "this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ",
-		})
+		r.verdict.Forbid(memproxy.IdentityTenant, "",
+			"this backend serves another tenant than the caller's: backends[].tenant and the tenant of its entry under identity differ")
 		return nil
 	}
 	if closed, err := closed(ctx, r); closed || err != nil {
@@ -204,11 +201,7 @@ func discover(ctx context.Context, r *run, ask []string, at map[string]*memproxy
 	if len(some) == 0 {
 		return nil
 	}
-	if len(some) > limits.MaxUnknown {
-		r.verdict.Refuse(memproxy.StatusUnprocessed, memproxy.Reason{
-			Code:   memproxy.LimitSideRequests,
-			Detail: "the request refers to " + strconv.Itoa(len(some)) + " objects that memproxy would have to ask the backend about; at most " + strconv.Itoa(limits.MaxUnknown) + " are asked about",
-		})
+	if asksTooMuch(r, len(some), "refers to %d objects") {
 		return nil
 	}
 	found, err := fetch(ctx, r.call, some)

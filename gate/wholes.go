@@ -12,18 +12,6 @@ import (
 	"github.com/memproxy/memproxy/gate/trust"
 )
 
-// members removes the members without a claim from an answer, or from one event of
-// a stream. It runs before every other filter, because none of them knows these
-// members.
-func members(ctx context.Context, ret *answer) (refused bool, err error) {
-	if ret.single {
-		ret.reply.Body = pruneEvent(ctx, ret.g, ret.Admission, ret.reply.Body)
-		return false, nil
-	}
-	ret.reply, err = prune(ctx, ret.g, ret.Admission, ret.reply)
-	return false, err
-}
-
 // bindLate records the owners of memories that were made after their write was
 // answered (asynchronous extraction): their stamps name the decision. Those that the
 // answer only reports, as events of the past, may have been deleted in the meantime,

@@ -2,9 +2,9 @@
 package verdict
 
 import (
+	"cmp"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/gate/access"
@@ -42,14 +42,14 @@ func (v *Sum) Add(to memproxy.Verdict, reasons ...memproxy.Reason) {
 	}
 }
 
-// Ruled adds a ruling: the reasons that led to it, and the others as notes.
+// Ruled adds a ruling: the reasons that led to it, the others as notes, and what the
+// policies say that are not enforced.
 func (v *Sum) Ruled(ruling *memproxy.Ruling) {
-	led := ruling.Led
-	if led == 0 {
-		led = len(ruling.Reasons)
-	}
+	led := cmp.Or(ruling.Led, len(ruling.Reasons))
 	v.Add(ruling.Verdict, ruling.Reasons[:led]...)
 	v.Note(ruling.Reasons[led:]...)
+	v.Shadow = append(v.Shadow, ruling.Shadow...)
+	v.Would = max(v.Would, ruling.ShadowVerdict)
 }
 
 // Refuse denies with an HTTP status.
@@ -60,19 +60,25 @@ func (v *Sum) Refuse(status int, reasons ...memproxy.Reason) {
 	}
 }
 
+// Forbid denies for one reason, with 403.
+func (v *Sum) Forbid(code memproxy.ReasonCode, pointer, detail string) {
+	v.Refuse(memproxy.StatusForbidden, memproxy.Reason{Code: code, Pointer: pointer, Detail: detail})
+}
+
+// Amend reports that the request is not sent as it arrived.
+func (v *Sum) Amend(code memproxy.ReasonCode, pointer, detail string) {
+	v.Add(memproxy.Amend, memproxy.Reason{Code: code, Pointer: pointer, Detail: detail})
+}
+
 // Malformed refuses a request that cannot be read.
 func (v *Sum) Malformed(m *memproxy.Malformed) {
-	status := m.Status
-	if status == 0 {
-		status = memproxy.StatusBadRequest
-	}
-	v.Refuse(status, memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
+	v.Refuse(cmp.Or(m.Status, memproxy.StatusBadRequest), memproxy.Reason{Code: m.Code, Detail: m.Detail, Pointer: m.Pointer})
 }
 
 // Unreadable refuses a request that cannot be read, and returns any other error.
 func (v *Sum) Unreadable(err error) error {
-	var bad *memproxy.Malformed
-	if errors.As(err, &bad) {
+	bad, unreadable := errors.AsType[*memproxy.Malformed](err)
+	if unreadable {
 		v.Malformed(bad)
 		return nil
 	}
@@ -116,12 +122,6 @@ func (v *Sum) Decisive() (reasons, notes []memproxy.Reason) {
 // Sort puts reasons in the order in which they are recorded and shown.
 func Sort(rs []memproxy.Reason) {
 	slices.SortFunc(rs, func(a, b memproxy.Reason) int {
-		if c := strings.Compare(string(a.Code), string(b.Code)); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Rule, b.Rule); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Pointer, b.Pointer)
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Pointer, b.Pointer))
 	})
 }
