@@ -36,7 +36,6 @@ type Policy struct {
 	parts      map[memproxy.Kind]part
 	rules      map[cedar.PolicyID]*rule
 	validate   *validate.Validator
-	callers    cache.Cache[caller, entities]
 	visibility *visibility
 	answers    cache.Cache[question, *ruling]
 }
@@ -94,7 +93,7 @@ func Compile(b policy.Bundle) (*Policy, error) {
 	slices.SortFunc(p.whole.marking, byID)
 	p.divide()
 	p.visibility = visibilityOf(p.rules)
-	p.answers, p.callers = cache.New[question, *ruling](maxAnswers), cache.New[caller, entities](maxCallers)
+	p.answers = cache.New[question, *ruling](maxAnswers)
 	return p, nil
 }
 
@@ -146,6 +145,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	}
 	switch v := string(ann["enforce"]); v {
 	case "", "true":
+		r.shadow = slices.Contains(b.Shadowed, r.id)
 	case "false":
 		r.shadow = true
 	default:
@@ -161,7 +161,7 @@ func (p *Policy) add(file string, pol *cedar.Policy, b policy.Bundle, admitted b
 	}
 	p.rules[cedar.PolicyID(r.id)] = r
 	switch {
-	case r.shadow || slices.Contains(b.Shadowed, r.id):
+	case r.shadow:
 		p.whole.shadowed = append(p.whole.shadowed, r)
 	case r.mark:
 		p.whole.marking = append(p.whole.marking, r)

@@ -8,22 +8,13 @@ import (
 	"github.com/memproxy/memproxy"
 )
 
-// maxCallers bounds the entity cache.
-const maxCallers = 1024
-
-// caller is the cache key of entities: everything that they are made of.
+// caller is everything that a question's entities are made of.
 type caller struct {
 	id, tenant, method, roles, backend string
 	kind                               memproxy.PrincipalKind
 	trust                              memproxy.Trust
 	ceiling                            memproxy.PerMille
 	action                             memproxy.Kind
-}
-
-// entities are a caller with its roles, the resource and the action.
-type entities struct {
-	principal cedar.EntityUID
-	all       cedar.EntityMap
 }
 
 func callerOf(q *memproxy.Question) caller {
@@ -34,23 +25,14 @@ func callerOf(q *memproxy.Question) caller {
 	}
 }
 
-// entitiesOf returns the entities of a question. They are cached by caller and shared:
-// do not modify them.
-func (p *Policy) entitiesOf(q *memproxy.Question, k caller) (cedar.EntityUID, cedar.EntityMap) {
-	if e, ok := p.callers.Get(k); ok {
-		return e.principal, e.all
-	}
-	e := makeEntities(q)
-	p.callers.Add(k, e)
-	return e.principal, e.all
-}
-
 // entityTypes maps kinds of principals to entity types of the schema.
 var entityTypes = map[memproxy.PrincipalKind]cedar.EntityType{
 	memproxy.KindAgent: "Agent", memproxy.KindHuman: "Human", memproxy.KindService: "Service",
 }
 
-func makeEntities(q *memproxy.Question) entities {
+// entitiesOf returns the caller of a question, and all entities: the caller with its
+// roles, the resource and the action.
+func entitiesOf(q *memproxy.Question) (cedar.EntityUID, cedar.EntityMap) {
 	pr := &q.Principal
 	typ := cmp.Or(entityTypes[pr.Kind], "Anonymous")
 	uid := cedar.NewEntityUID(typ, cedar.String(pr.Named()))
@@ -69,7 +51,7 @@ func makeEntities(q *memproxy.Question) entities {
 		action := actionUID(string(q.Operation.Kind))
 		all[action] = cedar.Entity{UID: action, Parents: cedar.NewEntityUIDSet(actionUID(group))}
 	}
-	return entities{uid, all}
+	return uid, all
 }
 
 func actionUID(name string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(name)) }

@@ -48,8 +48,9 @@ func (c *checked) fits() error {
 			q := memproxy.Question{Principal: memproxy.Principal{ID: "x", Kind: who}, Operation: &memproxy.Operation{Kind: kind, Backend: "x"}}
 			about := factsOf(&q)
 			about = about.about(&written{}, &q.Governance)
+			principal, _ := entitiesOf(&q)
 			err := c.validate.Request(cedar.Request{
-				Principal: makeEntities(&q).principal, Action: actionUID(string(kind)),
+				Principal: principal, Action: actionUID(string(kind)),
 				Resource: cedar.NewEntityUID("Memory", "x"), Context: about.context(),
 			})
 			if err != nil {

@@ -21,16 +21,12 @@ type RuleInfo struct {
 
 // Rules lists the enabled rules, sorted by id.
 func (p *Policy) Rules() []RuleInfo {
-	shadowed := map[string]bool{}
-	for _, r := range p.whole.shadowed {
-		shadowed[r.id] = true
-	}
 	var out []RuleInfo
 	for key, r := range p.rules {
 		if string(key) != r.id {
 			continue // disabled
 		}
-		out = append(out, RuleInfo{r.id, r.effect(), shadowed[r.id], r.file, r.line})
+		out = append(out, RuleInfo{r.id, r.effect(), r.shadow, r.file, r.line})
 	}
 	slices.SortFunc(out, func(a, b RuleInfo) int { return strings.Compare(a.ID, b.ID) })
 	return out

@@ -26,7 +26,7 @@ func (p *Policy) Rule(_ context.Context, q memproxy.Question) (memproxy.Ruling, 
 		one, known := p.answers.Get(key)
 		if !known {
 			var err error
-			if one, err = p.ask(&q, who, &about); err != nil {
+			if one, err = p.ask(&q, &about); err != nil {
 				return memproxy.Ruling{}, err
 			}
 			p.answers.Add(key, one)
@@ -80,9 +80,9 @@ func (r *ruling) merge(o *ruling) {
 }
 
 // ask evaluates the policies. The result is cached: do not modify it.
-func (p *Policy) ask(q *memproxy.Question, who caller, about *asked) (*ruling, error) {
+func (p *Policy) ask(q *memproxy.Question, about *asked) (*ruling, error) {
 	out := &ruling{}
-	principal, entities := p.entitiesOf(q, who)
+	principal, entities := entitiesOf(q)
 	part := p.partOf(q.Operation.Kind)
 	req := cedar.Request{
 		Principal: principal,
@@ -164,12 +164,9 @@ func (p *Policy) Where(id string) (string, int, bool) {
 // IDs lists the compiled policies, sorted.
 func (p *Policy) IDs() []string {
 	var ids []string
-	for _, s := range [...]set{p.whole.enforced, p.whole.shadowed, p.whole.marking} {
-		for _, r := range s {
-			ids = append(ids, r.id)
-		}
+	for _, r := range p.Rules() {
+		ids = append(ids, r.ID)
 	}
-	slices.Sort(ids)
 	return ids
 }
 
