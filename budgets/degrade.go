@@ -91,14 +91,9 @@ func (d *Degrading) Charge(ctx context.Context, c memproxy.Charge) (memproxy.All
 	if err := Check(c); err != nil {
 		return memproxy.Allowance{}, err
 	}
-	if ask, probe := d.try(); ask {
-		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
-		a, err := d.opt.Shared.Charge(sctx, c)
-		cancel()
-		d.tried(probe, err)
-		if err == nil {
-			return a, nil
-		}
+	var a memproxy.Allowance
+	if d.shared(ctx, func(ctx context.Context) (err error) { a, err = d.opt.Shared.Charge(ctx, c); return err }) {
+		return a, nil
 	}
 	a, err := d.opt.Local.Charge(ctx, d.share(c))
 	a.Degraded = true
@@ -113,17 +108,24 @@ func (d *Degrading) Release(ctx context.Context, c memproxy.Charge) error {
 	if err := Check(c); err != nil {
 		return err
 	}
-	if ask, probe := d.try(); ask {
-		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
-		err := d.opt.Shared.Release(sctx, c)
-		cancel()
-		d.tried(probe, err)
-		if err == nil {
-			return nil
-		}
+	if d.shared(ctx, func(ctx context.Context) error { return d.opt.Shared.Release(ctx, c) }) {
+		return nil
 	}
 	d.owe(owed{charge: c, release: true})
 	return d.opt.Local.Release(ctx, c)
+}
+
+// shared calls the shared store if that may be used, and reports whether it answered.
+func (d *Degrading) shared(ctx context.Context, call func(context.Context) error) bool {
+	ask, probe := d.try()
+	if !ask {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opt.Deadline)
+	defer cancel()
+	err := call(ctx)
+	d.tried(probe, err)
+	return err == nil
 }
 
 // share reduces every limit of a charge to the share, at least one.

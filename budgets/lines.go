@@ -32,10 +32,12 @@ func Lines(l memproxy.Limits, p memproxy.Principal, kind memproxy.Kind, user str
 		all := memproxy.WriteLimit{PerHour: times(once.PerHour, max(1, l.Together)), Total: times(once.Total, max(1, l.Together))}
 		out = pair(out, kind, "principal/"+memproxy.Anonymous, all, memproxy.BudgetHour, memproxy.BudgetTotal)
 	}
-	if t, ok := l.Tenants[p.Tenant]; ok && p.Tenant != "" {
-		out = pair(out, kind, "tenant/"+p.Tenant, t, memproxy.BudgetTenant, memproxy.BudgetTenant)
-	} else if t, ok := l.Tenants["*"]; ok && p.Tenant != "" {
-		out = pair(out, kind, "tenant/"+p.Tenant, t, memproxy.BudgetTenant, memproxy.BudgetTenant)
+	tenant, ok := l.Tenants[p.Tenant]
+	if !ok {
+		tenant = l.Tenants["*"]
+	}
+	if p.Tenant != "" {
+		out = pair(out, kind, "tenant/"+p.Tenant, tenant, memproxy.BudgetTenant, memproxy.BudgetTenant)
 	}
 	for _, f := range fields {
 		if n, ok := l.Namespaces[f]; ok {
