@@ -9,6 +9,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -128,9 +129,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	case opt.Clock == nil, opt.NewID == nil:
 		return nil, errors.New("gate: clock and ids must be injected")
 	}
-	if opt.RecordTimeout <= 0 {
-		opt.RecordTimeout = DefaultRecordTimeout
-	}
+	opt.RecordTimeout = cmp.Or(opt.RecordTimeout, DefaultRecordTimeout)
 	if opt.Later == nil {
 		opt.Later = func(_ string, f func()) { f() }
 	}
@@ -150,9 +149,7 @@ func New(opt Options, rules *Rules) (*Gate, error) {
 	g := &Gate{opt: opt, tracks: newTracks(opt.Clock), readers: seen.New(opt.Clock)}
 	g.notes = notes{&g.opt}
 	g.accounts = accounts{g.notes}
-	if g.rejected.Limit = opt.Rejections; opt.Rejections == 0 {
-		g.rejected.Limit = DefaultRejections
-	}
+	g.rejected.Limit = cmp.Or(opt.Rejections, DefaultRejections)
 	if err := g.Use(rules); err != nil {
 		return nil, err
 	}

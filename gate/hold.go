@@ -75,12 +75,8 @@ func direct(r *run) *Admission {
 		return nil
 	}
 	req := r.tool.Direct.Request
-	req.Header = memproxy.Header{"Content-Type": {"application/json"}}
-	for _, name := range keptHeaders {
-		if v := r.call.Request.Header[name]; len(v) > 0 && name != "Content-Type" {
-			req.Header[name] = v
-		}
-	}
+	req.Header = headersToKeep(r.call.Request.Header)
+	req.Header["Content-Type"] = []string{"application/json"}
 	route, known := r.call.Backend.Adapter.Route(req)
 	if !known {
 		return nil
@@ -96,6 +92,16 @@ func direct(r *run) *Admission {
 // credential.
 var keptHeaders = [...]string{"Content-Type", "Accept", "X-Mem0-Mode", "X-Stainless-Package-Version", "User_id", "X-Project", "X-Project-Id"}
 
+func headersToKeep(of memproxy.Header) memproxy.Header {
+	kept := memproxy.Header{}
+	for _, name := range keptHeaders {
+		if v := of[name]; len(v) > 0 {
+			kept[name] = v
+		}
+	}
+	return kept
+}
+
 // toKeep returns what is stored of a held call, and of its rewritten form.
 func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent) {
 	c := a.call
@@ -106,7 +112,7 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 		ContentSHA256: a.event.ContentSHA256, Created: a.begun, State: memproxy.HoldPending, Score: memproxy.Risk(a.findings),
 	}
 	author := a.Principal
-	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: memproxy.Header{}, Author: &author, Objects: map[string]string{}}
+	said := memproxy.HoldContent{Query: c.Request.Query, Body: c.Body, Header: headersToKeep(c.Request.Header), Author: &author, Objects: map[string]string{}, Texts: heldTexts(a)}
 	for name, m := range a.op.Current {
 		if m.Missing {
 			m.ID = ""
@@ -118,14 +124,6 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	if a.bill != nil {
 		said.Reserved = a.bill.charge.Cost
 	}
-	for _, name := range keptHeaders {
-		if v := c.Request.Header[name]; len(v) > 0 {
-			said.Header[name] = v
-		}
-	}
-	for _, it := range content.Screened(a.op, brings(a.call, a.op)) {
-		said.Texts = append(said.Texts, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
-	}
 	for i := range a.words {
 		if row := &a.words[i].row; row.SHA256 != "" {
 			if said.Before == nil {
@@ -136,6 +134,14 @@ func toKeep(a *Admission, w *reworded) (memproxy.HeldWrite, memproxy.HoldContent
 	}
 	w.into(&said)
 	return h, said
+}
+
+// heldTexts are the texts of an operation for reviewers.
+func heldTexts(a *Admission) (all []memproxy.HeldText) {
+	for _, it := range content.Screened(a.op, brings(a.call, a.op)) {
+		all = append(all, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
+	}
+	return all
 }
 
 // unpolled: the request does not ask for a receipt that could be a held write's.

@@ -262,31 +262,20 @@ func judgeTargets(ctx context.Context, r *run) {
 	for _, id := range r.op.Targets {
 		row, known := r.owners[id]
 		m, asked := r.op.Current[id]
-		// A target of unproven existence is answered as missing, as another
-		// tenant's is, so that the two cannot be told apart.
-		if asked && (m.Missing || m.Unproven) && !known {
-			if r.alone() || m.Missing && id == r.op.Upserts {
-				continue
-			}
+		switch {
+		case known && v.Sees(&row, &m), !known && asked && !m.Missing && !m.Unproven && v.Sees(nil, &m):
+		case known, asked && !m.Missing && !m.Unproven:
+			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: foreignItem.code, Detail: foreignItem.detail})
+			return
+		case asked && (r.alone() || m.Missing && id == r.op.Upserts):
+		case asked:
+			// A target of unproven existence is answered as missing, as another
+			// tenant's is, so that the two cannot be told apart.
 			r.verdict.Missing("")
 			return
-		}
-		if !known && !asked {
-			if selfAnswered(r, id) {
-				continue
-			}
-			if r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone() {
-				continue
-			}
+		case selfAnswered(r, id), r.op.TargetKind == memproxy.TargetExport && r.unlimited() && r.alone():
+		default:
 			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerUnknown, Detail: "nobody can say whose this is"})
-			return
-		}
-		var rowp *memproxy.Ownership
-		if known {
-			rowp = &row
-		}
-		if !v.Sees(rowp, &m) {
-			r.verdict.Refuse(memproxy.StatusNotFound, memproxy.Reason{Code: memproxy.OwnerForeign, Detail: "the target belongs to somebody else"})
 			return
 		}
 	}

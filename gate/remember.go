@@ -358,11 +358,8 @@ func flags(findings []memproxy.Finding) string {
 	size := 0
 	findings = dangerous(findings) // without the total, which is the score
 	for _, f := range worst(findings, len(findings)) {
-		if slices.Contains(out, f.Rule) || size+len(f.Rule) > maxFlagBytes {
-			continue
-		}
-		if out, size = append(out, f.Rule), size+len(f.Rule); len(out) == maxFlags {
-			break
+		if len(out) < maxFlags && size+len(f.Rule) <= maxFlagBytes && !slices.Contains(out, f.Rule) {
+			out, size = append(out, f.Rule), size+len(f.Rule)
 		}
 	}
 	return strings.Join(out, " ")

@@ -242,11 +242,11 @@ type FoundAt struct {
 	Pointer string `json:"pointer"`
 }
 
-// foundAt are the findings of a call.
-func foundAt(r *run) []FoundAt {
-	out := make([]FoundAt, 0, len(r.findings))
+// foundAt adds to findings in a call where its items are.
+func foundAt(r *run, findings []memproxy.Finding) []FoundAt {
+	out := make([]FoundAt, 0, len(findings))
 	items := content.Screened(r.op, brings(r.call, r.op))
-	for _, f := range slices.Concat(worst(r.findings, len(r.findings)), r.configured) {
+	for _, f := range findings {
 		at := FoundAt{Finding: f}
 		if f.Item >= 0 && f.Item < len(items) {
 			at.Pointer = items[f.Item].Pointer
@@ -284,22 +284,22 @@ type Explanation struct {
 func (g *Gate) Explain(ctx context.Context, c *Call) Explanation {
 	r := g.begin(explain, c)
 	ex := Explanation{Enforced: r.enforced()}
-	reasons, notes, worst := 0, 0, memproxy.Allow
+	reasons, notes, strictest := 0, 0, memproxy.Allow
 	r.after = func(s *step, err error) {
 		answer := StepAnswer{Step: s.name, Verdict: r.verdict.Worst}
 		if err != nil {
 			answer.Error = err.Error()
 		}
 		if s.name == signal.SpanScreen && len(r.findings)+len(r.configured) > 0 {
-			answer.Findings = foundAt(r)
+			answer.Findings = foundAt(r, slices.Concat(worst(r.findings, len(r.findings)), r.configured))
 		}
 		answer.Reasons = append(append(answer.Reasons, r.verdict.Reasons[reasons:]...), r.verdict.Notes[notes:]...)
 		ex.Steps = append(ex.Steps, answer)
-		reasons, notes, worst = len(r.verdict.Reasons), len(r.verdict.Notes), max(worst, r.verdict.Worst)
+		reasons, notes, strictest = len(r.verdict.Reasons), len(r.verdict.Notes), max(strictest, r.verdict.Worst)
 		r.verdict.Worst = memproxy.Allow
 	}
 	r.walk(ctx)
-	r.verdict.Worst = worst
+	r.verdict.Worst = strictest
 	r.settle()
 	ex.Track, ex.TrackKnown = r.track, r.trackKnown
 	ex.Decision, ex.Principal, ex.Operation, ex.Question = r.Decision, r.Principal, r.op, r.q

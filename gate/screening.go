@@ -116,12 +116,8 @@ func explainFindings(r *run, reasons []memproxy.Reason) {
 	}) {
 		return
 	}
-	items := content.Screened(r.op, brings(r.call, r.op))
-	for _, f := range worst(r.q.Findings, maxNamed) {
-		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: f.Rule}
-		if f.Item >= 0 && f.Item < len(items) {
-			why.Pointer = items[f.Item].Pointer
-		}
+	for _, at := range foundAt(r, worst(r.q.Findings, maxNamed)) {
+		why := memproxy.Reason{Code: memproxy.ScreenFinding, Rule: at.Rule, Pointer: at.Pointer}
 		if !slices.Contains(r.verdict.Notes, why) {
 			r.verdict.Reasons = append(r.verdict.Reasons, why)
 		}
@@ -295,9 +291,7 @@ func inOtherWords(ctx context.Context, r *run, reworder Reworder, texts map[stri
 
 // accept replaces the write by its rewritten form.
 func accept(r *run, next *reworded, ruling *memproxy.Ruling, again memproxy.Ruling) {
-	for _, it := range content.Screened(r.op, brings(r.call, r.op)) {
-		next.before = append(next.before, memproxy.HeldText{Pointer: it.Pointer, Text: it.Text})
-	}
+	next.before = heldTexts(r.Admission)
 	r.reworded = next
 	why := memproxy.Reason{Code: memproxy.ScreenRewritten, Pointer: slices.Min(slices.Collect(maps.Keys(next.texts)))}
 	if next.waits = slices.ContainsFunc(r.op.Items, inGovernedField); next.waits {

@@ -31,13 +31,13 @@ func allowOwn(ctx context.Context, r *run) {
 		return // explain runs without a ledger
 	}
 	var ids []string
+	var dims []memproxy.Dimension // of ids
 	for i := range r.op.Claims {
 		c := &r.op.Claims[i]
-		if limit := r.Principal.May(c.Dim); c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor {
-			for _, v := range c.Values {
-				if !limit.Allows(v) {
-					ids = append(ids, v)
-				}
+		limit := r.Principal.May(c.Dim)
+		for _, v := range c.Values {
+			if c.Op == memproxy.ClaimIs && c.Dim != memproxy.DimActor && !limit.Allows(v) {
+				ids, dims = append(ids, v), append(dims, c.Dim)
 			}
 		}
 	}
@@ -48,12 +48,9 @@ func allowOwn(ctx context.Context, r *run) {
 	if err := known.need(ctx, append(known.named(r.op), known.keys(memproxy.TargetMemory, ids...)...)...); err != nil {
 		return // names outside of the configuration are then refused
 	}
-	for i := range r.op.Claims {
-		c := &r.op.Claims[i]
-		for _, v := range c.Values {
-			if row := known.owner(memproxy.TargetMemory, v); c.Op == memproxy.ClaimIs && slices.Contains(ids, v) && access.MadeBy(&r.Principal, row) {
-				r.Principal = r.Principal.Naming(c.Dim, v)
-			}
+	for i, id := range ids {
+		if access.MadeBy(&r.Principal, known.owner(memproxy.TargetMemory, id)) {
+			r.Principal = r.Principal.Naming(dims[i], id)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -189,10 +189,6 @@ func oneOwner(ret *answer) bool {
 	return pinned
 }
 
-// errOwners says that the owners of the objects in an answer could not be looked
-// up.
-var errOwners = errors.New("the ledger cannot say whose the objects of the answer are")
-
 // strangers removes from an answer the objects that the ledger records as another
 // tenant's: an identity attached to an agent, a tool, a member of a group. The
 // memories of the answer were ruled on before.
@@ -207,11 +203,11 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 	}
 	theirs, err := strange(ctx, ret, refs)
 	if err != nil {
-		return false, errors.Join(errOwners, err)
+		return false, fmt.Errorf("the ledger cannot say whose the objects of the answer are: %w", err)
 	}
 	var gone []string
 	for i := range refs {
-		if theirs[object{refs[i].Kind, refs[i].ID}] {
+		if theirs[ret.lookups().key(refs[i].Kind, refs[i].ID)] {
 			gone = append(gone, refs[i].Pointer)
 		}
 	}
@@ -236,12 +232,7 @@ func strangers(ctx context.Context, ret *answer) (refused bool, err error) {
 const maxMet = 4096
 
 // met maps objects to whether they are another tenant's.
-type met map[object]bool
-
-type object struct {
-	kind memproxy.TargetKind
-	id   string
-}
+type met map[memproxy.MemoryKey]bool
 
 // strange looks up which of the objects are another tenant's. In a stream each
 // object is looked up once, because its events name the same run and message over
@@ -257,8 +248,9 @@ func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error)
 	known := ret.lookups()
 	var ask []memproxy.MemoryKey
 	for i := range refs {
-		if _, is := m[object{refs[i].Kind, refs[i].ID}]; !is {
-			ask = append(ask, known.key(refs[i].Kind, refs[i].ID))
+		k := known.key(refs[i].Kind, refs[i].ID)
+		if _, is := m[k]; !is {
+			ask = append(ask, k)
 		}
 	}
 	if err := known.need(ctx, ask...); err != nil {
@@ -266,7 +258,7 @@ func strange(ctx context.Context, ret *answer, refs []memproxy.Ref) (met, error)
 	}
 	for _, k := range ask {
 		row := known.owner(k.Kind, k.ID)
-		m[object{k.Kind, k.ID}] = row != nil && row.Scope.Tenant != ret.Principal.Tenant
+		m[k] = row != nil && row.Scope.Tenant != ret.Principal.Tenant
 	}
 	return m, nil
 }
