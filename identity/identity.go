@@ -45,12 +45,11 @@ type Identifier struct {
 func New(opt Options) (*Identifier, error) {
 	id := &Identifier{opt: opt, keys: make(map[[sha256.Size]byte]memproxy.Principal, len(opt.Keys))}
 	for _, k := range opt.Keys {
-		var sum [sha256.Size]byte
 		b, err := hex.DecodeString(k.SHA256)
-		if err != nil || len(b) != len(sum) {
+		if err != nil || len(b) != sha256.Size {
 			return nil, fmt.Errorf("identity: the key of %q is not a SHA-256 in hex", k.Principal.ID)
 		}
-		copy(sum[:], b)
+		sum := [sha256.Size]byte(b)
 		if sum == sha256.Sum256(nil) {
 			return nil, fmt.Errorf("identity: the key of %q is the hash of nothing", k.Principal.ID)
 		}

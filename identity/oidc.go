@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -87,21 +88,9 @@ func NewOIDC(opt OIDCOptions) (*OIDC, error) {
 	if opt.Issuer == "" || opt.Audience == "" || opt.Clock == nil {
 		return nil, errors.New("identity: OIDC needs an issuer, an audience and a clock")
 	}
-	if opt.Timeout <= 0 {
-		opt.Timeout = DefaultOIDCTimeout
-	}
-	if opt.Claims.ID == "" {
-		opt.Claims.ID = "sub"
-	}
-	if opt.Kind == "" {
-		opt.Kind = memproxy.KindAgent
-	}
-	if opt.Trust == "" {
-		opt.Trust = memproxy.TrustAuthenticated
-	}
-	if opt.MaxTrust == "" {
-		opt.MaxTrust = memproxy.TrustHuman
-	}
+	opt.Timeout, opt.Claims.ID = cmp.Or(opt.Timeout, DefaultOIDCTimeout), cmp.Or(opt.Claims.ID, "sub")
+	opt.Kind, opt.Trust = cmp.Or(opt.Kind, memproxy.KindAgent), cmp.Or(opt.Trust, memproxy.TrustAuthenticated)
+	opt.MaxTrust = cmp.Or(opt.MaxTrust, memproxy.TrustHuman)
 	if opt.Bearer != nil && !strings.HasPrefix(opt.Issuer, "https://") {
 		return nil, errors.New("identity: a token for the issuer would go there in the clear")
 	}
@@ -160,15 +149,13 @@ func (o *OIDC) principal(ctx context.Context, token string) (memproxy.Principal,
 	defer cancel()
 	try := attempt{issuer: o.issuer}
 	t, err := oidc.NewVerifier(o.opt.Issuer, &try, &o.config).Verify(ctx, token)
+	if away, is := errors.AsType[*awayError](try.err); is {
+		return memproxy.Principal{}, away
+	}
+	if _, late := errors.AsType[*oidc.TokenExpiredError](err); late {
+		return memproxy.Principal{}, rejected("the token has expired")
+	}
 	if err != nil {
-		var late *oidc.TokenExpiredError
-		var away *awayError
-		switch {
-		case errors.As(try.err, &away):
-			return memproxy.Principal{}, away
-		case errors.As(err, &late):
-			return memproxy.Principal{}, rejected("the token has expired")
-		}
 		return memproxy.Principal{}, rejected("the token was not accepted")
 	}
 	var raw map[string]json.RawMessage
