@@ -190,19 +190,11 @@ func parseSettings(path string, text []byte) (settings, error) {
 // read reads a regular UTF-8 file.
 func read(path string) ([]byte, error) {
 	b, err := readFile(path, maxFile)
-	if err == nil && !utf8.Valid(b) {
-		line := 1
-		for text := b; len(text) > 0; {
-			r, n := utf8.DecodeRune(text)
-			if r == utf8.RuneError && n == 1 {
-				break
-			}
-			if r == '\n' {
-				line++
-			}
-			text = text[n:]
+	n := 0
+	for line := range bytes.Lines(b) {
+		if n++; !utf8.Valid(line) {
+			return nil, fmt.Errorf("policy: %s:%d: not UTF-8", path, n)
 		}
-		return nil, fmt.Errorf("policy: %s:%d: not UTF-8", path, line)
 	}
 	return b, err
 }
