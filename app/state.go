@@ -212,7 +212,7 @@ func (s *state) openBudget() (gate.Budget, error) {
 	if r != nil {
 		path = "" // the totals are Redis's; the local share is for an outage
 	}
-	local, err := budgets.NewMemory(budgets.MemoryOptions{Path: path})
+	local, err := budgets.NewMemory(path)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func admitting(tb testing.TB) (*gate.Gate, *gate.Call) {
 		ActsAs: memproxy.Limit{Values: []string{"dev"}}, Users: memproxy.Limit{All: true}, Apps: memproxy.Limit{All: true}, Runs: memproxy.Limit{All: true},
 	}
 	callers := must.Get(identity.New(identity.Options{Keys: []identity.Key{{SHA256: benchKeyHash, Principal: who}}}))(tb)
-	mem := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(tb)
+	mem := must.Get(budgets.NewMemory(""))(tb)
 	led := must.Get(ledger.Open(ledger.Options{}))(tb)
 	tb.Cleanup(func() { _ = led.Close() })
 	stamps := must.Get(keys.LoadOrCreate(tb.TempDir(), rand.Reader))(tb)

@@ -265,7 +265,7 @@ func reading(l *ledger.Ledger) (answer func(context.Context, []string) ([]byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	counts, err := budgets.NewMemory(budgets.MemoryOptions{})
+	counts, err := budgets.NewMemory("")
 	if err != nil {
 		return nil, nil, err
 	}

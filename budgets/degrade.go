@@ -1,6 +1,7 @@
 package budgets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -21,7 +22,8 @@ type Store interface {
 const (
 	DefaultShare    memproxy.PerMille = 250
 	DefaultDeadline                   = 50 * time.Millisecond
-	DefaultRetry                      = time.Second
+	// retry is how long the shared store is not called after a failure.
+	retry = time.Second
 	// maxOwed bounds the charges that wait to be replayed to the shared store.
 	maxOwed = 10_000
 )
@@ -34,9 +36,7 @@ type DegradingOptions struct {
 	Share memproxy.PerMille
 	// Deadline bounds one call to the shared store.
 	Deadline time.Duration
-	// Retry is how long the shared store is not called after a failure.
-	Retry time.Duration
-	Clock func() time.Time
+	Clock    func() time.Time
 	// Changed is called when the store becomes unavailable (with the error) and
 	// available again (nil). It must not block.
 	Changed func(error)
@@ -74,12 +74,7 @@ func NewDegrading(opt DegradingOptions) (*Degrading, error) {
 	if opt.Share <= 0 || opt.Share > memproxy.Full {
 		opt.Share = DefaultShare
 	}
-	if opt.Deadline <= 0 {
-		opt.Deadline = DefaultDeadline
-	}
-	if opt.Retry <= 0 {
-		opt.Retry = DefaultRetry
-	}
+	opt.Deadline = cmp.Or(opt.Deadline, DefaultDeadline)
 	if opt.Changed == nil {
 		opt.Changed = func(error) {}
 	}
@@ -171,7 +166,7 @@ func (d *Degrading) tried(probe bool, err error) {
 	}
 	d.away = err != nil
 	if err != nil {
-		d.until = d.opt.Clock().Add(d.opt.Retry)
+		d.until = d.opt.Clock().Add(retry)
 	}
 	var debts []owed
 	if was && err == nil {

@@ -92,7 +92,7 @@ type rig struct {
 func newRig(t *testing.T, fail func(context.Context) error) *rig {
 	r := &rig{t: t, Clock: budgettest.NewClock(), remote: &remote{Memory: open(t, ""), fail: fail, told: make(chan memproxy.Charge, 1000)}, news: make(chan error, 1000)}
 	r.d = must.Get(budgets.NewDegrading(budgets.DegradingOptions{
-		Shared: r.remote, Local: open(t, ""), Deadline: 20 * time.Millisecond, Retry: time.Second, Clock: r.Now,
+		Shared: r.remote, Local: open(t, ""), Deadline: 20 * time.Millisecond, Clock: r.Now,
 		Changed: func(err error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -82,7 +82,7 @@ func TestLines(t *testing.T) {
 func TestLinesOfEndUsers(t *testing.T) {
 	limits := memproxy.DefaultLimits()
 	limits.RapidPerMinute = 0
-	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	store := must.Get(budgets.NewMemory(""))(t)
 	n := 0
 	write := func(p memproxy.Principal, user string) bool {
 		n++

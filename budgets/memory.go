@@ -37,19 +37,14 @@ type account struct {
 	slot        int64
 }
 
-// MemoryOptions configure a Memory store.
-type MemoryOptions struct {
-	// Path is the file in which totals survive a restart; "": they do not.
-	Path string
-}
-
-// NewMemory returns a store with the totals of the file, if there is one.
-func NewMemory(opt MemoryOptions) (*Memory, error) {
+// NewMemory returns a store with the totals of the file, if there is one. Totals survive
+// a restart there; without a path they do not.
+func NewMemory(path string) (*Memory, error) {
 	m := &Memory{counts: map[account]int64{}, hours: map[account]sliding{}, ids: map[deed]time.Time{}}
-	if opt.Path == "" {
+	if path == "" {
 		return m, nil
 	}
-	t, counts, err := openTotals(opt.Path)
+	t, counts, err := openTotals(path)
 	if err != nil {
 		return nil, err
 	}

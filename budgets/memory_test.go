@@ -28,7 +28,7 @@ func TestMemoryWithFileKeepsTheContract(t *testing.T) {
 
 func open(t *testing.T, path string) *budgets.Memory {
 	t.Helper()
-	m := must.Get(budgets.NewMemory(budgets.MemoryOptions{Path: path}))(t)
+	m := must.Get(budgets.NewMemory(path))(t)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -62,7 +62,7 @@ func TestTotalsSurviveReopening(t *testing.T) {
 	must.Do(t, m.Close())
 	// A corrupt file prevents the start.
 	must.Do(t, os.WriteFile(path, []byte("not totals\nat all\n"), 0o600))
-	if _, err := budgets.NewMemory(budgets.MemoryOptions{Path: path}); err == nil {
+	if _, err := budgets.NewMemory(path); err == nil {
 		t.Error("a corrupt file was taken for an empty one")
 	}
 }

@@ -116,7 +116,7 @@ func TestTotalsThatCannotBeShortened(t *testing.T) {
 // Ping reports it and notices when there is room again.
 func TestTotalsWithoutRoom(t *testing.T) {
 	path := write(t, "")
-	m, err := NewMemory(MemoryOptions{Path: path})
+	m, err := NewMemory(path)
 	if err != nil {
 		t.Fatal(err)
 	}

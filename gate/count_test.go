@@ -96,7 +96,7 @@ func (s *settledHolder) Read(rt memproxy.Route, q memproxy.Request, reply mempro
 // sent, for what it came to, in its hour and in all; one that is never sent keeps
 // the hour that it was charged for, and nothing in all.
 func TestHeldWritesAreSettled(t *testing.T) {
-	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	store := must.Get(budgets.NewMemory(""))(t)
 	h := &settledHolder{}
 	r, _, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) {
 		r.shared, r.adapter, r.fake = store, h, &h.fakeAdapter

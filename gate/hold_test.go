@@ -173,7 +173,7 @@ var _ gate.Holder = (*fakeHolder)(nil)
 // is sent, but for the totals, which count memories; what there is no budget
 // for, or no room in the queue, is refused with 429 and what is left.
 func TestHoldsAreCharged(t *testing.T) {
-	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	store := must.Get(budgets.NewMemory(""))(t)
 	now := noon
 	r, h, k := holdRig(t, func(r *rig, _ *fakeHolder, _ *fakeKeeper) { r.shared, r.clock = store, func() time.Time { return now } })
 	want := func(what string, wantHour, wantTotal int64) {

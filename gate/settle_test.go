@@ -29,7 +29,7 @@ func (s *settling) Read(rt memproxy.Route, q memproxy.Request, reply memproxy.Re
 // settlingRig counts in a real store, on one total and one hour.
 func settlingRig(t *testing.T, limit int64) (*rig, *settling, *budgets.Memory) {
 	t.Helper()
-	store := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	store := must.Get(budgets.NewMemory(""))(t)
 	x := &settling{exact: true}
 	r := newRig(t, func(r *rig) {
 		r.adapter, r.fake, r.shared = x, &x.fakeAdapter, store

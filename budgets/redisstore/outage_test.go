@@ -23,10 +23,10 @@ import (
 func guarded(t *testing.T, url string, deadline time.Duration) (*budgets.Degrading, *budgettest.Clock) {
 	t.Helper()
 	clock := budgettest.NewClock()
-	local := must.Get(budgets.NewMemory(budgets.MemoryOptions{}))(t)
+	local := must.Get(budgets.NewMemory(""))(t)
 	d := must.Get(budgets.NewDegrading(budgets.DegradingOptions{
 		Shared: connect(t, Options{URL: url, Timeout: time.Hour}), Local: local,
-		Deadline: deadline, Retry: time.Second, Clock: clock.Now,
+		Deadline: deadline, Clock: clock.Now,
 	}))(t)
 	return d, clock
 }

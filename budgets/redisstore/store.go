@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -60,12 +61,7 @@ type server interface {
 // New returns a store without connecting: a Redis that is down at the start is handled
 // like a later outage.
 func New(opt Options) (*Store, error) {
-	if opt.Timeout <= 0 {
-		opt.Timeout = DefaultTimeout
-	}
-	if opt.Prefix == "" {
-		opt.Prefix = "memproxy"
-	}
+	opt.Timeout, opt.Prefix = cmp.Or(opt.Timeout, DefaultTimeout), cmp.Or(opt.Prefix, "memproxy")
 	if strings.ContainsAny(opt.Prefix, "{}") {
 		return nil, errors.New("redisstore: the prefix must not contain braces")
 	}
