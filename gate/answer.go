@@ -300,15 +300,11 @@ func wroteIt(ret *answer, it *item) bool {
 // deferred reports whether the check of ownership was left to this answer: the
 // ledger did not know a target, and this call fetches it.
 func (ret *answer) deferred() bool {
-	for _, id := range ret.op.Targets {
-		if _, known := ret.owners[id]; known {
-			continue
-		}
-		if _, asked := ret.op.Current[id]; !asked {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ret.op.Targets, func(id string) bool {
+		_, known := ret.owners[id]
+		_, asked := ret.op.Current[id]
+		return !known && !asked
+	})
 }
 
 // decisive returns the outcome's reasons, first those for which the answer was

@@ -291,20 +291,14 @@ func (ret *effects) restated() []memproxy.StateChange {
 		if !w.rewrites(ret.op) {
 			continue
 		}
-		c := memproxy.StateChange{
-			MemoryKey: w.key(), Tenant: ret.Principal.Tenant, State: memproxy.StateUntrusted, Decision: ret.Decision.ID,
-			Attestation: ret.attested(ret.marksOf(w.row.ID)), Reason: markOf(ret.marksOf(w.row.ID)),
-			// A withheld memory stays withheld until it is reviewed.
-			From: []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated},
-			// A decision about the old text does not apply to the new one.
-			Text: w.replacement(ret.op),
+		c, ordinary := foreseen(ret.Admission, w.key())
+		if ordinary {
+			c.State, c.Reason = memproxy.StateUntrusted, markOf(ret.marksOf(w.row.ID))
 		}
-		switch {
-		case ret.confirmed:
-			c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
-		case ret.waits():
-			c.State, c.Reason = memproxy.StatePending, reasonWaits
-		}
+		// A decision about the old text does not apply to the new one. A withheld memory
+		// stays withheld until it is reviewed.
+		c.Attestation, c.Text = ret.attested(ret.marksOf(w.row.ID)), w.replacement(ret.op)
+		c.From = []memproxy.MemoryState{memproxy.StateUntrusted, memproxy.StateValidated}
 		changes = append(changes, c)
 	}
 	return changes

@@ -16,14 +16,13 @@ import (
 // person has to review it: its hourly lines when it is held, whether or not it is
 // approved, and its total lines when it is approved and sent.
 func charge(ctx context.Context, r *run) error {
-	c, totals := costs(r), func(l memproxy.Line) bool { return l.Window == memproxy.WindowTotal }
+	c := costs(r)
 	switch {
 	case r.keeps():
-		c.Lines = slices.DeleteFunc(c.Lines, totals)
+		c.Lines = linesOf(c.Lines, false)
 	case r.paid != nil:
 		c.ID += "/approved/" + strconv.FormatInt(r.begun.UnixNano(), 36) // one for each attempt: a failed one is released
-		r.paid.Lines = slices.DeleteFunc(slices.Clone(c.Lines), totals)
-		c.Lines = slices.DeleteFunc(c.Lines, func(l memproxy.Line) bool { return !totals(l) })
+		r.paid.Lines, c.Lines = linesOf(c.Lines, false), linesOf(c.Lines, true)
 	}
 	if r.dry() {
 		r.paid = nil
@@ -45,6 +44,11 @@ func charge(ctx context.Context, r *run) error {
 	}
 	overBudget(r, &allowance)
 	return nil
+}
+
+// linesOf returns the lines of totals, or the others.
+func linesOf(all []memproxy.Line, totals bool) []memproxy.Line {
+	return slices.DeleteFunc(slices.Clone(all), func(l memproxy.Line) bool { return (l.Window == memproxy.WindowTotal) != totals })
 }
 
 // costs returns what the write draws from the budgets.
@@ -292,9 +296,8 @@ func TallyOf(ctx context.Context, history Histories, row *memproxy.Ownership) me
 // Lower reduces the totals of an author whose memories are gone, and of the field that
 // they were written to, once for an id.
 func Lower(ctx context.Context, b Budget, rules *Rules, id string, at time.Time, who memproxy.Tally) error {
-	lines := slices.DeleteFunc(rules.Lines(memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}, memproxy.Learn, who.User, []string{who.Field}), func(l memproxy.Line) bool {
-		return l.Window != memproxy.WindowTotal
-	})
+	author := memproxy.Principal{ID: who.Actor, Tenant: who.Tenant, Trust: who.Trust}
+	lines := linesOf(rules.Lines(author, memproxy.Learn, who.User, []string{who.Field}), true)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -356,16 +359,8 @@ func (acc *accounts) settleTo(ctx context.Context, a *Admission, window, total i
 		acc.settleLines(ctx, a, &b.charge, "/settled", b.charge.Lines, total-b.charge.Cost)
 		return
 	}
-	var windows, totals []memproxy.Line
-	for _, l := range b.charge.Lines {
-		if l.Window == memproxy.WindowTotal {
-			totals = append(totals, l)
-		} else {
-			windows = append(windows, l)
-		}
-	}
-	acc.settleLines(ctx, a, &b.charge, "/settled/window", windows, window-b.charge.Cost)
-	acc.settleLines(ctx, a, &b.charge, "/settled/total", totals, total-b.charge.Cost)
+	acc.settleLines(ctx, a, &b.charge, "/settled/window", linesOf(b.charge.Lines, false), window-b.charge.Cost)
+	acc.settleLines(ctx, a, &b.charge, "/settled/total", linesOf(b.charge.Lines, true), total-b.charge.Cost)
 }
 
 func (acc *accounts) settleLines(ctx context.Context, a *Admission, of *memproxy.Charge, id string, lines []memproxy.Line, difference int64) {

@@ -260,8 +260,9 @@ func foreseen(a *Admission, k memproxy.MemoryKey) (c memproxy.StateChange, ordin
 	switch {
 	case a.confirmed:
 		c.State, c.Reason, c.Person = memproxy.StateValidated, reasonApproved, true
-	case a.aside != "":
-		return asideOf(a, k), false
+	case a.aside != "": // a memory that is quarantined already stays quarantined
+		c.State, c.Attestation, c.Rules, c.Reason = a.aside, memproxy.SelfReported, a.rules.Version, "it looked dangerous when it was written"
+		c.From = slices.DeleteFunc(slices.Clone(memproxy.MemoryStates[:]), func(s memproxy.MemoryState) bool { return s == memproxy.StateQuarantined })
 	case a.waits():
 		c.State, c.Reason = memproxy.StatePending, reasonWaits
 	default:
@@ -276,16 +277,6 @@ const (
 	reasonWaits    = "its author or its source is not trusted enough to be read without a review"
 )
 
-// asideOf is the status of a memory that a write made and that is set aside. A
-// memory that is quarantined already stays quarantined.
-func asideOf(a *Admission, k memproxy.MemoryKey) memproxy.StateChange {
-	return memproxy.StateChange{
-		MemoryKey: k, Tenant: a.Principal.Tenant, State: a.aside, Decision: a.Decision.ID, Attestation: memproxy.SelfReported,
-		Rules: a.rules.Version, Reason: "it looked dangerous when it was written",
-		From: slices.DeleteFunc(slices.Clone(memproxy.MemoryStates[:]), func(s memproxy.MemoryState) bool { return s == memproxy.StateQuarantined }),
-	}
-}
-
 // spansIn returns the findings that apply to a memory's text: those of the one item
 // that the backend stored word for word. The findings do not apply to any other
 // text, which is replaced as a whole.
@@ -293,19 +284,14 @@ func spansIn(a *Admission, m *memproxy.Memory) []memproxy.Finding {
 	if a.aside != memproxy.StateFlagged || m.Text == "" {
 		return nil
 	}
-	for i := range a.op.Items {
-		if a.op.Items[i].Kind != memproxy.ItemContent || a.op.Items[i].Text != m.Text {
-			continue
+	at := slices.IndexFunc(a.op.Items, func(it memproxy.Item) bool { return it.Kind == memproxy.ItemContent && it.Text == m.Text })
+	var spans []memproxy.Finding
+	for _, f := range a.findings {
+		if at >= 0 && f.Item == at && f.Rule != string(memproxy.ScreenRisk) && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
+			spans = append(spans, f)
 		}
-		var spans []memproxy.Finding
-		for _, f := range a.findings {
-			if f.Item == i && f.Rule != string(memproxy.ScreenRisk) && f.Start >= 0 && f.End > f.Start && f.End <= len(m.Text) {
-				spans = append(spans, f)
-			}
-		}
-		return spans
 	}
-	return nil
+	return spans
 }
 
 // asideLater stores the status of a write's memories once their ids are known.

@@ -124,7 +124,16 @@ func (ret *effects) learned(ctx context.Context) {
 	if ret.reading == nil {
 		return
 	}
-	touched := ret.touched(ctx)
+	known := ret.lookups()
+	var changed []memproxy.MemoryKey
+	for i := range ret.reading.Memories {
+		if m := &ret.reading.Memories[i]; m.Event != eventAdd && m.Event != eventNone {
+			changed = append(changed, known.key(memproxy.TargetMemory, m.ID))
+		}
+	}
+	if known.need(ctx, changed...) != nil {
+		known = nil // then no owner is known
+	}
 	var gone []memproxy.Ownership
 	for i := range ret.reading.Memories {
 		m := &ret.reading.Memories[i]
@@ -132,7 +141,7 @@ func (ret *effects) learned(ctx context.Context) {
 			continue
 		}
 		ret.shown = append(ret.shown, m.ID)
-		row := touched.owner(memproxy.TargetMemory, m.ID)
+		row := known.owner(memproxy.TargetMemory, m.ID)
 		switch {
 		case m.Event == eventAdd, m.Event == "" && row == nil:
 			made := ret.row(memproxy.TargetMemory, m.ID)
@@ -164,22 +173,6 @@ const (
 	eventDelete = "DELETE"
 	eventNone   = "NONE"
 )
-
-// touched looks up the owners of memories that an addition's answer names and did
-// not create. Nil means that the lookup failed.
-func (ret *effects) touched(ctx context.Context) *lookups {
-	known := ret.lookups()
-	var keys []memproxy.MemoryKey
-	for i := range ret.reading.Memories {
-		if m := &ret.reading.Memories[i]; m.Event != eventAdd && m.Event != eventNone {
-			keys = append(keys, known.key(memproxy.TargetMemory, m.ID))
-		}
-	}
-	if err := known.need(ctx, keys...); err != nil {
-		return nil
-	}
-	return known
-}
 
 // corrected keeps the author and records the new text's hash. A memory without a
 // known author remains unattributed.

@@ -38,8 +38,7 @@ func screen(ctx context.Context, r *run) error {
 	asked := r.screening()
 	asked.Operation.Items = content.Screened(r.op, brings(r.call, r.op))
 	findings, err := r.rules.Screener.Screen(ctx, asked)
-	var crowded *memproxy.Malformed
-	if errors.As(err, &crowded) {
+	if crowded, is := errors.AsType[*memproxy.Malformed](err); is {
 		r.verdict.Malformed(crowded)
 		return nil
 	}

@@ -270,16 +270,11 @@ func apart(ctx context.Context, r *run) {
 // names could contain one that is withheld or redacted for the caller. Memories of
 // users that the operation excludes are not in it.
 func hides(ctx context.Context, g *Gate, a *Admission) bool {
-	states := []memproxy.MemoryState{memproxy.StateQuarantined, memproxy.StateFlagged, memproxy.StateExpired, memproxy.StateSuperseded}
-	if !slices.Contains(a.Principal.Roles, RoleReviewer) {
-		states = append(states, memproxy.StatePending)
-	}
-	if a.rules.WithholdUntrusted {
-		states = append(states, memproxy.StateUntrusted)
-	}
 	filters := []memproxy.StatusFilter{{Overdue: true}}
-	for _, state := range states {
-		filters = append(filters, memproxy.StatusFilter{State: state})
+	for _, state := range memproxy.MemoryStates {
+		if a.rules.display(state) != show && (state != memproxy.StatePending || !slices.Contains(a.Principal.Roles, RoleReviewer)) {
+			filters = append(filters, memproxy.StatusFilter{State: state})
+		}
 	}
 	if a.rules.Changed == ChangedWithhold || a.rules.WithholdUntrusted && a.rules.Changed != ChangedIgnore {
 		filters = append(filters, memproxy.StatusFilter{Unverified: true})
@@ -342,16 +337,9 @@ func came(a *Admission, st *memproxy.Status) bool {
 
 // leavesOut reports whether the operation is narrowed to users other than this one.
 func leavesOut(a *Admission, user string) bool {
-	if user == "" {
-		return false
-	}
-	for i := range a.op.Claims {
-		c := &a.op.Claims[i]
-		if c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user) {
-			return true
-		}
-	}
-	return false
+	return user != "" && slices.ContainsFunc(a.op.Claims, func(c memproxy.Claim) bool {
+		return c.Dim == memproxy.DimUser && c.Pins && c.Op == memproxy.ClaimIs && len(c.Values) > 0 && !slices.Contains(c.Values, user)
+	})
 }
 
 // brings returns the targets that the operation puts in front of an agent.

@@ -76,8 +76,7 @@ func identify(ctx context.Context, r *run) error {
 		who = &identified{p, err}
 	}
 	p, err := who.principal, who.err
-	var no *memproxy.Rejected
-	if errors.As(err, &no) {
+	if no, is := errors.AsType[*memproxy.Rejected](err); is {
 		r.Principal = memproxy.Principal{Kind: memproxy.KindAnonymous, Trust: memproxy.TrustAnonymous}
 		if r.call.Passed && r.call.Flaw == nil && r.rules.Profile == Development {
 			return nil // in development, requests that touch no memory need no identity

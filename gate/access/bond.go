@@ -6,7 +6,11 @@
 // identity may act for.
 package access
 
-import "github.com/memproxy/memproxy"
+import (
+	"slices"
+
+	"github.com/memproxy/memproxy"
+)
 
 // Dimensions are the kinds of owner that a memory can have.
 var Dimensions = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
@@ -40,31 +44,21 @@ func MadeBy(p *memproxy.Principal, row *memproxy.Ownership) bool {
 
 // Limited reports whether a principal is limited in any dimension.
 func Limited(p *memproxy.Principal) bool {
-	for _, d := range Dimensions {
-		if !p.May(d).All {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool { return !p.May(d).All })
 }
 
 // MayName reports whether a principal may name all owners of a scope.
 func MayName(p *memproxy.Principal, s memproxy.Scope) bool {
-	for _, d := range Dimensions {
-		if v := s.In(d); v != "" && !p.May(d).Allows(v) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(Dimensions[:], func(d memproxy.Dimension) bool {
+		v := s.In(d)
+		return v != "" && !p.May(d).Allows(v)
+	})
 }
 
 // Exists reports whether an operation refers to an owner as an existing one,
 // instead of creating it by naming it.
 func Exists(op *memproxy.Operation, d memproxy.Dimension, name string) bool {
-	for i := range op.Refs {
-		if ref := &op.Refs[i]; ref.ID == name || ref.Kind == memproxy.TargetEntity && ref.ID == memproxy.OwnerID(d, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(op.Refs, func(ref memproxy.Ref) bool {
+		return ref.ID == name || ref.Kind == memproxy.TargetEntity && ref.ID == memproxy.OwnerID(d, name)
+	})
 }

@@ -172,10 +172,8 @@ func (n *Names) Whole() []memproxy.Reason {
 	if len(op.Targets) > 0 && op.TargetKind != memproxy.TargetEntity {
 		return nil // each target is ruled on by id
 	}
-	for i := range op.Claims {
-		if Narrows(op, &op.Claims[i]) {
-			return nil // Claims ruled on all names
-		}
+	if slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return Narrows(op, &c) }) {
+		return nil // Claims ruled on all names
 	}
 	for i := range op.Refs {
 		ref := &op.Refs[i]

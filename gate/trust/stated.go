@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -36,12 +37,7 @@ func (s Statements) add(text string) {
 // doubt it is false: a fact in other words than the user's counts as inferred.
 func (s Statements) States(fact string) bool {
 	all := sentences(fact)
-	for _, sentence := range all {
-		if !s[sentence] {
-			return false
-		}
-	}
-	return len(all) > 0
+	return len(all) > 0 && !slices.ContainsFunc(all, func(sentence string) bool { return !s[sentence] })
 }
 
 // question replaces every question: it states nothing and is not stated.
