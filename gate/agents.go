@@ -349,10 +349,7 @@ func (g Agents) ungated(ctx context.Context, a *Admission, mode Ungated) (mempro
 		g.letThrough(ctx, a, memproxy.ErrUngated.Error())
 		return memproxy.Reply{}, false
 	}
-	ret := &answer{Admission: a, g: g.Gate}
-	ret.refuse(memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others")
-	g.outcome(ctx, ret)
-	return ret.reply, true
+	return deny(ctx, g.Gate, a, memproxy.StatusForbidden, memproxy.RunUngated, memproxy.ErrUngated.Error()+"; those of agents of type letta_v1_agent can, on the messages routes (background: true in place of async), and backends[].ungated: compensate allows others"), true
 }
 
 // letThrough records that a run goes on although its calls are not ruled on.

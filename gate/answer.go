@@ -315,16 +315,20 @@ func (ret *answer) decisive() []memproxy.Reason {
 		return ret.reasons
 	}
 	led := func(why memproxy.Reason) bool { return slices.Contains(ret.Answered.Reasons, why) }
-	slices.SortStableFunc(ret.reasons, func(a, b memproxy.Reason) int {
-		switch {
-		case led(a) == led(b):
-			return 0
-		case led(a):
-			return -1
-		}
-		return 1
-	})
-	return ret.reasons
+	return slices.Concat(those(ret.reasons, led), those(ret.reasons, func(why memproxy.Reason) bool { return !led(why) }))
+}
+
+// those returns the reasons for which is holds.
+func those(reasons []memproxy.Reason, is func(memproxy.Reason) bool) []memproxy.Reason {
+	return slices.DeleteFunc(slices.Clone(reasons), func(why memproxy.Reason) bool { return !is(why) })
+}
+
+// deny answers an admitted call with a refusal, and records that.
+func deny(ctx context.Context, g *Gate, a *Admission, status int, code memproxy.ReasonCode, detail string) memproxy.Reply {
+	ret := &answer{Admission: a, g: g}
+	ret.refuse(status, code, detail)
+	g.outcome(ctx, ret)
+	return ret.reply
 }
 
 // outcome records the result of the call.

@@ -324,11 +324,9 @@ func (acc *accounts) budgetEvents(ctx context.Context, a *Admission) {
 // mark.
 func (acc *accounts) warnOf(ctx context.Context, a *Admission, al *memproxy.Allowance) {
 	for _, l := range al.Lines {
-		switch {
-		case !l.Warn:
-		case l.Soft:
+		if l.Warn && l.Soft {
 			acc.note(ctx, a, memproxy.EventRapidWrites, al)
-		default:
+		} else if l.Warn {
 			acc.note(ctx, a, memproxy.EventBudgetWarning, al)
 		}
 	}

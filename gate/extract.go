@@ -132,15 +132,13 @@ func (ret *making) keepExtracted(ctx context.Context, m memproxy.Memory, why mem
 	if ret.g.opt.Keeper == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ret.g.opt.RecordTimeout)
-	defer cancel()
 	hold, content := toKeep(ret.Admission, nil)
 	hold.ID = ret.g.opt.NewID()
 	content.Reserved = 0 // the write itself was charged
 	why.Detail = "made by the backend's model of the write of decision " + ret.Decision.ID
 	hold.Reasons = []memproxy.Reason{why}
 	content.Texts = []memproxy.HeldText{{Pointer: m.Pointer, Text: m.Text}}
-	if err := ret.g.opt.Keeper.Keep(ctx, hold, content); err != nil {
+	if err := keepForReview(ctx, ret.g, hold, content); err != nil {
 		ret.g.opt.Meter.LedgerFailed(ctx)
 		ret.g.opt.Log.ErrorContext(ctx, "a retracted memory could not be kept for review", "decision", ret.Decision.ID, "error", err)
 	}

@@ -54,10 +54,8 @@ func hold(ctx context.Context, r *run) error {
 			return nil
 		}
 	}
-	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
-	defer cancel()
 	held, content := toKeep(a, w)
-	if err := g.opt.Keeper.Keep(kctx, held, content); err != nil {
+	if err := keepForReview(ctx, g, held, content); err != nil {
 		return unqueued(ctx, r, err)
 	}
 	g.opt.Steps.At(memproxy.StepHoldKept)
@@ -67,6 +65,13 @@ func hold(ctx context.Context, r *run) error {
 		}
 	}
 	return nil
+}
+
+// keepForReview stores a write for reviewers, even if the caller has disconnected.
+func keepForReview(ctx context.Context, g *Gate, h memproxy.HeldWrite, content memproxy.HoldContent) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.RecordTimeout)
+	defer cancel()
+	return g.opt.Keeper.Keep(ctx, h, content)
 }
 
 // direct converts a tool call to the equivalent client request; nil: there is none.
@@ -333,10 +338,7 @@ func recallStates(ctx context.Context, r *run) error {
 // unwritten refuses a write that was admitted, because something that must be
 // recorded with it could not be.
 func unwritten(ctx context.Context, r *run, code memproxy.ReasonCode, detail string) {
-	g := r.g
-	g.opt.Meter.LedgerFailed(ctx)
-	ret := &answer{Admission: r.Admission, g: g}
-	ret.refuse(memproxy.StatusUnavailable, code, detail)
-	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, memproxy.StatusUnavailable, &ret.reply
-	g.outcome(ctx, ret)
+	r.g.opt.Meter.LedgerFailed(ctx)
+	reply := deny(ctx, r.g, r.Admission, memproxy.StatusUnavailable, code, detail)
+	r.Decision.Verdict, r.Decision.Status, r.Reply = memproxy.Deny, memproxy.StatusUnavailable, &reply
 }

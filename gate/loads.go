@@ -80,32 +80,25 @@ func examine(ctx context.Context, ret *answer) error {
 
 // statuses determines how the memories are shown by their status. If the ledger is
 // unavailable every memory counts as untrusted (docs/design.md, table of failures).
+// Memories without a status are withheld if untrusted ones are; those that were written
+// out-of-band are among them.
 func statuses(ctx context.Context, ret *answer) error {
-	if !ret.answers || ret.op.Kind != memproxy.Learn { // the memories of an addition are new
+	old := !ret.answers || ret.op.Kind != memproxy.Learn // the memories of an addition are new
+	if old {
 		byDecision(ctx, ret)
-		unrated(ret)
-	}
-	for i := range ret.items {
-		if it := &ret.items[i]; it.rec.Rated() && !it.Missing && !ret.ownWords(it.Memory) {
-			it.display = displayed(ret, it)
-		}
-	}
-	return nil
-}
-
-// unrated withholds memories without a status, or whose status cannot be looked up,
-// if untrusted memories are withheld. Memories that were written out-of-band are
-// among them.
-func unrated(ret *answer) {
-	if !ret.rules.WithholdUntrusted {
-		return
 	}
 	for i := range ret.items {
 		it := &ret.items[i]
-		if it.unsaid == "" && !it.rec.Rated() && it.ID != "" && (it.Text != "" || len(it.Also) > 0) && !it.Drop && it.Layer != memproxy.Episodic {
+		switch says := it.Text != "" || len(it.Also) > 0; {
+		case it.rec.Rated():
+			if !it.Missing && !ret.ownWords(it.Memory) {
+				it.display = displayed(ret, it)
+			}
+		case old && ret.rules.WithholdUntrusted && it.unsaid == "" && it.ID != "" && says && !it.Drop && it.Layer != memproxy.Episodic:
 			it.unsaid = "the status of the memory is not known, and it is withheld"
 		}
 	}
+	return nil
 }
 
 // compilations determines whether content that the backend derives from memories is

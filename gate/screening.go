@@ -336,9 +336,7 @@ func asWritten(r *run) bool { return r.reworded == nil || r.Decision.Verdict.Sto
 // keepEvidence stores the original of a rewritten write for reviewers. If that
 // fails the write is refused.
 func keepEvidence(ctx context.Context, r *run) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.g.opt.RecordTimeout)
-	defer cancel()
 	h, content := toKeep(r.Admission, r.reworded)
 	h.State = memproxy.HoldRewritten
-	return r.g.opt.Keeper.Keep(ctx, h, content)
+	return keepForReview(ctx, r.g, h, content)
 }

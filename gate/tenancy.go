@@ -242,11 +242,8 @@ func (g Agents) Untraced(ctx context.Context, a *Admission) (memproxy.Reply, boo
 	if q, found := anywhere(a); !found || q.Starts {
 		return memproxy.Reply{}, false
 	}
-	ret := &answer{Admission: a, g: g.Gate}
-	ret.refuse(memproxy.StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name")
 	g.accounts.release(ctx, a)
-	g.outcome(ctx, ret)
-	return ret.reply, true
+	return deny(ctx, g.Gate, a, memproxy.StatusNotFound, memproxy.OwnerUnknown, "nobody can say whose run has a stream of this name"), true
 }
 
 // anywhere returns the request for a stream that the backend would find by name
