@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -25,28 +27,21 @@ type ruleset struct {
 
 // of is the principal that the rules give a name; full is the name as an id.
 func (s ruleset) of(name, full string) (p memproxy.Principal, known bool) {
-	for _, r := range s.rules {
-		if s.fits(r, name) {
-			p = r.Principal
-			if p.ID == "" {
-				p.ID = full
-			}
-			p.Method = s.method
-			return p, true
-		}
+	at := slices.IndexFunc(s.rules, func(r Rule) bool { return s.fits(r, name) })
+	if at < 0 {
+		return p, false
 	}
-	return p, false
+	p = s.rules[at].Principal
+	p.ID, p.Method = cmp.Or(p.ID, full), s.method
+	return p, true
 }
 
 // names reports whether the rules could have given this principal. full: its id is a
 // full name.
 func (s ruleset) names(p memproxy.Principal, name string, full bool) bool {
-	for _, r := range s.rules {
-		if r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && full && s.fits(r, name)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.rules, func(r Rule) bool {
+		return r.Principal.Tenant == p.Tenant && (r.Principal.ID == p.ID || r.Principal.ID == "" && full && s.fits(r, name))
+	})
 }
 
 func (s ruleset) fits(r Rule, name string) bool {
