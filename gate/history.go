@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -150,41 +151,33 @@ func (ret *effects) changed() (found, out []memproxy.Version) {
 		}
 	}
 	kept := map[string]bool{}
+	update := func(target, text, field string) {
+		kept[target] = true
+		id, before := ret.before(target)
+		if text = cmp.Or(text, before.Text); text == "" || text == before.Text && !moved[target] {
+			return
+		}
+		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
+		v.Text, v.Field, v.Before = text, field, tamper.Hash(before.Text)
+		if before.Text != "" {
+			found = append(found, ret.found(id, before))
+		}
+		out = append(out, v)
+	}
 	for i := range ret.op.Items {
 		it := &ret.op.Items[i]
 		target := it.Target
 		if target == "" && len(ret.op.Targets) == 1 && !moved[ret.op.Targets[0]] {
 			target = ret.op.Targets[0] // otherwise the item is the memory's name, not its text
 		}
-		if it.Kind != memproxy.ItemContent || target == "" || it.Text == "" {
-			continue
+		if it.Kind == memproxy.ItemContent && target != "" && it.Text != "" {
+			update(target, it.Text, it.Field)
 		}
-		kept[target] = true
-		id, before := ret.before(target)
-		if before.Text == it.Text && !moved[target] {
-			continue
-		}
-		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-		v.Text, v.Field = it.Text, it.Field
-		if before.Text != "" {
-			found = append(found, ret.found(id, before))
-			v.Before = tamper.Hash(before.Text)
-		}
-		out = append(out, v)
 	}
 	for i := range ret.op.Items {
-		it := &ret.op.Items[i]
-		if !it.Moved || it.Target == "" || kept[it.Target] {
-			continue
+		if it := &ret.op.Items[i]; it.Moved && it.Target != "" && !kept[it.Target] {
+			update(it.Target, "", it.Field) // the first item names the new field
 		}
-		kept[it.Target] = true // the first item names the new field
-		id, before := ret.before(it.Target)
-		if before.Text == "" {
-			continue
-		}
-		v := ret.version(ret.op.TargetKind, id, memproxy.OpUpdate)
-		v.Text, v.Field, v.Before = before.Text, it.Field, tamper.Hash(before.Text)
-		found, out = append(found, ret.found(id, before)), append(out, v)
 	}
 	return found, out
 }

@@ -4,6 +4,7 @@ package limits
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,19 +42,15 @@ const (
 
 // TooMuch names what an operation has too many of, or returns "".
 func TooMuch(op *memproxy.Operation) string {
-	values := 0
+	values, long := 0, func(name string) bool { return len(name) > maxName }
 	for i := range op.Claims {
 		values += max(1, len(op.Claims[i].Values))
-		for _, v := range op.Claims[i].Values {
-			if len(v) > maxName {
-				return "a name of more than " + strconv.Itoa(maxName) + " bytes"
-			}
+		if slices.ContainsFunc(op.Claims[i].Values, long) {
+			return "a name of more than " + strconv.Itoa(maxName) + " bytes"
 		}
 	}
-	for _, id := range op.Targets {
-		if len(id) > maxName {
-			return "an id of more than " + strconv.Itoa(maxName) + " bytes"
-		}
+	if slices.ContainsFunc(op.Targets, long) {
+		return "an id of more than " + strconv.Itoa(maxName) + " bytes"
 	}
 	for _, n := range [...]struct {
 		have, most int
