@@ -120,7 +120,7 @@ func (g *Gate) Knows(ctx context.Context, c memproxy.Credentials) bool {
 // limits to check against.
 func decode(_ context.Context, r *run) error {
 	c := r.call
-	op, body := &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}, c.Body
+	body := c.Body
 	switch {
 	case c.Flaw != nil:
 		r.verdict.Malformed(c.Flaw)
@@ -132,11 +132,12 @@ func decode(_ context.Context, r *run) error {
 	case !c.Known:
 		return unknown(r)
 	}
-	if c.Known {
-		var err error
-		if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
-			return r.verdict.Unreadable(err)
-		}
+	var op *memproxy.Operation
+	var err error
+	if !c.Known {
+		op = &memproxy.Operation{Kind: memproxy.Other, Route: c.Route.ID}
+	} else if op, err = c.Backend.Adapter.Decode(c.Route, c.Request, body); err != nil {
+		return r.verdict.Unreadable(err)
 	}
 	if much := limits.TooMuch(op); much != "" && !c.Passed {
 		r.verdict.Refuse(memproxy.StatusTooLarge, memproxy.Reason{Code: memproxy.PayloadTooMany, Detail: "the request names " + much})

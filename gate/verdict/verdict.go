@@ -103,8 +103,14 @@ func (v *Sum) RefuseNames(refused []memproxy.Reason) {
 // Decisive sorts the reasons for the record and the answer: first those that led to
 // the verdict, so that the first one explains it. Notes are returned separately.
 func (v *Sum) Decisive() (reasons, notes []memproxy.Reason) {
-	led := slices.DeleteFunc(slices.Clone(v.Reasons), func(why memproxy.Reason) bool { return v.weights[why] != v.Worst })
-	lesser := slices.DeleteFunc(slices.Clone(v.Reasons), func(why memproxy.Reason) bool { return v.weights[why] == v.Worst })
+	led, lesser := v.Reasons[:0:0], v.Reasons[:0:0]
+	for _, why := range v.Reasons {
+		if v.weights[why] == v.Worst {
+			led = append(led, why)
+		} else {
+			lesser = append(lesser, why)
+		}
+	}
 	Sort(led)
 	Sort(lesser)
 	Sort(v.Notes)
