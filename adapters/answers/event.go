@@ -15,25 +15,26 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	s := t.events[route]
 	var data [][]byte
 	var others []byte
+	known := true // it has only known lines, so that it can pass unchanged
 	for line := range lines(event) {
 		if len(line) == 0 {
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(name) {
-		case "data":
+		switch {
+		case string(name) == "data":
 			data = append(data, value)
+		case claimedLine(name, value):
+			others = append(append(others, line...), '\n')
 		default:
-			if claimedLine(name, value) {
-				others = append(append(others, line...), '\n')
-			}
+			known = false
 		}
 	}
 	joined := bytes.Join(data, []byte("\n"))
 	switch {
 	case len(data) == 0:
-		if known(event) {
+		if known {
 			return whole
 		}
 		return memproxy.Pruned{Body: formatEvent(others, nil), Unclaimed: 1}
@@ -46,22 +47,11 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 	if err != nil {
 		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
 	}
-	if p.Unclaimed == 0 && known(event) {
+	if p.Unclaimed == 0 && known {
 		return whole
 	}
 	p.Body = formatEvent(others, p.Body)
 	return p
-}
-
-// known reports whether an event has only known lines, so that it can pass unchanged.
-func known(event []byte) bool {
-	for line := range lines(event) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if string(name) != "data" && !claimedLine(name, bytes.TrimPrefix(value, []byte(" "))) {
-			return false
-		}
-	}
-	return true
 }
 
 // claimedLine reports whether a line without data is of a known kind: a name, a
@@ -84,7 +74,7 @@ func claimedLine(name, value []byte) bool {
 			return r != '-' && r != ':' && r != '.' && r != '+' && r != ' ' && (r < '0' || r > '9')
 		})
 	}
-	return len(name) == 0
+	return false
 }
 
 // lines iterates over an event's lines, for every line ending: a line feed, a

@@ -2,9 +2,9 @@ package answers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -83,10 +83,12 @@ type pruning struct {
 
 // removed records a removed member. Its name is reported only if it is plain, because a
 // writer may have chosen it.
-func (p *pruning) removed(at, name string) {
+func (p *pruning) removed(at, name string) { p.note(at + "/" + short(name)) }
+
+func (p *pruning) note(place string) {
 	p.n++
-	if name = at + "/" + short(name); len(p.names) < maxNames && len(name) <= maxName && !slices.Contains(p.names, name) {
-		p.names = append(p.names, name)
+	if len(p.names) < maxNames && len(place) <= maxName && !slices.Contains(p.names, place) {
+		p.names = append(p.names, place)
 	}
 }
 
@@ -136,18 +138,9 @@ func (p *pruning) said(v *jsondoc.Value, s *spec, at string) bool {
 	instead := s.replacement(said)
 	if raw, err := jsontext.AppendQuote(nil, instead); err == nil && instead != said {
 		p.e.Replace(v, raw)
-		where, name, _ := cutLast(at)
-		p.removed(where, name)
+		p.note(cmp.Or(at, "/?"))
 	}
 	return true
-}
-
-func cutLast(at string) (before, after string, ok bool) {
-	i := strings.LastIndexByte(at, '/')
-	if i < 0 {
-		return "", at, false
-	}
-	return at[:i], at[i+1:], true
 }
 
 func (p *pruning) object(v *jsondoc.Value, o *object, at string) bool {

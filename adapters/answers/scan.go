@@ -78,26 +78,17 @@ func (c *scan) value(s *spec, depth int) bool {
 }
 
 func (c *scan) list(s *spec, depth int) bool {
-	if c.At++; c.Space() == ']' {
-		c.At++
-		return true
-	}
-	for {
+	for more, ok := c.Open(']'), true; more; {
 		if n := c.recognised(depth); n > 0 {
 			c.At += n
 		} else if !c.value(s, depth+1) {
 			return false
 		}
-		switch c.Space() {
-		case ',':
-			c.At++
-		case ']':
-			c.At++
-			return true
-		default:
+		if more, ok = c.More(']'); !ok {
 			return false
 		}
 	}
+	return true
 }
 
 // recognised returns the length of the known list element at this position, or 0.
@@ -111,13 +102,9 @@ func (c *scan) recognised(depth int) int {
 // object scans an object whose members o or dict claims; with neither, everything
 // is claimed.
 func (c *scan) object(o *object, dict *spec, depth int) bool {
-	if c.At++; c.Space() == '}' {
-		c.At++
-		return true
-	}
 	var seen [4]uint64 // members read so far; a duplicate is left to the slow path
 	others := len(c.names)
-	for {
+	for more := c.Open('}'); more; {
 		if c.Space() != '"' {
 			return false
 		}
@@ -159,15 +146,10 @@ func (c *scan) object(o *object, dict *spec, depth int) bool {
 		} else if only != nil || !c.value(s, depth+1) {
 			return false
 		}
-		switch c.Space() {
-		case ',':
-			c.At++
-		case '}':
-			c.At++
-			c.names = c.names[:others]
-			return true
-		default:
+		if more, ok = c.More('}'); !ok {
 			return false
 		}
 	}
+	c.names = c.names[:others]
+	return true
 }

@@ -2,6 +2,7 @@ package answers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -137,22 +138,12 @@ func (t *Table) Anything(route string) bool {
 
 // Routes returns the routes of the table, sorted.
 func (t *Table) Routes() []string {
-	out := make([]string, 0, len(t.answers))
-	for route := range t.answers {
-		out = append(out, route)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(t.answers))
 }
 
 // Members returns the members of a kind, sorted.
 func (t *Table) Members(kind string) []string {
-	out := make([]string, 0, len(t.kinds[kind]))
-	for name := range t.kinds[kind] {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(t.kinds[kind]))
 }
 
 // alternatives splits a spec at the bars outside of brackets.

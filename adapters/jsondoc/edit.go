@@ -62,44 +62,27 @@ func (e *Edits) add(start, end int, text []byte) {
 // Object removes the members for which drop returns true, and appends added (whole
 // members, `"name":value`, without commas).
 func (e *Edits) Object(v *Value, drop func(string) bool, added [][]byte) {
-	kept := 0
-	for _, m := range v.Members {
-		if drop == nil || !drop(m.Name) {
-			kept++
-		}
-	}
-	if kept == len(v.Members) {
-		if len(added) == 0 {
-			return
-		}
-		at := v.End - 1
-		text := bytes.Join(added, []byte(","))
-		if kept > 0 {
-			at = v.Members[kept-1].Value.End
-			text = append([]byte(","), text...)
-		}
-		e.add(at, at, text)
-		return
-	}
-	spans := make([]span, 0, len(v.Members))
-	for _, m := range v.Members {
-		spans = append(spans, span{m.NameStart, m.Value.End, drop(m.Name)})
+	spans := make([]span, len(v.Members))
+	for i, m := range v.Members {
+		spans[i] = span{m.NameStart, m.Value.End, drop != nil && drop(m.Name)}
 	}
 	e.list(v, spans, added)
 }
 
 // Array removes the elements for which drop is true.
-func (e *Edits) Array(v *Value, drop func(int) bool) {
-	spans := make([]span, 0, len(v.Elems))
-	any := false
+func (e *Edits) Array(v *Value, drop func(int) bool) { e.elements(v, drop, nil) }
+
+// Append adds elements, as JSON text, at the end of an array.
+func (e *Edits) Append(v *Value, elements [][]byte) {
+	e.elements(v, func(int) bool { return false }, elements)
+}
+
+func (e *Edits) elements(v *Value, drop func(int) bool, added [][]byte) {
+	spans := make([]span, len(v.Elems))
 	for i, el := range v.Elems {
-		d := drop(i)
-		any = any || d
-		spans = append(spans, span{el.Start, el.End, d})
+		spans[i] = span{el.Start, el.End, drop(i)}
 	}
-	if any {
-		e.list(v, spans, nil)
-	}
+	e.list(v, spans, added)
 }
 
 type span struct {
@@ -107,17 +90,13 @@ type span struct {
 	drop       bool
 }
 
-// list removes spans with the comma that separates them from their neighbours and
-// keeps the other bytes, including edits inside them.
+// list removes spans with the comma that separates them from their neighbours, adds
+// others at the end, and keeps the other bytes, including edits inside them.
 func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	last := -1 // the last kept span
-	for i, s := range spans {
-		if !s.drop {
-			last = i
-		}
-	}
 	for i := 0; i < len(spans); i++ {
 		if !spans[i].drop {
+			last = i
 			continue
 		}
 		j := i
@@ -137,12 +116,11 @@ func (e *Edits) list(v *Value, spans []span, added [][]byte) {
 	if len(added) == 0 {
 		return
 	}
-	text := bytes.Join(added, []byte(","))
+	at, text := v.End-1, bytes.Join(added, []byte(","))
 	if last >= 0 {
-		e.add(spans[last].end, spans[last].end, append([]byte(","), text...))
-		return
+		at, text = spans[last].end, append([]byte(","), text...)
 	}
-	e.add(v.End-1, v.End-1, text)
+	e.add(at, at, text)
 }
 
 // Apply returns the source with the edits spliced in; with none, the source itself.
@@ -189,16 +167,4 @@ func (e *Edits) Texts(texts map[string]string) error {
 		e.Replace(v, raw)
 	}
 	return nil
-}
-
-// Append adds elements, as JSON text, at the end of an array.
-func (e *Edits) Append(v *Value, elements [][]byte) {
-	if len(elements) == 0 {
-		return
-	}
-	at, text := v.End-1, bytes.Join(elements, []byte(","))
-	if n := len(v.Elems); n > 0 {
-		at, text = v.Elems[n-1].End, append([]byte(","), text...)
-	}
-	e.add(at, at, text)
 }

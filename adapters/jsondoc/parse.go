@@ -2,6 +2,7 @@ package jsondoc
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,15 +54,7 @@ const DefaultMaxDepth = 128
 
 // Parse reads a body. Errors are *memproxy.Malformed.
 func Parse(src []byte, maxDepth int) (*Doc, error) {
-	if maxDepth <= 0 {
-		maxDepth = DefaultMaxDepth
-	}
-	return parse(src, maxDepth, false)
-}
-
-// parse parses a body, with strict as ParseRequest does.
-func parse(src []byte, maxDepth int, strict bool) (*Doc, error) {
-	return parser{max: maxDepth, strict: strict}.parse(src)
+	return parser{max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}.parse(src)
 }
 
 func (p parser) parse(src []byte) (*Doc, error) {
@@ -155,7 +148,7 @@ func (p *parser) value(depth int) *Value {
 
 func (p *parser) object(v *Value, depth int) bool {
 	first := len(p.members)
-	more := p.open('}')
+	more := p.Open('}')
 	for more {
 		if p.Space() != '"' {
 			return false
@@ -174,7 +167,7 @@ func (p *parser) object(v *Value, depth int) bool {
 			return false
 		}
 		p.members = append(p.members, m)
-		if more, ok = p.more('}'); !ok {
+		if more, ok = p.More('}'); !ok {
 			return false
 		}
 	}
@@ -194,7 +187,7 @@ func (p *parser) store(members []Member) []Member {
 
 func (p *parser) array(v *Value, depth int) bool {
 	first := len(p.elems)
-	more, ok := p.open(']'), true
+	more, ok := p.Open(']'), true
 	listed := p.taker != nil && (depth == 0 || depth == 1 && p.list != "")
 	for i := 0; more; i++ {
 		if listed {
@@ -207,30 +200,12 @@ func (p *parser) array(v *Value, depth int) bool {
 		if !ok {
 			return false
 		}
-		if more, ok = p.more(']'); !ok {
+		if more, ok = p.More(']'); !ok {
 			return false
 		}
 	}
 	v.Elems, p.elems = slices.Clone(p.elems[first:]), p.elems[:first]
 	return true
-}
-
-// open reads the opening bracket and, if nothing is between them, the closing one.
-func (p *parser) open(closing byte) (more bool) {
-	p.At++
-	if p.Space() == closing {
-		p.At++
-		return false
-	}
-	return true
-}
-
-// more reads the separator after a member or an element: a comma or the closing
-// bracket.
-func (p *parser) more(closing byte) (more, ok bool) {
-	c := p.Space()
-	p.At++
-	return c == ',', c == ',' || c == closing
 }
 
 // text reads a string; names are shared.

@@ -1,6 +1,7 @@
 package jsondoc
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -20,10 +21,7 @@ const DefaultRequestDepth = 32
 // which databases cannot store. maxDepth bounds the nesting; 0 is
 // DefaultRequestDepth. Errors are *memproxy.Malformed.
 func ParseRequest(src []byte, maxDepth int) (*Doc, error) {
-	if maxDepth <= 0 {
-		maxDepth = DefaultRequestDepth
-	}
-	return parse(src, maxDepth, true)
+	return parser{max: cmp.Or(max(maxDepth, 0), DefaultRequestDepth), strict: true}.parse(src)
 }
 
 // maxNumber bounds the length of a number. Exactly written doubles have up to 24

@@ -1,6 +1,9 @@
 package jsondoc
 
-import "bytes"
+import (
+	"bytes"
+	"cmp"
+)
 
 // maxSalvage bounds the depth of lists that are searched for unreadable elements,
 // so that a body is read a bounded number of times.
@@ -11,83 +14,71 @@ const maxSalvage = 8
 // nesting that is too deep. Gone is the number of removed elements. It is not ok if
 // the body around the lists cannot be read either; Parse accepts the result.
 func Salvage(src []byte, maxDepth int) (out []byte, gone int, ok bool) {
-	if maxDepth <= 0 {
-		maxDepth = DefaultMaxDepth
-	}
-	s := salvage{src: src, max: maxDepth}
-	end, ok := s.value(s.space(0), 0)
-	if !ok || s.space(end) != len(src) || s.gone == 0 {
+	s := salvage{Scanner: Scanner{Src: src}, max: cmp.Or(max(maxDepth, 0), DefaultMaxDepth)}
+	s.Space()
+	ok = s.value(0)
+	if s.Space(); !ok || s.At != len(src) || s.gone == 0 {
 		return nil, 0, false
 	}
-	if _, err := Parse(s.out, maxDepth); err != nil {
+	if _, err := Parse(s.out, s.max); err != nil {
 		return nil, 0, false
 	}
 	return s.out, s.gone, true
 }
 
 type salvage struct {
-	src  []byte
+	Scanner
 	out  []byte
 	max  int
 	gone int
 }
 
-// space returns the index after white space, or the end.
-func (s *salvage) space(i int) int {
-	for i < len(s.src) && (s.src[i] == ' ' || s.src[i] == '\t' || s.src[i] == '\n' || s.src[i] == '\r') {
-		i++
+// value passes the value at this place, and writes its readable part. It is not ok if
+// there is none; nothing is then written.
+func (s *salvage) value(depth int) (ok bool) {
+	from := s.At
+	if !s.skip() {
+		return false
 	}
-	return i
-}
-
-// value writes the readable part of the value at an index, and returns its end. It
-// is not ok if there is none; nothing is then written.
-func (s *salvage) value(i, depth int) (end int, ok bool) {
-	end, ok = s.skip(i)
-	if !ok {
-		return end, false
-	}
-	if _, err := Parse(s.src[i:end], max(1, s.max-depth)); err == nil && depth <= s.max {
-		s.out = append(s.out, s.src[i:end]...)
-		return end, true
+	end := s.At
+	if _, err := Parse(s.Src[from:end], max(1, s.max-depth)); err == nil && depth <= s.max {
+		s.out = append(s.out, s.Src[from:end]...)
+		return true
 	}
 	was, gone := len(s.out), s.gone
-	switch {
+	switch s.At = from; {
 	case depth >= maxSalvage:
-		ok = false
-	case s.src[i] == '[':
-		ok = s.list(i, depth)
-	case s.src[i] == '{':
-		ok = s.object(i, depth)
-	default:
-		ok = false
+	case s.Src[from] == '[':
+		ok = s.list(depth)
+	case s.Src[from] == '{':
+		ok = s.object(depth)
 	}
-	if !ok {
+	if s.At = end; !ok {
 		s.out, s.gone = s.out[:was], gone
 	}
-	return end, ok
+	return ok
 }
 
 // list writes the readable elements.
-func (s *salvage) list(i, depth int) bool {
+func (s *salvage) list(depth int) bool {
 	s.out = append(s.out, '[')
-	kept := 0
-	for i = s.space(i + 1); i < len(s.src) && s.src[i] != ']'; {
-		was := len(s.out)
+	kept, more, ok := 0, s.Open(']'), true
+	for more {
+		s.Space()
+		was, from := len(s.out), s.At
 		if kept > 0 {
 			s.out = append(s.out, ',')
 		}
-		end, ok := s.value(i, depth+1)
-		if ok {
+		if s.value(depth + 1) {
 			kept++
 		} else {
 			s.out = s.out[:was]
 			s.gone++
 		}
-		if end <= i {
+		if s.At == from {
 			return false
 		}
-		if i, ok = s.next(end, ']'); !ok {
+		if more, ok = s.More(']'); !ok {
 			return false
 		}
 	}
@@ -97,30 +88,31 @@ func (s *salvage) list(i, depth int) bool {
 
 // object writes an object whose names and values are readable, with the readable
 // elements of its lists.
-func (s *salvage) object(i, depth int) bool {
+func (s *salvage) object(depth int) bool {
 	s.out = append(s.out, '{')
 	seen := map[string]bool{}
-	for i = s.space(i + 1); i < len(s.src) && s.src[i] != '}'; {
-		end, ok := s.skip(i)
-		if !ok || s.src[i] != '"' {
+	more, ok := s.Open('}'), true
+	for more {
+		s.Space()
+		from := s.At
+		if !s.skip() || s.Src[from] != '"' {
 			return false
 		}
-		name, err := Parse(s.src[i:end], 1)
-		if err != nil || seen[name.Root.Text()] {
+		raw := s.Src[from:s.At]
+		name, err := Parse(raw, 1)
+		if err != nil || seen[name.Root.Text()] || s.Space() != ':' {
 			return false
 		}
 		if len(seen) > 0 {
 			s.out = append(s.out, ',')
 		}
 		seen[name.Root.Text()] = true
-		s.out = append(append(s.out, s.src[i:end]...), ':')
-		if i = s.space(end); i == len(s.src) || s.src[i] != ':' {
+		s.out = append(append(s.out, raw...), ':')
+		s.At++
+		if s.Space(); !s.value(depth + 1) {
 			return false
 		}
-		if end, ok = s.value(s.space(i+1), depth+1); !ok {
-			return false
-		}
-		if i, ok = s.next(end, '}'); !ok {
+		if more, ok = s.More('}'); !ok {
 			return false
 		}
 	}
@@ -128,67 +120,53 @@ func (s *salvage) object(i, depth int) bool {
 	return true
 }
 
-// next returns the index of the next element, or of the closing bracket.
-func (s *salvage) next(end int, bracket byte) (i int, ok bool) {
-	if i = s.space(end); i < len(s.src) && s.src[i] == bracket {
-		return i, true
-	}
-	if i == len(s.src) || s.src[i] != ',' {
-		return i, false
-	}
-	i = s.space(i + 1)
-	return i, i < len(s.src) && s.src[i] != bracket
-}
-
-// skip returns the end of a value, by its brackets and quotes alone.
-func (s *salvage) skip(i int) (end int, ok bool) {
-	if i >= len(s.src) {
-		return i, false
-	}
+// skip passes a value, by its brackets and quotes alone.
+func (s *salvage) skip() bool {
 	var open []byte
-	for i < len(s.src) {
-		switch c := s.src[i]; c {
+	for s.At < len(s.Src) {
+		switch c := s.Src[s.At]; c {
 		case '"':
-			if i, ok = s.quoted(i); !ok {
-				return i, false
+			if !s.quoted() {
+				return false
 			}
 		case '{', '[':
 			open = append(open, c+2) // the closing bracket
-			i++
+			s.At++
 		case '}', ']':
 			if len(open) == 0 || open[len(open)-1] != c {
-				return i, false
+				return false
 			}
 			open = open[:len(open)-1]
-			i++
+			s.At++
 		case ',', ':', ' ', '\t', '\r', '\n':
 			if len(open) == 0 {
-				return i, false
+				return false
 			}
-			i++
+			s.At++
 		default:
-			n := bytes.IndexAny(s.src[i:], "\"{}[],: \t\r\n")
+			n := bytes.IndexAny(s.Src[s.At:], "\"{}[],: \t\r\n")
 			if n < 0 {
-				n = len(s.src) - i
+				n = len(s.Src) - s.At
 			}
-			i += n
+			s.At += n
 		}
 		if len(open) == 0 {
-			return i, true
+			return true
 		}
 	}
-	return i, false
+	return false
 }
 
-// quoted returns the end of a string.
-func (s *salvage) quoted(i int) (end int, ok bool) {
-	for i++; i < len(s.src); i++ {
-		switch s.src[i] {
+// quoted passes a string.
+func (s *salvage) quoted() bool {
+	for s.At++; s.At < len(s.Src); s.At++ {
+		switch s.Src[s.At] {
 		case '\\':
-			i++
+			s.At++
 		case '"':
-			return i + 1, true
+			s.At++
+			return true
 		}
 	}
-	return i, false
+	return false
 }

@@ -27,6 +27,24 @@ func (s *Scanner) Space() byte {
 	return 0
 }
 
+// Open reads the opening bracket and, if nothing is between them, the closing one.
+func (s *Scanner) Open(closing byte) (more bool) {
+	s.At++
+	if s.Space() == closing {
+		s.At++
+		return false
+	}
+	return true
+}
+
+// More reads the separator after a member or an element: a comma or the closing
+// bracket.
+func (s *Scanner) More(closing byte) (more, ok bool) {
+	c := s.Space()
+	s.At++
+	return c == ',', c == ',' || c == closing
+}
+
 // Literal reads one of the literals true, false and null.
 func (s *Scanner) Literal(word string) bool {
 	if !bytes.HasPrefix(s.Src[s.At:], []byte(word)) {
