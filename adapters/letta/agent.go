@@ -97,8 +97,7 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 		} else if dim, ok := dimOf(m.Name); ok {
 			d.draft.claim(dim, m.Value, ptr)
 		} else {
-			wire.Name(d.op, m.Name, ptr, d.draft.as(memproxy.ItemSteering))
-			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemSteering))
+			wire.Member(d.op, m, ptr, d.draft.as(memproxy.ItemSteering))
 		}
 		return nil
 	})

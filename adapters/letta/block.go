@@ -227,8 +227,7 @@ func (d *draft) metadata(v *jsondoc.Value, ptr string) error {
 			d.op.SourceClaim = origin.Source(d.opt.Sources, d.op.SourceClaim, m.Value)
 		}
 		d.said.Metadata(d.doc, m)
-		wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
-		wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
+		wire.Member(d.op, m, p, d.as(memproxy.ItemMetadata))
 	}
 	return nil
 }

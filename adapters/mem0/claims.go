@@ -9,19 +9,22 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
+// dims are the dimensions of owners.
+var dims = [...]memproxy.Dimension{memproxy.DimUser, memproxy.DimAgent, memproxy.DimApp, memproxy.DimRun}
+
 // dimOf returns the dimension of the identity that a key names.
 func dimOf(key string) (memproxy.Dimension, bool) {
-	switch key {
-	case "user_id":
-		return memproxy.DimUser, true
-	case "agent_id":
-		return memproxy.DimAgent, true
-	case "app_id":
-		return memproxy.DimApp, true
-	case "run_id", "session_id":
+	if key == "session_id" {
 		return memproxy.DimRun, true
 	}
-	return "", false
+	name, ok := strings.CutSuffix(key, "_id")
+	return memproxy.Dimension(name), ok && slices.Contains(dims[:], memproxy.Dimension(name))
+}
+
+// entityDim returns the dimension of a type of entity, in the singular or the plural.
+func entityDim(typ string) (memproxy.Dimension, bool) {
+	dim := memproxy.Dimension(strings.TrimSuffix(typ, "s"))
+	return dim, slices.Contains(dims[:], dim)
 }
 
 // narrows reports whether the backend uses an owner at the place of a claim. It
@@ -66,81 +69,68 @@ func inFilters(pointer string) bool {
 	return ok && owner && equal && parts[0] != "session_id"
 }
 
-// claim reads an identity value: a string, a list of strings, an operator object,
-// or null. Pins is set if the claim narrows the whole operation; negated if it is
-// under NOT.
-func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) {
-	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr, Pins: pins && !negated}
-	switch v.Kind {
-	case jsondoc.Null:
-		return
-	case jsondoc.String:
-		c.Values = []string{v.Text()}
-		if v.Text() == "*" {
-			c.Op = memproxy.ClaimAny
-		}
-	case jsondoc.Array:
-		if !values(&c, v) {
-			c.Op = memproxy.ClaimUnclear
-		}
-	case jsondoc.Object:
-		operators(d.op, c, v, ptr, pins, negated)
-		return
-	default:
-		c.Op, c.Values = memproxy.ClaimUnclear, []string{string(d.doc.Raw(v))}
+// named adds a claim of one name that narrows the whole operation; "*" is everybody.
+func (d *decoding) named(dim memproxy.Dimension, name, ptr string) {
+	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{name}, Pointer: ptr, Pins: true}
+	if name == "*" {
+		c.Op, c.Pins = memproxy.ClaimAny, false
 	}
-	if negated && c.Op == memproxy.ClaimIs {
-		c.Op = memproxy.ClaimExclude
-	}
-	c.Pins = c.Pins && c.Op == memproxy.ClaimIs
 	d.op.Claims = append(d.op.Claims, c)
 }
 
-func values(c *memproxy.Claim, v *jsondoc.Value) bool {
-	for _, e := range v.Elems {
+// claim reads an identity value: a string, a list of strings, null, or an object of
+// operators, {"in":[…]}, each of which is a claim of its own. Pins is set if the claim
+// narrows the whole operation; negated if it is under NOT.
+func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, pins, negated bool) {
+	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Pointer: ptr}
+	switch {
+	case v.Kind == jsondoc.Null:
+	case v.Kind == jsondoc.String, v.Kind == jsondoc.Array:
+		d.claimed(c, v, pins, negated)
+	case len(v.Members) > 0:
+		for _, m := range v.Members {
+			c.Pointer, c.Op = jsondoc.Child(ptr, m.Name), memproxy.ClaimUnclear
+			switch strings.TrimPrefix(m.Name, "$") {
+			case "eq", "in":
+				c.Op = memproxy.ClaimIs
+			case "ne", "nin":
+				c.Op = memproxy.ClaimExclude
+			}
+			d.claimed(c, m.Value, pins, negated)
+		}
+	default:
+		c.Op = memproxy.ClaimUnclear
+		if v.Kind != jsondoc.Object {
+			c.Values = []string{string(d.doc.Raw(v))}
+		}
+		d.op.Claims = append(d.op.Claims, c)
+	}
+}
+
+// claimed adds a claim of the names in a value, a string or a list of strings. Of any
+// other value it is unclear what the backend makes.
+func (d *decoding) claimed(c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
+	list := v.Elems
+	if v.Kind == jsondoc.String {
+		list = []*jsondoc.Value{v}
+	}
+	for _, e := range list {
 		if e.Kind != jsondoc.String {
-			return false
+			break
 		}
 		if e.Text() == "*" {
 			c.Op = memproxy.ClaimAny
 		}
 		c.Values = append(c.Values, e.Text())
 	}
-	return len(v.Elems) > 0
-}
-
-// operators reads {"in":[…]}, {"ne":…} and similar objects. Each member is a claim of
-// its own.
-func operators(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, ptr string, pins, negated bool) {
-	if len(v.Members) == 0 {
-		c.Op, c.Pins = memproxy.ClaimUnclear, false
-		op.Claims = append(op.Claims, c)
+	switch {
+	case len(list) == 0, len(c.Values) < len(list):
+		c.Op = memproxy.ClaimUnclear
+	case negated && c.Op == memproxy.ClaimIs:
+		c.Op = memproxy.ClaimExclude
 	}
-	for _, m := range v.Members {
-		one := c
-		one.Pointer = jsondoc.Child(ptr, m.Name)
-		one.Op = memproxy.ClaimUnclear
-		list := m.Value
-		if list.Kind == jsondoc.String {
-			list = &jsondoc.Value{Kind: jsondoc.Array, Elems: []*jsondoc.Value{m.Value}}
-		}
-		if list.Kind == jsondoc.Array {
-			switch strings.TrimPrefix(m.Name, "$") {
-			case "eq", "in":
-				one.Op = memproxy.ClaimIs
-			case "ne", "nin":
-				one.Op = memproxy.ClaimExclude
-			}
-			if !values(&one, list) {
-				one.Op = memproxy.ClaimUnclear
-			}
-		}
-		if negated && one.Op == memproxy.ClaimIs {
-			one.Op = memproxy.ClaimExclude
-		}
-		one.Pins = pins && !negated && one.Op == memproxy.ClaimIs
-		op.Claims = append(op.Claims, one)
-	}
+	c.Pins = pins && c.Op == memproxy.ClaimIs
+	d.op.Claims = append(d.op.Claims, c)
 }
 
 // filters reads a filter at any depth. Inside AND a claim narrows as the whole
@@ -187,8 +177,7 @@ func (d *decoding) filters(v *jsondoc.Value, ptr string, pins, negated bool) err
 			}
 		default:
 			if d.op.Kind.Writes() || d.op.Kind == memproxy.Admin { // a backend may store it
-				wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, ""))
-				wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, ""))
+				wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
 			}
 		}
 		if err != nil {

@@ -57,8 +57,7 @@ func (d *decoding) messages(v *jsondoc.Value, ptr string) error {
 				wire.Strings(d.op, f.Value, p, as(memproxy.ItemMetadata, ""))
 			default:
 				origin.AssertedBy(d.op, d.doc, f, p)
-				wire.Name(d.op, f.Name, p, as(memproxy.ItemMetadata, ""))
-				wire.Strings(d.op, f.Value, p, as(memproxy.ItemMetadata, ""))
+				wire.Member(d.op, f, p, as(memproxy.ItemMetadata, ""))
 			}
 		}
 	}
@@ -114,8 +113,7 @@ func (d *decoding) part(v *jsondoc.Value, ptr, role, target string) error {
 	case typ == "text":
 		for _, m := range v.Members {
 			if m.Name != "type" && m.Name != "text" {
-				wire.Name(d.op, m.Name, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
-				wire.Strings(d.op, m.Value, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
+				wire.Member(d.op, m, jsondoc.Child(ptr, m.Name), as(memproxy.ItemMetadata, target))
 			}
 		}
 		return d.content(orNull(v.Get("text")), jsondoc.Child(ptr, "text"), role, target)
@@ -249,8 +247,7 @@ func (d *decoding) metadata(v *jsondoc.Value, ptr string) error {
 				d.op.Backdated = append(d.op.Backdated, memproxy.Stamped{Pointer: p, Raw: string(d.doc.Raw(m.Value))})
 			}
 		}
-		wire.Name(d.op, m.Name, p, as(memproxy.ItemMetadata, ""))
-		wire.Strings(d.op, m.Value, p, as(memproxy.ItemMetadata, ""))
+		wire.Member(d.op, m, p, as(memproxy.ItemMetadata, ""))
 	}
 	return nil
 }

@@ -19,8 +19,10 @@ type decoding struct {
 	a   *Adapter
 	row *row
 	req memproxy.Request
-	doc *jsondoc.Doc
-	op  *memproxy.Operation
+	// params are the path's.
+	params map[string]string
+	doc    *jsondoc.Doc
+	op     *memproxy.Operation
 	// filings are the governed fields that content is assigned to.
 	filings []filing
 	// said are the payload's claims about its content's layer and origin.
@@ -33,7 +35,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r == nil || r.shape == opaque {
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload yet")
 	}
-	d := &decoding{a: a, row: r, req: req, op: &memproxy.Operation{
+	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
 	}}
 	if err := r.media(req.Header, body); err != nil {
@@ -50,25 +52,15 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		}
 		d.doc, d.op.Parsed = doc, doc
 	}
-	if err := d.query(); err != nil {
-		return nil, err
-	}
-	if err := d.beside(); err != nil {
-		return nil, err
-	}
-	if err := d.path(rt.Params); err != nil {
-		return nil, err
-	}
-	if err := d.body(rt.Params); err != nil {
-		return nil, err
+	for _, read := range [...]func() error{d.query, d.path, d.body, d.settle} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	if d.doc != nil && projects(r, d.op) && rt.Params != nil {
 		if f := projection(d.doc); f != nil {
 			rt.Params["fields"] = strings.Join(f, ",")
 		}
-	}
-	if err := d.settle(); err != nil {
-		return nil, err
 	}
 	d.alters()
 	return d.op, nil
@@ -136,8 +128,8 @@ func respelled(id string) bool {
 const targetJob memproxy.TargetKind = "job"
 
 // path reads the identities and targets in the path.
-func (d *decoding) path(params map[string]string) error {
-	op := d.op
+func (d *decoding) path() error {
+	op, params := d.op, d.params
 	if id, ok := params["id"]; ok {
 		if respelled(id) {
 			return bad(memproxy.PayloadPath, 422, "path:id", "this cannot be an id")
@@ -155,34 +147,16 @@ func (d *decoding) path(params map[string]string) error {
 		if typ, has := params["entity_type"]; has {
 			dim, known = entityDim(typ)
 		}
-		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{name}, Pointer: "path:entity_id", Pins: true}
 		if !known {
 			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
 		}
-		if name == "*" {
-			c.Op, c.Pins = memproxy.ClaimAny, false
-		}
-		op.Claims = append(op.Claims, c)
+		d.named(dim, name, "path:entity_id")
 	}
 	return nil
 }
 
-func entityDim(typ string) (memproxy.Dimension, bool) {
-	switch strings.TrimSuffix(typ, "s") {
-	case "user":
-		return memproxy.DimUser, true
-	case "agent":
-		return memproxy.DimAgent, true
-	case "app":
-		return memproxy.DimApp, true
-	case "run":
-		return memproxy.DimRun, true
-	}
-	return "", false
-}
-
 // body reads the payload by the route's shape.
-func (d *decoding) body(params map[string]string) error {
+func (d *decoding) body() error {
 	if d.doc == nil {
 		switch d.row.shape {
 		case addBody, search, update, batch:
@@ -198,7 +172,7 @@ func (d *decoding) body(params map[string]string) error {
 		return err
 	}
 	for _, m := range root.Members {
-		if err := d.member(m, "", params["id"]); err != nil {
+		if err := d.member(m, "", d.params["id"]); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if r == nil {
 		return nil, "", errors.New("mem0: no such route: " + rt.ID)
 	}
-	query := unclaimedQuery(op, maskQuery(op, widenQuery(r, req.Query)))
+	query := ruledQuery(op, widenQuery(r, req.Query))
 	if len(body) == 0 || !stamps.Needed(op) && len(op.Unclaimed) == 0 && !projects(r, op) && len(op.Masked) == 0 {
 		return body, query, nil
 	}

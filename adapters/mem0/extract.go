@@ -50,10 +50,7 @@ func (a *Adapter) Undo(rt memproxy.Route, _ memproxy.Request, m memproxy.Memory)
 	if r == nil || m.ID == "" {
 		return nil, false
 	}
-	path := "/v1/memories/" + url.PathEscape(m.ID) + "/"
-	if r.dialect == server {
-		path = "/memories/" + url.PathEscape(m.ID)
-	}
+	path := pathOf(r.dialect, m.ID)
 	if m.Event != "UPDATE" {
 		return []memproxy.Search{{Request: memproxy.Request{Method: "DELETE", EscapedPath: path}}}, true
 	}

@@ -11,7 +11,7 @@ import (
 
 // needed are the fields without which an answer cannot be filtered. A client
 // that projects them away gets them removed again on the way back.
-var needed = [...]string{"id", "metadata", "user_id", "agent_id", "app_id", "run_id", "session_id"}
+var needed = append([]string{"id", "metadata"}, owners[:]...)
 
 // projects reports whether a body may carry a projection: other servers than the
 // hosted one have none, and answer with all fields.
@@ -82,7 +82,7 @@ func queryFields(r *row, raw string) (have []string, single bool) {
 
 // lacking returns the needed fields that are not requested.
 func lacking(have []string) []string {
-	return slices.DeleteFunc(slices.Clone(needed[:]), func(n string) bool { return slices.Contains(have, n) })
+	return slices.DeleteFunc(slices.Clone(needed), func(n string) bool { return slices.Contains(have, n) })
 }
 
 func commaLists(lists []string) []string {

@@ -14,7 +14,6 @@ import (
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: req.Header, Base: req.Base}
-	escaped := url.PathEscape(target)
 	r := a.Row(rt.ID)
 	switch {
 	case strings.HasPrefix(target, "/"): // settings are located by their own path
@@ -22,11 +21,11 @@ func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string)
 	case rt.Params["job"] == target && target != "":
 		return memproxy.Request{} // no route returns its owner
 	case r != nil && r.shape == event:
-		out.EscapedPath = "/v1/event/" + escaped + "/"
-	case r != nil && r.dialect == server:
-		out.EscapedPath = "/memories/" + escaped
+		out.EscapedPath = "/v1/event/" + url.PathEscape(target) + "/"
+	case r != nil:
+		out.EscapedPath = pathOf(r.dialect, target)
 	default:
-		out.EscapedPath = "/v1/memories/" + escaped + "/"
+		out.EscapedPath = pathOf(hosted, target)
 	}
 	return out
 }

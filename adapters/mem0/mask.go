@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -49,30 +48,4 @@ func maskBody(e *jsondoc.Edits, doc *jsondoc.Doc, op *memproxy.Operation) {
 			}
 		}
 	}
-}
-
-// maskQuery does the same in a query, and leaves the spelling of the rest unchanged.
-func maskQuery(op *memproxy.Operation, query string) string {
-	if len(op.Masked) == 0 || query == "" {
-		return query
-	}
-	pairs := strings.Split(query, "&")
-	for i, pair := range pairs {
-		key, value, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(key)
-		if err != nil {
-			continue
-		}
-		dim, ok := dimOf(name)
-		if !ok {
-			continue
-		}
-		if value, err = url.QueryUnescape(value); err != nil {
-			continue
-		}
-		if as, masked := op.Masked[memproxy.OwnerID(dim, value)]; masked {
-			pairs[i] = key + "=" + url.QueryEscape(as)
-		}
-	}
-	return strings.Join(pairs, "&")
 }

@@ -61,7 +61,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		of = ""
 	}
 	switch {
-	case d.nameless(m.Name) && other(texts(v)):
+	case d.nameless(m.Name) && other(v):
 		d.op.Unclaimed = append(d.op.Unclaimed, ptr)
 		return nil
 	case memproxy.Reserved(m.Name):
@@ -79,8 +79,7 @@ func (d *decoding) member(m jsondoc.Member, at, id string) error {
 		if v.Kind != jsondoc.Null {
 			first := len(d.op.Items)
 			d.op.Steering = d.op.Steering || steeringKey(m.Name)
-			wire.Name(d.op, m.Name, ptr, as(memproxy.ItemSteering, of))
-			wire.Strings(d.op, v, ptr, as(memproxy.ItemSteering, of))
+			wire.Member(d.op, m, ptr, as(memproxy.ItemSteering, of))
 			for i := first; i < len(d.op.Items); i++ {
 				d.op.Items[i].Configures = configures(m.Name)
 			}

@@ -1,7 +1,6 @@
 package mem0
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -63,63 +62,44 @@ func (d *decoding) nameless(name string) bool {
 	return !memproxy.Reserved(name) && d.a.names.Claim(name) == ""
 }
 
-// other reports whether one of the texts is no id.
-func other(texts []string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return !spelling.UUID(text) })
+// other reports whether a value has a string, at any depth, that is no id.
+func other(v *jsondoc.Value) bool {
+	return v.Kind == jsondoc.String && noID(v.Text()) || slices.ContainsFunc(v.Elems, other) ||
+		slices.ContainsFunc(v.Members, func(m jsondoc.Member) bool { return other(m.Value) })
 }
+
+func noID(text string) bool { return !spelling.UUID(text) }
 
 // queryPrefix is the prefix of pointers to query parameters.
 const queryPrefix = "query:"
 
-// unclaimedQuery returns a query without the removed parameters; the rest keeps its
-// spelling.
-func unclaimedQuery(op *memproxy.Operation, query string) string {
-	if len(op.Unclaimed) == 0 || query == "" {
+// ruledQuery returns a query with masked names and without the removed parameters; the
+// rest keeps its spelling.
+func ruledQuery(op *memproxy.Operation, query string) string {
+	if query == "" || len(op.Unclaimed)+len(op.Masked) == 0 {
 		return query
 	}
-	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		key, _, _ := strings.Cut(pair, "=")
+	var kept []string
+	for pair := range strings.SplitSeq(query, "&") {
+		key, value, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(key)
 		base, _, _ := strings.Cut(name, "[")
-		return err == nil && slices.Contains(op.Unclaimed, queryPrefix+base)
-	})
-	return strings.Join(pairs, "&")
-}
-
-// texts returns the strings in a value, at any depth.
-func texts(v *jsondoc.Value) (out []string) {
-	switch v.Kind {
-	case jsondoc.String:
-		out = append(out, v.Text())
-	case jsondoc.Array:
-		for _, e := range v.Elems {
-			out = append(out, texts(e)...)
-		}
-	case jsondoc.Object:
-		for _, m := range v.Members {
-			out = append(out, texts(m.Value)...)
-		}
-	}
-	return out
-}
-
-// beside records the ids in the request's query parameters and headers, whatever
-// their names.
-func (d *decoding) beside() error {
-	values, err := d.a.names.Parse(d.req.Query)
-	if err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		base, _, _ := strings.Cut(key, "[")
-		if base != "metadata" && base != "filters" && d.nameless(base) && other(values[key]) {
-			d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
+		if err == nil && slices.Contains(op.Unclaimed, queryPrefix+base) {
 			continue
 		}
-		for _, text := range values[key] {
-			looseText(d.op, text, "query:"+base)
+		if dim, ok := dimOf(name); ok {
+			value, err := url.QueryUnescape(value)
+			if as, masked := op.Masked[memproxy.OwnerID(dim, value)]; masked && err == nil {
+				pair = key + "=" + url.QueryEscape(as)
+			}
 		}
+		kept = append(kept, pair)
 	}
+	return strings.Join(kept, "&")
+}
+
+// headers records the ids in the request's headers, whatever their names.
+func (d *decoding) headers() {
 	var long []string // headers that may have ids
 	for name, list := range d.req.Header {
 		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
@@ -132,14 +112,13 @@ func (d *decoding) beside() error {
 			looseText(d.op, text, "header:"+strings.ToLower(name))
 		}
 	}
-	return nil
 }
 
 // newNames are the names that identify a request's owners, and the other known
 // query parameters: page, size, and cascading deletion.
 func newNames() *spelling.Names {
 	return spelling.New(
-		[]string{"user_id", "agent_id", "app_id", "run_id", "session_id"}, nil,
+		owners[:], nil,
 		[]string{"page", "page_size", "limit", "top_k", "delete_linked", "metadata", "filters"},
 	)
 }

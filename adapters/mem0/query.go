@@ -9,18 +9,17 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// query reads the identities in the query string. Each may occur once, in one
-// spelling and without brackets: backends differ in how they treat anything else.
+// query reads the identities in the query string, and the ids in its parameters, whatever
+// their names. Each identity may occur once, in one spelling and without brackets:
+// backends differ in how they treat anything else. The headers' ids follow.
 func (d *decoding) query() error {
-	if d.req.Query == "" {
-		return nil
-	}
 	values, err := d.a.names.Parse(d.req.Query)
 	if err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		list := values[key]
+		d.ids(key, list)
 		base := jsondoc.Fold(key)
 		nested := ""
 		if i := strings.IndexByte(base, '['); i >= 0 {
@@ -38,19 +37,28 @@ func (d *decoding) query() error {
 			}
 			continue
 		}
-		c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list[:1], Pointer: "query:" + base, Pins: true}
-		if list[0] == "*" {
-			c.Op, c.Pins = memproxy.ClaimAny, false
-		}
-		d.op.Claims = append(d.op.Claims, c)
+		d.named(dim, list[0], queryPrefix+base)
 	}
+	d.headers()
 	return nil
+}
+
+// ids records the ids in a parameter, or its removal.
+func (d *decoding) ids(key string, list []string) {
+	base, _, _ := strings.Cut(key, "[")
+	if base != "metadata" && base != "filters" && d.nameless(base) && slices.ContainsFunc(list, noID) {
+		d.op.Unclaimed = append(d.op.Unclaimed, queryPrefix+base)
+		return
+	}
+	for _, text := range list {
+		looseText(d.op, text, queryPrefix+base)
+	}
 }
 
 // queryJSON reads metadata and filters in the query, as JSON text or as
 // metadata[user_id]=…, at any depth of brackets.
 func (d *decoding) queryJSON(base, nested string, list []string) error {
-	ptr := "query:" + base
+	ptr := queryPrefix + base
 	if nested != "" {
 		names := strings.FieldsFunc(nested, func(r rune) bool { return r == '[' || r == ']' })
 		for _, name := range names {

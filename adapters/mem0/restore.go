@@ -9,10 +9,12 @@ import (
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
-// paths returns a memory's path on the server and on the platform.
-func paths(id string) [2]string {
-	id = url.PathEscape(id)
-	return [2]string{"/memories/" + id, "/v1/memories/" + id + "/"}
+// pathOf returns a memory's path on the server or on the platform.
+func pathOf(d dialect, id string) string {
+	if d == server {
+		return "/memories/" + url.PathEscape(id)
+	}
+	return "/v1/memories/" + url.PathEscape(id) + "/"
 }
 
 // each returns a request to both, with their bodies if there are any.
@@ -21,8 +23,8 @@ func each(method string, id string, bodies ...[]byte) []memproxy.Search {
 		return nil
 	}
 	var out []memproxy.Search
-	for i, path := range paths(id) {
-		s := memproxy.Search{Request: memproxy.Request{Method: method, EscapedPath: path}}
+	for i, d := range [...]dialect{server, hosted} {
+		s := memproxy.Search{Request: memproxy.Request{Method: method, EscapedPath: pathOf(d, id)}}
 		if len(bodies) > 0 {
 			s.Body, s.Request.Header = bodies[i], memproxy.Header{"Content-Type": {"application/json"}}
 		}

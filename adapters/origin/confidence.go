@@ -1,7 +1,7 @@
 package origin
 
 import (
-	"cmp"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -40,21 +40,12 @@ func perMille(text string) (memproxy.PerMille, bool) {
 		}
 		return 1, !strings.HasPrefix(text, "-")
 	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
-	digits := strings.TrimLeft(whole+fraction, "0")
-	// So many of the digits, or with so many zeros, are the whole part of the thousandfold.
-	n := len(digits) - len(fraction) + shift + 3
-	if err != nil || n > len("1000") {
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
 		return 0, false
 	}
-	n = max(n, 0)
-	more := memproxy.PerMille(0)
-	if rest := digits[min(n, len(digits)):]; strings.Trim(rest, "0") != "" {
-		more = 1
-	}
-	share, _ := strconv.Atoi(digits[:min(n, len(digits))] + "0000"[:max(0, n-len(digits))])
-	p := memproxy.PerMille(share) + more
+	r.Mul(r, big.NewRat(int64(memproxy.Full), 1))
+	whole, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
+	p := memproxy.PerMille(whole.Int64() + int64(rest.Sign()))
 	return p, p <= memproxy.Full
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -107,6 +106,15 @@ func (m *members) list() [][]byte {
 // left out: backends that merge metadata would keep those of an older stamp.
 func Members(s *memproxy.Stamp, over bool) [][]byte {
 	m := members{buf: make([]byte, 0, 1024), ends: make([]int, 0, 16)}
+	optional := func(name, value string) {
+		if value != "" || over {
+			m.str(name, value)
+		}
+	}
+	received := ""
+	if !s.Received.IsZero() {
+		received = s.Received.UTC().Format(time.RFC3339)
+	}
 	m.str("id", s.ID)
 	m.str("actor", s.Actor)
 	m.str("trust", string(s.Trust))
@@ -117,33 +125,17 @@ func Members(s *memproxy.Stamp, over bool) [][]byte {
 		return append(s.Time.UTC().AppendFormat(append(b, '"'), time.RFC3339), '"')
 	})
 	m.str("sha256", s.SHA256)
-	if s.Mark != "" || over {
-		m.str("mark", s.Mark)
-	}
-	m.optional(s, over)
-	if s.Metadata != "" || over {
-		m.str("meta", s.Metadata)
-	}
-	m.str("sig", s.Signature)
-	return m.list()
-}
-
-// optional writes the optional members.
-func (m *members) optional(s *memproxy.Stamp, over bool) {
-	received := ""
-	if !s.Received.IsZero() {
-		received = s.Received.UTC().Format(time.RFC3339)
-	}
-	for _, v := range [...]struct{ name, value string }{
-		{"received_at", received}, {"session", s.Session}, {"trigger", s.Trigger}, {"flags", s.Flags},
-	} {
-		if v.value != "" || over {
-			m.str(v.name, v.value)
-		}
-	}
+	optional("mark", s.Mark)
+	optional("received_at", received)
+	optional("session", s.Session)
+	optional("trigger", s.Trigger)
+	optional("flags", s.Flags)
 	if received != "" || s.Score != 0 || over {
 		m.raw("score", func(b []byte) []byte { return append(b, PerMille(s.Score)...) })
 	}
+	optional("meta", s.Metadata)
+	m.str("sig", s.Signature)
+	return m.list()
 }
 
 // ParseRaw reads a stamp out of metadata in JSON.
@@ -157,49 +149,22 @@ func ParseRaw(metadata []byte) *memproxy.Stamp {
 
 // Parse reads a stamp out of metadata, or returns nil. It is not verified.
 func Parse(meta *jsondoc.Value, doc *jsondoc.Doc) *memproxy.Stamp {
-	if meta.Get(memproxy.StampPrefix+"id") == nil || meta.Get(memproxy.StampPrefix+"sig") == nil {
+	if meta.Get("memproxy_id") == nil || meta.Get("memproxy_sig") == nil {
 		return nil
 	}
-	s := new(memproxy.Stamp)
-	for _, m := range meta.Members {
-		text := m.Value.Text()
-		switch name, _ := strings.CutPrefix(m.Name, memproxy.StampPrefix); name {
-		case m.Name: // not ours
-		case "id":
-			s.ID = text
-		case "actor":
-			s.Actor = text
-		case "trust":
-			s.Trust = memproxy.Trust(text)
-		case "source":
-			s.Source = memproxy.Source(text)
-		case "attestation":
-			s.Attestation = memproxy.Attestation(text)
-		case "sha256":
-			s.SHA256 = text
-		case "mark":
-			s.Mark = text
-		case "meta":
-			s.Metadata = text
-		case "sig":
-			s.Signature = text
-		case "ts":
-			s.Time, _ = time.Parse(time.RFC3339, text) // a bad time fails the signature
-		case "received_at":
-			s.Received, _ = time.Parse(time.RFC3339, text) // and so does this one
-		case "session":
-			s.Session = text
-		case "trigger":
-			s.Trigger = text
-		case "flags":
-			s.Flags = text
-		case "confidence":
-			s.Confidence = share(m.Value, doc)
-		case "score":
-			s.Score = share(m.Value, doc)
-		}
+	text := func(name string) string { return meta.Get(name).Text() }
+	at := func(name string) time.Time {
+		t, _ := time.Parse(time.RFC3339, text(name)) // a bad time fails the signature
+		return t
 	}
-	return s
+	return &memproxy.Stamp{
+		ID: text("memproxy_id"), Actor: text("memproxy_actor"), Trust: memproxy.Trust(text("memproxy_trust")),
+		Source: memproxy.Source(text("memproxy_source")), Attestation: memproxy.Attestation(text("memproxy_attestation")),
+		Confidence: share(meta.Get("memproxy_confidence"), doc), Time: at("memproxy_ts"), SHA256: text("memproxy_sha256"),
+		Mark: text("memproxy_mark"), Received: at("memproxy_received_at"), Session: text("memproxy_session"),
+		Trigger: text("memproxy_trigger"), Score: share(meta.Get("memproxy_score"), doc), Flags: text("memproxy_flags"),
+		Metadata: text("memproxy_meta"), Signature: text("memproxy_sig"),
+	}
 }
 
 // share parses the result of PerMille; 0 if it is invalid.

@@ -49,15 +49,20 @@ func Strings(op *memproxy.Operation, v *jsondoc.Value, ptr string, like memproxy
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			p := jsondoc.Child(ptr, m.Name)
-			Name(op, m.Name, p, like)
-			Strings(op, m.Value, p, like)
+			Member(op, m, jsondoc.Child(ptr, m.Name), like)
 		}
 	case jsondoc.Array:
 		for i, e := range v.Elems {
 			Strings(op, e, jsondoc.Index(ptr, i), like)
 		}
 	}
+}
+
+// Member adds an item for a member's name, as Name does, and for every string in its
+// value.
+func Member(op *memproxy.Operation, m jsondoc.Member, ptr string, like memproxy.Item) {
+	Name(op, m.Name, ptr, like)
+	Strings(op, m.Value, ptr, like)
 }
 
 // Sentences appends the strings in a value that read like sentences, and the names
