@@ -70,12 +70,12 @@ func inFilters(pointer string) bool {
 }
 
 // named adds a claim of one name that narrows the whole operation; "*" is everybody.
-func (d *decoding) named(dim memproxy.Dimension, name, ptr string) {
+func named(op *memproxy.Operation, dim memproxy.Dimension, name, ptr string) {
 	c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{name}, Pointer: ptr, Pins: true}
 	if name == "*" {
 		c.Op, c.Pins = memproxy.ClaimAny, false
 	}
-	d.op.Claims = append(d.op.Claims, c)
+	op.Claims = append(op.Claims, c)
 }
 
 // claim reads an identity value: a string, a list of strings, null, or an object of
@@ -86,7 +86,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 	switch {
 	case v.Kind == jsondoc.Null:
 	case v.Kind == jsondoc.String, v.Kind == jsondoc.Array:
-		d.claimed(c, v, pins, negated)
+		claimed(d.op, c, v, pins, negated)
 	case len(v.Members) > 0:
 		for _, m := range v.Members {
 			c.Pointer, c.Op = jsondoc.Child(ptr, m.Name), memproxy.ClaimUnclear
@@ -96,7 +96,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 			case "ne", "nin":
 				c.Op = memproxy.ClaimExclude
 			}
-			d.claimed(c, m.Value, pins, negated)
+			claimed(d.op, c, m.Value, pins, negated)
 		}
 	default:
 		c.Op = memproxy.ClaimUnclear
@@ -109,7 +109,7 @@ func (d *decoding) claim(dim memproxy.Dimension, v *jsondoc.Value, ptr string, p
 
 // claimed adds a claim of the names in a value, a string or a list of strings. Of any
 // other value it is unclear what the backend makes.
-func (d *decoding) claimed(c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
+func claimed(op *memproxy.Operation, c memproxy.Claim, v *jsondoc.Value, pins, negated bool) {
 	list := v.Elems
 	if v.Kind == jsondoc.String {
 		list = []*jsondoc.Value{v}
@@ -130,7 +130,7 @@ func (d *decoding) claimed(c memproxy.Claim, v *jsondoc.Value, pins, negated boo
 		c.Op = memproxy.ClaimExclude
 	}
 	c.Pins = pins && c.Op == memproxy.ClaimIs
-	d.op.Claims = append(d.op.Claims, c)
+	op.Claims = append(op.Claims, c)
 }
 
 // filters reads a filter at any depth. Inside AND a claim narrows as the whole

@@ -150,7 +150,7 @@ func (d *decoding) path() error {
 		if !known {
 			return bad(memproxy.PayloadPath, 400, "path:entity_type", "an unknown kind of entity")
 		}
-		d.named(dim, name, "path:entity_id")
+		named(d.op, dim, name, "path:entity_id")
 	}
 	return nil
 }

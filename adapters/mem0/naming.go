@@ -99,17 +99,17 @@ func ruledQuery(op *memproxy.Operation, query string) string {
 }
 
 // headers records the ids in the request's headers, whatever their names.
-func (d *decoding) headers() {
+func headers(op *memproxy.Operation, h memproxy.Header) {
 	var long []string // headers that may have ids
-	for name, list := range d.req.Header {
+	for name, list := range h {
 		if slices.ContainsFunc(list, func(text string) bool { return len(text) >= spelling.UUIDLen }) {
 			long = append(long, name)
 		}
 	}
 	slices.Sort(long)
 	for _, name := range long {
-		for _, text := range d.req.Header[name] {
-			looseText(d.op, text, "header:"+strings.ToLower(name))
+		for _, text := range h[name] {
+			looseText(op, text, "header:"+strings.ToLower(name))
 		}
 	}
 }

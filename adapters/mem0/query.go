@@ -37,9 +37,9 @@ func (d *decoding) query() error {
 			}
 			continue
 		}
-		d.named(dim, list[0], queryPrefix+base)
+		named(d.op, dim, list[0], queryPrefix+base)
 	}
-	d.headers()
+	headers(d.op, d.req.Header)
 	return nil
 }
 
