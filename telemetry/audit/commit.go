@@ -193,16 +193,13 @@ func (c *committer) flush(t tip) (err error) {
 // written to the file would be lost with the process. mend writes the journal again
 // under its path.
 func inPlace(f *os.File, path string) error {
-	open, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("audit: journal: %w", err)
-	}
 	named, err := os.Stat(path)
+	open, closed := f.Stat()
+	if err = errors.Join(err, closed); err == nil && !os.SameFile(open, named) {
+		err = errors.New(path + " was replaced while the log was running")
+	}
 	if err != nil {
 		return fmt.Errorf("audit: journal: %w", err)
-	}
-	if !os.SameFile(open, named) {
-		return fmt.Errorf("audit: journal: %s was replaced while the log was running", path)
 	}
 	return nil
 }

@@ -82,7 +82,9 @@ func (w *writer) when(key string, t time.Time) {
 	}
 }
 
-func (w *writer) list(key string, values []string) {
+func (w *writer) list(key string, values []string) { listOf(w, key, values) }
+
+func listOf[T ~string](w *writer, key string, values []T) {
 	if len(values) == 0 {
 		return
 	}
@@ -92,7 +94,7 @@ func (w *writer) list(key string, values []string) {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.b = appendString(w.b, v)
+		w.b = appendString(w.b, string(v))
 	}
 	w.b = append(w.b, ']')
 }
@@ -252,13 +254,7 @@ func (w *writer) facts(f *memproxy.Facts) {
 	w.yes("backdated", f.Backdated)
 	w.yes("bulk", f.Bulk)
 	w.count("ceiling", int64(f.Ceiling))
-	if len(f.Claims) > 0 {
-		names := make([]string, len(f.Claims))
-		for i, l := range f.Claims {
-			names[i] = string(l)
-		}
-		w.list("claims", names)
-	}
+	listOf(w, "claims", f.Claims)
 	w.yes("derived", f.Derived)
 	w.yes("others", f.Others)
 	w.yes("personal", f.Personal)

@@ -97,16 +97,14 @@ type signer struct {
 	key  ed25519.PrivateKey
 }
 
-func newSigner(origin string, key ed25519.PrivateKey) (*signer, note.Verifier, error) {
-	vkey, err := VerifierKey(origin, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return nil, nil, err
+func newSigner(origin string, key ed25519.PrivateKey) (s *signer, vkey string, v note.Verifier, err error) {
+	if vkey, err = VerifierKey(origin, key.Public().(ed25519.PublicKey)); err == nil {
+		v, err = note.NewVerifier(vkey)
 	}
-	v, err := note.NewVerifier(vkey)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, fmt.Errorf("audit: origin %q: %w", origin, err)
 	}
-	return &signer{name: origin, hash: v.KeyHash(), key: key}, v, nil
+	return &signer{name: origin, hash: v.KeyHash(), key: key}, vkey, v, nil
 }
 
 func (s *signer) Name() string                    { return s.name }

@@ -53,9 +53,9 @@ func Open(opt Options) (*Log, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
 	}
-	signer, verifier, err := newSigner(opt.Origin, opt.Key)
+	signer, vkey, verifier, err := newSigner(opt.Origin, opt.Key)
 	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, err
 	}
 	l := &Log{
 		opt: opt, stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
@@ -74,7 +74,7 @@ func Open(opt Options) (*Log, error) {
 	if l.held, err = lock(d.path(lockFile)); err != nil {
 		return nil, err
 	}
-	was := recovery{opt: &l.opt, disk: d, verifier: verifier, progress: l.progress, committer: l.committer, publisher: l.publisher}
+	was := recovery{opt: &l.opt, disk: d, vkey: vkey, verifier: verifier, progress: l.progress, committer: l.committer, publisher: l.publisher}
 	repair, err := was.restore()
 	if err == nil {
 		err = l.publisher.publish(true)

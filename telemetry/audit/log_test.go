@@ -33,7 +33,7 @@ func testOptions(dir string) Options {
 
 func verifierOf(t testing.TB, opt Options) note.Verifier {
 	t.Helper()
-	_, v, err := newSigner(opt.Origin, opt.Key)
+	_, _, v, err := newSigner(opt.Origin, opt.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

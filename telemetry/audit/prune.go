@@ -74,15 +74,7 @@ func (p *publisher) prunable(before time.Time, maxBytes int64) (from, to int64, 
 	}
 	p.oldest = from
 	for to = from; to < last; to++ {
-		b, err := p.disk.read(bundlePath(to, 0))
-		if err != nil {
-			return 0, 0, err
-		}
-		es, err := entries(b)
-		if err != nil || len(es) != tileWidth {
-			return 0, 0, fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, bundlePath(to, 0))
-		}
-		at, err := appended(es[tileWidth-1])
+		_, at, err := p.disk.last(to)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -43,24 +43,17 @@ type publisher struct {
 
 // run publishes durable records until stop.
 func (p *publisher) run(stop <-chan struct{}) {
+	wake, again := p.progress.wake, (<-chan time.Time)(nil)
 	for {
-		var again <-chan time.Time
 		select {
-		case <-p.progress.wake:
-			if err := p.publish(false); err != nil {
-				again = time.After(retryEvery)
-			}
-		case <-stop:
-			return
-		}
-		if again == nil {
-			continue
-		}
-		select {
+		case <-wake:
 		case <-again:
-			wait.Wake(p.progress.wake)
 		case <-stop:
 			return
+		}
+		wake, again = p.progress.wake, nil
+		if err := p.publish(false); err != nil {
+			wake, again = nil, time.After(retryEvery) // until then nothing else wakes it
 		}
 	}
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"crypto/hmac"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 type recovery struct {
 	opt       *Options
 	disk      disk
+	vkey      string // the public key
 	verifier  note.Verifier
 	progress  *progress
 	committer *committer
@@ -33,22 +33,18 @@ type recovery struct {
 // checkpoint were durable, and are kept if their frames have this writer's MAC. It
 // describes the repair, if one was needed.
 func (r *recovery) restore() (repair string, err error) {
-	vkey, err := VerifierKey(r.opt.Origin, r.opt.Key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return "", err
-	}
 	msg, err := r.disk.read(checkpointFile)
 	if err != nil {
 		return "", err
 	}
 	if msg == nil {
-		return "", r.create(vkey)
+		return "", r.create()
 	}
 	size, root, err := readCheckpoint(msg, r.opt.Origin, r.verifier)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if err := r.disk.replace(vkeyFile, []byte(vkey+"\n"), true); err != nil {
+	if err := r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true); err != nil {
 		return "", err
 	}
 	if err := r.loadEdge(size); err != nil {
@@ -98,7 +94,7 @@ func (t tail) repair(next, size uint64) string {
 }
 
 // create starts a log in an empty directory.
-func (r *recovery) create(vkey string) error {
+func (r *recovery) create() error {
 	for _, dir := range []string{"tile", journalDir} {
 		list, err := os.ReadDir(r.disk.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +104,7 @@ func (r *recovery) create(vkey string) error {
 			return fmt.Errorf("%w: there are records and no checkpoint", ErrCorrupt)
 		}
 	}
-	return r.disk.replace(vkeyFile, []byte(vkey+"\n"), true)
+	return r.disk.replace(vkeyFile, []byte(r.vkey+"\n"), true)
 }
 
 // loadEdge rebuilds the tree's edge above the leaves from full tiles. The root hash
@@ -295,19 +291,29 @@ func (r *recovery) lastOf(n int64) error {
 	if n < 0 {
 		return nil
 	}
-	b, err := r.disk.read(bundlePath(n, 0))
+	last, at, err := r.disk.last(n)
+	if err == nil {
+		r.progress.tip.prev, r.progress.tip.time = tlog.RecordHash(last), at
+	}
+	return err
+}
+
+// last returns the last record of a full bundle, with its time of append.
+func (d disk) last(n int64) (record []byte, at time.Time, err error) {
+	name := bundlePath(n, 0)
+	b, err := d.read(name)
 	if err != nil {
-		return err
+		return nil, at, err
 	}
 	es, err := entries(b)
 	if err != nil || len(es) != tileWidth {
-		return fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, bundlePath(n, 0))
+		return nil, at, fmt.Errorf("%w: %s is missing or has the wrong length", ErrCorrupt, name)
 	}
-	r.progress.tip.prev = tlog.RecordHash(es[tileWidth-1])
-	if r.progress.tip.time, err = appended(es[tileWidth-1]); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, bundlePath(n, 0), err)
+	record = es[tileWidth-1]
+	if at, err = appended(record); err != nil {
+		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, name, err)
 	}
-	return nil
+	return record, at, err
 }
 
 // appended is a record's time of append. The searched text cannot occur in a string,

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -20,57 +22,18 @@ const (
 	timeFormat = "2006-01-02T15:04:05.000000000Z"
 )
 
-const hexDigits = "0123456789abcdef"
-
 // appendString writes s as RFC 8785 does: only required characters are escaped, and
 // invalid UTF-8 becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
 	if len(s) > maxString {
 		return appendLong(b, s)
 	}
-	b = append(b, '"')
 	start := len(b)
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				b = append(append(b, s[from:i]...), "\uFFFD"...)
-				from = i + 1
-			}
-			i += n
-			continue
-		}
-		b = append(b, s[from:i]...)
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\b':
-			b = append(b, '\\', 'b')
-		case '\t':
-			b = append(b, '\\', 't')
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\f':
-			b = append(b, '\\', 'f')
-		case '\r':
-			b = append(b, '\\', 'r')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		from = i
+	b, _ = jsontext.AppendQuote(b, s) // the error is about what is replaced
+	if len(b)-start > maxString+len(`""`) {
+		return appendLong(b[:start], s)
 	}
-	b = append(b, s[from:]...)
-	if len(b)-start > maxString {
-		return appendLong(b[:start-1], s)
-	}
-	return append(b, '"')
+	return b
 }
 
 // appendLong writes the start of a string and the hash of all of it.

@@ -80,7 +80,7 @@ func (f *Filter) Match(r *verify.Record) bool {
 		!is(f.Action, op.Kind), !is(f.Backend, op.Backend), !is(f.User, op.Scope.User),
 		f.Session != "" && memproxy.InertSession(f.Session) != r.Session,
 		f.Field != "" && !f.field(r, op), f.Memory != "" && !f.memory(r, op),
-		f.Source != "" && (r.Facts == nil || r.Facts.Source != f.Source),
+		f.Source != "" && (r.Facts == nil || string(r.Facts.Source) != f.Source),
 		f.Stage != "" && (r.Review == nil || r.Review.Stage != f.Stage),
 		f.Reason != "" && !slices.ContainsFunc(r.Reasons, func(x memproxy.Reason) bool { return string(x.Code) == f.Reason }):
 		return false

@@ -12,9 +12,8 @@ import (
 // tileDiff is a tile above the lowest level that differs from one of the trees, or
 // from both.
 type tileDiff struct {
-	index           int64
-	file, detail    string
-	byEntry, byTile bool
+	file, detail string
+	from         *tree // nil: from both
 }
 
 // chain is the state that the next record must continue.
@@ -28,16 +27,14 @@ type chain struct {
 func (r *run) readLeaves(ctx context.Context) error {
 	r.byEntry, r.byTile = &tree{}, &tree{}
 	var failed error
-	watch := func(set func(*tileDiff)) func(int, int64, []tlog.Hash) {
-		return func(level int, n int64, want []tlog.Hash) {
+	trees := [...]*tree{r.byEntry, r.byTile}
+	for _, t := range trees {
+		t.filled = func(level int, n int64, want []tlog.Hash) {
 			if level > 0 && failed == nil {
-				failed = r.compareTile(level, n, want, set)
+				failed = r.compareTile(level, n, want, t)
 			}
 		}
 	}
-	entry := func(d *tileDiff) { d.byEntry = true }
-	tile := func(d *tileDiff) { d.byTile = true }
-	r.byEntry.filled, r.byTile.filled = watch(entry), watch(tile)
 	r.reach(0)
 	// A concurrent writer removes the last bundle's partial files: read them first.
 	edge, err := r.readBundle(r.c.Size / width)
@@ -64,14 +61,8 @@ func (r *run) readLeaves(ctx context.Context) error {
 	}
 	for level := 1; level < len(r.byEntry.rows); level++ {
 		n := r.c.Size >> (height * (level + 1))
-		for _, edge := range [...]struct {
-			row []tlog.Hash
-			set func(*tileDiff)
-		}{{r.byEntry.rows[level], entry}, {r.byTile.rows[level], tile}} {
-			if len(edge.row) == 0 {
-				continue
-			}
-			if err := r.compareTile(level, n, edge.row, edge.set); err != nil {
+		for _, t := range trees {
+			if err := r.compareTile(level, n, t.rows[level], t); err != nil {
 				return err
 			}
 		}
@@ -120,8 +111,7 @@ func (r *run) leavesOf(n int64, b raw) {
 	}
 	if len(b.hashes) < w {
 		r.tiles = append(r.tiles, tileDiff{
-			index: -1, file: b.tileStr, byEntry: true, byTile: true,
-			detail: fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(b.hashes), w),
+			file: b.tileStr, detail: fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(b.hashes), w),
 		})
 	}
 	named := false
@@ -198,13 +188,16 @@ func (r *run) follows(i int64, rec *Record, file string) bool {
 }
 
 // compareTile compares a tile file with the hashes of a tree.
-func (r *run) compareTile(level int, n int64, want []tlog.Hash, set func(*tileDiff)) error {
+func (r *run) compareTile(level int, n int64, want []tlog.Hash, from *tree) error {
+	if len(want) == 0 {
+		return nil
+	}
 	b, name, err := r.dir.tile(level, n, len(want))
 	if err != nil {
 		return err
 	}
 	got, _ := splitHashes(b)
-	d := tileDiff{index: -1, file: name}
+	d := tileDiff{file: name, from: from}
 	for k, h := range want {
 		if k >= len(got) {
 			d.detail = fmt.Sprintf("the tile is missing, or holds %d hashes of %d", len(got), len(want))
@@ -217,7 +210,6 @@ func (r *run) compareTile(level int, n int64, want []tlog.Hash, set func(*tileDi
 		}
 	}
 	if d.detail != "" {
-		set(&d)
 		r.tiles = append(r.tiles, d)
 	}
 	return nil

@@ -37,7 +37,7 @@ type Record struct {
 	Policy        string            `json:"policy,omitzero"`
 	Review        *Review           `json:"review,omitzero"`
 	Versions      []Version         `json:"versions,omitzero"`
-	Facts         *Facts            `json:"facts,omitzero"`
+	Facts         *memproxy.Facts   `json:"facts,omitzero"`
 	Findings      []Finding         `json:"findings,omitzero"`
 	Confidence    *Confidence       `json:"confidence,omitzero"`
 	Budget        []BudgetLine      `json:"budget,omitzero"`
@@ -129,39 +129,6 @@ type Finding struct {
 	Rule  string `json:"rule,omitzero"`
 	Score int    `json:"score"`
 	Start int    `json:"start"`
-}
-
-// Facts are the further inputs of policies; an empty one means that nothing was
-// special.
-type Facts struct {
-	Attestation       string   `json:"attestation,omitzero"`
-	AuthorAttestation string   `json:"author_attestation,omitzero"`
-	AuthorTrust       int      `json:"author_trust,omitzero"`
-	Backdated         bool     `json:"backdated,omitzero"`
-	Bulk              bool     `json:"bulk,omitzero"`
-	Ceiling           int      `json:"ceiling,omitzero"`
-	Claims            []string `json:"claims,omitzero"`
-	Derived           bool     `json:"derived,omitzero"`
-	Others            bool     `json:"others,omitzero"`
-	Personal          bool     `json:"personal,omitzero"`
-	Risk              int      `json:"risk,omitzero"`
-	Roles             []string `json:"roles,omitzero"`
-	Secret            bool     `json:"secret,omitzero"`
-	Single            bool     `json:"single,omitzero"`
-	Source            string   `json:"source,omitzero"`
-	Steering          bool     `json:"steering,omitzero"`
-	Track             int      `json:"track,omitzero"`
-	Unseen            bool     `json:"unseen,omitzero"`
-	Writes            []Write  `json:"writes,omitzero"`
-}
-
-// Write is the number of characters written to a field.
-type Write struct {
-	Field    string `json:"field,omitzero"`
-	Inferred bool   `json:"inferred,omitzero"`
-	Layer    string `json:"layer,omitzero"`
-	Member   string `json:"member,omitzero"`
-	Size     int    `json:"size,omitzero"`
 }
 
 // Part is set if an event takes several records.

@@ -212,8 +212,8 @@ func (r *run) judge() bool {
 		return false
 	}
 	for _, d := range r.tiles {
-		if (r.base == r.byEntry && d.byEntry) || (r.base == r.byTile && d.byTile) {
-			r.rep.add(d.index, TileBad, d.file, "%s", d.detail)
+		if d.from == nil || d.from == r.base {
+			r.rep.add(-1, TileBad, d.file, "%s", d.detail)
 		}
 	}
 	if r.base == r.byEntry { // the records are as signed, so the tiles differ
