@@ -40,11 +40,9 @@ func (t *Table) PruneEvent(route string, event []byte) memproxy.Pruned {
 		return memproxy.Pruned{Body: formatEvent(others, nil), Unclaimed: 1}
 	case len(data) == 1 && string(joined) == "[DONE]":
 		return whole
-	case s == nil:
-		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
 	}
 	p, err := prune(s, joined)
-	if err != nil {
+	if err != nil || s == nil {
 		return memproxy.Pruned{Unclaimed: 1, Names: []string{"/-"}}
 	}
 	if p.Unclaimed == 0 && known {

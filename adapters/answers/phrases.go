@@ -73,22 +73,15 @@ func (p phrases) place(loc []string) string {
 	return strings.Join(loc, ".")
 }
 
+// within reports whether a text is one of the phrases alone.
 func (p phrases) within(said string, depth int) bool {
-	for _, parts := range p {
-		if p.fits(parts, said, depth) {
-			return true
+	return slices.ContainsFunc(p, func(parts []part) bool {
+		fills, ok := split(parts, said)
+		for i := range fills {
+			ok = ok && p.fills(parts[i].hole, fills[i], depth)
 		}
-	}
-	return false
-}
-
-// fits reports whether a text is a phrase.
-func (p phrases) fits(parts []part, said string, depth int) bool {
-	fills, ok := split(parts, said)
-	for i := range fills {
-		ok = ok && p.fills(parts[i].hole, fills[i], depth)
-	}
-	return ok
+		return ok
+	})
 }
 
 // split returns the contents of the holes of a phrase in a text. A hole ends at the

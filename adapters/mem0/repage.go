@@ -38,13 +38,12 @@ type repaged struct {
 // the first page, if nothing is dropped and the list has no memories of others; a list
 // of one page; a list that is too long to read.
 func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *memproxy.Reading) memproxy.Refill {
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object {
+	doc, _, err := pageOf(reply.Body)
+	if err != nil {
 		return nil
 	}
-	list := doc.Root.Get("results")
 	count, err := strconv.Atoi(string(doc.Raw(doc.Root.Get("count"))))
-	if err != nil || list == nil || list.Kind != jsondoc.Array {
+	if err != nil {
 		return nil
 	}
 	page, size := number(sent.Query, body, "page", 1), number(sent.Query, body, "page_size", number(sent.Query, body, "limit", defaultPage))
@@ -57,6 +56,17 @@ func repage(sent memproxy.Request, body []byte, reply memproxy.Reply, rd *mempro
 		p.first = append(p.first, &rd.Memories[i])
 	}
 	return p
+}
+
+// pageOf reads an answer with a page of a list.
+func pageOf(body []byte) (doc *jsondoc.Doc, list *jsondoc.Value, err error) {
+	if doc, err = jsondoc.Parse(body, 0); err != nil {
+		return nil, nil, err
+	}
+	if list = doc.Root.Get("results"); list == nil || list.Kind != jsondoc.Array {
+		return nil, nil, errList
+	}
+	return doc, list, nil
 }
 
 // number returns a number in the query, else in the body, else the default; 0 if it
@@ -99,13 +109,9 @@ func (p *repaged) Next() (memproxy.Search, bool) {
 
 // Take implements memproxy.Refill.
 func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	_, list, err := pageOf(reply.Body)
 	if err != nil {
 		return err
-	}
-	list := doc.Root.Get("results")
-	if list == nil || list.Kind != jsondoc.Array {
-		return errList
 	}
 	p.seen += len(list.Elems)
 	p.over = len(list.Elems) == 0 || p.seen >= p.count
@@ -127,13 +133,9 @@ func (p *repaged) Take(reply memproxy.Reply, rd *memproxy.Reading) error {
 
 // Add implements memproxy.Refill.
 func (p *repaged) Add(kept []byte) error {
-	doc, err := jsondoc.Parse(kept, 0)
+	doc, list, err := pageOf(kept)
 	if err != nil {
 		return err
-	}
-	list := doc.Root.Get("results")
-	if list == nil {
-		return errList
 	}
 	for _, e := range list.Elems {
 		p.raws = append(p.raws, slices.Clone(doc.Raw(e)))
@@ -148,12 +150,12 @@ func (p *repaged) Answer(reply memproxy.Reply) (memproxy.Reply, error) {
 	if !p.over {
 		return reply, errLong
 	}
-	doc, err := jsondoc.Parse(reply.Body, 0)
+	doc, list, err := pageOf(reply.Body)
 	if err != nil {
 		return reply, err
 	}
-	list, count, next := doc.Root.Get("results"), doc.Root.Get("count"), doc.Root.Get("next")
-	if list == nil || count == nil {
+	count, next := doc.Root.Get("count"), doc.Root.Get("next")
+	if count == nil {
 		return reply, errList
 	}
 	e := doc.Edit()

@@ -8,10 +8,10 @@ import (
 	"github.com/memproxy/memproxy/adapters/jsondoc"
 )
 
-// attributionOf returns what a member claims by its name, in every spelling: names
-// under which backends show provenance, and memproxy's own.
+// attributionOf returns what a member claims by its squashed name: names under which
+// backends show provenance, and memproxy's own.
 func attributionOf(name string) memproxy.AttributionKind {
-	switch jsondoc.Squash(name) {
+	switch name {
 	case "actorid", "actor", "author", "authorid", "authorrole", "authoredby", "createdby", "createdbyid", "writtenby", "updatedby",
 		"updatedbyid", "lastupdatedby", "lastupdatedbyid", "modifiedby", "saidby", "statedby", "speaker", "speakerid", "speakerrole",
 		"attributedto", "attribution", "role", "principal", "principalid":
@@ -20,16 +20,16 @@ func attributionOf(name string) memproxy.AttributionKind {
 		"approvedby", "reviewedby", "humanconfirmed", "humanverified", "confirmedby", "attestation", "attestedby", "provenance", "authoritative":
 		return memproxy.AttributesStatus
 	}
-	if strings.HasPrefix(jsondoc.Squash(name), "memproxy") {
+	if strings.HasPrefix(name, "memproxy") {
 		return memproxy.AttributesStatus // a stamp's member in another spelling or at another depth
 	}
 	return ""
 }
 
-// claimsCredibility reports whether a member claims by its name how credible its
+// claimsCredibility reports whether a member claims by its squashed name how credible its
 // content is. A number is clamped, and another value is a status.
 func claimsCredibility(name string) bool {
-	switch jsondoc.Squash(name) {
+	switch name {
 	case "confidence", "confidencescore", "confidencelevel", "certainty", "trust", "trustscore", "trustlevel", "reliability", "credibility":
 		return true
 	}
@@ -58,12 +58,13 @@ func AssertedBy(op *memproxy.Operation, doc *jsondoc.Doc, m jsondoc.Member, ptr 
 	if op.Kind != memproxy.Learn && op.Kind != memproxy.Correct {
 		return
 	}
-	kind := attributionOf(m.Name)
-	switch name := jsondoc.Squash(m.Name); {
-	case claimsCredibility(m.Name) && m.Value.Kind == jsondoc.Number:
+	name := jsondoc.Squash(m.Name)
+	kind := attributionOf(name)
+	switch {
+	case claimsCredibility(name) && m.Value.Kind == jsondoc.Number:
 		op.Hints = append(op.Hints, Hint(doc, m.Value, ptr))
 		return
-	case claimsCredibility(m.Name):
+	case claimsCredibility(name):
 		kind = memproxy.AttributesStatus
 	case (name == "source" || name == "sourcetrust") && slices.ContainsFunc(words(m.Value), claimsTrust):
 		kind = memproxy.AttributesStatus

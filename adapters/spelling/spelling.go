@@ -68,18 +68,6 @@ func (n *Names) Claim(name string) string {
 // maxClaim is the maximum length of a name for the fast path of Claim.
 const maxClaim = 64
 
-// Respelled returns the first member of an object that is another spelling of a claim
-// which is not present itself: some readers take it for the claim and others ignore it.
-// Null is harmless.
-func (n *Names) Respelled(v *jsondoc.Value) (jsondoc.Member, bool) {
-	for _, m := range v.Members {
-		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && v.Get(claim) == nil {
-			return m, true
-		}
-	}
-	return jsondoc.Member{}, false
-}
-
 // Cased refuses members of an object that readers could take for known ones: in another
 // letter case or with look-alike letters, another spelling of a present member
 // ("userId" next to "user_id"), and any other spelling of a claim, also without the
@@ -93,8 +81,10 @@ func (n *Names) Cased(v *jsondoc.Value, ptr string, known func(string) bool) err
 	if m, ok := jsondoc.Alias(v, known); ok {
 		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key stands there in two spellings")
 	}
-	if m, ok := n.Respelled(v); ok {
-		return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+	for _, m := range v.Members { // of a claim alone: some readers take it for the claim and others ignore it; null is harmless
+		if claim := n.Claim(m.Name); claim != "" && claim != m.Name && m.Value.Kind != jsondoc.Null && v.Get(claim) == nil {
+			return refused(memproxy.PayloadDuplicate, jsondoc.Child(ptr, m.Name), "a known key in another spelling")
+		}
 	}
 	return nil
 }
