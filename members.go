@@ -44,46 +44,27 @@ type MemberChange struct {
 func (c *MemberChange) Over(now []byte) ([]byte, error) {
 	all := map[string]any{}
 	if len(now) > 0 {
-		v, err := number(now)
-		members, ok := v.(map[string]any)
-		if err != nil || !ok {
+		var err error
+		if all, err = ReadMembers(now); err != nil {
 			return nil, errors.Join(errors.New("memproxy: the members of an object cannot be read"), err)
 		}
-		all = members
 	}
-	for name, raw := range c.Set {
-		v, err := number(raw)
-		if err != nil {
-			return nil, err
+	for _, part := range []struct {
+		changes map[string][]byte
+		apply   func(name string, v any) any
+	}{
+		{c.Set, func(_ string, v any) any { return v }},
+		{c.Merge, func(name string, v any) any { return merged(all[name], v) }},
+		{c.Remove, func(name string, v any) any { return without(all[name], v) }},
+		{c.Add, func(name string, v any) any { return append(without(all[name], v), v) }},
+	} {
+		for name, raw := range part.changes {
+			v, err := number(raw)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = part.apply(name, v)
 		}
-		all[name] = v
-	}
-	for name, raw := range c.Merge {
-		v, err := number(raw)
-		if err != nil {
-			return nil, err
-		}
-		there, _ := all[name].(map[string]any)
-		over, ok := v.(map[string]any)
-		if there == nil || !ok {
-			all[name] = v
-			continue
-		}
-		maps.Copy(there, over)
-	}
-	for name, raw := range c.Remove {
-		v, err := number(raw)
-		if err != nil {
-			return nil, err
-		}
-		all[name] = without(all[name], v)
-	}
-	for name, raw := range c.Add {
-		v, err := number(raw)
-		if err != nil {
-			return nil, err
-		}
-		all[name] = append(without(all[name], v), v)
 	}
 	for _, name := range c.Unordered {
 		if list, ok := all[name].([]any); ok {
@@ -103,6 +84,17 @@ func ordered(list []any) []any {
 	}
 	slices.SortFunc(out, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 	return out
+}
+
+// merged is an object with the members of another over it; what is none is replaced.
+func merged(now, over any) any {
+	there, ok := now.(map[string]any)
+	members, both := over.(map[string]any)
+	if there == nil || !ok || !both {
+		return over
+	}
+	maps.Copy(there, members)
+	return there
 }
 
 // without is a list without one element.

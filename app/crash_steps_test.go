@@ -43,7 +43,7 @@ func TestCrashStepChild(t *testing.T) {
 	cfg := must.Get(config.Load(path, os.Getenv))(t)
 	opt := Options{Log: os.Stderr, Getenv: allowing(cfg), Version: "test", sending: crashSending}
 	opt.Steps = func(s memproxy.Step) {
-		if s.String() == os.Getenv(crashStep) {
+		if string(s) == os.Getenv(crashStep) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -313,18 +313,18 @@ func TestCrashAtEveryStep(t *testing.T) {
 		t.Skip("starts two processes a step")
 	}
 	cases := crashCases()
-	if len(cases) != len(memproxy.Steps()) {
-		t.Errorf("%d cases for %d steps", len(cases), len(memproxy.Steps()))
+	if len(cases) != len(memproxy.Steps) {
+		t.Errorf("%d cases for %d steps", len(cases), len(memproxy.Steps))
 	}
-	for _, step := range memproxy.Steps() {
+	for _, step := range memproxy.Steps {
 		c, ok := cases[step]
 		if !ok {
 			t.Errorf("the step %s has no case", step)
 			continue
 		}
-		t.Run(step.String(), func(t *testing.T) {
-			r := newCrashRig(t, strings.HasPrefix(step.String(), "run."))
-			r.run(step.String())
+		t.Run(string(step), func(t *testing.T) {
+			r := newCrashRig(t, strings.HasPrefix(string(step), "run."))
+			r.run(string(step))
 			c.before(r)
 			r.died(step)
 			r.run("")

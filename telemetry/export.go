@@ -97,7 +97,7 @@ func (t *Telemetry) exportMetrics(ctx context.Context) (sdkmetric.Reader, error)
 	), nil
 }
 
-func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, error) {
+func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, *outlet, error) {
 	o := &t.opt.OTLP
 	exporter, err := otlploghttp.New(ctx,
 		otlploghttp.WithEndpointURL(o.Endpoint+"/v1/logs"),
@@ -106,13 +106,13 @@ func (t *Telemetry) exportLogs(ctx context.Context) (sdklog.Processor, error) {
 		otlploghttp.WithTimeout(o.Timeout),
 	)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := t.outlet("logs")
-	return countingRecords{out, sdklog.NewBatchProcessor(logExporter{exporter, out},
+	return sdklog.NewBatchProcessor(logExporter{exporter, out},
 		sdklog.WithMaxQueueSize(o.Queue),
 		sdklog.WithExportMaxBatchSize(exportBatch),
 		sdklog.WithExportInterval(o.BatchDelay),
 		sdklog.WithExportTimeout(o.Timeout),
-	)}, nil
+	), out, nil
 }

@@ -115,15 +115,3 @@ func (c countingSpans) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 	c.SpanProcessor.OnEnd(s)
 }
-
-// countingRecords counts the log records to be exported.
-type countingRecords struct {
-	out *outlet
-	sdklog.Processor
-}
-
-// OnEmit implements sdklog.Processor.
-func (c countingRecords) OnEmit(ctx context.Context, r *sdklog.Record) error {
-	c.out.offered.Add(1)
-	return c.Processor.OnEmit(ctx, r)
-}

@@ -38,6 +38,7 @@ func (t *Telemetry) OnRecord(_ uint64, ev memproxy.Event, record []byte) {
 		attrs = append(attrs, attribute.Bool(signal.AttrCancelled, true))
 	}
 	r.AddAttributes(attrs...)
+	t.logs.offered.Add(1)
 	t.records.Emit(traced(ctx, ev.Trace), r)
 }
 

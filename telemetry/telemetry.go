@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type Telemetry struct {
 	opt         Options
 	tracer      trace.Tracer
 	records     log.Logger // nil without a collector
+	logs        *outlet    // that of the records
 	recent      *recent    // nil with a collector
 	registry    *prometheus.Registry
 	instruments *signal.Instruments
@@ -75,13 +77,9 @@ func Start(ctx context.Context, opt Options) (*Telemetry, error) {
 // resource describes this process. OTEL_RESOURCE_ATTRIBUTES adds attributes, usually
 // the pod's name and namespace.
 func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
-	attrs := []attribute.KeyValue{attribute.String("service.name", t.opt.ServiceName)}
-	if t.opt.Version != "" {
-		attrs = append(attrs, attribute.String("service.version", t.opt.Version))
-	}
-	if t.opt.Instance != "" {
-		attrs = append(attrs, attribute.String("service.instance.id", t.opt.Instance))
-	}
+	attrs := slices.DeleteFunc([]attribute.KeyValue{
+		attribute.String("service.name", t.opt.ServiceName), attribute.String("service.version", t.opt.Version), attribute.String("service.instance.id", t.opt.Instance),
+	}, func(kv attribute.KeyValue) bool { return kv.Value.AsString() == "" })
 	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(), resource.WithAttributes(attrs...))
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("telemetry: resource: %w", err)
@@ -149,12 +147,12 @@ func (t *Telemetry) startLogs(ctx context.Context, res *resource.Resource) error
 	if t.opt.OTLP.Endpoint == "" {
 		return nil
 	}
-	processor, err := t.exportLogs(ctx)
+	processor, out, err := t.exportLogs(ctx)
 	if err != nil {
 		return err
 	}
 	logs := sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(processor))
-	t.records, t.providers = logs.Logger(signal.Scope), append(t.providers, logs)
+	t.records, t.logs, t.providers = logs.Logger(signal.Scope), out, append(t.providers, logs)
 	return nil
 }
 

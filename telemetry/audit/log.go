@@ -40,10 +40,10 @@ type Log struct {
 	committer *committer
 	publisher *publisher
 
-	stop, written, ended chan struct{}
-	laidOut              chan struct{}
-	closing              sync.Once
-	closeErr             error
+	stop, ended chan struct{}
+	work        sync.WaitGroup // the writer's and the reserve's
+	closing     sync.Once
+	closeErr    error
 }
 
 // Open opens the log in opt.Dir, or creates one, and repairs what a crash left. It
@@ -57,9 +57,7 @@ func Open(opt Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{
-		opt: opt, stop: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{}), laidOut: make(chan struct{}),
-	}
+	l := &Log{opt: opt, stop: make(chan struct{}), ended: make(chan struct{})}
 	d := newDisk(opt.Dir, opt.Sync)
 	l.queue, l.reserve = newQueue(&l.opt), newReserve(d, opt.Reserve, l.stop)
 	l.progress = &progress{every: opt.CheckpointEvery, wake: make(chan struct{}, 1)}
@@ -83,15 +81,9 @@ func Open(opt Options) (*Log, error) {
 		l.closeFiles()
 		return nil, err
 	}
-	go func() {
-		defer close(l.written)
-		l.committer.run(l.stop)
-	}()
+	l.work.Go(func() { l.committer.run(l.stop) })
+	l.work.Go(l.reserve.run)
 	go l.publisher.run(l.stop)
-	go func() {
-		defer close(l.laidOut)
-		l.reserve.run()
-	}()
 	if repair != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
@@ -171,8 +163,7 @@ func (l *Log) Close(ctx context.Context) error {
 		close(l.stop)
 		go func() {
 			defer close(l.ended)
-			<-l.written
-			<-l.laidOut
+			l.work.Wait()
 			l.closeErr = errors.Join(l.drained(), l.publisher.publish(true))
 			l.closeFiles()
 		}()

@@ -23,8 +23,7 @@ func abandon(t testing.TB, l *Log) {
 	t.Helper()
 	l.queue.close()
 	close(l.stop)
-	<-l.written
-	<-l.laidOut
+	l.work.Wait()
 	l.reserve.ahead = nil // a crash removes nothing
 	l.closeFiles()
 }

@@ -131,19 +131,14 @@ func (in *Instruments) Unclaimed(ctx context.Context, backend string, n int) {
 // LedgerFailed counts a failed ledger call.
 func (in *Instruments) LedgerFailed(ctx context.Context) { in.ledgerErrors.add(ctx, 1) }
 
-// Request records the duration of a whole request. Verdict is the decision's, or
-// "pass".
-func (in *Instruments) Request(ctx context.Context, backend, kind, verdict string, status int, d time.Duration) {
-	in.request.record(ctx, d.Seconds(), backend, kind, verdict, class(status))
-}
-
-// Observer is Request for one backend, in the form of proxy.Options.Observe. The route
-// is not a label because there are many; spans have it. It exports a zero for the
-// backend's rare event, as begin does for those of the process.
+// Observer returns what records the durations of a backend's whole requests, in the form
+// of proxy.Options.Observe. The verdict is the decision's, or "pass". The route is not a
+// label because there are many; spans have it. Observer exports a zero for the backend's
+// rare event, as begin does for those of the process.
 func (in *Instruments) Observer(backend string) func(ctx context.Context, route, kind, verdict string, status int, d time.Duration) {
 	in.degraded.add(context.Background(), 0, backend)
 	return func(ctx context.Context, _, kind, verdict string, status int, d time.Duration) {
-		in.Request(ctx, backend, kind, verdict, status, d)
+		in.request.record(ctx, d.Seconds(), backend, kind, verdict, class(status))
 	}
 }
 

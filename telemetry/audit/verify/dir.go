@@ -45,18 +45,13 @@ func (d Dir) tile(level int, n int64, w int) (b []byte, name string, err error) 
 	if b, err = d.read(name); b != nil || err != nil {
 		return b, name, err
 	}
-	if w < width {
-		exact := name + ".p/" + strconv.Itoa(w)
-		if b, err = d.read(exact); b != nil || err != nil {
-			return b, exact, err
+	for _, p := range append([]int{w}, d.partials(name)...) {
+		if p < w || p == width {
+			continue
 		}
-	}
-	for _, p := range d.partials(name) {
-		if p > w {
-			wider := name + ".p/" + strconv.Itoa(p)
-			if b, err = d.read(wider); b != nil || err != nil {
-				return b, wider, err
-			}
+		partial := name + ".p/" + strconv.Itoa(p)
+		if b, err = d.read(partial); b != nil || err != nil {
+			return b, partial, err
 		}
 	}
 	return nil, name, nil
