@@ -3,6 +3,7 @@ package jsondoc
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -94,7 +95,7 @@ func Squash(name string) string {
 // without their source: numbers count as different. So do objects, because a stamp
 // is written into one of them only.
 func same(a, b *Value) bool {
-	if a.Kind != b.Kind || len(a.Elems) != len(b.Elems) {
+	if a.Kind != b.Kind {
 		return false
 	}
 	switch a.Kind {
@@ -105,12 +106,7 @@ func same(a, b *Value) bool {
 	case Null:
 		return true
 	case Array:
-		for i := range a.Elems {
-			if !same(a.Elems[i], b.Elems[i]) {
-				return false
-			}
-		}
-		return true
+		return slices.EqualFunc(a.Elems, b.Elems, same)
 	}
 	return false
 }

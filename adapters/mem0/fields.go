@@ -77,22 +77,10 @@ func queryFields(r *row, raw string) (have []string, single bool) {
 	if err != nil {
 		return nil, false
 	}
-	return commaLists(values["fields"]), len(values["fields"]) == 1
+	return strings.FieldsFunc(strings.Join(values["fields"], ","), func(r rune) bool { return r == ',' }), len(values["fields"]) == 1
 }
 
 // lacking returns the needed fields that are not requested.
 func lacking(have []string) []string {
 	return slices.DeleteFunc(slices.Clone(needed), func(n string) bool { return slices.Contains(have, n) })
-}
-
-func commaLists(lists []string) []string {
-	var out []string
-	for _, l := range lists {
-		for f := range strings.SplitSeq(l, ",") {
-			if f != "" {
-				out = append(out, f)
-			}
-		}
-	}
-	return out
 }

@@ -20,7 +20,6 @@ const (
 	event                // one receipt in the path
 	entity               // one entity in the path
 	config               // free-form settings whose strings steer or configure
-	openAdd              // OpenMemory
 )
 
 // dialect is the server whose conventions a route follows.

@@ -21,23 +21,16 @@ import (
 // Names are the names that have a meaning for an adapter. The zero value has none; see
 // New.
 type Names struct {
-	claims map[string]string // by squashed spelling
-	lists  map[string]bool
-	single map[string]bool
+	claims        map[string]string // by squashed spelling
+	lists, single []string
 }
 
 // New returns the names: claims name an owner and have one value; lists are claims that
 // may be repeated; single are other known parameters, which have one value as well.
 func New(claims, lists, single []string) *Names {
-	n := &Names{claims: map[string]string{}, lists: map[string]bool{}, single: map[string]bool{}}
+	n := &Names{claims: map[string]string{}, lists: lists, single: single}
 	for _, name := range slices.Concat(claims, lists) {
 		n.claims[jsondoc.Squash(name)] = name
-	}
-	for _, name := range lists {
-		n.lists[name] = true
-	}
-	for _, name := range single {
-		n.single[name] = true
 	}
 	return n
 }
@@ -118,7 +111,7 @@ func (n *Names) param(key string, list []string) error {
 		return refused(memproxy.PayloadDuplicate, "query:"+claim, "a known parameter in another spelling")
 	case claim != "" && nested != nil:
 		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter with brackets, which not every server reads")
-	case (n.single[base] || claim != "" && !n.lists[base]) && differ(list):
+	case (slices.Contains(n.single, base) || claim != "" && !slices.Contains(n.lists, base)) && differ(list):
 		return refused(memproxy.PayloadDuplicate, ptr, "a known parameter stands twice in the query")
 	}
 	for _, name := range nested {

@@ -186,10 +186,8 @@ func line(r *verify.Record) string {
 }
 
 func plain(s string) string {
-	for _, c := range s {
-		if c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return strconv.QuoteToASCII(s)
-		}
+	if strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '\\' }) {
+		return strconv.QuoteToASCII(s)
 	}
 	return s
 }

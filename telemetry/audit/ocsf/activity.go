@@ -23,7 +23,7 @@ func (e *event) activity(r *verify.Record) {
 	e.touched(r, op)
 	e.control(r)
 	if o := r.Outcome; o != nil && o.Status != 0 {
-		e.HTTPResponse, e.API.Response = &httpResponse{o.Status}, &apiResponse{Code: o.Status}
+		e.HTTPResponse, e.API.Response = &apiResponse{Code: o.Status}, &apiResponse{Code: o.Status}
 	}
 	if e.StatusID == 2 && len(r.Reasons) > 0 {
 		e.API.Response = cmp.Or(e.API.Response, &apiResponse{})

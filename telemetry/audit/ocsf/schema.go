@@ -47,11 +47,11 @@ type event struct {
 	Policy         *policy         `json:"policy,omitzero"`
 
 	// API Activity.
-	Actor        *actor        `json:"actor,omitzero"`
-	API          *api          `json:"api,omitzero"`
-	SrcEndpoint  *entity       `json:"src_endpoint,omitzero"`
-	HTTPResponse *httpResponse `json:"http_response,omitzero"`
-	Resources    []resource    `json:"resources,omitempty"`
+	Actor        *actor       `json:"actor,omitzero"`
+	API          *api         `json:"api,omitzero"`
+	SrcEndpoint  *entity      `json:"src_endpoint,omitzero"`
+	HTTPResponse *apiResponse `json:"http_response,omitzero"`
+	Resources    []resource   `json:"resources,omitempty"`
 
 	// Application Lifecycle.
 	App *product `json:"app,omitzero"`
@@ -113,10 +113,6 @@ type apiResponse struct {
 	Code         int    `json:"code,omitzero"`
 	Error        string `json:"error,omitzero"`
 	ErrorMessage string `json:"error_message,omitzero"`
-}
-
-type httpResponse struct {
-	Code int `json:"code"`
 }
 
 type resource struct {

@@ -83,16 +83,23 @@ func query(ctx context.Context, dir string, f Filter, each func(*verify.Record) 
 			return next, err
 		}
 		next = max(next, end)
-		for _, rec := range found {
-			if err := each(rec); err != nil {
-				return next, err
-			}
+		if err := pass(found, each); err != nil {
+			return next, err
 		}
 		if r.past(n) {
 			break
 		}
 	}
 	return next, nil
+}
+
+func pass(found []*verify.Record, each func(*verify.Record) error) error {
+	for _, rec := range found {
+		if err := each(rec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bundle returns the selected records of a bundle from an index on, and the index after
@@ -150,12 +157,7 @@ func (r *reader) last(ctx context.Context, from, to int64, each func(*verify.Rec
 	}
 	kept = kept[:min(len(kept), r.f.Last)]
 	slices.Reverse(kept)
-	for _, rec := range kept {
-		if err := each(rec); err != nil {
-			return next, err
-		}
-	}
-	return next, nil
+	return next, pass(kept, each)
 }
 
 // firstTime is the time of append of a bundle's first record.
@@ -251,10 +253,8 @@ func (r *reader) more(next uint64, each func(*verify.Record) error) (uint64, err
 		if err != nil {
 			return next, err
 		}
-		for _, rec := range found {
-			if err := each(rec); err != nil {
-				return next, err
-			}
+		if err := pass(found, each); err != nil {
+			return next, err
 		}
 		if end <= next {
 			return next, nil
