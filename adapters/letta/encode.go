@@ -87,10 +87,10 @@ type patch struct{ *stamps.Patch }
 func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	switch {
 	case op.Kind == memproxy.Correct:
-		if updates(r) && len(op.Targets) > 0 {
+		if r.is(stamped) && len(op.Targets) > 0 {
 			p.update(root, op, op.Current[op.Targets[0]].Metadata)
 		}
-	case r.shape == block, hasMetadata(r.id):
+	case r.is(stamped):
 		p.home(root, op)
 	case r.shape == blocks:
 		if root.Kind == jsondoc.Object {
@@ -105,25 +105,6 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 		p.home(root, op)
 		p.homes(root.Get("memory_blocks"), op)
 	}
-}
-
-// hasMetadata reports whether a creation of another shape creates an object with
-// metadata.
-func hasMetadata(id string) bool {
-	switch id {
-	case "letta.create_passage_in_archive", "letta.create_folder", "letta.create_source":
-		return true
-	}
-	return false
-}
-
-// updates reports whether the row changes an object with metadata.
-func updates(r *row) bool {
-	switch r.id {
-	case "letta.modify_agent", "letta.modify_folder", "letta.modify_source":
-		return true
-	}
-	return r.shape == block
 }
 
 func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {

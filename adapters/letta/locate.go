@@ -22,7 +22,9 @@ const sdkVersion = "1.12.1"
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
 	r := a.Row(rt.ID)
-	if r != nil && r.kind == memproxy.Recall && (req.Method == "GET" || req.Method == "HEAD") && (inPath(rt, target) || KindOf(target) == TargetLabel) && r.answers(target) {
+	kind := KindOf(target)
+	named := (inPath(rt, target) || kind == TargetLabel) && (rt.Params["file_id"] == "" || kind == TargetFile)
+	if r != nil && r.is(itself) && named && (req.Method == "GET" || req.Method == "HEAD") {
 		out.EscapedPath = req.EscapedPath
 		return out
 	}
@@ -90,19 +92,6 @@ func place(rt memproxy.Route, target string) (path, query string) {
 // inPath reports whether a route's path names a target.
 func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
-}
-
-// answers reports whether a read route returns the target itself, so that it can locate
-// it.
-func (r *row) answers(target string) bool {
-	switch r.id {
-	case "letta.retrieve_core_memory_block", "letta.retrieve_block", "letta.retrieve_archive", "letta.retrieve_conversation",
-		"letta.retrieve_folder", "letta.retrieve_source", "letta.retrieve_group", "letta.retrieve_identity", "letta.retrieve_run":
-		return true
-	case "letta.retrieve_file", "letta.get_file_metadata":
-		return KindOf(target) == TargetFile
-	}
-	return false
 }
 
 func asSDK(h memproxy.Header) memproxy.Header {
@@ -223,7 +212,7 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 func (a *Adapter) Merges(rt memproxy.Route, op *memproxy.Operation) bool {
 	r := a.Row(rt.ID)
 	p, ok := op.Parsed.(*payload)
-	if r == nil || r.kind != memproxy.Correct || !updates(r) || !ok || p.doc == nil {
+	if r == nil || r.kind != memproxy.Correct || !r.is(stamped) || !ok || p.doc == nil {
 		return false
 	}
 	root := p.doc.Root

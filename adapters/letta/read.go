@@ -31,7 +31,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 		return rd, nil
 	case r != nil && r.shape == toolRun:
 		return rd, found(rd, rt, reply.Body)
-	case r != nil && makes(r):
+	case r != nil && r.is(makes):
 		return rd, beside(rd, reply)
 	case r == nil, rt.Derived, !reads && rt.Kind != memproxy.Learn:
 		return rd, nil

@@ -184,19 +184,6 @@ func (w *rewriting) count() {
 	}
 }
 
-// makes reports whether a route may create objects for the caller although its kind is
-// not a creation.
-func makes(r *row) bool {
-	switch r.id {
-	case "letta.modify_agent", // enabling sleep-time compute creates another agent
-		"letta.upsert_identity",
-		"letta.create_tool", "letta.upsert_tool", "letta.add_mcp_tool",
-		"letta.create_batch":
-		return true
-	}
-	return false
-}
-
 // beside reads the objects that such a request created: the object itself if it is no
 // agent, and the group of an agent.
 func beside(rd *memproxy.Reading, reply memproxy.Reply) error {

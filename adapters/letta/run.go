@@ -27,12 +27,9 @@ func (r runs) Turn(rt memproxy.Route, req memproxy.Request, body []byte) (mempro
 	if row == nil || row.kind != memproxy.Run {
 		return nil, nil
 	}
-	switch row.id {
-	case "letta.send_message", "letta.create_agent_message_stream", "letta.send_conversation_message":
-	case "letta.generate_completion": // asks the agent's model, without its memory and tools
-		return nil, nil
-	default:
-		if row.shape == chat || row.shape == batch || row.shape == gateway {
+	if !row.is(pauses) {
+		// A completion asks the agent's model, without its memory and tools.
+		if row.id != "letta.generate_completion" && (row.shape == chat || row.shape == batch || row.shape == gateway) {
 			return nil, memproxy.ErrUngated
 		}
 		return nil, nil
@@ -94,8 +91,7 @@ func where(rt memproxy.Route, body []byte) (agent, conversation string) {
 
 // Rearms implements the gate's turner.
 func (r runs) Rearms(rt memproxy.Route) string {
-	switch rt.ID {
-	case "letta.modify_agent", "letta.attach_tool_to_agent", "letta.detach_tool_from_agent", "letta.modify_approval_for_tool":
+	if row := r.routes.Row(rt.ID); row != nil && row.is(rearms) {
 		return rt.Params["agent_id"]
 	}
 	return ""
