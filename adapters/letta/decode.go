@@ -68,33 +68,30 @@ func (d *decoding) body(p *payload) error {
 	if p == nil {
 		return r.bodyless()
 	}
-	if r.shape == upload {
-		return d.document(p)
-	}
 	for _, f := range p.fields {
 		if err := d.fields(f); err != nil {
 			return err
 		}
 	}
+	if r.shape == upload {
+		d.document(p.document)
+		return nil
+	}
 	root := d.doc.Root
-	if root.Kind == jsondoc.Null {
+	switch {
+	case root.Kind == jsondoc.Null:
 		return r.bodyless()
-	}
-	if root.Kind == jsondoc.Array && r.shape == blocks {
+	case root.Kind == jsondoc.Array && r.shape == blocks:
 		return each(root, "", d.block)
-	}
-	if root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties") {
+	case root.Kind == jsondoc.Array && strings.HasSuffix(r.path, "/properties"):
 		return each(root, "", d.form)
-	}
-	if root.Kind != jsondoc.Object {
+	case root.Kind != jsondoc.Object:
 		return bad(memproxy.PayloadMalformed, 422, "", "the body must be a JSON object")
-	}
-	switch r.shape {
-	case blocks:
+	case r.shape == blocks:
 		return d.wrapped(root, "blocks", d.block)
-	case passages:
+	case r.shape == passages:
 		return d.wrapped(root, "passages", d.passage)
-	case batch:
+	case r.shape == batch:
 		return d.wrapped(root, "requests", d.chat)
 	}
 	if read := bodies[r.shape]; read != nil {

@@ -38,7 +38,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	}
 	given, ours := map[string]bool{}, map[string]bool{} // ids of the answered calls, and of those that memproxy answered
 	for _, m := range list.Elems {
-		for _, a := range answers(m) {
+		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
 			given[id] = true
 			// Results that memproxy supplied carry no mark.
@@ -47,8 +47,8 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 	}
 	newest, ran := "", map[string]bool{} // calls with a result were answered
 	for _, m := range list.Elems {
-		for _, id := range results(m) {
-			ran[id] = true
+		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
+			ran[r.Get("tool_call_id").Text()] = true
 		}
 		// The server rewrites the system message, which then has the newest date.
 		if m.Get("message_type").Text() != "system_message" {
@@ -75,23 +75,27 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 			e.Replace(m.Get("message_type"), []byte(`"tool_call_message"`))
 		}
 	}
-	kept := 0
-	for _, m := range list.Elems {
-		if !answered(m, ours) {
-			kept++
-		}
+	// Removed if memproxy gave all answers in it.
+	removed := func(m *jsondoc.Value) bool {
+		given := inMessage(m, "approval_response_message", "approvals")
+		return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 	}
-	if kept > 0 { // an empty page would end a client's paging
-		e.Array(list, func(i int) bool { return answered(list.Elems[i], ours) })
+	if slices.ContainsFunc(list.Elems, func(m *jsondoc.Value) bool { return !removed(m) }) { // an empty page would end a client's paging
+		e.Array(list, func(i int) bool { return removed(list.Elems[i]) })
 	}
 }
 
 // asked returns the calls for which a message requests approval.
 func asked(m *jsondoc.Value) []*jsondoc.Value {
-	if m.Get("message_type").Text() != "approval_request_message" {
+	return inMessage(m, "approval_request_message", "tool_calls")
+}
+
+// inMessage returns the elements of a list in a message of one type, and none in others.
+func inMessage(m *jsondoc.Value, kind, list string) []*jsondoc.Value {
+	if m.Get("message_type").Text() != kind {
 		return nil
 	}
-	return m.Get("tool_calls").List()
+	return m.Get(list).List()
 }
 
 // defaultPage is the server's default number of messages per page.
@@ -117,32 +121,6 @@ func page(q url.Values) int {
 		return limit
 	}
 	return defaultPage
-}
-
-// results returns the ids of the calls whose results a message contains.
-func results(m *jsondoc.Value) []string {
-	if m.Get("message_type").Text() != "tool_return_message" {
-		return nil
-	}
-	var ids []string
-	for _, r := range m.Get("tool_returns").List() {
-		ids = append(ids, r.Get("tool_call_id").Text())
-	}
-	return ids
-}
-
-// answers returns a message's answers to approval requests.
-func answers(m *jsondoc.Value) []*jsondoc.Value {
-	if m.Get("message_type").Text() != "approval_response_message" {
-		return nil
-	}
-	return m.Get("approvals").List()
-}
-
-// answered reports whether memproxy gave all answers in a message.
-func answered(m *jsondoc.Value, ours map[string]bool) bool {
-	given := answers(m)
-	return len(given) > 0 && !slices.ContainsFunc(given, func(a *jsondoc.Value) bool { return !ours[a.Get("tool_call_id").Text()] })
 }
 
 // holder answers held writes for a backend without receipts.

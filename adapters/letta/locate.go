@@ -121,7 +121,7 @@ func (a *Adapter) Located(rt memproxy.Route, target string, reply memproxy.Reply
 	if err != nil {
 		return memproxy.Memory{}, err
 	}
-	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), image: func(kind string, v *jsondoc.Value) []byte { return a.bodies.image(kind, v, doc) }}
+	f := finding{rd: &memproxy.Reading{}, doc: doc, row: a.Row(rt.ID), bodies: a.bodies}
 	switch kind := KindOf(target); kind {
 	case TargetPassage:
 		if archive := rt.Params["archive_id"]; archive != "" {
@@ -158,7 +158,7 @@ func (f *finding) among(target string) (memproxy.Memory, error) {
 	for _, e := range list.Elems {
 		if e.Get("id").Text() == target || e.Get("file_id").Text() == target {
 			m := f.memory(e, "")
-			m.ID, m.Members = target, f.image(objectKind(target), e)
+			m.ID, m.Members = target, f.bodies.image(objectKind(target), e, f.doc)
 			return m, nil
 		}
 	}
@@ -180,7 +180,7 @@ func (f *finding) keyed(key, target string) (m memproxy.Memory, err error) {
 			return m, errors.New("letta: several identities have the key")
 		}
 		m = f.memory(e, "")
-		m.Members = f.image(objectKind(m.ID), e)
+		m.Members = f.bodies.image(objectKind(m.ID), e, f.doc)
 	}
 	return m, nil
 }
@@ -202,7 +202,7 @@ func (f *finding) one(id, target string) (memproxy.Memory, error) {
 			kind = objectOf(r)
 		}
 	}
-	m.Members = f.image(kind, root)
+	m.Members = f.bodies.image(kind, root, f.doc)
 	return m, nil
 }
 

@@ -43,10 +43,11 @@ func unordered() []string {
 	return []string{"tags", "block_ids", "shared_block_ids", "tool_ids", "source_ids", "folder_ids", "identity_ids", "file_ids"}
 }
 
-// image returns the members of an object in an answer, except a memory's text.
+// image returns the members of an object in an answer, except a memory's text; nil
+// without a table.
 func (m members) image(kind string, v *jsondoc.Value, doc *jsondoc.Doc) []byte {
 	known := m[kind]
-	if v.Kind != jsondoc.Object {
+	if m == nil || v.Kind != jsondoc.Object {
 		return nil
 	}
 	c := memproxy.MemberChange{Set: map[string][]byte{}, Unordered: unordered()}

@@ -256,13 +256,7 @@ func estimate(op *memproxy.Operation, s shape) int {
 
 // document reads an uploaded file. Plain text is content; other files are only known to
 // exist.
-func (d *decoding) document(p *payload) error {
-	for _, f := range p.fields {
-		if err := d.fields(f); err != nil {
-			return err
-		}
-	}
-	one := p.document
+func (d *decoding) document(one part) {
 	if one.filename != "" {
 		wire.Add(d.op, "part:file/filename", one.filename, d.draft.as(memproxy.ItemMetadata))
 	}
@@ -273,7 +267,6 @@ func (d *decoding) document(p *payload) error {
 		wire.Add(d.op, "part:file", one.media, d.draft.as(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
-	return nil
 }
 
 // plainText reports whether name, type and bytes of a file all indicate text. The

@@ -44,7 +44,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	f := finding{rd: rd, doc: doc, agent: rt.Params["agent_id"], within: holders(r, rt, req)}
 	if !reads {
 		defer counted(rd, r)
-		f.image = func(kind string, v *jsondoc.Value) []byte { return a.bodies.image(kind, v, doc) }
+		f.bodies = a.bodies
 	}
 	if r.shape == search {
 		f.agent = rt.Params[searched]
@@ -88,9 +88,9 @@ type finding struct {
 	agent string // whose memory the route reads, or ""
 	// objects that hold all elements, according to the request
 	within []memproxy.Ref
-	// image, if set, returns an object's members other than a memory's text.
-	image func(kind string, v *jsondoc.Value) []byte
-	row   *row
+	// bodies, if set, are needed for an object's members other than a memory's text
+	bodies members
+	row    *row
 }
 
 // element reads one memory of an answer.
@@ -249,9 +249,7 @@ func (f *finding) blocks(ptr, agent string) error {
 func (f *finding) made(root *jsondoc.Value, r *row) error {
 	if id := root.Get("id"); id != nil && id.Kind == jsondoc.String {
 		m := f.memory(root, "/id")
-		if f.image != nil {
-			m.Members = f.image(objectKind(m.ID), root)
-		}
+		m.Members = f.bodies.image(objectKind(m.ID), root, f.doc)
 		f.rd.Memories = append(f.rd.Memories, m)
 	}
 	if r.is(inside) {

@@ -13,8 +13,8 @@ import (
 // Rewrite implements the gate's reader.
 func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memproxy.Reply, rd *memproxy.Reading) ([]byte, error) {
 	w := rewriting{
-		nested: map[string]string{}, drop: map[string]bool{}, ids: map[copied]bool{},
-		shown: map[string]string{}, again: map[copied]string{}, told: map[string]*memproxy.Provenance{}, retold: map[copied]*memproxy.Provenance{},
+		nested: map[string]string{}, copies: map[copied]*memproxy.Memory{}, drop: map[string]bool{},
+		shown: map[string]string{}, told: map[string]*memproxy.Provenance{},
 	}
 	if r := a.Row(rt.ID); r != nil && r.is(inside) {
 		w.agent("")
@@ -29,7 +29,7 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 			return nil, err
 		}
 	}
-	if !w.any && !rd.Traces && len(w.shown) == 0 && len(w.told) == 0 {
+	if !rd.Traces && len(w.drop)+len(w.shown)+len(w.told) == 0 {
 		return reply.Body, nil
 	}
 	doc, err := jsondoc.Parse(reply.Body, 0)
@@ -58,15 +58,12 @@ func (a *Adapter) Rewrite(rt memproxy.Route, req memproxy.Request, reply memprox
 type rewriting struct {
 	doc    *jsondoc.Doc
 	e      *jsondoc.Edits
-	nested map[string]string // pointers of lists of blocks, to the pointer of their agent
-	drop   map[string]bool   // pointers of dropped values and of their parents
-	ids    map[copied]bool   // dropped blocks
-	n      int               // dropped elements of the list
-	any    bool              // something is dropped
-	shown  map[string]string // new texts by pointer
-	again  map[copied]string // and by block
+	nested map[string]string           // pointers of lists of blocks, to the pointer of their agent
+	copies map[copied]*memproxy.Memory // changed blocks in those lists
+	drop   map[string]bool             // pointers of dropped values and of their parents
+	n      int                         // dropped elements of the list
+	shown  map[string]string           // new texts by pointer
 	told   map[string]*memproxy.Provenance
-	retold map[copied]*memproxy.Provenance
 }
 
 // copied is a block of the agent at a pointer.
@@ -82,40 +79,39 @@ func (w *rewriting) agent(ptr string) {
 func (w *rewriting) take(m *memproxy.Memory) error {
 	at := max(0, strings.LastIndexByte(m.Pointer, '/'))
 	agent, nested := w.nested[m.Pointer[:at]]
-	c := copied{agent, m.ID}
-	if m.Drop {
-		if m.Pointer == "" {
-			return errWhole
-		}
+	if nested && m.ID != "" {
+		w.copies[copied{agent, m.ID}] = m
+	}
+	switch {
+	case m.Drop && m.Pointer == "":
+		return errWhole
+	case m.Drop:
 		w.drop[m.Pointer], w.drop[m.Pointer[:at]] = true, true
-		if nested {
-			for _, home := range homes { // two of them hold the same blocks
-				w.drop[agent+home] = true
-			}
-			w.ids[c] = m.ID != ""
-		} else {
+		if !nested {
 			w.n++
+			return nil
 		}
-		w.any = true
-		return nil
-	}
-	if m.Show != nil && m.TextAt != "" {
-		w.shown[m.TextAt] = *m.Show
-		if nested {
-			w.again[c] = *m.Show
+		for _, home := range homes { // two of them hold the same blocks
+			w.drop[agent+home] = true
 		}
-	}
-	if m.Told != nil {
-		w.told[m.Pointer] = m.Told
-		if nested {
-			w.retold[c] = m.Told
-		}
+	default:
+		w.change(m, m.Pointer, m.TextAt)
 	}
 	return nil
 }
 
+// change records a memory's new text and provenance at one of its places.
+func (w *rewriting) change(m *memproxy.Memory, ptr, text string) {
+	if m.Show != nil && text != "" {
+		w.shown[text] = *m.Show
+	}
+	if m.Told != nil {
+		w.told[ptr] = m.Told
+	}
+}
+
 func (w *rewriting) apply() ([]byte, error) {
-	w.copies()
+	w.spread()
 	if err := w.e.Texts(w.shown); err != nil {
 		return nil, err
 	}
@@ -134,16 +130,16 @@ func (w *rewriting) apply() ([]byte, error) {
 	return w.e.Apply(), nil
 }
 
-// copies adds the other places of changed blocks.
-func (w *rewriting) copies() {
+// spread adds the other places of changed blocks.
+func (w *rewriting) spread() {
 	for home, agent := range w.nested {
 		for i, e := range w.doc.At(home).List() {
-			c := copied{agent, e.Get("id").Text()}
-			if text, ok := w.again[c]; ok && e.Get("value").Text() != "" {
-				w.shown[jsondoc.Index(home, i)+"/value"] = text
-			}
-			if p := w.retold[c]; p != nil {
-				w.told[jsondoc.Index(home, i)] = p
+			if m := w.copies[copied{agent, e.Get("id").Text()}]; m != nil && !m.Drop {
+				at, text := jsondoc.Index(home, i), ""
+				if m.TextAt != "" && e.Get("value").Text() != "" {
+					text = at + "/value"
+				}
+				w.change(m, at, text)
 			}
 		}
 	}
@@ -160,7 +156,8 @@ func (w *rewriting) thin(ptr string) {
 	switch v.Kind {
 	case jsondoc.Array:
 		w.e.Array(v, func(i int) bool {
-			return w.drop[jsondoc.Index(ptr, i)] || nested && w.ids[copied{agent, v.Elems[i].Get("id").Text()}]
+			m := w.copies[copied{agent, v.Elems[i].Get("id").Text()}]
+			return w.drop[jsondoc.Index(ptr, i)] || nested && m != nil && m.Drop
 		})
 	case jsondoc.Object:
 		gone := func(name string) bool {
