@@ -99,6 +99,10 @@ func KindOf(id string) memproxy.TargetKind {
 	case prefix == "agent" && strings.Contains(rest, "/"):
 		return TargetLabel
 	}
+	return prefixKind(prefix)
+}
+
+func prefixKind(prefix string) memproxy.TargetKind {
 	switch prefix {
 	case "block", "agent", "passage", "archive", "file", "group", "identity", "message", "run", "step", "tool", "job":
 		return memproxy.TargetKind(prefix)

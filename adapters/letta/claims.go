@@ -57,7 +57,7 @@ func (d *decoding) path() error {
 				return err
 			}
 		default:
-			kind := paramKind(name)
+			kind := changedKind(name)
 			if kind == "" {
 				continue
 			}

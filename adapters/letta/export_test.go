@@ -1,23 +1,7 @@
 package letta
 
-// Params describes the parameters of the table's paths: whether they name an object, or
-// why not.
-func Params() map[string]struct {
-	Object  bool
-	Because string
-} {
-	out := map[string]struct {
-		Object  bool
-		Because string
-	}{}
-	for name, p := range params {
-		out[name] = struct {
-			Object  bool
-			Because string
-		}{p.kind != "", p.because}
-	}
-	return out
-}
+// NamesObject reports whether a parameter of the table's paths names an object by its id.
+func NamesObject(param string) bool { return paramKind(param) != "" }
 
 // Bodied reports whether the route's row reads a body, and in which format.
 func (a *Adapter) Bodied(id string) (json, form bool) {

@@ -148,7 +148,7 @@ func atBlock(method, id string, body []byte) []memproxy.Search {
 	if KindOf(id) != TargetBlock {
 		return nil // a passage is located through its agent, and cannot be changed
 	}
-	q := memproxy.Request{Method: method, EscapedPath: "/v1/blocks/" + url.PathEscape(id), Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
+	q := side(memproxy.Request{}, method, "/v1/blocks/"+url.PathEscape(id), "")
 	if body != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
@@ -160,11 +160,11 @@ func (a *Adapter) Find(k memproxy.MemoryKey) []memproxy.Search {
 	if k.Kind != memproxy.TargetObject {
 		return atBlock("GET", k.ID, nil)
 	}
-	q := memproxy.Request{Method: "GET", Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}}}
-	if q.EscapedPath, q.Query = whole(memproxy.Route{}, k.ID); q.EscapedPath == "" {
+	path, query := whole(memproxy.Route{}, k.ID)
+	if path == "" {
 		return nil
 	}
-	return []memproxy.Search{{Request: q}}
+	return []memproxy.Search{{Request: side(memproxy.Request{}, "GET", path, query)}}
 }
 
 // Found implements the gate's restorer.

@@ -20,7 +20,7 @@ const sdkVersion = "1.12.1"
 
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
-	out := memproxy.Request{Method: "GET", Header: asSDK(req.Header), Base: req.Base}
+	out := side(req, "GET", "", "")
 	r := a.Row(rt.ID)
 	kind := KindOf(target)
 	named := (inPath(rt, target) || kind == TargetLabel) && (rt.Params["file_id"] == "" || kind == TargetFile)
@@ -94,11 +94,13 @@ func inPath(rt memproxy.Route, target string) bool {
 	return slices.Contains(slices.Collect(maps.Values(rt.Params)), target)
 }
 
-func asSDK(h memproxy.Header) memproxy.Header {
-	out := make(memproxy.Header, len(h)+1)
-	maps.Copy(out, h)
-	out.Set("X-Stainless-Package-Version", sdkVersion)
-	return out
+// side returns a request of memproxy's own, beside one of a caller or, if that is empty,
+// without any.
+func side(of memproxy.Request, method, path, query string) memproxy.Request {
+	h := make(memproxy.Header, len(of.Header)+1)
+	maps.Copy(h, of.Header)
+	h.Set("X-Stainless-Package-Version", sdkVersion)
+	return memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: h, Base: of.Base}
 }
 
 // Located implements the gate's locator. A passage or a file that is not in the listed
@@ -303,7 +305,7 @@ func holders(r *row, rt memproxy.Route, req memproxy.Request) []memproxy.Ref {
 	}
 	if !r.is(lists) {
 		for _, name := range slices.Sorted(maps.Keys(rt.Params)) {
-			switch params[name].kind {
+			switch paramKind(name) {
 			case TargetFolder:
 				if rt.Params["file_id"] != "" {
 					continue // the server shows a file under any source, and its answer names the right one

@@ -317,8 +317,8 @@ func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []mem
 	if err != nil {
 		return nil
 	}
-	return []memproxy.Search{{Request: memproxy.Request{
-		Method: "PATCH", Path: path + to.ID, EscapedPath: path + url.PathEscape(to.ID),
-		Header: memproxy.Header{"X-Stainless-Package-Version": {sdkVersion}, "Content-Type": {"application/json"}},
-	}, Body: body}}
+	q := side(memproxy.Request{}, "PATCH", path+url.PathEscape(to.ID), "")
+	q.Path = path + to.ID
+	q.Header.Set("Content-Type", "application/json")
+	return []memproxy.Search{{Request: q, Body: body}}
 }

@@ -112,17 +112,14 @@ func (a *Adapter) Counts(rt memproxy.Route, req memproxy.Request, op *memproxy.O
 	if r == nil {
 		return nil
 	}
-	ask := func(path, query string) memproxy.Request {
-		return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: asSDK(req.Header), Base: req.Base}
-	}
 	var out []memproxy.Request
 	for _, id := range ids {
 		switch kind := KindOf(id); {
 		case r.shape == upload && kind == TargetFile:
 			folder := cmp.Or(rt.Params["folder_id"], rt.Params["source_id"])
-			out = append(out, ask("/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
+			out = append(out, side(req, "GET", "/v1/folders/"+url.PathEscape(folder)+"/files/"+url.PathEscape(id), ""))
 		case r.shape == file && kind == TargetAgent && !documents(op):
-			out = append(out, ask("/v1/agents/"+url.PathEscape(id), "include=agent.blocks"))
+			out = append(out, side(req, "GET", "/v1/agents/"+url.PathEscape(id), "include=agent.blocks"))
 		}
 	}
 	if len(out) > maxCounted {

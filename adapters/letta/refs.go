@@ -89,10 +89,10 @@ func (r *referring) add(kind memproxy.TargetKind, id, ptr string) {
 // path records the object that a path parameter names by id, or by name if its owner
 // cannot be looked up, and the ids in any other value.
 func (r *referring) path(name, value string) {
-	switch p := params[name]; {
-	case p.kind != "" && KindOf(value) != "":
+	switch {
+	case paramKind(name) != "" && KindOf(value) != "":
 		r.add(memproxy.TargetMemory, value, "path:"+name)
-	case p.unasked && r.row.kind != memproxy.Admin:
+	case unasked(name) && r.row.kind != memproxy.Admin:
 		r.add(targetName, name+":"+value, "path:"+name)
 		fallthrough
 	default:
@@ -200,66 +200,38 @@ func hasIDForm(s string) bool {
 	return s[at-1] == '-' && spelling.UUID(s[at:]) && spelling.Word(s[:at-1], "-_")
 }
 
-// param describes what a path parameter of the route table names.
-type param struct {
-	// kind of the object; "" if none. The value is searched for ids in either case.
-	kind memproxy.TargetKind
-	// why the parameter names no object with an owner
-	because string
-	// unasked is set if the object has an owner that cannot be looked up: where several
-	// tenants share the server, it cannot be named.
-	unasked bool
+// paramKind returns the kind of object that a path parameter names by its id, or "". A
+// test knows why the others name none.
+func paramKind(param string) memproxy.TargetKind {
+	switch param {
+	case "batch_id":
+		return TargetJob
+	case "memory_id":
+		return TargetPassage
+	case "conversation_id":
+		return TargetConversation
+	}
+	return prefixKind(strings.TrimSuffix(param, "_id"))
 }
 
-// params are the path parameters of the route table. A test checks that every parameter
-// of every row is listed.
-var params = map[string]param{
-	"agent_id":          {kind: TargetAgent},
-	"archive_id":        {kind: TargetArchive},
-	"batch_id":          {kind: TargetJob},
-	"block_id":          {kind: TargetBlock},
-	"conversation_id":   {kind: TargetConversation},
-	"file_id":           {kind: TargetFile},
-	"folder_id":         {kind: TargetFolder},
-	"group_id":          {kind: TargetGroup},
-	"identity_id":       {kind: TargetIdentity},
-	"job_id":            {kind: TargetJob},
-	"memory_id":         {kind: TargetPassage},
-	"message_id":        {kind: TargetMessage},
-	"passage_id":        {kind: TargetPassage},
-	"run_id":            {kind: TargetRun},
-	"source_id":         {kind: TargetFolder},
-	"step_id":           {kind: TargetStep},
-	"tool_id":           {kind: TargetTool},
-	"connection":        {because: "a device of the caller's cloud account", unasked: true},
-	"deployment_id":     {because: "a name that the templates' owner chose", unasked: true},
-	"endpoint":          {because: "the rest of another provider's path"},
-	"env_var_id":        {because: "a setting of the installation: administration"},
-	"folder_name":       {because: "a name; the answer is an id, which is filtered"},
-	"label":             {because: "a name within the agent of the path"},
-	"mcp_server_id":     {because: "a setting of the installation", unasked: true},
-	"mcp_server_name":   {because: "a setting of the installation", unasked: true},
-	"mcp_tool_name":     {because: "a setting of the installation: administration"},
-	"part":              {because: "a view of the agent of the path"},
-	"path":              {because: "packs, which are refused"},
-	"provider_id":       {because: "a setting of the installation: administration"},
-	"rest":              {because: "the rest of a cloud route's path", unasked: true},
-	"sandbox_config_id": {because: "a setting of the installation: administration"},
-	"schedule":          {because: "a part of the agent of the path", unasked: true},
-	"source_name":       {because: "a name; the answer is an id, which is filtered"},
-	"template_version":  {because: "a name of the caller's cloud project", unasked: true},
-	"tool_name":         {because: "a name within the agent, or the server, of the path"},
-	"transaction_id":    {because: "a value that is noted with the step of the path"},
-}
-
-// paramKind returns the kind of object that an operation on a path parameter changes.
+// changedKind returns the kind of object that an operation on a path parameter changes.
 // Agents, tools and jobs return "": changing what an agent holds does not change the
 // agent, and running a tool does not change the tool. They are references only.
-func paramKind(name string) memproxy.TargetKind {
-	switch kind := params[name].kind; kind {
+func changedKind(param string) memproxy.TargetKind {
+	switch kind := paramKind(param); kind {
 	case TargetAgent, TargetTool, TargetJob:
 		return ""
 	default:
 		return kind
 	}
+}
+
+// unasked reports whether a path parameter names an object whose owner cannot be looked
+// up: where several tenants share the server, it cannot be named.
+func unasked(param string) bool {
+	switch param {
+	case "connection", "deployment_id", "mcp_server_id", "mcp_server_name", "rest", "schedule", "template_version":
+		return true
+	}
+	return false
 }

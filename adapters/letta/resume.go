@@ -175,9 +175,7 @@ func (r runs) Probe(rt memproxy.Route, req memproxy.Request) (agent string, q me
 	if agent = rt.Params["agent_id"]; row == nil || row.shape != toolRun || agent == "" {
 		return "", q, false
 	}
-	return agent, memproxy.Request{
-		Method: "GET", EscapedPath: prefixOf(req) + "/agents/" + url.PathEscape(agent), Query: "include=agent.tools", Header: asSDK(req.Header), Base: req.Base,
-	}, true
+	return agent, side(req, "GET", prefixOf(req)+"/agents/"+url.PathEscape(agent), "include=agent.tools"), true
 }
 
 // Probed implements the gate's prober. The decoder knows tools by name, but the agent

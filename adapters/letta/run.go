@@ -100,17 +100,16 @@ func (r runs) Rearms(rt memproxy.Route) string {
 // Recover implements the gate's recoverer: a turn's key is the id of a conversation, or
 // of an agent for its own conversation.
 func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
-	req := memproxy.Request{Method: "POST", Header: asSDK(nil), EscapedPath: "/v1/agents/" + url.PathEscape(key) + "/messages"}
+	path := "/v1/agents/"
 	opt := turn.Options{Prefix: "/v1", Agent: key, Body: []byte(`{"messages":[],"streaming":false}`), Recovers: true}
 	if KindOf(key) != TargetAgent {
-		req.EscapedPath = "/v1/conversations/" + url.PathEscape(key) + "/messages"
-		opt.Agent, opt.Conversation = "", key
+		path, opt.Agent, opt.Conversation = "/v1/conversations/", "", key
 	}
 	t, err := turn.New(opt)
 	if err != nil {
 		return memproxy.Request{}, nil, err
 	}
-	return req, &recovery{Turn: t}, nil
+	return side(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), &recovery{Turn: t}, nil
 }
 
 // recovery is the turn that answers a pause. It leaves pauses alone in which a person
@@ -123,8 +122,7 @@ type recovery struct {
 // Prepare implements memproxy.Turn.
 func (r *recovery) Prepare() (memproxy.Request, bool) {
 	q, more := r.Turn.Prepare()
-	q.Header = asSDK(nil)
-	return q, more
+	return side(memproxy.Request{}, q.Method, q.EscapedPath, q.Query), more
 }
 
 // Prepared implements memproxy.Turn.
