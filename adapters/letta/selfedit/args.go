@@ -40,6 +40,14 @@ func (a Args) has(name string) bool {
 // Text returns a text argument, or "".
 func (a Args) Text(name string) string { return a.text[name] }
 
+// either returns the argument of one of two names, of which older servers have one.
+func (a Args) either(name, older string) string {
+	if a.has(name) {
+		return a.Text(name)
+	}
+	return a.Text(older)
+}
+
 // Texts returns the elements of a list argument; for the chunks of store_memories,
 // their texts.
 func (a Args) Texts(name string) []string { return a.list[name] }

@@ -113,20 +113,15 @@ func (m *memory) save() {
 	}
 }
 
+// set changes a block through the view, store only the stored block.
 func (m *memory) set(e *entry, value string) {
 	e.Value = value
 	m.save()
 }
 
+func store(e *entry, value string) { e.Value, e.row.Value = value, value }
+
 func (m *memory) call(tool string, a Args) error {
-	either := func(names ...string) string {
-		for _, n := range names {
-			if a.has(n) {
-				return a.Text(n)
-			}
-		}
-		return ""
-	}
 	switch tool {
 	case "core_memory_append":
 		e, err := m.editable(a.Text("label"))
@@ -142,13 +137,13 @@ func (m *memory) call(tool string, a Args) error {
 		m.set(e, strings.ReplaceAll(e.Value, a.Text("old_content"), a.Text("new_content")))
 		return nil
 	case "memory_replace":
-		return m.replace(a.Text("label"), either("old_string", "old_str"), either("new_string", "new_str"), m.save)
+		return m.replace(a.Text("label"), a.either("old_string", "old_str"), a.either("new_string", "new_str"), m.set)
 	case "memory_str_replace":
-		return m.replace(labelIn(a.Text("path")), either("old_string", "old_str"), either("new_string", "new_str"), nil)
+		return m.replace(labelIn(a.Text("path")), a.either("old_string", "old_str"), a.either("new_string", "new_str"), store)
 	case "memory_insert":
-		return m.insert(a.Text("label"), either("new_string", "new_str"), a, m.save)
+		return m.insert(a.Text("label"), a.either("new_string", "new_str"), a, m.set)
 	case "memory_str_insert":
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, nil)
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, store)
 	case "memory_rethink":
 		e, err := m.editable(a.Text("label"))
 		if err != nil || shown(a.Text("new_memory")) {
@@ -185,9 +180,8 @@ func (m *memory) rethink(label, value string) error {
 	return nil
 }
 
-// replace replaces a text that occurs exactly once. Without save it stores the block
-// directly instead of through the view.
-func (m *memory) replace(label, from, to string, save func()) error {
+// replace replaces a text that occurs exactly once.
+func (m *memory) replace(label, from, to string, set func(*entry, string)) error {
 	e, err := m.editable(label)
 	if err != nil || shown(from) || numbered(to) {
 		return errServer
@@ -197,20 +191,11 @@ func (m *memory) replace(label, from, to string, save func()) error {
 	if strings.Count(value, from) != 1 {
 		return errServer
 	}
-	m.store(e, strings.Replace(value, from, to, 1), save)
+	set(e, strings.Replace(value, from, to, 1))
 	return nil
 }
 
-func (m *memory) store(e *entry, value string, save func()) {
-	e.Value = value
-	if save != nil {
-		save()
-	} else {
-		e.row.Value = value
-	}
-}
-
-func (m *memory) insert(label, text string, a Args, save func()) error {
+func (m *memory) insert(label, text string, a Args, set func(*entry, string)) error {
 	e, err := m.editable(label)
 	if err != nil || shown(text) {
 		return errServer
@@ -223,7 +208,7 @@ func (m *memory) insert(label, text string, a Args, save func()) error {
 	case at < 0 || at > len(lines):
 		return errServer
 	}
-	m.store(e, strings.Join(slices.Insert(lines, at, strings.Split(ExpandTabs(text), "\n")...), "\n"), save)
+	set(e, strings.Join(slices.Insert(lines, at, strings.Split(ExpandTabs(text), "\n")...), "\n"))
 	return nil
 }
 
@@ -274,16 +259,16 @@ func (m *memory) command(a Args) error {
 		if !has("path", "old_string", "new_string") && !has("path", "old_str", "new_str") {
 			return errServer
 		}
-		from, to := a.Text("old_string"), a.Text("new_string")
-		if !a.has("old_string") {
-			from, to = a.Text("old_str"), a.Text("new_str")
+		from, to := "old_string", "new_string"
+		if !a.has(from) {
+			from, to = "old_str", "new_str"
 		}
-		return m.replace(labelIn(a.Text("path")), from, to, nil)
+		return m.replace(labelIn(a.Text("path")), a.Text(from), a.Text(to), store)
 	case "insert":
 		if _, at := a.whole["insert_line"]; !at || !has("path", "insert_text") {
 			return errServer
 		}
-		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, nil)
+		return m.insert(flat(a.Text("path")), a.Text("insert_text"), a, store)
 	case "delete":
 		if !has("path") {
 			return errServer

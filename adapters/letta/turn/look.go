@@ -20,11 +20,7 @@ type look struct {
 
 // writesBlocks reports whether calls of a tool change blocks.
 func writesBlocks(name string) bool {
-	switch tool := memoryTools()[name]; {
-	case tool.search, tool.read != nil, tool.kind == "", name == "archival_memory_insert", name == "store_memories":
-		return false
-	}
-	return true
+	return memoryTools()[name].writes() && name != "archival_memory_insert" && name != "store_memories"
 }
 
 // view holds the blocks that the waiting calls write to.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/selfedit"
 )
 
 // Waiting returns the calls that the gate has yet to rule on. A pause with calls that
@@ -20,9 +21,9 @@ func (t *Turn) Waiting() []memproxy.ToolCall {
 // the calls before it leave them.
 func (t *Turn) unruled(wanted func(*call) bool) []memproxy.ToolCall {
 	var out []memproxy.ToolCall
-	var blocks *memory
+	var blocks *[]selfedit.Block
 	if t.view.looked {
-		blocks = &memory{t.view.blocks}
+		blocks = new(t.view.blocks)
 	}
 	for _, c := range t.pause.calls {
 		if c.ruled || !c.mine && !c.person {

@@ -101,11 +101,8 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 // number gives an event the first request's run and a number that continues the earlier
 // requests'. It returns the same document if nothing changes.
 func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
-	id := doc.Root.Get("run_id")
 	e := doc.Edit()
-	if is := id.Text(); plainID(is) && is != s.run(is) {
-		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
-	}
+	s.inFirst(e, doc.Root)
 	n, ok := numberOf(doc)
 	if s.said = ok; ok {
 		s.seq = n + s.shift
@@ -113,6 +110,19 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))
 		}
 	}
+	return edited(doc, e)
+}
+
+// inFirst sets the run of a message to the first request's.
+func (s *stitched) inFirst(e *jsondoc.Edits, m *jsondoc.Value) {
+	id := m.Get("run_id")
+	if is := id.Text(); plainID(is) && is != s.run(is) {
+		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
+	}
+}
+
+// edited returns the changed document, or the same if nothing changes.
+func edited(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	if e.Empty() {
 		return doc, nil
 	}
@@ -123,13 +133,7 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
 	for _, m := range doc.Root.Get("messages").List() {
-		id := m.Get("run_id")
-		if is := id.Text(); plainID(is) && is != s.run(is) {
-			e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
-		}
+		s.inFirst(e, m)
 	}
-	if e.Empty() {
-		return doc, nil
-	}
-	return jsondoc.Parse(e.Apply(), 0)
+	return edited(doc, e)
 }

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,39 +13,27 @@ import (
 // says records what a call writes and where. The text that it replaces or removes is
 // not content: text that may not be written may be removed.
 func (c *toolCall) says() error {
-	label := c.args.Text("label")
 	switch c.name {
-	case "core_memory_append":
-		c.text("content", label)
-	case "core_memory_replace":
-		c.text("new_content", label)
-	case "memory_insert", "memory_replace":
-		c.text("new_string", label)
-		c.text("new_str", label)
-	case "memory_rethink":
-		c.text("new_memory", label)
-	case "rethink_memory":
-		c.text("new_memory", c.args.Text("target_block_label"))
-	case "rethink_user_memory":
-		c.text("new_memory", "human")
-	case "memory_str_replace", "memory_str_insert":
-		for _, label := range selfedit.Labels(c.args.Text("path")) {
-			c.text("new_string", label)
-			c.text("new_str", label)
-			c.text("insert_text", label)
-		}
 	case "memory_apply_patch":
-		return c.patch(label)
+		return c.patch(c.args.Text("label"))
 	case "memory":
 		return c.command()
-	case "archival_memory_insert":
-		c.text("content", "")
-		for i, tag := range c.args.Texts("tags") {
-			c.add(jsondoc.Index("/tags", i), tag, "")
+	}
+	labels := []string{cmp.Or(c.args.Text("label"), c.args.Text("target_block_label"))}
+	switch path := c.args.Text("path"); {
+	case c.name == "rethink_user_memory":
+		labels[0] = "human"
+	case path != "":
+		labels = selfedit.Labels(path)
+	}
+	for _, label := range labels { // a call that fits its tool has no other arguments of these names
+		for _, a := range [...]string{"content", "new_content", "new_string", "new_str", "new_memory", "insert_text"} {
+			c.text(a, label)
 		}
-	case "store_memories":
-		for i, s := range c.args.Texts("chunks") {
-			c.add(jsondoc.Index("/chunks", i), s, "")
+	}
+	for _, list := range [...]string{"tags", "chunks"} {
+		for i, s := range c.args.Texts(list) {
+			c.add(jsondoc.Index("/"+list, i), s, "")
 		}
 	}
 	return nil
@@ -161,13 +150,10 @@ func (c *toolCall) patch(label string) error {
 	return nil
 }
 
-// memory holds an agent's blocks while its calls are ruled on in order.
-type memory struct{ blocks []selfedit.Block }
-
 // makes adds the result of the call: the new texts of blocks, and every block that is
-// written.
-func (c *toolCall) makes(m *memory) {
-	changes, _, _ := selfedit.Run(c.name, c.args, m.blocks)
+// written. It leaves the blocks as the call does.
+func (c *toolCall) makes(blocks *[]selfedit.Block) {
+	changes, _, _ := selfedit.Run(c.name, c.args, *blocks)
 	for _, ch := range changes {
 		label := ch.After.Label
 		if ch.Kind == selfedit.Detached {
@@ -182,7 +168,7 @@ func (c *toolCall) makes(m *memory) {
 			c.unsaid("", ch.Before.Label)
 		}
 	}
-	m.blocks = after(m.blocks, changes)
+	*blocks = after(*blocks, changes)
 }
 
 // after returns the blocks as a call leaves them.

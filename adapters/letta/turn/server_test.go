@@ -39,11 +39,11 @@ func TestNothingIsInMemoryThatTheGateDidNotSee(t *testing.T) {
 			Passages        []selfedit.Passage
 		}
 		must.Do(t, json.Unmarshal(lines.Bytes(), &c))
-		m := &memory{}
+		var blocks []selfedit.Block
 		for _, b := range c.Blocks {
-			m.blocks = append(m.blocks, selfedit.Block{Label: b.Label, Value: b.Value, Description: b.Description, ReadOnly: b.ReadOnly})
+			blocks = append(blocks, selfedit.Block{Label: b.Label, Value: b.Value, Description: b.Description, ReadOnly: b.ReadOnly})
 		}
-		op, err := operation(c.Tool, "agent-1", c.Arguments, m)
+		op, err := operation(c.Tool, "agent-1", c.Arguments, &blocks)
 		if err != nil {
 			continue
 		}

@@ -73,15 +73,8 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	case "ping":
 		return [][]byte{event}, nil
 	default:
-		if t.tools.rules.reminds(doc, doc.Root) {
-			return nil, nil
-		}
-		if kind == "tool_return_message" {
-			t.tools.rules.last = doc.Root.Get("tool_return").Text()
-			t.let.returns(doc.Root)
-		}
-		if t.out.types != nil && !slices.Contains(t.out.types, kind) {
-			return nil, nil
+		if shown, err := t.out.shown(doc, doc.Root); err != nil || len(shown) == 0 {
+			return nil, err
 		}
 		return [][]byte{event}, nil
 	}

@@ -17,6 +17,9 @@ type memoryTool struct {
 	read   func(*toolCall) error // reads the arguments of a tool that selfedit does not cover
 }
 
+// writes reports whether calls of the tool change the agent's own memory.
+func (t memoryTool) writes() bool { return t.kind != "" && !t.search && t.read == nil }
+
 // memoryTools are the tools that write or search the memory of the agent or of others.
 func memoryTools() map[string]memoryTool {
 	return map[string]memoryTool{
@@ -82,7 +85,7 @@ type toolCall struct {
 // operation reads the arguments of a call to a memory tool, as the server's agent loop
 // reads them. If the blocks are known, it adds the changes that the call would make to
 // them.
-func operation(name, agent, arguments string, blocks *memory) (*memproxy.Operation, error) {
+func operation(name, agent, arguments string, blocks *[]selfedit.Block) (*memproxy.Operation, error) {
 	tool := memoryTools()[name]
 	if selfedit.Unreadable(arguments) {
 		return nil, malformed("", "the server would cut these arguments between two braces")

@@ -296,6 +296,11 @@ func (by *caller) answerOf(id string) *given {
 // answers records the caller's own answers. The older forms answer all calls at once:
 // an approval without a list, and one with a message id in place of a call id.
 func (by *caller) answers(calls []*call) {
+	all := func(approve *jsondoc.Value) {
+		for _, c := range calls {
+			by.give(c.id, nil, by.root.Yes(approve))
+		}
+	}
 	for _, m := range by.root.Root.Get("messages").List() {
 		if !isAnswer(m) {
 			continue
@@ -303,19 +308,15 @@ func (by *caller) answers(calls []*call) {
 		for _, list := range [...]string{"approvals", "tool_returns"} {
 			for _, e := range m.Get(list).List() {
 				id, v := e.Get("tool_call_id").Text(), e.Get("approve")
-				if v == nil || !strings.HasPrefix(id, "message-") {
+				if v != nil && strings.HasPrefix(id, "message-") {
+					all(v)
+				} else {
 					by.give(id, by.root.Raw(e), by.root.Yes(v))
-					continue
-				}
-				for _, c := range calls {
-					by.give(c.id, nil, by.root.Yes(v))
 				}
 			}
 		}
 		if v := m.Get("approve"); v != nil && v.Kind != jsondoc.Null {
-			for _, c := range calls {
-				by.give(c.id, nil, by.root.Yes(v))
-			}
+			all(v)
 		}
 	}
 }
