@@ -210,24 +210,22 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 	if err != nil {
 		return err
 	}
-	t := memoryTool(d.params["tool_name"])
-	if t.kind == "" {
-		return d.otherTool(root.Get("args"))
+	tool, args := d.params["tool_name"], root.Get("args")
+	kind := toolKind(tool)
+	if kind == "" {
+		return d.otherTool(args)
 	}
-	d.op.Kind, d.op.Derived = t.kind, t.kind == memproxy.Recall && !turn.Searches(d.params["tool_name"])
+	d.op.Kind, d.op.Derived = kind, kind == memproxy.Recall && !turn.Searches(tool)
 	for i := range d.op.Items {
-		if it := &d.op.Items[i]; t.names(strings.TrimPrefix(it.Pointer, "/args/")) {
+		if it := &d.op.Items[i]; names(tool, strings.TrimPrefix(it.Pointer, "/args/")) {
 			it.Kind = memproxy.ItemMetadata
 		}
 	}
-	labels := t.labels(root.Get("args"))
+	labels := labelsOf(tool, args)
 	if len(labels) == 0 {
 		return nil
 	}
-	replaces := true
-	if args := root.Get("args"); args != nil {
-		replaces = turn.Replaces(d.params["tool_name"], d.params["agent_id"], string(d.doc.Raw(args)))
-	}
+	replaces := args == nil || turn.Replaces(tool, d.params["agent_id"], string(d.doc.Raw(args)))
 	// The text is written to each block that the call names.
 	plain := slices.Clone(d.op.Items)
 	d.op.Items = d.op.Items[:0]

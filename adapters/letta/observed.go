@@ -167,7 +167,7 @@ func speaks(name string) bool {
 	case "web_search", "fetch_webpage", "grep_files", "semantic_search_files":
 		return true
 	}
-	return !builtIn(name) && !turn.Gated(name) && memoryTool(name).kind == ""
+	return !builtIn(name) && !turn.Gated(name) && toolKind(name) == ""
 }
 
 // result appends what a call returned, unless it failed: an error may repeat the

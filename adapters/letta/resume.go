@@ -197,79 +197,59 @@ func (r runs) Probed(rt memproxy.Route, reply memproxy.Reply) error {
 		return errors.New("letta: an agent without its tools")
 	}
 	for _, tool := range tools.Elems {
-		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unseen(tool, memoryTool(name).kind != "") {
+		if name := tool.Get("name").Text(); name == rt.Params["tool_name"] && turn.Unseen(tool, toolKind(name) != "") {
 			return memproxy.ErrUngated
 		}
 	}
 	return nil
 }
 
-// memTool describes a memory tool of the server.
-type memTool struct {
-	kind memproxy.Kind
-	// arguments that name the blocks written to
-	args []string
-	// the block that the tool writes to whatever its arguments
-	block string
-}
-
-// memoryTool returns a memory tool of any version of the V1 server. Other tools have no
-// kind.
-func memoryTool(name string) memTool {
+// toolKind returns what a memory tool of any version of the V1 server does, or "".
+func toolKind(name string) memproxy.Kind {
 	switch name {
-	case "core_memory_append", "core_memory_replace", "memory_insert", "memory_replace", "memory_rethink":
-		return memTool{kind: memproxy.Correct, args: []string{"label"}}
-	case "rethink_memory":
-		return memTool{kind: memproxy.Correct, args: []string{"target_block_label"}}
-	case "memory_apply_patch":
-		return memTool{kind: memproxy.Correct, args: []string{"label", "patch"}}
-	case "memory":
-		return memTool{kind: memproxy.Correct, args: []string{"path", "old_path", "new_path"}}
-	case "memory_str_replace", "memory_str_insert":
-		return memTool{kind: memproxy.Correct, args: []string{"path"}}
-	case "rethink_user_memory":
-		return memTool{kind: memproxy.Correct, block: "human"}
 	case "archival_memory_insert", "store_memories":
-		return memTool{kind: memproxy.Learn}
+		return memproxy.Learn
 	case "archival_memory_search", "conversation_search", "search_memory", "grep_files", "semantic_search_files":
-		return memTool{kind: memproxy.Recall}
+		return memproxy.Recall
 	case "open_files":
-		return memTool{kind: memproxy.Attach}
+		return memproxy.Attach
 	}
-	return memTool{}
+	if turn.WritesBlocks(name) {
+		return memproxy.Correct
+	}
+	return ""
 }
 
-// names reports whether an argument names a block or a command, and is no text to
+// names reports whether a tool's argument names a block or a command, and is no text to
 // write.
-func (t memTool) names(arg string) bool {
-	return arg == "command" || arg != "patch" && slices.Contains(t.args, arg)
+func names(tool, arg string) bool {
+	return arg == "command" || arg != "patch" && slices.Contains(selfedit.Naming(tool), arg)
 }
 
-// labels returns the blocks that a call writes to.
-func (t memTool) labels(args *jsondoc.Value) []string {
+// labelsOf returns the blocks that a call writes to.
+func labelsOf(tool string, args *jsondoc.Value) []string {
 	var out []string
-	add := func(label string) {
-		if label != "" && !slices.Contains(out, label) {
-			out = append(out, label)
+	add := func(labels ...string) {
+		for _, label := range labels {
+			if label != "" && !slices.Contains(out, label) {
+				out = append(out, label)
+			}
 		}
 	}
-	add(t.block)
-	for _, name := range t.args {
+	if tool == "rethink_user_memory" {
+		add("human")
+	}
+	for _, name := range selfedit.Naming(tool) {
 		text := args.Get(name).Text()
 		switch name {
 		case "patch":
 			actions, _ := selfedit.Actions(text)
 			for _, a := range actions {
-				for _, l := range []string{a.Label, a.From} {
-					for _, l := range selfedit.Labels("/memories/" + l) {
-						add(l)
-					}
-				}
+				add(selfedit.Labels("/memories/" + a.Label)...)
+				add(selfedit.Labels("/memories/" + a.From)...)
 			}
 		case "path", "old_path", "new_path":
-			for _, l := range selfedit.Labels(text) {
-				add(l)
-			}
+			add(selfedit.Labels(text)...)
 		default:
 			add(text)
 		}

@@ -82,6 +82,17 @@ func params(tool string) (all []param) {
 	return all
 }
 
+// Naming returns the parameters of a tool that name the blocks it writes to.
+func Naming(tool string) (names []string) {
+	for _, p := range params(tool) {
+		switch p.name {
+		case "label", "target_block_label", "path", "old_path", "new_path", "patch":
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
 // Aside reports whether an argument is for the agent loop and not for the tool.
 func Aside(name string) bool {
 	return name == "request_heartbeat" || name == "thinking" || name == "inner_thoughts"

@@ -18,8 +18,8 @@ type look struct {
 	take    func(*jsondoc.Doc)
 }
 
-// writesBlocks reports whether calls of a tool change blocks.
-func writesBlocks(name string) bool {
+// WritesBlocks reports whether calls of a tool change blocks.
+func WritesBlocks(name string) bool {
 	return memoryTools()[name].writes() && name != "archival_memory_insert" && name != "store_memories"
 }
 

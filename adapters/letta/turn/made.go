@@ -81,7 +81,7 @@ func foresee(calls []*call, by *caller, s *view) (l following) {
 				blocks = after(blocks, p.changes)
 			}
 		}
-		p.blocks = writesBlocks(c.name)
+		p.blocks = WritesBlocks(c.name)
 		if l.calls = append(l.calls, p); c.result != nil { // memproxy made the call itself
 			l.hear(c.id, c.result.Status, c.result.Return)
 		}
@@ -248,7 +248,7 @@ func NewToolRun(opt Options, tool, arguments string) *ToolRun {
 		return nil
 	}
 	r := &ToolRun{&Turn{opt: opt, agent: opt.Agent, known: true, asked: true}, &call{name: tool, arguments: arguments, mine: true}}
-	if writesBlocks(tool) {
+	if WritesBlocks(tool) {
 		r.view.look(&r.opt, r.agent)
 	}
 	return r

@@ -225,7 +225,7 @@ func (t *Turn) wait(calls []*call, request string) {
 		case !c.mine && !c.person:
 		case t.tools.free[c.name] && !t.opt.Recovers:
 			c.ruled, c.decision = true, memproxy.Decision{ID: "none", Verdict: memproxy.Allow}
-		case writesBlocks(c.name) && t.view.looks == nil && !t.opt.Recovers:
+		case WritesBlocks(c.name) && t.view.looks == nil && !t.opt.Recovers:
 			t.view.look(&t.opt, t.agent)
 		}
 	}
