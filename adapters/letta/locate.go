@@ -14,10 +14,6 @@ import (
 	"github.com/memproxy/memproxy/adapters/letta/turn"
 )
 
-// sdkVersion is the client version that side requests send. Letta answers clients
-// without one in an older format.
-const sdkVersion = "1.12.1"
-
 // Locate implements the gate's locator.
 func (a *Adapter) Locate(rt memproxy.Route, req memproxy.Request, target string) memproxy.Request {
 	out := side(req, "GET", "", "")
@@ -99,7 +95,7 @@ func inPath(rt memproxy.Route, target string) bool {
 func side(of memproxy.Request, method, path, query string) memproxy.Request {
 	h := make(memproxy.Header, len(of.Header)+1)
 	maps.Copy(h, of.Header)
-	h.Set("X-Stainless-Package-Version", sdkVersion)
+	h.Set("X-Stainless-Package-Version", turn.SDKVersion)
 	return memproxy.Request{Method: method, EscapedPath: path, Query: query, Header: h, Base: of.Base}
 }
 

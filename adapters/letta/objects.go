@@ -193,20 +193,15 @@ func (r *row) verb() string {
 
 // attaches records the changes to the references of the path's first object.
 func (d *decoding) attaches() error {
-	segments := strings.Split(d.row.path, "/")
-	c := memproxy.MemberChange{Unordered: unordered()}
-	list, element := "", ""
-	for _, word := range segments {
-		name, param := strings.CutPrefix(word, "{")
-		name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
-		switch {
-		case !param:
-		case c.Object == "":
-			c.Object = d.params[name]
-		default:
-			list, element = name+"s", d.params[name]
+	var named []string // the path's parameters
+	for word := range strings.SplitSeq(d.row.path, "/") {
+		if name, param := strings.CutPrefix(word, "{"); param {
+			named = append(named, strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."))
 		}
 	}
+	last := named[len(named)-1]
+	c := memproxy.MemberChange{Object: d.params[named[0]], Unordered: unordered()}
+	list, element := last+"s", d.params[last]
 	switch {
 	case list == "folder_ids":
 		list = "source_ids"

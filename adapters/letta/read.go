@@ -64,7 +64,7 @@ func (a *Adapter) Read(rt memproxy.Route, req memproxy.Request, reply memproxy.R
 	case root.Kind != jsondoc.Object:
 		return nil, errShape
 	case r.is(inside) && reads:
-		return rd, f.inside(root)
+		f.inside(root)
 	case !reads:
 		return rd, f.made(root, r)
 	default:
@@ -117,7 +117,7 @@ func (f *finding) element(v *jsondoc.Value, ptr string) error {
 	}
 	f.rd.Memories = append(f.rd.Memories, m)
 	if KindOf(m.ID) == TargetAgent {
-		return f.blocks(ptr, m.ID)
+		f.blocks(ptr, m.ID)
 	}
 	return nil
 }
@@ -214,15 +214,15 @@ var homes = [...]string{"/memory/blocks", "/blocks", "/memory/file_blocks", "/fi
 
 // inside reads the blocks of one agent. Access to the agent itself was decided by the
 // path.
-func (f *finding) inside(root *jsondoc.Value) error {
+func (f *finding) inside(root *jsondoc.Value) {
 	if root.Get("id") != nil {
 		f.agent = root.Get("id").Text()
 	}
-	return f.blocks("", f.agent)
+	f.blocks("", f.agent)
 }
 
 // blocks reads the blocks in an agent's state, each once.
-func (f *finding) blocks(ptr, agent string) error {
+func (f *finding) blocks(ptr, agent string) {
 	was := f.agent
 	f.agent = agent
 	defer func() { f.agent = was }()
@@ -241,7 +241,6 @@ func (f *finding) blocks(ptr, agent string) error {
 			f.rd.Memories = append(f.rd.Memories, m)
 		}
 	}
-	return nil
 }
 
 // made reads the answer to a creation: the new object, its blocks, and the ids of its
@@ -253,9 +252,7 @@ func (f *finding) made(root *jsondoc.Value, r *row) error {
 		f.rd.Memories = append(f.rd.Memories, m)
 	}
 	if r.is(inside) {
-		if err := f.inside(root); err != nil {
-			return err
-		}
+		f.inside(root)
 		f.group(root)
 	}
 	for _, key := range [...]string{"agent_ids", "isolated_block_ids"} {

@@ -58,14 +58,8 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 
 // RunOf implements the gate's chainer.
 func (r runs) RunOf(event []byte) (run string, data bool) {
-	var text []byte
-	for line := range bytes.Lines(event) {
-		if rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:")); ok {
-			text = append(append(text, bytes.TrimPrefix(rest, []byte(" "))...), '\n')
-		}
-	}
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 || string(text) == "[DONE]" {
+	_, text := turn.Fields(event)
+	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "[DONE]" {
 		return "", false
 	}
 	doc, err := jsondoc.Parse(text, 0)

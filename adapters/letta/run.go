@@ -2,7 +2,6 @@ package letta
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,42 +108,7 @@ func (r runs) Recover(key string) (memproxy.Request, memproxy.Turn, error) {
 	if err != nil {
 		return memproxy.Request{}, nil, err
 	}
-	return side(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), &recovery{Turn: t}, nil
-}
-
-// recovery is the turn that answers a pause. It leaves pauses alone in which a person
-// is asked about a call, by a rule of the agent.
-type recovery struct {
-	*turn.Turn
-	asked []string
-}
-
-// Prepare implements memproxy.Turn.
-func (r *recovery) Prepare() (memproxy.Request, bool) {
-	q, more := r.Turn.Prepare()
-	return side(memproxy.Request{}, q.Method, q.EscapedPath, q.Query), more
-}
-
-// Prepared implements memproxy.Turn.
-func (r *recovery) Prepared(reply memproxy.Reply) error {
-	doc, err := jsondoc.Parse(reply.Body, 0)
-	if err == nil && doc.Root.Kind == jsondoc.Object {
-		for _, rule := range doc.Root.Get("tool_rules").List() {
-			if rule.Get("type").Text() == "requires_approval" {
-				r.asked = append(r.asked, rule.Get("tool_name").Text())
-			}
-		}
-	}
-	return r.Turn.Prepared(reply)
-}
-
-// Waiting implements memproxy.Turn.
-func (r *recovery) Waiting() []memproxy.ToolCall {
-	calls := r.Turn.Waiting()
-	if slices.ContainsFunc(calls, func(c memproxy.ToolCall) bool { return slices.Contains(r.asked, c.Tool) }) {
-		return nil
-	}
-	return calls
+	return side(memproxy.Request{}, "POST", path+url.PathEscape(key)+"/messages", ""), t, nil
 }
 
 // Watch implements the gate's compensator: for runs that cannot be paused, but whose

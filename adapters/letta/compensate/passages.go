@@ -32,12 +32,8 @@ func (w *Watch) passages(a *agent, r memproxy.Reply) error {
 	fresh := 0
 	for _, e := range doc.Root.Elems {
 		var p passage
-		for name, to := range map[string]any{"id": &p.ID, "text": &p.Text, "tags": &p.Tags, "created_at": &p.Created, "archive_id": &p.Archive} {
-			if v := e.Get(name); v != nil {
-				if err := json.Unmarshal(doc.Raw(v), to); err != nil {
-					return fmt.Errorf("letta: a passage that cannot be read: %w", err)
-				}
-			}
+		if err := json.Unmarshal(doc.Raw(e), &p); err != nil {
+			return fmt.Errorf("letta: a passage that cannot be read: %w", err)
 		}
 		if p.ID == "" {
 			return errors.New("letta: a passage without an id")

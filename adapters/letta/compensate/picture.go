@@ -153,13 +153,8 @@ func Open(raw []byte, tools Tools) (memproxy.Watch, error) {
 		return nil, errors.New("letta: this is no picture of memories")
 	}
 	for _, a := range k.Base.Agents {
-		if a == nil {
+		if a == nil || slices.ContainsFunc(a.Blocks, func(id string) bool { return k.Base.Blocks[id] == nil }) {
 			return nil, errors.New("letta: a picture with a hole")
-		}
-		for _, id := range a.Blocks {
-			if k.Base.Blocks[id] == nil {
-				return nil, errors.New("letta: a picture with a hole")
-			}
 		}
 	}
 	return &Watch{opt: k.Options, base: k.Base, tools: tools, reopened: true, accepted: map[string]bool{}}, nil

@@ -21,7 +21,7 @@ var errPieces = errors.New("letta: a pause streams more than can be kept of it")
 // sees now. The ends of requests are held back: only the last one ends the stream.
 func (t *Turn) Event(event []byte) ([][]byte, error) {
 	t.out.said = false
-	name, data := fieldsOf(event)
+	name, data := Fields(event)
 	if name != "" || len(data) == 0 {
 		return [][]byte{event}, nil // an error, a cancellation, a comment
 	}
@@ -80,8 +80,8 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	}
 }
 
-// fieldsOf are an event's name and data (WHATWG HTML, section 9.2.6).
-func fieldsOf(event []byte) (name string, data []byte) {
+// Fields are an event's name and data (WHATWG HTML, section 9.2.6).
+func Fields(event []byte) (name string, data []byte) {
 	lines := 0
 	for line := range bytes.Lines(event) {
 		line = bytes.TrimRight(line, "\r\n")

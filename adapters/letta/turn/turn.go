@@ -140,8 +140,13 @@ func (t *Turn) Prepare() (memproxy.Request, bool) {
 	return memproxy.Request{}, false
 }
 
+// SDKVersion is the client version that side requests send. Letta answers clients
+// without one in an older format.
+const SDKVersion = "1.12.1"
+
+// get returns a side request. Those for a caller are sent with the caller's headers.
 func get(path, query string) memproxy.Request {
-	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query}
+	return memproxy.Request{Method: "GET", EscapedPath: path, Query: query, Header: memproxy.Header{"X-Stainless-Package-Version": {SDKVersion}}}
 }
 
 // Prepared takes the reply to the request of Prepare.

@@ -180,7 +180,7 @@ func FuzzEvent(f *testing.F) {
 			}
 			for _, o := range out {
 				// A pause that the gate answers is never shown as one.
-				_, data := fieldsOf(o)
+				_, data := Fields(o)
 				doc, err := jsondoc.Parse(data, 0)
 				if err != nil || doc.Root.Get("message_type").Text() != "approval_request_message" {
 					continue
