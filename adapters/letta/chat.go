@@ -72,7 +72,7 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 			d.draft.sender(m.Value, p)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
-				d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: memproxy.DimActor, Op: memproxy.ClaimIs, Values: []string{m.Value.Text()}, Pointer: p})
+				d.draft.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
 			}
 			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
 		case "created_at", "date":

@@ -46,7 +46,7 @@ func (d *decoding) path() error {
 			if err := checkID(value, TargetAgent, "path:agent_id"); err != nil {
 				return err
 			}
-			d.draft.claimed(memproxy.DimAgent, value, "path:agent_id")
+			d.draft.claims(memproxy.DimAgent, []string{value}, "path:agent_id", true)
 			if d.row.is(self) {
 				d.draft.target(value)
 			}
@@ -68,7 +68,7 @@ func (d *decoding) path() error {
 				return err
 			}
 			if kind == TargetIdentity {
-				d.draft.claimed(memproxy.DimUser, value, "path:"+name)
+				d.draft.claims(memproxy.DimUser, []string{value}, "path:"+name, true)
 			}
 			if !d.row.is(lists) {
 				d.draft.target(value)
@@ -98,13 +98,13 @@ func (d *draft) conversation(value string) error {
 	case value == ownTalk:
 		return nil
 	case KindOf(value) == TargetAgent:
-		d.claimed(memproxy.DimAgent, value, ptr)
+		d.claims(memproxy.DimAgent, []string{value}, ptr, true)
 		return checkID(value, TargetAgent, ptr)
 	}
 	if err := checkID(value, TargetConversation, ptr); err != nil {
 		return err
 	}
-	d.claimed(memproxy.DimRun, value, ptr)
+	d.claims(memproxy.DimRun, []string{value}, ptr, true)
 	d.target(value)
 	return nil
 }
@@ -126,8 +126,8 @@ func (d *draft) target(id string) {
 	}
 }
 
-func (d *draft) claimed(dim memproxy.Dimension, value, ptr string) {
-	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{value}, Pointer: ptr, Pins: true})
+func (d *draft) claims(dim memproxy.Dimension, values []string, ptr string, pins bool) {
+	d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: values, Pointer: ptr, Pins: pins})
 }
 
 // claim reads an identity in a body: a string, a list of strings, or null.
@@ -218,8 +218,7 @@ func (d *decoding) headers() error {
 		if len(values) > 1 {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the header")
 		}
-		c := memproxy.Claim{Dim: h.dim, Op: memproxy.ClaimIs, Values: values, Pointer: ptr, Pins: h.dim == memproxy.DimAgent && d.row.shape == gateway}
-		d.op.Claims = append(d.op.Claims, c)
+		d.draft.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
 	}
 	return nil
 }
@@ -258,8 +257,7 @@ func (d *decoding) query() error {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownTalk) {
-			c := memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: list, Pointer: ptr, Pins: d.row.narrows(base)}
-			d.op.Claims = append(d.op.Claims, c)
+			d.draft.claims(dim, list, ptr, d.row.narrows(base))
 		}
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":

@@ -181,7 +181,7 @@ func (a *Adapter) Found(k memproxy.MemoryKey, reply memproxy.Reply) (memproxy.Me
 // changed, so they cannot be restored.
 func (a *Adapter) Restore(to memproxy.Version, now memproxy.Memory, stamp memproxy.Stamp) []memproxy.Search {
 	if to.Kind == memproxy.TargetObject {
-		return restoreObject(a.routes, to, now)
+		return a.bodies.restore(to, now)
 	}
 	body, err := json.Marshal(struct {
 		Value    string          `json:"value"`

@@ -19,8 +19,8 @@ var bodyTable string
 // requests cannot add names without bound.
 const otherMember = "other"
 
-// members are the known member names by kind of object; false for a name that is not
-// plain.
+// members are the known member names by kind of object, and by the route whose body has
+// them; false for a name that is not plain.
 type members map[string]map[string]bool
 
 // newMembers parses the table. A kind of object has the members of all request bodies
@@ -37,11 +37,13 @@ func newMembers(rows *routes) members {
 			}
 			kind = objectOf(r)
 		}
-		if known[kind] == nil {
-			known[kind] = map[string]bool{}
-		}
-		for member := range strings.FieldsSeq(rest) {
-			known[kind][member] = spelling.Plain(member)
+		for _, of := range [...]string{name, kind} {
+			if known[of] == nil {
+				known[of] = map[string]bool{}
+			}
+			for member := range strings.FieldsSeq(rest) {
+				known[of][member] = spelling.Plain(member)
+			}
 		}
 	}
 	return known

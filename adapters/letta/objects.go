@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -253,26 +252,20 @@ const included = "include=agent.blocks&include=agent.tools&include=agent.sources
 
 // settable returns the path prefix and the members of the route that changes objects of
 // a kind.
-func settable(rows *routes, kind string) (path string, names map[string]bool) {
-	for line := range strings.Lines(bodyTable) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		r := rows.Row(id)
-		if r == nil || r.method != "PATCH" || objectOf(r) != kind || strings.Count(r.path, "{") != 1 || !strings.HasSuffix(r.path, "_id}") {
-			continue
+func (m members) settable(kind string) (path string, names map[string]bool) {
+	for i := range table {
+		r := &table[i]
+		if r.method == "PATCH" && m[r.id] != nil && objectOf(r) == kind && strings.Count(r.path, "{") == 1 && strings.HasSuffix(r.path, "_id}") {
+			return r.path[:strings.IndexByte(r.path, '{')], m[r.id]
 		}
-		names = map[string]bool{}
-		for member := range strings.FieldsSeq(rest) {
-			names[member] = member != "|" && !slices.Contains(textual[kind], member)
-		}
-		return r.path[:strings.IndexByte(r.path, '{')], names
 	}
 	return "", nil
 }
 
-// restoreObject returns the request that sets an object's members to those of a
+// restore returns the request that sets an object's members to those of a
 // version, as far as they differ. It leaves out members that change with every run,
 // lists of messages, and members that the route does not accept.
-func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []memproxy.Search {
+func (m members) restore(to memproxy.Version, now memproxy.Memory) []memproxy.Search {
 	want, err := memproxy.ReadMembers([]byte(to.Text))
 	if err != nil {
 		return nil
@@ -282,27 +275,26 @@ func restoreObject(rows *routes, to memproxy.Version, now memproxy.Memory) []mem
 		return nil
 	}
 	kind := objectKind(to.ID)
-	path, takes := settable(rows, kind)
+	path, takes := m.settable(kind)
 	if path == "" {
 		return nil
 	}
 	c := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if takes[name] && name != "message_ids" && !running(name) && !reflect.DeepEqual(want[name], there[name]) {
-			c[name] = want[name]
-		}
-	}
-	for name, v := range there { // members that the version lacks
-		if _, had := want[name]; had || !takes[name] || name == "message_ids" || running(name) {
-			continue
-		}
-		switch v.(type) {
-		case string:
-			c[name] = ""
-		case []any:
-			c[name] = []any{}
-		case map[string]any:
-			c[name] = map[string]any{}
+	for name, takes := range takes {
+		v, had := want[name]
+		switch {
+		case !takes, name == "message_ids", running(name), slices.Contains(textual[kind], name), reflect.DeepEqual(v, there[name]):
+		case had:
+			c[name] = v
+		default: // a member that the version lacks
+			switch there[name].(type) {
+			case string:
+				c[name] = ""
+			case []any:
+				c[name] = []any{}
+			case map[string]any:
+				c[name] = map[string]any{}
+			}
 		}
 	}
 	if len(c) == 0 {

@@ -221,7 +221,7 @@ func (d *decoding) fields(p part) error {
 	case owner && !utf8.Valid(p.data), owner && p.filename != "":
 		return bad(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")
 	case owner:
-		d.op.Claims = append(d.op.Claims, memproxy.Claim{Dim: dim, Op: memproxy.ClaimIs, Values: []string{string(p.data)}, Pointer: ptr, Pins: true})
+		d.draft.claims(dim, []string{string(p.data)}, ptr, true)
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0

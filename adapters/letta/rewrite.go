@@ -7,6 +7,7 @@ import (
 
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/stamps"
 )
 
@@ -207,11 +208,7 @@ func (f *finding) came(id string) {
 
 // group records the group that the server creates with an agent, and the agents in it.
 func (f *finding) group(agent *jsondoc.Value) {
-	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the older name of the same
-		g := agent.Get(name)
-		if g == nil || g.Kind != jsondoc.Object {
-			continue
-		}
+	for _, g := range turn.Groups(agent) {
 		f.came(g.Get("id").Text())
 		for _, e := range g.Get("agent_ids").List() {
 			f.came(e.Text())

@@ -125,18 +125,16 @@ func (d *difference) request(method string, body any, parts ...string) memproxy.
 func (d *difference) rewritten(before, after *block) memproxy.Change {
 	undo := map[string]any{}
 	var items []memproxy.Item
-	if before.Value != after.Value {
-		undo["value"] = before.Value
-		items = append(items, memproxy.Item{Pointer: "/value", Text: after.Value, Field: after.Label, Target: after.ID})
-	}
-	if before.Description != after.Description {
-		undo["description"] = before.Description
-		items = append(items, memproxy.Item{Pointer: "/description", Text: after.Description, Field: after.Label})
+	for _, m := range [...]struct{ name, was, is, target string }{
+		{"value", before.Value, after.Value, after.ID}, {"description", before.Description, after.Description, ""}, {"label", before.Label, after.Label, ""},
+	} {
+		if m.was != m.is {
+			undo[m.name] = m.was
+			items = append(items, memproxy.Item{Pointer: "/" + m.name, Text: m.is, Field: after.Label, Target: m.target})
+		}
 	}
 	if before.Label != after.Label {
-		undo["label"] = before.Label
-		items = append(items, memproxy.Item{Pointer: "/label", Text: after.Label, Field: after.Label},
-			memproxy.Item{Pointer: "/label", Field: before.Label})
+		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
 	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
 	c.Before, c.After = before.hash(), after.hash()

@@ -211,15 +211,17 @@ func pauseOf(list *jsondoc.Value) *jsondoc.Value {
 // followed reports whether the server runs other agents with this one's memory after
 // its turn. Those cannot be paused.
 func followed(doc *jsondoc.Doc) bool {
-	if doc.True(doc.Root.Get("enable_sleeptime")) {
-		return true
-	}
+	return doc.True(doc.Root.Get("enable_sleeptime")) || len(Groups(doc.Root)) > 0
+}
+
+// Groups returns the groups that an agent leads.
+func Groups(agent *jsondoc.Value) (groups []*jsondoc.Value) {
 	for _, name := range [...]string{"managed_group", "multi_agent_group"} { // the older name of the same
-		if group := doc.Root.Get(name); group != nil && group.Kind == jsondoc.Object {
-			return true
+		if g := agent.Get(name); g != nil && g.Kind == jsondoc.Object {
+			groups = append(groups, g)
 		}
 	}
-	return false
+	return groups
 }
 
 // shadowOf returns a server tool in the form of a client tool.
