@@ -16,10 +16,9 @@ import (
 // caller.
 type late struct {
 	doc      *jsondoc.Doc
-	message  *jsondoc.Value
 	fragment bool
 	calls    []*call
-	at       int // index in the messages of a JSON answer
+	at       int // index in the messages of a JSON answer; -1 in a stream
 }
 
 // asks reports whether a person must approve a call of a memory tool. Client tools that
@@ -52,15 +51,15 @@ func (t *Turn) Handed() ([][]byte, bool, error) {
 		return nil, false, nil
 	}
 	l := t.out.late[0]
-	if l.message != l.doc.Root {
-		return nil, false, t.out.told()
+	if l.at >= 0 {
+		t.out.told()
+		return nil, false, nil
 	}
 	t.out.late = t.out.late[1:]
 	if n, ok := numberOf(l.doc); ok {
 		t.out.seq, t.out.said = n, true
 	}
-	shown, err := t.out.tell(l)
-	return events(shown), len(t.out.late) > 0, err
+	return events(t.out.tell(l)), len(t.out.late) > 0, nil
 }
 
 // hand applies the rulings on calls that a person would be asked about.
@@ -83,29 +82,19 @@ func (t *Turn) hand() {
 }
 
 // told inserts the held back messages of a pause at their place in the answer.
-func (s *stitched) told() error {
-	for i := len(s.late) - 1; i >= 0; i-- {
-		l := s.late[i]
-		shown, err := s.tell(l)
-		if err != nil {
-			return err
-		}
-		s.messages = slices.Insert(s.messages, l.at, shown...)
+func (s *stitched) told() {
+	for _, l := range slices.Backward(s.late) {
+		s.messages = slices.Insert(s.messages, l.at, s.tell(l)...)
 	}
 	s.late = nil
-	return nil
 }
 
 // untold returns the held back events as the caller sees them.
-func (s *stitched) untold() ([][]byte, error) {
+func (s *stitched) untold() [][]byte {
 	var all []json.RawMessage
 	for _, l := range s.late {
-		shown, err := s.tell(l)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, shown...)
+		all = append(all, s.tell(l)...)
 	}
 	s.late = nil
-	return events(all), nil
+	return events(all)
 }

@@ -222,8 +222,8 @@ func (r *rules) limit(calls []*call, runs []string) int64 {
 
 // reminds reports whether a message is the server's reminder of a required call that
 // was made before a pause.
-func (r *rules) reminds(doc *jsondoc.Doc, m *jsondoc.Value) bool {
-	return r.ends != "" && m.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Raw(m)), "ToolRuleViolated: You must call ")
+func (r *rules) reminds(doc *jsondoc.Doc) bool {
+	return r.ends != "" && doc.Root.Get("message_type").Text() == "user_message" && strings.Contains(string(doc.Src), "ToolRuleViolated: You must call ")
 }
 
 // ruledOut corrects the stop reason of a request that memproxy ended by a rule.

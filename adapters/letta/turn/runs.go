@@ -102,7 +102,6 @@ func numberOf(doc *jsondoc.Doc) (int64, bool) {
 // requests'. It returns the same document if nothing changes.
 func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 	e := doc.Edit()
-	s.inFirst(e, doc.Root)
 	n, ok := numberOf(doc)
 	if s.said = ok; ok {
 		s.seq = n + s.shift
@@ -110,30 +109,18 @@ func (s *stitched) number(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
 			e.Replace(doc.Root.Get("seq_id"), strconv.AppendInt(nil, s.seq, 10))
 		}
 	}
-	return edited(doc, e)
+	return s.inFirst(doc, e)
 }
 
-// inFirst sets the run of a message to the first request's.
-func (s *stitched) inFirst(e *jsondoc.Edits, m *jsondoc.Value) {
-	id := m.Get("run_id")
+// inFirst sets the run of a message to the first request's, beside other edits. It
+// returns the same document if nothing changes.
+func (s *stitched) inFirst(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
+	id := doc.Root.Get("run_id")
 	if is := id.Text(); plainID(is) && is != s.run(is) {
 		e.Replace(id, strconv.AppendQuote(nil, s.run(is)))
 	}
-}
-
-// edited returns the changed document, or the same if nothing changes.
-func edited(doc *jsondoc.Doc, e *jsondoc.Edits) (*jsondoc.Doc, error) {
 	if e.Empty() {
 		return doc, nil
 	}
 	return jsondoc.Parse(e.Apply(), 0)
-}
-
-// sameRun sets the run of the messages in a JSON answer to the first request's.
-func (s *stitched) sameRun(doc *jsondoc.Doc) (*jsondoc.Doc, error) {
-	e := doc.Edit()
-	for _, m := range doc.Root.Get("messages").List() {
-		s.inFirst(e, m)
-	}
-	return edited(doc, e)
 }

@@ -96,9 +96,6 @@ func (t *Turn) Whole(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if doc, err = t.out.sameRun(doc); err != nil {
-		return err
-	}
 	if doc, err = t.tools.rules.ruledOut(doc, doc.Root.Get("stop_reason")); err != nil {
 		return err
 	}
@@ -107,26 +104,29 @@ func (t *Turn) Whole(body []byte) error {
 	t.out.add(doc, doc.Root.Get("usage"))
 	var calls []*call
 	request := ""
-	for _, m := range doc.Root.Get("messages").List() {
-		if m.Get("message_type").Text() == "approval_request_message" {
-			calls, request = callsOf(m), m.Get("id").Text()
-			if slices.ContainsFunc(calls, t.tools.asks) {
-				t.out.late = append(t.out.late, late{doc: doc, message: m, at: len(t.out.messages)})
-				continue
-			}
-		}
-		shown, err := t.out.shown(doc, m)
+	for _, v := range doc.Root.Get("messages").List() {
+		m, err := jsondoc.Parse(doc.Raw(v), 0)
 		if err != nil {
 			return err
 		}
-		t.out.messages = append(t.out.messages, shown...)
+		if m, err = t.out.inFirst(m, m.Edit()); err != nil {
+			return err
+		}
+		if m.Root.Get("message_type").Text() == "approval_request_message" {
+			calls, request = callsOf(m.Root), m.Root.Get("id").Text()
+			if slices.ContainsFunc(calls, t.tools.asks) {
+				t.out.late = append(t.out.late, late{doc: m, at: len(t.out.messages)})
+				continue
+			}
+		}
+		t.out.messages = append(t.out.messages, t.out.shown(m)...)
 	}
 	t.pause.calls = nil
 	if doc.Root.Get("stop_reason").Get("stop_reason").Text() == "requires_approval" {
 		t.paused(calls, request)
 	}
 	if !t.pause.asking() {
-		return t.out.told()
+		t.out.told()
 	}
 	return nil
 }
@@ -160,48 +160,36 @@ func (t *Turn) Answer() ([]byte, error) {
 
 // shown returns a message as the caller sees it: a pause that the gate answers becomes
 // an ordinary tool call, and types that the caller did not request are removed.
-func (s *stitched) shown(doc *jsondoc.Doc, m *jsondoc.Value) ([]json.RawMessage, error) {
+func (s *stitched) shown(doc *jsondoc.Doc) []json.RawMessage {
+	m := doc.Root
 	kind := m.Get("message_type").Text()
-	if s.tools.rules.reminds(doc, m) {
-		return nil, nil
+	if s.tools.rules.reminds(doc) {
+		return nil
 	}
 	if kind == "tool_return_message" {
 		s.tools.rules.last = m.Get("tool_return").Text()
 		s.let.returns(m)
 	}
 	if kind != "approval_request_message" {
-		return s.wanted(kind, doc.Raw(m)), nil
+		return s.wanted(kind, doc.Raw(m))
 	}
 	calls := callsOf(m)
 	mine := slices.ContainsFunc(calls, s.tools.hides)
 	others := slices.ContainsFunc(calls, func(c *call) bool { return !s.tools.hides(c) })
 	if !mine {
-		return s.wanted(kind, doc.Raw(m)), nil
+		return s.wanted(kind, doc.Raw(m))
 	}
-	called, err := s.tools.part(doc, m, "tool_call_message", true)
-	if err != nil {
-		return nil, err
-	}
-	out := s.wanted("tool_call_message", called)
+	out := s.wanted("tool_call_message", s.tools.part(doc, "tool_call_message", true))
 	if others {
-		asked, err := s.tools.part(doc, m, kind, false)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, s.wanted(kind, asked)...)
+		out = append(out, s.wanted(kind, s.tools.part(doc, kind, false))...)
 	}
-	return out, nil
+	return out
 }
 
 // part returns an approval request as a message of another type, with the calls that
 // the gate answers or with the others.
-func (s *toolset) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine bool) ([]byte, error) {
-	sub, err := jsondoc.Parse(doc.Raw(m), 0)
-	if err != nil {
-		return nil, err
-	}
-	root := sub.Root
-	e := sub.Edit()
+func (s *toolset) part(doc *jsondoc.Doc, kind string, mine bool) []byte {
+	root, e := doc.Root, doc.Edit()
 	e.Replace(root.Get("message_type"), strconv.AppendQuote(nil, kind))
 	if list := root.Get("tool_calls"); list != nil && list.Kind == jsondoc.Array {
 		var kept *jsondoc.Value
@@ -214,10 +202,10 @@ func (s *toolset) part(doc *jsondoc.Doc, m *jsondoc.Value, kind string, mine boo
 		})
 		// The older field holds the first call.
 		if one := root.Get("tool_call"); one != nil && kept != nil && one.Kind == jsondoc.Object {
-			e.Replace(one, sub.Raw(kept))
+			e.Replace(one, doc.Raw(kept))
 		}
 	}
-	return e.Apply(), nil
+	return e.Apply()
 }
 
 // wanted applies the caller's include_return_message_types, which is not forwarded

@@ -63,7 +63,7 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 		if err != nil || t.pause.asking() {
 			return nil, err
 		}
-		return t.out.untold()
+		return t.out.untold(), nil
 	case "usage_statistics":
 		t.out.use = data
 		t.out.add(doc, doc.Root)
@@ -73,8 +73,8 @@ func (t *Turn) event(event, data []byte, kind string, doc *jsondoc.Doc) ([][]byt
 	case "ping":
 		return [][]byte{event}, nil
 	default:
-		if shown, err := t.out.shown(doc, doc.Root); err != nil || len(shown) == 0 {
-			return nil, err
+		if len(t.out.shown(doc)) == 0 {
+			return nil, nil
 		}
 		return [][]byte{event}, nil
 	}
@@ -124,7 +124,7 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 	s.request = doc.Root.Get("id").Text()
 	list := doc.Root.Get("tool_calls")
 	whole := list != nil && list.Kind == jsondoc.Array
-	l := late{doc: doc, message: doc.Root, fragment: !whole}
+	l := late{doc: doc, fragment: !whole, at: -1}
 	s.pieces = s.pieces || l.fragment
 	for _, c := range callsOf(doc.Root) {
 		l.calls = append(l.calls, s.fragment(c))
@@ -140,23 +140,22 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 		s.late = append(s.late, l)
 		return nil, nil
 	}
-	shown, err := s.tell(l)
-	return events(shown), err
+	return events(s.tell(l)), nil
 }
 
 // tell returns a message or a fragment of a pause as the caller sees it.
-func (s *stitched) tell(l late) ([]json.RawMessage, error) {
+func (s *stitched) tell(l late) []json.RawMessage {
 	doc := l.doc
 	switch {
 	case !l.fragment:
-		return s.shown(doc, l.message)
+		return s.shown(doc)
 	case !slices.ContainsFunc(l.calls, s.tools.hides):
-		return s.wanted("approval_request_message", doc.Src), nil
+		return s.wanted("approval_request_message", doc.Src)
 	}
 	// A fragment of one call; the first fragment had the name.
 	e := doc.Edit()
 	e.Replace(doc.Root.Get("message_type"), strconv.AppendQuote(nil, "tool_call_message"))
-	return s.wanted("tool_call_message", e.Apply()), nil
+	return s.wanted("tool_call_message", e.Apply())
 }
 
 // fragment appends a fragment to its call and returns the call.
