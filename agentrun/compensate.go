@@ -95,7 +95,7 @@ func (c *Watched) Background() bool { return c.watch.Background() }
 // entry remains.
 func (c *Watched) Leave() {
 	c.held.Unlock()
-	c.r.unsettled.leave(c, c.r.opt.Clock())
+	c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 }
 
 // keep writes the run into the journal.
@@ -174,7 +174,7 @@ func (c *Watched) Settle(ctx context.Context) {
 	}
 	if err != nil {
 		c.r.opt.Gate.Agents().Unsettled(context.WithoutCancel(ctx), c.a, false, err)
-		c.r.unsettled.leave(c, c.r.opt.Clock())
+		c.r.unsettled.leave(c.a.Decision.ID, c, true, c.r.opt.Clock())
 		return
 	}
 	c.r.unsettled.drop(c.a.Decision.ID)

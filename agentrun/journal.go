@@ -136,23 +136,18 @@ func (u *unsettled) take(decision string, now time.Time) (left *Watched, mine bo
 	return at.run, true
 }
 
-// leave releases a run that could not be settled and schedules a retry.
-func (u *unsettled) leave(c *Watched, now time.Time) {
+// leave releases a run. If it was tried and could not be settled, it is retried later
+// than the last time; if its agents were busy, in the next round.
+func (u *unsettled) leave(decision string, c *Watched, tried bool, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if at := u.runs[c.a.Decision.ID]; at != nil {
-		at.busy, at.run = false, c
+	at := u.runs[decision]
+	if at == nil {
+		return
+	}
+	if at.busy, at.run = false, c; tried {
 		at.wait = min(lastRetry, max(firstRetry, 2*at.wait))
 		at.again = now.Add(at.wait)
-	}
-}
-
-// put releases a run whose agents were busy, without increasing the backoff.
-func (u *unsettled) put(decision string, c *Watched) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if at := u.runs[decision]; at != nil {
-		at.busy, at.run = false, c
 	}
 }
 

@@ -98,7 +98,7 @@ func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 	take(true)
 	take(false) // it is being settled
 	for wait := firstRetry; wait < lastRetry; wait *= 2 {
-		u.leave(c, now)
+		u.leave("d", c, true, now)
 		now = now.Add(wait - 1)
 		take(false)
 		now = now.Add(1)
@@ -106,7 +106,7 @@ func TestUnsettledRunsAreRetriedWithBackoff(t *testing.T) {
 			t.Error("what was left of it is lost")
 		}
 	}
-	u.put("d", c) // its agents were busy: no backoff
+	u.leave("d", c, false, now) // its agents were busy: no backoff
 	take(true)
 	u.drop("d")
 	if take(true) != nil {

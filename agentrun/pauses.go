@@ -47,9 +47,10 @@ func reconciler() memproxy.Principal {
 type turns struct {
 	dir string // "": turns are not tracked
 
-	mu   sync.Mutex
-	open map[string]struct{}  // turns in progress in this process
-	next map[string]time.Time // when an interrupted turn is examined again
+	mu sync.Mutex
+	// when an interrupted turn is examined again; zero for a turn that is in progress in
+	// this process
+	next map[string]time.Time
 }
 
 // path is the file of a turn, or "" if it is not tracked: the key is too long or too
@@ -96,11 +97,17 @@ func (r *Runs) Open(ctx context.Context, key string) (done func(whole bool)) {
 func (t *turns) begin(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.open)+len(t.next) >= maxTurns {
+	if len(t.next) >= maxTurns {
 		return false
 	}
-	t.open[key] = struct{}{}
+	t.next[key] = time.Time{}
 	return true
+}
+
+// inProgress reports whether a turn runs in this process; t.mu is held.
+func (t *turns) inProgress(key string) bool {
+	next, known := t.next[key]
+	return known && next.IsZero()
 }
 
 // end notes that a turn is no longer in progress, and when it is examined; a zero time
@@ -108,10 +115,8 @@ func (t *turns) begin(key string) bool {
 func (t *turns) end(key string, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.open, key)
-	delete(t.next, key)
-	if !next.IsZero() {
-		t.next[key] = next
+	if t.next[key] = next; next.IsZero() {
+		delete(t.next, key)
 	}
 }
 
@@ -120,7 +125,7 @@ func (t *turns) end(key string, next time.Time) {
 func (t *turns) postpone(key string, next time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, open := t.open[key]; open {
+	if t.inProgress(key) {
 		return false
 	}
 	t.next[key] = next
@@ -152,7 +157,7 @@ func (t *turns) due(now time.Time) ([]broken, error) {
 	for _, f := range files {
 		key, bad := url.PathUnescape(f.Name())
 		info, gone := f.Info()
-		if _, open := t.open[key]; bad != nil || gone != nil || open || now.Before(t.next[key]) {
+		if bad != nil || gone != nil || t.inProgress(key) || now.Before(t.next[key]) {
 			continue
 		}
 		out = append(out, broken{key, info.ModTime(), t.next[key]})

@@ -56,7 +56,7 @@ type Runs struct {
 
 // New returns the runs of a backend.
 func New(opt Options) *Runs {
-	r := &Runs{opt: opt, journal: journal{opt.Dir}, turns: turns{open: map[string]struct{}{}, next: map[string]time.Time{}}}
+	r := &Runs{opt: opt, journal: journal{opt.Dir}, turns: turns{next: map[string]time.Time{}}}
 	if opt.Dir != "" && opt.Every > 0 {
 		r.turns.dir = filepath.Join(opt.Dir, "turns")
 	}
@@ -98,7 +98,7 @@ func (r *Runs) Resettle(now time.Time) error {
 			continue
 		}
 		if left, err := r.resettle(compensator, e, left); err != nil {
-			r.unsettled.put(e.Decision, left)
+			r.unsettled.leave(e.Decision, left, false, now)
 			r.opt.Log.Warn("a run is not settled yet", "backend", r.opt.Backend.Name, "decision", e.Decision, "error", err)
 		}
 	}
