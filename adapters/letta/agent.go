@@ -16,11 +16,11 @@ func (d *decoding) agent(v *jsondoc.Value, ptr string) error {
 		case "initial_message_sequence":
 			return each(m.Value, ptr, d.message)
 		case "memory_variables": // they become text of blocks
-			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
+			wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
 		case "tools", "tool_ids":
 			// The tools of an existing agent change.
 			d.op.Steering = d.op.Steering || d.op.Kind == memproxy.Correct && m.Value.Kind != jsondoc.Null
-			wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemMetadata))
 		default:
 			return d.member(m, ptr)
 		}
@@ -37,45 +37,45 @@ func (d *decoding) form(v *jsondoc.Value, ptr string) error {
 func (d *decoding) member(m jsondoc.Member, ptr string) error {
 	d.op.Administers = d.op.Administers || administers(m)
 	if kind := targetKey(m.Name); kind != "" {
-		return d.draft.targets(kind, m.Value, ptr)
+		return d.targets(kind, m.Value, ptr)
 	}
 	if steeringKey(m.Name) {
-		d.draft.steer(m.Value, ptr)
+		d.steer(m.Value, ptr)
 		return nil
 	}
 	switch m.Name {
 	case "metadata", "metadata_":
-		return d.draft.metadata(m.Value, ptr)
+		return d.metadata(m.Value, ptr)
 	case "args":
-		d.draft.arguments(m.Value, ptr)
+		d.arguments(m.Value, ptr)
 	case "text", "value", "summary", "properties":
-		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemContent))
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemContent))
 	case "content":
-		d.draft.content(m.Value, ptr, "")
+		d.content(m.Value, ptr, "")
 	case "query", "query_text", "name_search":
-		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemQuery))
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemQuery))
 	case "isolated_block_labels": // the server copies them
 		for i := range d.op.Claims {
 			if c := &d.op.Claims[i]; c.Dim == memproxy.DimAgent && len(c.Values) == 1 {
 				for _, e := range m.Value.List() {
 					if e.Text() != "" {
-						d.draft.target(c.Values[0] + "/" + e.Text())
+						d.target(c.Values[0] + "/" + e.Text())
 					}
 				}
 			}
 		}
-		d.draft.other(m, ptr)
+		d.other(m, ptr)
 	case "callback_url":
-		wire.Strings(d.op, m.Value, ptr, d.draft.as(memproxy.ItemURL))
+		wire.Strings(d.op, m.Value, ptr, d.as(memproxy.ItemURL))
 	case "created_at":
-		d.draft.backdated(m.Value, ptr)
+		d.backdated(m.Value, ptr)
 	case "manager_config": // it contains the agent that leads a group
 		if m.Value.Kind == jsondoc.Object {
 			return d.form(m.Value, ptr)
 		}
-		d.draft.other(m, ptr)
+		d.other(m, ptr)
 	default:
-		d.draft.other(m, ptr)
+		d.other(m, ptr)
 	}
 	return nil
 }
@@ -95,9 +95,9 @@ func (d *decoding) config(root *jsondoc.Value, ptr string) error {
 		if memproxy.Reserved(m.Name) {
 			d.op.Reserved = append(d.op.Reserved, ptr)
 		} else if dim, ok := dimOf(m.Name); ok {
-			d.draft.claim(dim, m.Value, ptr)
+			d.claim(dim, m.Value, ptr)
 		} else {
-			wire.Member(d.op, m, ptr, d.draft.as(memproxy.ItemSteering))
+			wire.Member(d.op, m, ptr, d.as(memproxy.ItemSteering))
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 		return nil
 	case jsondoc.Object:
 	default:
-		wire.Strings(d.op, v, ptr, d.draft.as(memproxy.ItemMetadata))
+		wire.Strings(d.op, v, ptr, d.as(memproxy.ItemMetadata))
 		return nil
 	}
 	if v.Get("label") != nil && v.Get("value") != nil {
@@ -145,22 +145,22 @@ func (d *decoding) inFile(v *jsondoc.Value, ptr string) error {
 			d.op.Reserved = append(d.op.Reserved, p)
 		case steeringKey(m.Name), m.Name == "source_code", m.Name == "json_schema", m.Name == "skills":
 			if m.Name == "message_ids" || m.Name == "in_context_message_ids" {
-				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 				break
 			}
-			d.draft.steer(m.Value, p)
+			d.steer(m.Value, p)
 		case (m.Name == "metadata" || m.Name == "metadata_") && m.Value.Kind == jsondoc.Object:
-			return d.draft.metadata(m.Value, p)
+			return d.metadata(m.Value, p)
 		case m.Name == "messages" && m.Value.Kind == jsondoc.Array:
 			return each(m.Value, p, d.message)
 		case containers[m.Name] == "block" && m.Value.Kind == jsondoc.Array:
 			return each(m.Value, p, d.block)
 		case m.Name == "content", m.Name == "text", m.Name == "summary":
-			d.draft.content(m.Value, p, v.Get("role").Text())
+			d.content(m.Value, p, v.Get("role").Text())
 		case m.Name == "user_id", m.Name == "identifier_key", m.Name == "identifier_keys":
-			d.draft.beside(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
+			d.beside(memproxy.DimUser, m.Value, p) // hasIDForm finds the ids of objects
 		default:
-			wire.Name(d.op, m.Name, p, d.draft.as(memproxy.ItemMetadata))
+			wire.Name(d.op, m.Name, p, d.as(memproxy.ItemMetadata))
 			return d.inFile(m.Value, p)
 		}
 		return nil

@@ -56,15 +56,15 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 	err := d.members(v, ptr, func(m jsondoc.Member, ptr string) error {
 		switch m.Name {
 		case "value":
-			return d.draft.text(m.Value, ptr, memproxy.ItemContent)
+			return d.text(m.Value, ptr, memproxy.ItemContent)
 		case "label", "description":
-			return d.draft.text(m.Value, ptr, about)
+			return d.text(m.Value, ptr, about)
 		case "metadata", "metadata_":
-			return d.draft.metadata(m.Value, ptr)
+			return d.metadata(m.Value, ptr)
 		case "tags":
-			d.draft.said.Filed(m.Value)
+			d.said.Filed(m.Value)
 		}
-		d.draft.other(m, ptr)
+		d.other(m, ptr)
 		return nil
 	})
 	if err != nil {
@@ -82,11 +82,11 @@ func (d *decoding) block(v *jsondoc.Value, ptr string) error {
 		}
 	}
 	if addressed != "" && addressed != field {
-		d.draft.written("path:label", addressed, target) // its old label is written to as well
+		d.written("path:label", addressed, target) // its old label is written to as well
 	}
 	if target != "" && value == nil {
 		// The text is unchanged, and counts in the field that it now has.
-		d.draft.written("path:block_id", field, target)
+		d.written("path:block_id", field, target)
 	}
 	d.cost++
 	return limited(d.doc, v, value, ptr)
@@ -174,24 +174,24 @@ func (d *decoding) passage(v *jsondoc.Value, ptr string) error {
 	return d.members(v, ptr, func(m jsondoc.Member, p string) error {
 		switch m.Name {
 		case "text":
-			err := d.draft.text(m.Value, p, memproxy.ItemContent)
+			err := d.text(m.Value, p, memproxy.ItemContent)
 			if n := len(d.op.Items); n > 0 && d.op.Items[n-1].Pointer == p {
 				d.op.Items[n-1].Target = target
 			}
 			return err
 		case "metadata", "metadata_":
-			return d.draft.metadata(m.Value, p)
+			return d.metadata(m.Value, p)
 		case "created_at":
-			d.draft.backdated(m.Value, p)
+			d.backdated(m.Value, p)
 			return nil
 		case "tags":
-			d.draft.said.Filed(m.Value)
+			d.said.Filed(m.Value)
 		case "id":
 			if target != "" && m.Value.Text() != target {
 				return bad(memproxy.ScopeConflict, 422, p, "the body names another passage than the path")
 			}
 		}
-		d.draft.other(m, p)
+		d.other(m, p)
 		return nil
 	})
 }

@@ -18,18 +18,18 @@ func (d *decoding) chat(v *jsondoc.Value, ptr string) error {
 		case "messages":
 			return each(m.Value, p, d.message)
 		case "input", "prompt":
-			d.draft.content(m.Value, p, "user")
+			d.content(m.Value, p, "user")
 		case "client_tools", "client_skills", "tools", "functions", "response_schema", "response_format":
 			// Descriptions of tools for the model apply to this request only.
-			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemSteering))
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemSteering))
 		case "model", "user":
 			switch { // a chat completion's agent and user
 			case d.row.id != "letta.create_chat_completion":
-				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 			case m.Name == "model":
-				d.draft.claim(memproxy.DimAgent, m.Value, p)
+				d.claim(memproxy.DimAgent, m.Value, p)
 			default:
-				d.draft.claim(memproxy.DimUser, m.Value, p)
+				d.claim(memproxy.DimUser, m.Value, p)
 			}
 		default:
 			n := len(d.op.Claims)
@@ -53,35 +53,35 @@ func (d *decoding) message(v *jsondoc.Value, ptr string) error {
 				return bad(memproxy.PayloadMalformed, 422, p, "role must be a string")
 			}
 			if m.Value.Kind != jsondoc.String {
-				wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+				wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 			} else {
-				wire.Name(d.op, m.Value.Text(), p, d.draft.as(memproxy.ItemMetadata))
+				wire.Name(d.op, m.Value.Text(), p, d.as(memproxy.ItemMetadata))
 			}
 			if m.Name == "role" && role.Text() == "system" && d.row.systems() {
 				d.op.Attributions = append(d.op.Attributions, memproxy.Attribution{Pointer: p, Kind: memproxy.AttributesInstruction, Values: []string{"system"}, Legible: true, Instead: "user"})
 			}
 		case "content", "text":
 			n := len(d.op.Items)
-			d.draft.content(m.Value, p, role.Text())
+			d.content(m.Value, p, role.Text())
 			if d.row.prompts(role.Text()) {
-				d.draft.instructs(n)
+				d.instructs(n)
 			}
 		case "approvals", "tool_returns", "tool_calls", "tool_call", "reason", "tool_return", "reasoning":
-			d.draft.content(m.Value, p, "tool")
+			d.content(m.Value, p, "tool")
 		case "sender_id":
-			d.draft.sender(m.Value, p)
+			d.sender(m.Value, p)
 		case "name":
 			if m.Value.Kind == jsondoc.String {
-				d.draft.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
+				d.claims(memproxy.DimActor, []string{m.Value.Text()}, p, false)
 			}
-			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 		case "created_at", "date":
-			d.draft.backdated(m.Value, p)
+			d.backdated(m.Value, p)
 		case "agent_id", "conversation_id": // a file contains its own; hasIDForm finds the ids of objects
 			if d.row.shape != file {
 				return d.member(m, p)
 			}
-			wire.Strings(d.op, m.Value, p, d.draft.as(memproxy.ItemMetadata))
+			wire.Strings(d.op, m.Value, p, d.as(memproxy.ItemMetadata))
 		default:
 			return d.member(m, p)
 		}
@@ -185,7 +185,7 @@ func (d *decoding) capture(root *jsondoc.Value, ptr string) error {
 		case "request_messages":
 			return each(m.Value, p, d.message)
 		case "response_dict":
-			d.draft.content(m.Value, p, "assistant")
+			d.content(m.Value, p, "assistant")
 			return nil
 		}
 		return d.member(m, p)
@@ -201,10 +201,10 @@ func (d *decoding) toolRun(root *jsondoc.Value, ptr string) error {
 		}
 		for _, arg := range m.Value.Members {
 			if dim, ok := dimOf(arg.Name); ok {
-				d.draft.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
+				d.beside(dim, arg.Value, jsondoc.Child(p, arg.Name))
 			}
 		}
-		d.draft.arguments(m.Value, p)
+		d.arguments(m.Value, p)
 		return nil
 	})
 	if err != nil {

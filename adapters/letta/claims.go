@@ -46,14 +46,14 @@ func (d *decoding) path() error {
 			if err := checkID(value, TargetAgent, "path:agent_id"); err != nil {
 				return err
 			}
-			d.draft.claims(memproxy.DimAgent, []string{value}, "path:agent_id", true)
+			d.claims(memproxy.DimAgent, []string{value}, "path:agent_id", true)
 			if d.row.is(self) {
-				d.draft.target(value)
+				d.target(value)
 			}
 		case "label":
-			d.draft.target(d.params["agent_id"] + "/" + value)
+			d.target(d.params["agent_id"] + "/" + value)
 		case "conversation_id":
-			if err := d.draft.conversation(value); err != nil {
+			if err := d.conversation(value); err != nil {
 				return err
 			}
 		default:
@@ -68,10 +68,10 @@ func (d *decoding) path() error {
 				return err
 			}
 			if kind == TargetIdentity {
-				d.draft.claims(memproxy.DimUser, []string{value}, "path:"+name, true)
+				d.claims(memproxy.DimUser, []string{value}, "path:"+name, true)
 			}
 			if !d.row.is(lists) {
-				d.draft.target(value)
+				d.target(value)
 				if d.row.keeps(name) {
 					d.op.Kept = append(d.op.Kept, value)
 				}
@@ -218,7 +218,7 @@ func (d *decoding) headers() error {
 		if len(values) > 1 {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "an identity stands twice in the header")
 		}
-		d.draft.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
+		d.claims(h.dim, values, ptr, h.dim == memproxy.DimAgent && d.row.shape == gateway)
 	}
 	return nil
 }
@@ -257,12 +257,12 @@ func (d *decoding) query() error {
 			return bad(memproxy.PayloadDuplicate, 400, ptr, "a known key in another letter case")
 		}
 		if dim, ok := dimOf(base); ok && !(dim == memproxy.DimRun && list[0] == ownTalk) {
-			d.draft.claims(dim, list, ptr, d.row.narrows(base))
+			d.claims(dim, list, ptr, d.row.narrows(base))
 		}
 		switch base {
 		case "query", "query_text", "search", "value_search", "label_search", "description_search":
 			for _, text := range list {
-				wire.Add(d.op, ptr, text, d.draft.as(memproxy.ItemQuery))
+				wire.Add(d.op, ptr, text, d.as(memproxy.ItemQuery))
 			}
 		case "include", "include_relationships":
 			if slices.ContainsFunc(list, func(what string) bool { return !relation(what) }) {
@@ -278,7 +278,7 @@ func (d *decoding) query() error {
 			d.op.Administers = d.op.Administers || d.row.shape == upload && slices.Contains(list, "replace")
 		case "name":
 			if d.row.shape == upload {
-				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.draft.as(memproxy.ItemMetadata))
+				wire.Add(d.op, ptr, strings.Join(list, "\n"), d.as(memproxy.ItemMetadata))
 			}
 		}
 	}

@@ -12,13 +12,11 @@ import (
 
 // decoding is a payload that is being converted to an Operation.
 type decoding struct {
+	draft
 	a      *Adapter
 	row    *row
 	req    memproxy.Request
 	params map[string]string
-	doc    *jsondoc.Doc
-	op     *memproxy.Operation
-	draft  draft
 	cost   int // memories counted so far
 }
 
@@ -28,12 +26,11 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 	if r == nil || r.shape == opaque {
 		return nil, bad(memproxy.RouteUnknown, 403, "", "memproxy knows this route and cannot read its payload, so it cannot rule on it")
 	}
-	d := &decoding{a: a, row: r, req: req, params: rt.Params, op: &memproxy.Operation{
+	d := &decoding{a: a, row: r, req: req, params: rt.Params, draft: draft{opt: &a.opt, layer: memproxy.Semantic, op: &memproxy.Operation{
 		Kind: rt.Kind, Bulk: rt.Bulk, Steering: rt.Steering, Derived: rt.Derived, Route: rt.ID,
-	}}
-	d.draft = draft{op: d.op, opt: &a.opt, layer: memproxy.Semantic}
+	}}}
 	if r.shape == chat || r.shape == batch || r.shape == gateway || r.shape == capture {
-		d.draft.layer = memproxy.Episodic
+		d.layer = memproxy.Episodic
 	}
 	for _, read := range [...]func() error{d.path, d.headers, d.query} {
 		if err := read(); err != nil {
@@ -45,7 +42,7 @@ func (a *Adapter) Decode(rt memproxy.Route, req memproxy.Request, body []byte) (
 		return nil, err
 	}
 	if p != nil {
-		d.doc, d.draft.doc, d.op.Parsed = p.doc, p.doc, p
+		d.doc, d.op.Parsed = p.doc, p
 	}
 	for _, read := range [...]func() error{func() error { return d.body(p) }, d.settle, func() error { return d.refs(p) }, d.alters} {
 		if err := read(); err != nil {
@@ -165,7 +162,7 @@ func (d *decoding) settle() error {
 			return bad(memproxy.ScopeConflict, 422, c.Pointer, "two places of the request name different owners")
 		}
 	}
-	d.draft.said.Settle(op)
+	d.said.Settle(op)
 	d.govern()
 	switch op.Kind {
 	case memproxy.Learn, memproxy.Correct:

@@ -221,15 +221,15 @@ func (d *decoding) fields(p part) error {
 	case owner && !utf8.Valid(p.data), owner && p.filename != "":
 		return bad(memproxy.PayloadEncoding, 400, ptr, "this must be plain text")
 	case owner:
-		d.draft.claims(dim, []string{string(p.data)}, ptr, true)
+		d.claims(dim, []string{string(p.data)}, ptr, true)
 	case p.name == "secrets" || p.name == "env_vars_json":
 		d.op.Steering = d.op.Steering || len(p.data) > 0
 		d.op.Administers = d.op.Administers || len(p.data) > 0
-		wire.Add(d.op, ptr, string(p.data), d.draft.as(memproxy.ItemSteering))
+		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemSteering))
 	case !utf8.Valid(p.data):
-		wire.Add(d.op, ptr, p.media, d.draft.as(memproxy.ItemData))
+		wire.Add(d.op, ptr, p.media, d.as(memproxy.ItemData))
 	case len(p.data) > 0:
-		wire.Add(d.op, ptr, string(p.data), d.draft.as(memproxy.ItemMetadata))
+		wire.Add(d.op, ptr, string(p.data), d.as(memproxy.ItemMetadata))
 	}
 	return nil
 }
@@ -258,13 +258,13 @@ func estimate(op *memproxy.Operation, s shape) int {
 // exist.
 func (d *decoding) document(one part) {
 	if one.filename != "" {
-		wire.Add(d.op, "part:file/filename", one.filename, d.draft.as(memproxy.ItemMetadata))
+		wire.Add(d.op, "part:file/filename", one.filename, d.as(memproxy.ItemMetadata))
 	}
 	query, _ := url.ParseQuery(d.req.Query)
 	if plainText(one, cmp.Or(query.Get("name"), one.filename)) {
-		wire.Add(d.op, "part:file", string(one.data), d.draft.as(memproxy.ItemContent))
+		wire.Add(d.op, "part:file", string(one.data), d.as(memproxy.ItemContent))
 	} else {
-		wire.Add(d.op, "part:file", one.media, d.draft.as(memproxy.ItemData))
+		wire.Add(d.op, "part:file", one.media, d.as(memproxy.ItemData))
 	}
 	d.cost = (len(one.data) + chunkBytes - 1) / chunkBytes
 }

@@ -57,7 +57,7 @@ func (d *decoding) refs(p *payload) error {
 	if key := d.doc; key != nil && d.row.id == "letta.upsert_identity" {
 		if v := given(key.Root.Get("identifier_key")); v != nil && v.Kind == jsondoc.String {
 			d.op.Upserts = byKey + url.QueryEscape(v.Text())
-			d.draft.target(d.op.Upserts)
+			d.target(d.op.Upserts)
 		}
 	}
 	if len(d.op.Refs) > maxRefs {

@@ -25,40 +25,27 @@ type rules struct {
 
 type rule struct {
 	kind, tool string
-	children   []string
+	json       *jsondoc.Value
 	limit      int
-	outputs    []output // of a conditional rule, in order
-	other      string   // if no output matches
-	strict     bool
+	strict     bool // only a listed output leads to a tool
 }
-
-type output struct{ is, tool string }
 
 // read parses an agent's rules.
 func (r *rules) read(doc *jsondoc.Doc) error {
 	for _, v := range doc.Root.Get("tool_rules").List() {
-		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text()}
-		for _, e := range v.Get("children").List() {
-			one.children = append(one.children, e.Text())
-		}
+		one := rule{kind: v.Get("type").Text(), tool: v.Get("tool_name").Text(), json: v}
 		switch one.kind {
 		case "requires_approval", "exit_loop", "continue_loop":
 		case "run_first", "constrain_child_tools", "parent_last_tool", "required_before_exit":
 			r.remember = true
 		case "max_count_per_step":
-			limit := v.Get("max_count_limit")
-			n, err := strconv.Atoi(string(doc.Raw(limit)))
+			n, err := strconv.Atoi(string(doc.Raw(v.Get("max_count_limit"))))
 			if err != nil {
 				return fmt.Errorf("letta: a tool rule without a whole number")
 			}
 			r.remember, one.limit = true, n
 		case "conditional":
-			r.remember, one.other, one.strict = true, v.Get("default_child").Text(), doc.True(v.Get("require_output_mapping"))
-			if m := v.Get("child_output_mapping"); m != nil {
-				for _, o := range m.Members {
-					one.outputs = append(one.outputs, output{o.Name, o.Value.Text()})
-				}
-			}
+			r.remember, one.strict = true, doc.True(v.Get("require_output_mapping"))
 		default:
 			r.beyond = true // a rule of another version
 		}
@@ -110,7 +97,7 @@ func (r *rules) valid() []string {
 // lets reports whether a rule allows a call of a tool.
 func (one *rule) lets(tool string, r *rules) bool {
 	after := len(r.history) > 0 && r.history[len(r.history)-1] == one.tool
-	child := slices.Contains(one.children, tool)
+	child := slices.ContainsFunc(one.json.Get("children").List(), func(e *jsondoc.Value) bool { return e.Text() == tool })
 	switch one.kind {
 	case "constrain_child_tools":
 		return !after || child
@@ -133,14 +120,12 @@ func (one *rule) lets(tool string, r *rules) bool {
 // leads reports whether a conditional rule allows a tool after a result.
 func (one *rule) leads(tool, result string) bool {
 	if doc, err := jsondoc.Parse([]byte(result), 0); err == nil && doc.Root.Kind == jsondoc.Object {
-		said := doc.Root.Get("message").Text()
-		for _, o := range one.outputs {
-			if o.is == said {
-				return o.tool == tool
-			}
+		if next := one.json.Get("child_output_mapping").Get(doc.Root.Get("message").Text()); next != nil {
+			return next.Text() == tool
 		}
 	}
-	return !one.strict && (one.other == "" || one.other == tool)
+	other := one.json.Get("default_child").Text()
+	return !one.strict && (other == "" || other == tool)
 }
 
 // owed reports whether a tool must still be called before the agent may stop.
