@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memproxy/memproxy"
@@ -177,20 +178,11 @@ func (d *decoding) settle() error {
 // anybody claims every agent for a run that names none, because the backend then
 // chooses one.
 func anybody(op *memproxy.Operation, s shape) {
-	switch s {
-	case chat, batch, gateway:
-	default:
-		return
+	runs := op.Kind == memproxy.Run && (s == chat || s == batch || s == gateway)
+	named := len(op.Targets) > 0 || slices.ContainsFunc(op.Claims, func(c memproxy.Claim) bool { return c.Dim == memproxy.DimAgent })
+	if runs && !named {
+		op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 	}
-	if op.Kind != memproxy.Run || len(op.Targets) > 0 {
-		return
-	}
-	for i := range op.Claims {
-		if op.Claims[i].Dim == memproxy.DimAgent {
-			return
-		}
-	}
-	op.Claims = append(op.Claims, memproxy.Claim{Dim: memproxy.DimAgent, Op: memproxy.ClaimAny, Values: []string{"*"}})
 }
 
 // draft is an Operation that is being filled.

@@ -37,6 +37,7 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 		}
 	}
 	given, ours := map[string]bool{}, map[string]bool{} // ids of the answered calls, and of those that memproxy answered
+	newest, ran := "", map[string]bool{}                // calls with a result were answered
 	for _, m := range list.Elems {
 		for _, a := range inMessage(m, "approval_response_message", "approvals") {
 			id := a.Get("tool_call_id").Text()
@@ -44,9 +45,6 @@ func unpause(e *jsondoc.Edits, doc *jsondoc.Doc, query string) {
 			// Results that memproxy supplied carry no mark.
 			ours[id] = ours[id] || strings.Contains(a.Get("reason").Text(), turn.Mark) || a.Get("type").Text() == "tool" && turn.Gated(names[id])
 		}
-	}
-	newest, ran := "", map[string]bool{} // calls with a result were answered
-	for _, m := range list.Elems {
 		for _, r := range inMessage(m, "tool_return_message", "tool_returns") {
 			ran[r.Get("tool_call_id").Text()] = true
 		}

@@ -47,13 +47,11 @@ func (n *naming) value(name string, v *jsondoc.Value, ptr string) {
 		}
 	case jsondoc.Object:
 		for _, m := range v.Members {
-			if m.Name == "id" && m.Value.Kind == jsondoc.String { // the whole object is removed
-				if hasIDForm(m.Value.Text()) {
-					n.refs = append(n.refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: m.Value.Text(), Pointer: ptr})
-				}
-				continue
+			at := jsondoc.Child(ptr, m.Name)
+			if m.Name == "id" && m.Value.Kind == jsondoc.String {
+				at = ptr // the whole object is removed
 			}
-			n.value(m.Name, m.Value, jsondoc.Child(ptr, m.Name))
+			n.value(m.Name, m.Value, at)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/memproxy/memproxy"
 	"github.com/memproxy/memproxy/adapters/jsondoc"
+	"github.com/memproxy/memproxy/adapters/letta/turn"
 	"github.com/memproxy/memproxy/adapters/stamps"
 	"github.com/memproxy/memproxy/adapters/withheld"
 )
@@ -98,16 +99,13 @@ func quoted(text string) []byte {
 
 // idsIn returns the ids of objects as a JSON list.
 func idsIn(v *jsondoc.Value) []byte {
-	out := []byte{'['}
+	var ids [][]byte
 	for _, e := range v.Elems {
 		if id := e.Get("id"); id != nil && id.Kind == jsondoc.String {
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = append(out, quoted(id.Text())...)
+			ids = append(ids, quoted(id.Text()))
 		}
 	}
-	return append(out, ']')
+	return turn.List(ids)
 }
 
 // objectKind returns the kind of object that an id names, as in the table of bodies.

@@ -244,10 +244,7 @@ const chunkBytes = 1200
 func estimate(op *memproxy.Operation, s shape) int {
 	n := 0
 	for i := range op.Items {
-		it := &op.Items[i]
-		switch {
-		case it.Kind != memproxy.ItemContent:
-		case s == capture, s == file && it.Role == "":
+		if it := &op.Items[i]; it.Kind == memproxy.ItemContent && (s == capture || s == file && it.Role == "") {
 			n++
 		}
 	}

@@ -31,10 +31,8 @@ func (r runs) Resume(rt memproxy.Route, _ memproxy.Request, body []byte) (mempro
 	}
 	var q memproxy.Resumption
 	doc, err := jsondoc.Parse(body, 0)
-	if err != nil || doc.Root.Kind != jsondoc.Object { // no body: from the start
-		if doc, err = jsondoc.Parse([]byte(`{}`), 0); err != nil {
-			return q, false
-		}
+	if err != nil {
+		doc = &jsondoc.Doc{} // no body: from the start
 	}
 	q.After, _ = doc.Int(doc.Root.Get("starting_after")) // else from the start
 	if run := rt.Params["run_id"]; run != "" {
@@ -121,7 +119,7 @@ func (r runs) Merge(rt memproxy.Route, req memproxy.Request, run string, over bo
 			}
 		}
 	}
-	return append(append([]byte{'['}, bytes.Join(all, []byte(","))...), ']'), nil
+	return turn.List(all), nil
 }
 
 // inRun sets the run of a message to the one that callers know.

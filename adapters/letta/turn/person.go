@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/memproxy/memproxy"
@@ -91,7 +90,7 @@ func (s *stitched) told() {
 
 // untold returns the held back events as the caller sees them.
 func (s *stitched) untold() [][]byte {
-	var all []json.RawMessage
+	var all [][]byte
 	for _, l := range s.late {
 		all = append(all, s.tell(l)...)
 	}

@@ -16,7 +16,7 @@ type stitched struct {
 	types []string // include_return_message_types, or nil
 
 	last     []byte // the last JSON answer
-	messages []json.RawMessage
+	messages [][]byte
 	usage    map[string]int64
 	runs     []json.RawMessage
 	requests int
@@ -142,11 +142,7 @@ func (t *Turn) Answer() ([]byte, error) {
 	}
 	e := doc.Edit()
 	if v := doc.Root.Get("messages"); v != nil {
-		list := make([][]byte, len(t.out.messages))
-		for i, m := range t.out.messages {
-			list[i] = m
-		}
-		e.Replace(v, append(append([]byte{'['}, bytes.Join(list, []byte(","))...), ']'))
+		e.Replace(v, List(t.out.messages))
 	}
 	if v := doc.Root.Get("usage"); v != nil {
 		total, err := t.out.total(doc.Raw(v))
@@ -158,9 +154,14 @@ func (t *Turn) Answer() ([]byte, error) {
 	return e.Apply(), nil
 }
 
+// List returns a JSON list of values.
+func List(values [][]byte) []byte {
+	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
+}
+
 // shown returns a message as the caller sees it: a pause that the gate answers becomes
 // an ordinary tool call, and types that the caller did not request are removed.
-func (s *stitched) shown(doc *jsondoc.Doc) []json.RawMessage {
+func (s *stitched) shown(doc *jsondoc.Doc) [][]byte {
 	m := doc.Root
 	kind := m.Get("message_type").Text()
 	if s.tools.rules.reminds(doc) {
@@ -210,9 +211,9 @@ func (s *toolset) part(doc *jsondoc.Doc, kind string, mine bool) []byte {
 
 // wanted applies the caller's include_return_message_types, which is not forwarded
 // because it could hide the pause.
-func (s *stitched) wanted(kind string, raw []byte) []json.RawMessage {
+func (s *stitched) wanted(kind string, raw []byte) [][]byte {
 	if s.types != nil && !slices.Contains(s.types, kind) {
 		return nil
 	}
-	return []json.RawMessage{raw}
+	return [][]byte{raw}
 }

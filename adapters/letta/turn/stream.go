@@ -3,7 +3,6 @@ package turn
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -144,7 +143,7 @@ func (s *stitched) pause(doc *jsondoc.Doc) ([][]byte, error) {
 }
 
 // tell returns a message or a fragment of a pause as the caller sees it.
-func (s *stitched) tell(l late) []json.RawMessage {
+func (s *stitched) tell(l late) [][]byte {
 	doc := l.doc
 	switch {
 	case !l.fragment:
@@ -176,7 +175,7 @@ func (s *stitched) fragment(f *call) *call {
 	return c
 }
 
-func events(raws []json.RawMessage) [][]byte {
+func events(raws [][]byte) [][]byte {
 	var out [][]byte
 	for _, raw := range raws {
 		out = append(out, dataEvent(raw))
