@@ -21,9 +21,6 @@ func (a *Adapter) Encode(rt memproxy.Route, req memproxy.Request, body []byte, o
 	if err != nil {
 		return nil, "", err
 	}
-	if p == nil || p.doc == nil {
-		return body, req.Query, nil
-	}
 	if err := fits(r, p.doc.Root, op); err != nil {
 		return nil, "", err
 	}
@@ -91,7 +88,7 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 			p.update(root, op, op.Current[op.Targets[0]].Metadata)
 		}
 	case r.is(stamped):
-		p.home(root, op)
+		p.write(root, op, nil)
 	case r.shape == blocks:
 		if root.Kind == jsondoc.Object {
 			root = root.Get("blocks")
@@ -102,19 +99,16 @@ func (p patch) stamp(r *row, root *jsondoc.Value, op *memproxy.Operation) {
 	case r.shape == file:
 		p.homes(root.Get("blocks"), op)
 	case r.shape == agent:
-		p.home(root, op)
+		p.write(root, op, nil)
 		p.homes(root.Get("memory_blocks"), op)
 	}
 }
 
 func (p patch) homes(list *jsondoc.Value, op *memproxy.Operation) {
 	for _, e := range list.List() {
-		p.home(e, op)
+		p.write(e, op, nil)
 	}
 }
-
-// home stamps the metadata of a new object.
-func (p patch) home(holder *jsondoc.Value, op *memproxy.Operation) { p.write(holder, op, nil) }
 
 // write stamps an object's metadata. If it has none, kept members are added.
 func (p patch) write(holder *jsondoc.Value, op *memproxy.Operation, kept [][]byte) {

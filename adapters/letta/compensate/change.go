@@ -106,9 +106,9 @@ func (d *difference) operation(kind memproxy.Kind, cost int, target string, item
 }
 
 // change returns a difference. The text in says is hashed.
-func change(what, id, after string, op *memproxy.Operation, says string) memproxy.Change {
+func change(what, id, after string, op *memproxy.Operation, says string, undo ...memproxy.Search) memproxy.Change {
 	key := what + " " + id + " " + after
-	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}}
+	return memproxy.Change{Key: key, Call: memproxy.ToolCall{ID: key, Tool: what, Arguments: []byte(says), Operation: op}, Undo: undo}
 }
 
 func (d *difference) request(method string, body any, parts ...string) memproxy.Search {
@@ -136,7 +136,7 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	if before.Label != after.Label {
 		items = append(items, memproxy.Item{Pointer: "/label", Field: before.Label})
 	}
-	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value)
+	c := change("block", after.ID, after.all(), d.operation(memproxy.Correct, 1, after.ID, items...), after.Value, d.request("PATCH", undo, "blocks", after.ID))
 	c.Before, c.After = before.hash(), after.hash()
 	if len(undo) == 1 && before.Value != after.Value { // a stamp covers the value only
 		c.Stamp = after.stamp
@@ -144,7 +144,6 @@ func (d *difference) rewritten(before, after *block) memproxy.Change {
 	if before.Value != after.Value {
 		c.Memories = d.made("UPDATE", after.ID, after.Label, before.Value, after.Value)
 	}
-	c.Undo = []memproxy.Search{d.request("PATCH", undo, "blocks", after.ID)}
 	return c
 }
 
@@ -159,44 +158,40 @@ func (d *difference) attached(a *agent, b *block) memproxy.Change {
 	if d.there(blockList, b.ID) { // its owner must be known, as if a request attached it
 		op.Refs = append(op.Refs, memproxy.Ref{Kind: memproxy.TargetMemory, ID: b.ID, Pointer: "target:" + b.ID})
 	}
-	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value)
+	c := change("block.attached", a.ID+" "+b.ID, b.all(), op, b.Value, d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID))
 	c.After = b.hash()
 	c.Memories = d.made("", b.ID, b.Label, "", b.Value)
-	c.Undo = []memproxy.Search{d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "detach", b.ID)}
 	return c
 }
 
 // detached is a block that an agent lost.
 func (d *difference) detached(a *agent, b *block) memproxy.Change {
 	op := d.operation(memproxy.Forget, 0, b.ID, memproxy.Item{Pointer: "/label", Field: b.Label})
-	c := change("block.detached", a.ID+" "+b.ID, "", op, "")
+	c := change("block.detached", a.ID+" "+b.ID, "", op, "", d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID))
 	c.Before = b.hash()
-	c.Undo = []memproxy.Search{d.request("PATCH", nil, "agents", a.ID, "core-memory", "blocks", "attach", b.ID)}
 	return c
 }
 
 func (d *difference) learned(a *agent, p *passage) memproxy.Change {
-	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text)
+	c := change("passage", p.ID, hash(p.Text), d.operation(memproxy.Learn, 1, p.ID, said(p)...), p.Text, d.deletion(a, p))
 	c.After = hash(p.Text)
 	c.Memories = d.made("ADD", p.ID, "", "", p.Text)
-	c.Undo = []memproxy.Search{d.deletion(a, p)}
 	return c
 }
 
 func (d *difference) replaced(a *agent, before, after *passage) memproxy.Change {
-	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text)
+	c := change("passage", after.ID, hash(after.Text), d.operation(memproxy.Correct, 1, after.ID, said(after)...), after.Text,
+		d.deletion(a, after), d.insertion(a, before))
 	c.Before, c.After = hash(before.Text), hash(after.Text)
 	c.Memories = d.made("UPDATE", after.ID, "", before.Text, after.Text)
-	c.Undo = []memproxy.Search{d.deletion(a, after), d.insertion(a, before)}
 	return c
 }
 
 // forgotten is a deleted passage. Undo gives it another id.
 func (d *difference) forgotten(a *agent, p *passage) memproxy.Change {
-	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "")
+	c := change("passage.deleted", p.ID, "", d.operation(memproxy.Forget, 0, p.ID), "", d.insertion(a, p))
 	c.Before = hash(p.Text)
 	c.Memories = d.made("DELETE", p.ID, "", p.Text, "")
-	c.Undo = []memproxy.Search{d.insertion(a, p)}
 	return c
 }
 

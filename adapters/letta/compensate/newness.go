@@ -30,12 +30,11 @@ var errNewness = errors.New("letta: what the run's agent has cannot be told from
 func (w *Watch) mark() {
 	w.now.Marks = map[string][]string{}
 	for _, list := range [...]string{blockList, archiveList} {
-		w.then(w.opt.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) error {
+		w.then(w.opt.get(marksQuery, list, ""), func(w *Watch, r memproxy.Reply) (err error) {
 			if missing(r) {
 				return nil // a server without this list: nothing counts as older
 			}
-			found, err := listed(r)
-			w.now.Marks[list] = append([]string{}, found...)
+			w.now.Marks[list], err = listed(r)
 			return err
 		})
 	}
@@ -48,18 +47,17 @@ func (w *Watch) askHeld(a *agent) {
 			return nil
 		}
 		a.Archives, err = listed(r)
-		a.Archives = append([]string{}, a.Archives...)
 		return err
 	})
 }
 
-// listed returns the ids in a list.
+// listed returns the ids in a list, not nil if it is empty.
 func listed(r memproxy.Reply) ([]string, error) {
 	doc, err := document(r, jsondoc.Array, "a list")
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	out := []string{}
 	for _, e := range doc.Root.Elems {
 		out = append(out, e.Get("id").Text())
 	}

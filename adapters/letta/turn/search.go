@@ -65,7 +65,7 @@ func resultOf(c *call, found memproxy.Reply) *toolReturn {
 	if found.Status != 200 || err != nil || doc.Root.Get("status").Text() != "success" {
 		return r
 	}
-	r.Status, r.Return = "success", "[]"
+	r.Status = "success"
 	switch v := doc.Root.Get("func_return"); {
 	case v == nil || v.Kind == jsondoc.Null:
 		r.Return = "None" // as the server returns it
